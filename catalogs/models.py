@@ -1,0 +1,345 @@
+"""Catalog content as the last good sync left it. Keys are always scoped to their catalog."""
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from olmweb.models import LOCAL, Cluster
+
+
+class Catalog(models.Model):
+    """One catalog of one source. `slug` names it in URLs under its cluster (`-` when none)."""
+
+    class SourceKind(models.TextChoices):
+        CLUSTER_CATALOG = "ClusterCatalog"
+        CATALOG_SOURCE = "CatalogSource"
+        PACKAGE_MANIFEST = "PackageManifest"
+        FILE = "File"
+        URL = "URL"
+        IMAGE = "Image"
+
+    class State(models.TextChoices):
+        NEW = "new"  # never read
+        SERVING = "serving"
+        FAILED = "failed"  # last attempt failed; the last good content stays
+        DISABLED = "disabled"  # availabilityMode Unavailable
+
+    cluster = models.ForeignKey(
+        Cluster, null=True, blank=True, on_delete=models.CASCADE, related_name="catalogs"
+    )
+    source_kind = models.CharField(max_length=20, choices=SourceKind.choices)
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)
+    slug = models.SlugField(max_length=253)
+    source = models.CharField(max_length=2000, blank=True)  # path, URL or image reference
+    priority = models.IntegerField(default=0)
+    availability = models.CharField(max_length=20, default="Available")
+    resolved_digest = models.CharField(max_length=1000, blank=True)
+    base_url = models.CharField(max_length=2000, blank=True)  # ClusterCatalog status.urls.base
+    conditions = models.JSONField(default=list, blank=True)
+    synced_digest = models.CharField(max_length=1000, blank=True)  # what the rows were read from
+    last_modified = models.CharField(max_length=60, blank=True)  # HTTP header of that body
+    content_hash = models.CharField(max_length=64, blank=True)  # sha256 of the decoded body
+    state = models.CharField(max_length=20, choices=State.choices, default=State.NEW)
+    error_code = models.CharField(max_length=60, blank=True)
+    error_text = models.TextField(blank=True)
+    error_hint = models.TextField(blank=True)
+    failing_since = models.DateTimeField(null=True, blank=True)
+    checked_at = models.DateTimeField(null=True, blank=True)  # last attempt
+    synced_at = models.DateTimeField(null=True, blank=True)  # last attempt that succeeded
+    changed_at = models.DateTimeField(null=True, blank=True)  # content last changed
+    last_cost = models.CharField(max_length=100, blank=True)  # "304, 12 ms"
+    revision = models.PositiveIntegerField(default=0)  # number of the revision now shown
+    package_count = models.PositiveIntegerField(default=0)
+    channel_count = models.PositiveIntegerField(default=0)
+    bundle_count = models.PositiveIntegerField(default=0)
+    problem_count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ("cluster__name", "name")
+        constraints = (
+            models.UniqueConstraint(fields=("cluster", "slug"), name="catalog_slug_in_cluster"),
+            models.UniqueConstraint(
+                fields=("slug",), condition=Q(cluster=None), name="catalog_slug_without_cluster"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.cluster_name}/{self.slug}"
+
+    @property
+    def cluster_name(self) -> str:
+        return self.cluster.name if self.cluster else LOCAL
+
+    @property
+    def stale(self) -> bool:
+        """The last attempt failed, or none succeeded for longer than three catalog polls."""
+        limit = timedelta(seconds=max(600, 3 * settings.CATALOG_POLL))
+        return self.state == self.State.FAILED or (
+            self.source_kind == self.SourceKind.CLUSTER_CATALOG
+            and self.synced_at is not None
+            and timezone.now() - self.synced_at > limit
+        )
+
+
+class CatalogRevision(models.Model):
+    """One content of a catalog that was synced: what changed from the one before."""
+
+    catalog = models.ForeignKey(Catalog, on_delete=models.CASCADE, related_name="revisions")
+    number = models.PositiveIntegerField()
+    content_hash = models.CharField(max_length=64)
+    digest = models.CharField(max_length=1000, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    counts = models.JSONField(default=dict)  # packages, channels, bundles, added, removed, changed
+
+    class Meta:
+        ordering = ("-number",)
+        constraints = (
+            models.UniqueConstraint(fields=("catalog", "number"), name="revision_number"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.catalog} #{self.number}"
+
+
+class CatalogChange(models.Model):
+    """One difference between a revision and the one before."""
+
+    class Kind(models.TextChoices):
+        PACKAGE_ADDED = "package added"
+        PACKAGE_REMOVED = "package removed"
+        BUNDLE_ADDED = "bundle added"
+        BUNDLE_REMOVED = "bundle removed"
+        HEAD_MOVED = "channel head moved"
+        DEFAULT_CHANNEL_CHANGED = "default channel changed"
+        DEPRECATED = "deprecated"
+
+    revision = models.ForeignKey(CatalogRevision, on_delete=models.CASCADE, related_name="changes")
+    kind = models.CharField(max_length=30, choices=Kind.choices)
+    package = models.CharField(max_length=253)
+    subject = models.CharField(max_length=500, blank=True)  # channel or bundle
+    before = models.CharField(max_length=500, blank=True)
+    after = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.package} {self.subject}"
+
+
+class Icon(models.Model):
+    """Icon bytes, stored once by content; the media type is sniffed, never the declared one."""
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    media_type = models.CharField(max_length=40)
+    data = models.BinaryField()
+
+    def __str__(self) -> str:
+        return self.sha256
+
+
+class Package(models.Model):
+    """A package, with what lists and cards show of its default channel's head bundle."""
+
+    catalog = models.ForeignKey(Catalog, on_delete=models.CASCADE, related_name="packages")
+    name = models.CharField(max_length=253)
+    content_hash = models.CharField(max_length=64)  # over every blob of the package
+    display_name = models.CharField(max_length=300, blank=True)
+    summary = models.CharField(max_length=500, blank=True)  # one line of plain text
+    provider = models.CharField(max_length=300, blank=True)
+    default_channel = models.CharField(max_length=300, blank=True)
+    head_bundle = models.CharField(max_length=500, blank=True)  # of the default channel
+    head_version = models.CharField(max_length=200, blank=True)
+    icon = models.ForeignKey(Icon, null=True, blank=True, on_delete=models.SET_NULL)
+    categories = models.JSONField(default=list)
+    keywords = models.JSONField(default=list)
+    capability = models.CharField(max_length=60, blank=True)
+    infrastructure_features = models.JSONField(default=list)
+    install_modes = models.JSONField(default=list)  # names of the supported ones
+    deprecated = models.BooleanField(default=False)
+    deprecation = models.TextField(blank=True)
+    channel_count = models.PositiveIntegerField(default=0)
+    bundle_count = models.PositiveIntegerField(default=0)
+    search_text = models.TextField(blank=True)  # lower case: names, keywords, provider, kinds, ...
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (
+            models.UniqueConstraint(fields=("catalog", "name"), name="package_in_catalog"),
+        )
+        indexes = (models.Index(fields=("name", "catalog")),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PackageText(models.Model):
+    """Long texts of a package, apart from the rows that lists read."""
+
+    package = models.OneToOneField(
+        Package, on_delete=models.CASCADE, primary_key=True, related_name="text"
+    )
+    description_html = models.TextField(blank=True)  # sanitised at sync
+    links = models.JSONField(default=list)  # [{"name", "url"}], http(s) only
+    maintainers = models.JSONField(default=list)  # [{"name", "email"}]
+
+    def __str__(self) -> str:
+        return str(self.package_id)
+
+
+class Channel(models.Model):
+    package = models.ForeignKey(Package, on_delete=models.CASCADE, related_name="channels")
+    name = models.CharField(max_length=300)
+    head = models.CharField(max_length=500, blank=True)  # empty when there is not exactly one
+    head_version = models.CharField(max_length=200, blank=True)
+    is_default = models.BooleanField(default=False)
+    deprecated = models.BooleanField(default=False)
+    deprecation = models.TextField(blank=True)
+    entry_count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ("package", "name")
+        constraints = (
+            models.UniqueConstraint(fields=("package", "name"), name="channel_in_package"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ChannelEntry(models.Model):
+    channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="entries")
+    ordinal = models.PositiveIntegerField()  # position in the channel blob
+    name = models.CharField(max_length=500)
+    replaces = models.CharField(max_length=500, blank=True)
+    skips = models.JSONField(default=list)
+    skip_range = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        ordering = ("channel", "ordinal")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Bundle(models.Model):
+    """A bundle. (package, name) is not guaranteed unique by the format, hence `ordinal`."""
+
+    package = models.ForeignKey(Package, on_delete=models.CASCADE, related_name="bundles")
+    name = models.CharField(max_length=500)
+    ordinal = models.PositiveIntegerField(default=0)
+    version = models.CharField(max_length=200, blank=True)
+    release = models.CharField(max_length=100, blank=True)
+    version_key = models.CharField(max_length=400, blank=True)  # sorts as text in semver order
+    image = models.CharField(max_length=1000, blank=True)
+    display_name = models.CharField(max_length=300, blank=True)
+    install_modes = models.JSONField(default=list)
+    install_modes_known = models.BooleanField(default=False)
+    webhooks = models.PositiveIntegerField(null=True, blank=True)  # None: needs the full CSV
+    owned_api_services = models.PositiveIntegerField(null=True, blank=True)
+    min_kube_version = models.CharField(max_length=60, blank=True)
+    max_openshift_version = models.CharField(max_length=60, blank=True)
+    suggested_namespace = models.CharField(max_length=200, blank=True)
+    released_at = models.CharField(max_length=60, blank=True)  # createdAt as its author wrote it
+    deprecated = models.BooleanField(default=False)
+    deprecation = models.TextField(blank=True)
+    required_packages = models.JSONField(default=list)  # [{"name", "range"}]
+    constraint_count = models.PositiveIntegerField(default=0)
+    blob = models.ForeignKey("Blob", null=True, on_delete=models.SET_NULL)
+
+    class Meta:
+        ordering = ("package", "-version_key", "name", "ordinal")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("package", "name", "ordinal"), name="bundle_in_package"
+            ),
+        )
+        indexes = (models.Index(fields=("name",)),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class BundleGVK(models.Model):
+    bundle = models.ForeignKey(Bundle, on_delete=models.CASCADE, related_name="gvks")
+    group = models.CharField(max_length=253)
+    version = models.CharField(max_length=63)
+    kind = models.CharField(max_length=100)
+    required = models.BooleanField(default=False)  # False: provided
+
+    class Meta:
+        ordering = ("group", "kind", "version")
+        indexes = (models.Index(fields=("group", "kind", "required")),)
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.version}.{self.group}"
+
+
+class RelatedImage(models.Model):
+    """Both fields may be empty and names repeat: real catalogs do that."""
+
+    bundle = models.ForeignKey(Bundle, on_delete=models.CASCADE, related_name="related_images")
+    name = models.CharField(max_length=500, blank=True)
+    image = models.CharField(max_length=1000, blank=True)
+
+    class Meta:
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return self.image
+
+
+class Blob(models.Model):
+    """A blob of FBC byte for byte, compressed with zstd, stored once whoever holds it."""
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    size = models.PositiveIntegerField()  # bytes before compression
+    data = models.BinaryField()
+
+    def __str__(self) -> str:
+        return self.sha256
+
+
+class BlobRef(models.Model):
+    """Which blob stands where in a catalog; every blob of every schema has one."""
+
+    catalog = models.ForeignKey(Catalog, on_delete=models.CASCADE, related_name="blob_refs")
+    package = models.CharField(max_length=253, blank=True)
+    schema = models.CharField(max_length=253, blank=True)
+    name = models.CharField(max_length=500, blank=True)
+    ordinal = models.PositiveIntegerField()  # position in the package's part of the catalog
+    blob = models.ForeignKey(Blob, on_delete=models.PROTECT)
+
+    class Meta:
+        ordering = ("catalog", "package", "ordinal")
+        indexes = (models.Index(fields=("catalog", "package")),)
+
+    def __str__(self) -> str:
+        return f"{self.schema} {self.name}"
+
+
+class ContentProblem(models.Model):
+    """A fault of the content, in opm's wording where opm has one."""
+
+    class Severity(models.TextChoices):
+        ERROR = "error"  # opm refuses the whole catalog
+        WARNING = "warning"
+
+    catalog = models.ForeignKey(Catalog, on_delete=models.CASCADE, related_name="problems")
+    package = models.CharField(max_length=253, blank=True)
+    subject = models.CharField(max_length=500, blank=True)  # channel or bundle
+    field = models.CharField(max_length=200, blank=True)
+    code = models.CharField(max_length=60)
+    severity = models.CharField(max_length=10, choices=Severity.choices)
+    message = models.TextField()
+    offset = models.PositiveBigIntegerField(null=True, blank=True)  # byte in the decoded body
+
+    class Meta:
+        ordering = ("catalog", "package", "id")
+
+    def __str__(self) -> str:
+        return self.message

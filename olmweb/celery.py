@@ -1,0 +1,36 @@
+"""The Celery application and its schedule."""
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import setup_logging
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "olmweb.settings")
+
+app = Celery("olmweb")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(["catalogs", "installs", "olmweb"])
+
+
+@setup_logging.connect
+def keep_our_logging(**_: Any) -> None:
+    """Celery would replace the root handlers; a receiver here is how it is told not to."""
+
+
+@app.on_after_finalize.connect
+def build_schedule(sender: Celery, **_: Any) -> None:
+    from django.conf import settings
+
+    sender.conf.beat_schedule = {
+        "state of every cluster": {
+            "task": "installs.sync_clusters",
+            "schedule": settings.STATE_POLL,
+        },
+        "content of every catalog": {
+            "task": "catalogs.sync_due_catalogs",
+            "schedule": min(60, settings.CATALOG_POLL),
+        },
+        "follow unfinished actions": {"task": "installs.resume_actions", "schedule": 30},
+        "retention": {"task": "installs.prune", "schedule": 3600},
+    }

@@ -1,0 +1,64 @@
+"""Errors a person reads: one base class, and the mapping from an exception to status and words."""
+
+from collections.abc import Callable, Mapping
+
+from django.http import HttpRequest, HttpResponse
+
+
+class OlmwebError(Exception):
+    """An error with a sentence for a person and a stable slug for machines.
+
+    `message` says what is wrong and where; `hint` what to do; `fields` maps a form field or query
+    parameter to its own sentence. Shown in pages, the API, logs and stored in SyncRun.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        status: int = 500,
+        retryable: bool = False,
+        hint: str = "",
+        fields: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.status = status
+        self.retryable = retryable
+        self.hint = hint
+        self.fields = dict(fields or {})
+
+
+class BadRequest(OlmwebError):
+    """A parameter in the URL or body that can't be read; answered with 400."""
+
+    def __init__(self, message: str, *, code: str = "bad-request", hint: str = "", **fields: str):
+        super().__init__(message, code=code, status=400, hint=hint, fields=fields)
+
+
+class Missing(OlmwebError):
+    """The thing that the URL names is not known; answered with 404."""
+
+    def __init__(self, message: str, *, code: str = "not-found", hint: str = ""):
+        super().__init__(message, code=code, status=404, hint=hint)
+
+
+class ErrorPageMiddleware:
+    """Turns an OlmwebError that a page raised into the error page with its sentence."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if not isinstance(error, OlmwebError):
+            return None
+        from django.template.response import TemplateResponse
+
+        return TemplateResponse(
+            request, "error.html", {"error": error}, status=error.status
+        ).render()

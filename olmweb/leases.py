@@ -1,0 +1,59 @@
+"""Named leases in the database: one worker at a time does a named piece of work."""
+
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.utils import timezone
+
+from olmweb.models import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease that is ours until it expires or is released."""
+
+    name: str
+    owner: str
+
+    def renew(self, seconds: int) -> bool:
+        """Extends the lease; False when another worker has it (stop before you write)."""
+        now = timezone.now()
+        return bool(
+            Lease.objects.filter(name=self.name, owner=self.owner).update(
+                expires_at=now + timedelta(seconds=seconds)
+            )
+        )
+
+
+def acquire(name: str, seconds: int) -> Held | None:
+    """Takes the lease if it is free or expired, by a conditional UPDATE; None when it is held."""
+    now = timezone.now()
+    owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}:{uuid.uuid4().hex[:8]}"
+    Lease.objects.bulk_create([Lease(name=name, owner="", expires_at=now)], ignore_conflicts=True)
+    taken = Lease.objects.filter(name=name, expires_at__lte=now).update(
+        owner=owner, expires_at=now + timedelta(seconds=seconds)
+    )
+    return Held(name, owner) if taken else None
+
+
+def release(held: Held) -> None:
+    Lease.objects.filter(name=held.name, owner=held.owner).update(
+        owner="", expires_at=timezone.now()
+    )
+
+
+@contextmanager
+def lease(name: str, seconds: int) -> Iterator[Held | None]:
+    """`with lease(...) as held:`; `held` is None when another worker has it."""
+    held = acquire(name, seconds)
+    try:
+        yield held
+    finally:
+        if held:
+            release(held)

@@ -1,0 +1,144 @@
+"""Rows shared by both apps: clusters, sync runs, leases, streams, API tokens."""
+
+import hashlib
+import secrets
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+LOCAL = "-"  # stands for "no cluster" in URLs: a catalog read from a file or URL
+
+
+class Cluster(models.Model):
+    """A cluster that settings name; never holds a credential.
+
+    `kinds` maps Kubernetes kind to `{"state": "served|absent|forbidden|failed", "version",
+    "objects", "synced_at", "error"}` as of the last pass. `revision` grows by one whenever any row
+    of the cluster changed: open pages poll with it.
+    """
+
+    name = models.CharField(max_length=100, unique=True)
+    context = models.CharField(max_length=250, blank=True)
+    server = models.CharField(max_length=500, blank=True)
+    version = models.CharField(max_length=100, blank=True)
+    kinds = models.JSONField(default=dict, blank=True)
+    reachable = models.BooleanField(null=True)
+    error_code = models.CharField(max_length=60, blank=True)
+    error_text = models.TextField(blank=True)
+    error_hint = models.TextField(blank=True)
+    unreachable_since = models.DateTimeField(null=True, blank=True)
+    synced_at = models.DateTimeField(null=True, blank=True)  # last complete pass
+    checked_at = models.DateTimeField(null=True, blank=True)  # last attempt
+    revision = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def stale(self) -> bool:
+        """Not heard from for longer than five state polls (at least a minute)."""
+        limit = timedelta(seconds=max(60, 5 * settings.STATE_POLL))
+        return self.reachable is False or (
+            self.synced_at is not None and timezone.now() - self.synced_at > limit
+        )
+
+
+class SyncRun(models.Model):
+    """One attempt to sync one target; written even when the sync itself rolled back."""
+
+    class Kind(models.TextChoices):
+        CATALOG = "catalog"
+        CLUSTER = "cluster"
+
+    class Outcome(models.TextChoices):
+        RUNNING = "running"
+        CHANGED = "changed"
+        UNCHANGED = "unchanged"
+        FAILED = "failed"
+
+    kind = models.CharField(max_length=20, choices=Kind.choices)
+    target = models.CharField(max_length=250)
+    cluster = models.ForeignKey(Cluster, null=True, blank=True, on_delete=models.CASCADE)
+    started_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    outcome = models.CharField(max_length=20, choices=Outcome.choices, default=Outcome.RUNNING)
+    counts = models.JSONField(default=dict, blank=True)  # rows_written, requests, bytes_read, ...
+    error_code = models.CharField(max_length=60, blank=True)
+    error_text = models.TextField(blank=True)
+    error_hint = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ("-started_at", "-id")
+        indexes = (models.Index(fields=("kind", "target", "-started_at")),)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.target} {self.outcome}"
+
+
+class Lease(models.Model):
+    """A named lock that expires; see olmweb.leases."""
+
+    name = models.CharField(max_length=250, unique=True)
+    owner = models.CharField(max_length=200, blank=True)
+    expires_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Stream(models.Model):
+    """Where the reading of one kind on one cluster stands."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="streams")
+    kind = models.CharField(max_length=100)
+    resource_version = models.CharField(max_length=100, blank=True)
+    state = models.CharField(max_length=20, blank=True)
+    last_list_at = models.DateTimeField(null=True, blank=True)
+    last_event_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("cluster", "kind"), name="one_stream_per_kind"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.cluster} {self.kind}"
+
+
+class ApiToken(models.Model):
+    """A bearer token for the REST API; only its hash is kept."""
+
+    class Scope(models.TextChoices):
+        READ = "read"
+        ACT = "act"
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    scope = models.CharField(max_length=10, choices=Scope.choices, default=Scope.READ)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_on = models.DateField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.user} {self.scope}"
+
+    @classmethod
+    def issue(cls, user_id: int, scope: str, days: int = 90) -> tuple[str, "ApiToken"]:
+        """Makes a token valid for `days`; returns (the token, shown once; its row)."""
+        token = f"olmweb_{secrets.token_urlsafe(32)}"
+        row = cls.objects.create(
+            user_id=user_id,
+            digest=cls.hash(token),
+            scope=scope,
+            expires_at=timezone.now() + timedelta(days=days),
+        )
+        return token, row
+
+    @staticmethod
+    def hash(token: str) -> str:
+        return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,205 @@
+"""Django settings. The environment is read only here, through olmweb.env."""
+
+import os
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import dj_database_url
+
+from olmweb.env import Env, EnvError
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = Env(os.environ, "OLMWEB_")
+
+REDIS_URL = env.text("REDIS_URL")
+EMBEDDED = not REDIS_URL
+DEBUG = env.boolean("OLMWEB_DEBUG", default=False)
+DATA_DIR = Path(env.text("OLMWEB_DATA_DIR", str(BASE_DIR / ".local")))
+SECRET_KEY = env.text("OLMWEB_SECRET_KEY")
+ALLOWED_HOSTS = env.listing("OLMWEB_HOSTS", "127.0.0.1,localhost,[::1]" if EMBEDDED else "")
+PUBLIC_READ = env.boolean("OLMWEB_PUBLIC_READ", default=False)
+WRITE_AS = env.choice("OLMWEB_WRITE_AS", "user", ("user", "service-account"))
+CLUSTERS = env.listing("OLMWEB_CLUSTERS")
+KUBECONFIG = env.text("KUBECONFIG")
+CATALOG_POLL = env.seconds("OLMWEB_CATALOG_POLL", "10m")
+STATE_POLL = env.seconds("OLMWEB_STATE_POLL", "10s")
+RETENTION_DAYS = env.integer("OLMWEB_RETENTION_DAYS", 90, minimum=1)
+LOG_FORMAT = env.choice("OLMWEB_LOG", "text" if EMBEDDED else "json", ("text", "json"))
+ADMIN_PASSWORD = env.text("OLMWEB_ADMIN_PASSWORD")
+HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
+
+if not EMBEDDED and not SECRET_KEY:
+    env.problem(
+        "OLMWEB_SECRET_KEY is not set; with REDIS_URL set this is a production start, "
+        "which needs a secret of 50 or more random characters."
+    )
+if not EMBEDDED and not ALLOWED_HOSTS:
+    env.problem("OLMWEB_HOSTS is not set; name the host names that users open, comma-separated.")
+DATABASE_URL = env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'olmweb.sqlite3'}")
+try:
+    env.finish()
+except EnvError as error:
+    sys.exit(f"OLM Web can't start:\n{error}")
+
+if not SECRET_KEY:
+    # Embedded on one machine: sessions survive a restart because the key is kept beside the data.
+    DATA_DIR.mkdir(parents=True, exist_ok=True)
+    key_file = DATA_DIR / "secret-key"
+    if not key_file.exists():
+        key_file.touch(mode=0o600)
+        key_file.write_text(os.urandom(40).hex(), encoding="ascii")
+    SECRET_KEY = key_file.read_text(encoding="ascii")
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "template_partials",
+    "ninja",
+    "csp",
+    "olmweb",
+    "catalogs",
+    "installs",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "olmweb.logs.RequestLogMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.gzip.GZipMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "olmweb.access.ReadAccessMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "olmweb.errors.ErrorPageMiddleware",
+]
+ROOT_URLCONF = "olmweb.urls"
+WSGI_APPLICATION = "olmweb.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "olmweb.context.shell",
+            ],
+            "builtins": ["olmweb.templatetags.olmweb"],
+        },
+    }
+]
+
+DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=60)}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    DATA_DIR.mkdir(parents=True, exist_ok=True)
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
+        " PRAGMA cache_size=-16000;",
+    }
+else:
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    if EMBEDDED
+    else {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
+}
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+
+STATIC_URL = "static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [path for path in [BASE_DIR / "static" / "dist"] if path.is_dir()]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if not EMBEDDED
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+WHITENOISE_USE_FINDERS = EMBEDDED
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+        "base-uri": ["'none'"],
+    }
+}
+X_FRAME_OPTIONS = "DENY"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|metrics)$"]
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
+SECURE_HSTS_PRELOAD = HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_NAME = "olmweb_session"
+CSRF_COOKIE_NAME = "olmweb_csrf"
+CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in ALLOWED_HOSTS] if HTTPS else []
+
+# Longest any task may run (seconds). The broker gives a late-acknowledged task to a second worker
+# after the visibility timeout, so that must be longer than every task.
+TASK_TIME_LIMIT_MAX = 1800
+CELERY_BROKER_URL = REDIS_URL or "memory://"
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 2 * TASK_TIME_LIMIT_MAX}
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = "sync"
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_MAX_TASKS_PER_CHILD = 200
+CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 30
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TIMEZONE = "UTC"
+
+SILENCED_SYSTEM_CHECKS = (
+    [] if HTTPS else ["security.W004", "security.W008", "security.W012", "security.W016"]
+)
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
+LOGGING_CONFIG = None
+
+from olmweb.logs import configure_logging  # noqa: E402 - needs LOG_FORMAT above
+
+configure_logging(LOG_FORMAT)

@@ -1,0 +1,48 @@
+"""The task decorator: only named options, because Celery accepts misspelt ones silently."""
+
+from collections.abc import Callable
+from typing import Any
+
+from celery import shared_task
+from celery.contrib.django.task import DjangoTask
+from django.conf import settings
+
+
+def task(
+    *,
+    name: str,
+    time_limit: int,
+    queue: str = "sync",
+    retry_on: tuple[type[Exception], ...] = (),
+    expires: int | None = None,
+) -> Callable[[Callable[..., None]], DjangoTask]:
+    """Registers a Celery task that may run twice, half-way or late.
+
+    `time_limit` in seconds is the hard limit; the soft one is 15 s shorter. `retry_on` errors are
+    retried with backoff and jitter, five times. Arguments must be JSON (ids, never objects).
+    Enqueue with `.delay_on_commit(...)`.
+    """
+    if time_limit > settings.TASK_TIME_LIMIT_MAX:
+        raise ValueError(f"task {name}: time_limit {time_limit} s is over TASK_TIME_LIMIT_MAX")
+    options: dict[str, Any] = {
+        "name": name,
+        "base": DjangoTask,
+        "queue": queue,
+        "ignore_result": True,
+        "acks_late": True,
+        "reject_on_worker_lost": True,
+        "time_limit": time_limit,
+        "soft_time_limit": max(1, time_limit - 15),
+        "autoretry_for": retry_on,
+        "max_retries": 5,
+        "retry_backoff": True,
+        "retry_jitter": True,
+    }
+    if expires is not None:
+        options["expires"] = expires
+
+    def register(function: Callable[..., None]) -> DjangoTask:
+        registered: DjangoTask = shared_task(**options)(function)
+        return registered
+
+    return register

