@@ -18,12 +18,14 @@ class Env:
     """Reader over a mapping of environment variables.
 
     Every read name is remembered, so `finish` can refuse names with `prefix` that nobody read
-    (a misspelt setting would otherwise be ignored silently).
+    (a misspelt setting would otherwise be ignored silently). Names that start with `ignore` are
+    somebody else's.
     """
 
-    def __init__(self, environ: Mapping[str, str], prefix: str) -> None:
+    def __init__(self, environ: Mapping[str, str], prefix: str, ignore: str) -> None:
         self._environ = environ
         self._prefix = prefix
+        self._ignore = ignore
         self.names: set[str] = set()
         self._problems: list[str] = []
 
@@ -87,7 +89,8 @@ class Env:
         """Raises EnvError if anything was wrong, unknown names with the prefix included."""
         known = self.names | {f"{name}_FILE" for name in self.names}
         for name in sorted(self._environ):
-            if name.startswith(self._prefix) and name not in known:
+            ours = name.startswith(self._prefix) and not name.startswith(self._ignore)
+            if ours and name not in known:
                 self._problems.append(
                     f"{name} is not a setting of OLM Web; check its spelling or remove it."
                 )

@@ -3,7 +3,6 @@
 import os
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import dj_database_url
 
@@ -11,7 +10,7 @@ from olmweb.env import Env, EnvError
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-env = Env(os.environ, "OLMWEB_")
+env = Env(os.environ, "OLMWEB_", ignore="OLMWEB_TEST_")
 
 REDIS_URL = env.text("REDIS_URL")
 EMBEDDED = not REDIS_URL

@@ -1,0 +1,40 @@
+# Three stages: static assets, Python environment, and a small runtime that runs as nobody's root.
+FROM docker.io/library/node:22-bookworm-slim AS static
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --no-audit --no-fund --loglevel=error
+COPY static static
+COPY templates templates
+COPY catalogs catalogs
+COPY installs installs
+COPY olmweb olmweb
+RUN npm run --silent build
+
+FROM docker.io/library/python:3.11-slim-bookworm AS python
+WORKDIR /app
+COPY requirements/app.txt requirements/app.txt
+COPY deploy/install-app.sh deploy/install-app.sh
+COPY olmweb olmweb
+COPY catalogs catalogs
+COPY installs installs
+RUN deploy/install-app.sh /venv
+
+FROM docker.io/library/python:3.11-slim-bookworm
+RUN useradd --system --uid 10001 --home-dir /data --create-home olmweb
+WORKDIR /app
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 OLMWEB_DATA_DIR=/data
+COPY --from=python /venv /venv
+COPY manage.py ./
+COPY olmweb olmweb
+COPY catalogs catalogs
+COPY installs installs
+COPY templates templates
+COPY --from=static /app/static/dist static/dist
+COPY deploy/gunicorn.conf.py deploy/gunicorn.conf.py
+RUN REDIS_URL=redis://build OLMWEB_SECRET_KEY=build-only OLMWEB_HOSTS=build OLMWEB_DATA_DIR=/app/.local \
+    python manage.py collectstatic --noinput --verbosity 0 && rm -rf /app/olmweb/sandbox
+USER 10001
+EXPOSE 8000
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s \
+  CMD ["python", "-m", "olmweb.probe", "http://127.0.0.1:8000/livez"]
+CMD ["gunicorn", "--config", "deploy/gunicorn.conf.py", "olmweb.wsgi"]

@@ -1,0 +1,84 @@
+# Every target prints what it does. `make demo` and `make test` need only Python >= 3.11 and make.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+PORT ?= 8000
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+ASSET_SOURCES := $(shell find static/src templates -type f 2>/dev/null) package-lock.json static/build.mjs
+
+.PHONY: help install demo run clean-demo test peers bench lint format lock
+
+help:
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(BIN)/python:
+	@echo "Making $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; this is " + sys.version.split()[0] + ". Set PYTHON=/path/to/python3.")'
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "Python can't make a virtual environment here; on Debian: apt-get install python3-venv" >&2; exit 1; }
+
+$(VENV)/.app: requirements/app.txt | $(BIN)/python
+	@echo "Installing the locked requirements (requirements/app.txt)"
+	@$(PIP) install --require-hashes -r requirements/app.txt
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.app
+	@echo "Installing the locked development requirements (requirements/dev.txt)"
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+static/dist/.built: $(ASSET_SOURCES) deploy/build-static.sh | $(VENV)/.app
+	@echo "Building static assets"
+	@deploy/build-static.sh $(VENV)
+	@touch $@
+
+install: $(VENV)/.app static/dist/.built ## .venv, locked requirements, static assets
+
+DEMO_ENV := OLMWEB_DATA_DIR=$(CURDIR)/.local/demo KUBECONFIG=$(CURDIR)/.local/demo/kubeconfig \
+	OLMWEB_CLUSTERS=sandbox=sandbox OLMWEB_PUBLIC_READ=true OLMWEB_STATE_POLL=2s OLMWEB_CATALOG_POLL=1m
+
+demo: install ## the product on a sandbox cluster: http://127.0.0.1:8000/ (PORT=8000)
+	@mkdir -p .local/demo
+	@exec env $(DEMO_ENV) $(BIN)/python manage.py serve --demo --port $(PORT)
+
+clean-demo: ## forget the demo's data
+	rm -rf .local/demo
+
+run: install ## on your own cluster: make run [KUBECONFIG=..] [CONTEXT=..] [PORT=8000]
+	@mkdir -p .local
+	@context="$${CONTEXT:-$$($(BIN)/python -m olmweb.kube.session)}"; \
+	exec env OLMWEB_WRITE_AS="$${OLMWEB_WRITE_AS:-service-account}" \
+		OLMWEB_CLUSTERS="$${OLMWEB_CLUSTERS:-$$(echo "$$context" | tr -c 'A-Za-z0-9.\n' '-')=$$context}" \
+		$(BIN)/python manage.py serve --port $(PORT)
+
+test: $(VENV)/.dev static/dist/.built ## every test that this machine can run
+	@$(BIN)/python -m tests.run
+
+peers: ## the real components for the tests
+	@echo "PostgreSQL, Redis and Chromium (Debian's packages):"
+	@deploy/install-services.sh
+
+bench: $(VENV)/.dev static/dist/.built ## measure; prints a table, writes .local/bench.json
+	@$(BIN)/python -m tests.bench
+
+lint: $(VENV)/.dev ## ruff, djlint, mypy, import-linter, migrations
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/djlint --quiet --check --lint templates
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/mypy
+	@$(BIN)/python manage.py makemigrations --check --dry-run
+
+format: $(VENV)/.dev ## format Python and templates
+	@$(BIN)/ruff check --fix-only . ; $(BIN)/ruff format .
+	@$(BIN)/djlint --quiet --reformat templates || true
+
+UV := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade
+lock: $(VENV)/.dev ## refresh the lock files (hashes, no registry addresses)
+	@$(UV) pyproject.toml -o requirements/app.txt
+	@$(UV) --group dev pyproject.toml -c requirements/app.txt -o requirements/dev.txt
+	@$(UV) --group node -o requirements/node.txt
+	@npm install --package-lock-only
+	@! grep -nE 'https?://' requirements/*.txt package-lock.json | grep -i regist

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Runs the image's own install steps in a clean folder, without an engine: the same scripts, files
+# and commands as the Dockerfile, then the start of gunicorn and its health check.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source_tree=$(pwd)
+work=$(mktemp -d)
+trap 'kill "${server:-}" 2>/dev/null || true; rm -rf "$work"' EXIT
+git ls-files -z | grep -zvE '^(tests|docs)/' | xargs -0 cp --parents -t "$work"
+cd "$work"
+echo "static assets"
+PATH=$PATH deploy/build-static.sh "$source_tree/.venv" >/dev/null
+echo "Python environment"
+deploy/install-app.sh "$work/venv"
+echo "collectstatic, check --deploy"
+export PATH="$work/venv/bin:$PATH" REDIS_URL=redis://127.0.0.1:1 OLMWEB_HOSTS=olmweb.example \
+  OLMWEB_SECRET_KEY="$(head -c 40 /dev/urandom | base64 | tr -d '\n')" OLMWEB_DATA_DIR="$work/.local" \
+  DATABASE_URL="sqlite:///$work/check.sqlite3" OLMWEB_LOG=json
+rm -rf olmweb/sandbox
+python manage.py collectstatic --noinput --verbosity 0
+python manage.py check --deploy --fail-level WARNING
+python manage.py migrate --verbosity 0
+echo "gunicorn"
+port=$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+gunicorn --config deploy/gunicorn.conf.py --bind "127.0.0.1:$port" olmweb.wsgi 2>"$work/log" &
+server=$!
+for _ in $(seq 100); do
+  if python -m olmweb.probe "http://127.0.0.1:$port/livez" 2>/dev/null; then
+    echo "the image's steps pass and /livez answers"
+    exit 0
+  fi
+  sleep 0.1
+done
+cat "$work/log" >&2
+echo "gunicorn did not answer /livez within 10 s" >&2
+exit 1

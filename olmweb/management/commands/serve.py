@@ -1,0 +1,102 @@
+"""`manage.py serve`: the whole product in one process, on a cluster of yours or on the sandbox."""
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.core.management import BaseCommand, CommandError, call_command
+
+from olmweb import embedded
+
+# (user, password, Django group); the sandbox's RBAC knows the user admin and these two groups.
+DEMO_USERS = (
+    ("admin", "demo-admin", ""),
+    ("operator", "demo-operator", "olmweb-operators"),
+    ("viewer", "demo-viewer", "olmweb-viewers"),
+)
+
+
+class Command(BaseCommand):
+    help = "Web, worker and beat in one process (SQLite, in-memory broker); --demo adds a sandbox."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--port", type=int, default=8000)
+        parser.add_argument("--demo", action="store_true", help="start the sandbox cluster too")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not settings.EMBEDDED:
+            raise CommandError(
+                "REDIS_URL is set, so this is a production set-up: start gunicorn, "
+                "`celery worker` and `celery beat` instead (compose.yaml shows how)."
+            )
+        if not settings.CLUSTERS:
+            raise CommandError(
+                "OLMWEB_CLUSTERS names no cluster. Set it to name=context, where context is one "
+                "of `kubectl config get-contexts -o name`."
+            )
+        call_command("migrate", verbosity=0)
+        with ExitStack() as stack:
+            if options["demo"]:
+                self._start_sandbox(stack)
+                self._ensure_demo_users()
+            else:
+                self._ensure_admin()
+            try:
+                embedded.serve(options["port"], lambda: self._announce(options))
+            except OSError as error:
+                raise CommandError(
+                    f"Port {options['port']} can't be used: {error.strerror or error}. "
+                    "Choose another with PORT=8001."
+                ) from error
+
+    def _start_sandbox(self, stack: ExitStack) -> None:
+        from olmweb.sandbox.server import Sandbox
+
+        sandbox = Sandbox(scenario="audit", state_file=settings.DATA_DIR / "sandbox.json")
+        sandbox.start()
+        stack.callback(sandbox.stop)
+        sandbox.write_kubeconfig(Path(settings.KUBECONFIG), context="sandbox")
+        self.stdout.write(f"Sandbox cluster: {sandbox.url}")
+
+    def _ensure_demo_users(self) -> None:
+        for name, password, group in DEMO_USERS:
+            user, created = User.objects.get_or_create(
+                username=name, defaults={"is_staff": name == "admin", "is_superuser": name == "admin"}
+            )
+            if created:
+                user.set_password(password)
+                user.save()
+            if group:
+                user.groups.add(Group.objects.get_or_create(name=group)[0])
+
+    def _ensure_admin(self) -> None:
+        if User.objects.filter(is_superuser=True).exists():
+            return
+        if settings.ADMIN_PASSWORD:
+            User.objects.create_superuser("admin", password=settings.ADMIN_PASSWORD)
+            self.stdout.write("Created the user admin with the password of OLMWEB_ADMIN_PASSWORD.")
+        elif sys.stdin.isatty():
+            self.stdout.write("The first start makes an administrator of OLM Web.")
+            call_command("createsuperuser")
+        else:
+            raise CommandError(
+                "There is no administrator yet and no terminal to ask at: set "
+                "OLMWEB_ADMIN_PASSWORD (or OLMWEB_ADMIN_PASSWORD_FILE) and start again."
+            )
+
+    def _announce(self, options: dict[str, Any]) -> None:
+        if options["demo"]:
+            self.stdout.write("Reading the sandbox's state and catalogs ...")
+            if not embedded.wait_for_first_sync(timeout=60):
+                self.stderr.write("The first sync is taking long; pages fill as it goes on.")
+        self.stdout.write(f"\nOLM Web is ready: http://127.0.0.1:{options['port']}/")
+        if options["demo"]:
+            self.stdout.write("Reading needs no login. To install, sign in as:")
+            for name, password, _group in DEMO_USERS:
+                self.stdout.write(f"  {name:9} {password}")
+        self.stdout.write("Ctrl-C ends everything.")
+        self.stdout.flush()

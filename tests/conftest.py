@@ -1,0 +1,116 @@
+"""Fixtures that every test shares: people, no network but loopback, components that may be missing."""
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+# Settings are read when pytest-django imports them: nothing of a developer's own set-up may leak in.
+for name in list(os.environ):
+    if name.startswith("OLMWEB_") and not name.startswith("OLMWEB_TEST_"):
+        del os.environ[name]
+for name in ("REDIS_URL", "KUBECONFIG"):
+    os.environ.pop(name, None)
+os.environ["OLMWEB_DATA_DIR"] = tempfile.mkdtemp(prefix="olmweb-tests-")
+
+import pytest
+from django.contrib.auth.models import Group, User
+
+from tests.services import HOW_TO_GET, postgres_bin, required
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(os.environ["OLMWEB_DATA_DIR"], ignore_errors=True)
+
+
+def need(component: str, present: bool) -> None:
+    """Skips the test when a component is missing, or fails it where OLMWEB_TEST_REQUIRE says so."""
+    if present:
+        return
+    if component in required():
+        pytest.fail(f"{component} is required: {HOW_TO_GET[component]}")
+    pytest.skip(HOW_TO_GET[component])
+
+
+@pytest.fixture(autouse=True)
+def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that tries to leave this machine fails at once."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6):
+            host = str(address[0])
+            if not (host.startswith("127.") or host in ("::1", "localhost")):
+                raise AssertionError(f"a test tried to connect to {host}")
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture(autouse=True)
+def empty_cache() -> Iterator[None]:
+    from django.core.cache import cache
+
+    yield
+    cache.clear()
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """Real catalogs, CRDs and the audit, where they lie beside the checkout."""
+    folder = SHARED / "data"
+    if not folder.is_dir():
+        pytest.skip("the real catalogs are not beside this checkout (../shared/data)")
+    return folder
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    """Administrator."""
+    return User.objects.create_superuser("alice", password="alice-password")
+
+
+@pytest.fixture
+def bob(db: None) -> User:
+    """Viewer: may read."""
+    user = User.objects.create_user("bob", password="bob-password")
+    user.groups.add(Group.objects.get_or_create(name="olmweb-viewers")[0])
+    return user
+
+
+@pytest.fixture
+def olivia(db: None) -> User:
+    """Operator: the sandbox's RBAC lets this group write PlatformOperators."""
+    user = User.objects.create_user("olivia", password="olivia-password")
+    user.groups.add(Group.objects.get_or_create(name="olmweb-operators")[0])
+    return user
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    path = shutil.which("chromium") or ""
+    need("chromium", bool(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[str]:
+    from tests.services import redis
+
+    need("redis", shutil.which("redis-server") is not None)
+    with redis() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    from tests.services import postgres
+
+    need("postgres", postgres_bin() is not None)
+    with postgres() as url:
+        yield url

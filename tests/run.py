@@ -1,0 +1,41 @@
+"""`make test`: the suite on SQLite, then once more on PostgreSQL where that is installed.
+
+Both runs must pass. A component that is missing is named in one line; with OLMWEB_TEST_REQUIRE
+naming it, its absence fails the run.
+"""
+
+import os
+import subprocess
+import sys
+
+from tests.services import HOW_TO_GET, postgres, postgres_bin, required
+
+# Browser journeys start the product itself with its own database: once is enough.
+ONCE = "not e2e"
+
+
+def run_pytest(title: str, *arguments: str, **environment: str) -> int:
+    print(f"\n--- {title}", flush=True)
+    return subprocess.call(
+        [sys.executable, "-m", "pytest", *arguments], env={**os.environ, **environment}
+    )
+
+
+def main() -> int:
+    extra = sys.argv[1:]
+    workers = ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "loadgroup"]
+    failed = [run_pytest("tests on SQLite", *workers, "-m", ONCE, *extra)]
+    if postgres_bin() is None:
+        print(f"\nskipped: tests on PostgreSQL: {HOW_TO_GET['postgres']}")
+        failed.append(int("postgres" in required()))
+    else:
+        with postgres() as url:
+            failed.append(
+                run_pytest("tests on PostgreSQL", *workers, "-m", ONCE, *extra, DATABASE_URL=url)
+            )
+    failed.append(run_pytest("browser journeys", "-m", "e2e", "-p", "no:randomly", *extra))
+    return 1 if any(failed) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
