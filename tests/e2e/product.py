@@ -1,0 +1,84 @@
+"""The product as a user starts it, in a process of its own, for browser journeys and screenshots."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.services import free_port
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    url: str
+    folder: Path
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def demo() -> Iterator[Product]:
+    """`manage.py serve --demo` with a data folder of its own; yields when it says it is ready."""
+    with tempfile.TemporaryDirectory(prefix="olmweb-demo-") as name:
+        folder = Path(name)
+        port = free_port()
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "serve", "--demo", "--port", str(port)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=(folder / "stderr").open("w"),
+            text=True,
+            env={
+                **os.environ,
+                "OLMWEB_DATA_DIR": str(folder),
+                "KUBECONFIG": str(folder / "kubeconfig"),
+                "OLMWEB_CLUSTERS": "sandbox=sandbox",
+                "OLMWEB_PUBLIC_READ": "true",
+                "OLMWEB_STATE_POLL": "2s",
+                "OLMWEB_CATALOG_POLL": "1m",
+                "PYTHONUNBUFFERED": "1",
+            },
+        )
+        try:
+            _wait_until_ready(process, folder)
+            yield Product(f"http://127.0.0.1:{port}", folder, process)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+
+
+def _wait_until_ready(process: subprocess.Popen[str], folder: Path) -> None:
+    ready = threading.Event()
+
+    def read() -> None:
+        assert process.stdout
+        for line in process.stdout:
+            if line.startswith("OLM Web is ready"):
+                ready.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    deadline = time.monotonic() + 90
+    while not ready.wait(0.1):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"the demo did not start:\n{(folder / 'stderr').read_text()}")
