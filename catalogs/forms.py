@@ -1,0 +1,94 @@
+"""Query strings of the catalog pages, read tolerantly.
+
+A bookmark must never end in an error: what can't be read is left out, and a notice says so.
+"""
+
+from dataclasses import dataclass, field
+
+from django.http import QueryDict
+
+from catalogs import search
+
+MAX_QUERY = 200  # characters of a search
+MAX_VALUE = 300  # characters of a facet value: the longest column behind one
+MAX_VALUES = 20  # values of one facet
+YES_NO = ("deprecated", search.INSTALLED)
+FILTER_NAMES = (search.INSTALLED, *search.FACETS)
+
+
+@dataclass(slots=True)
+class Query:
+    """What a query string of the software catalog asks for. `page` counts from 1."""
+
+    filters: search.Filters = field(default_factory=search.Filters)
+    view: str = "cards"
+    page: int = 1
+    notices: list[str] = field(default_factory=list)
+
+
+def read_query(params: QueryDict) -> Query:
+    """Reads search, facets, sort, view and page; unreadable values become notices."""
+    notices: list[str] = []
+    q = clean(params.get("q", ""))
+    if len(q) > MAX_QUERY:
+        q = q[:MAX_QUERY]
+        notices.append(f"The search was cut to its first {MAX_QUERY} characters.")
+    filters = search.Filters(
+        q=q,
+        chosen=_read_choices(params, notices),
+        sort=one_of(params, "sort", search.SORTS, notices),
+    )
+    return Query(
+        filters=filters,
+        view=one_of(params, "view", ("cards", "table"), notices),
+        page=read_page(params, notices),
+        notices=notices,
+    )
+
+
+def _read_choices(params: QueryDict, notices: list[str]) -> dict[str, frozenset[str]]:
+    chosen: dict[str, frozenset[str]] = {}
+    for name in FILTER_NAMES:
+        values = list(dict.fromkeys(value for value in map(clean, params.getlist(name)) if value))
+        if len(values) > MAX_VALUES:
+            values = values[:MAX_VALUES]
+            notices.append(f"Only the first {MAX_VALUES} values of “{name}” are used.")
+        readable = [
+            value
+            for value in values
+            if len(value) <= MAX_VALUE and (name not in YES_NO or value in (search.YES, search.NO))
+        ]
+        if len(readable) < len(values):
+            known = " Use yes or no." if name in YES_NO else ""
+            notices.append(f"A value of “{name}” can't be read and was left out.{known}")
+        if readable:
+            chosen[name] = frozenset(readable)
+    return chosen
+
+
+def one_of(
+    params: QueryDict, name: str, known: tuple[str, ...], notices: list[str] | None = None
+) -> str:
+    """The parameter when it is one of `known`, else the first of them (with a notice)."""
+    value = params.get(name, "")
+    if value in known:
+        return value
+    if value and notices is not None:
+        notices.append(f"“{name}” can be {', '.join(known)}; {known[0]} is shown.")
+    return known[0]
+
+
+def read_page(params: QueryDict, notices: list[str]) -> int:
+    """A page number from 1; anything else is page 1 with a notice."""
+    value = params.get("page", "")
+    if not value:
+        return 1
+    if value.isascii() and value.isdigit() and len(value) <= 6 and int(value) >= 1:
+        return int(value)
+    notices.append("Pages are counted from 1; the first page is shown.")
+    return 1
+
+
+def clean(value: str) -> str:
+    """Control characters become spaces (PostgreSQL refuses NUL); no outer spaces."""
+    return "".join(char if char.isprintable() else " " for char in value).strip()

@@ -1,0 +1,304 @@
+"""Reads behind the package, bundle and catalog pages: rows in, plain answers out.
+
+Knows no HTTP. Every lookup by name raises `Missing` with a sentence that says which part of the
+name is not known.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import zstandard
+from django.db.models import Q, QuerySet
+
+from catalogs.models import (
+    Blob,
+    Bundle,
+    Catalog,
+    CatalogChange,
+    Channel,
+    ChannelEntry,
+    ContentProblem,
+    Icon,
+    Package,
+)
+from olmweb.errors import Missing
+from olmweb.models import LOCAL, Cluster
+
+PLATFORM_OPERATOR = "PlatformOperator"
+ALL_NAMESPACES = "AllNamespaces"
+BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown as they are, not taken apart
+BLOB_SHOW_LIMIT = 64_000  # characters of raw FBC on a page
+PROPERTY_SHOW_LIMIT = 200  # characters of one property's value
+IMAGE_SHOW_LIMIT = 300  # related images on a page
+CHANGE_SHOW_LIMIT = 200  # changes of one revision on a page
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The channel and bundle that a package page shows; empty only for an empty package."""
+
+    channel: Channel | None
+    bundle: Bundle | None
+    channels: Sequence[Channel]
+    offered: Sequence[Bundle]  # bundles of the channel, newest first
+    notices: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Suitability:
+    """Whether a PlatformOperator could be made of a bundle. `verdict`: yes, no or unknown."""
+
+    verdict: str
+    sentence: str
+    settle: str = ""  # what would turn unknown into an answer
+
+
+@dataclass(frozen=True, slots=True)
+class RawBlob:
+    """FBC as its author published it, indented when it is JSON. `size` in bytes."""
+
+    text: str
+    size: int
+    cut: bool
+    properties: Sequence[tuple[str, str]]  # type, value as JSON
+
+
+def get_catalog(cluster: str, slug: str) -> Catalog:
+    """The catalog at `/catalogs/CLUSTER/SLUG`; raises Missing."""
+    found = Catalog.objects.select_related("cluster").filter(_at(cluster, slug)).first()
+    if found is None:
+        where = "outside of clusters" if cluster == LOCAL else f"on cluster “{cluster}”"
+        raise Missing(
+            f"There is no catalog “{slug}” {where}.",
+            code="no-such-catalog",
+            hint="The page Catalogs lists those that are known.",
+        )
+    return found
+
+
+def get_package(cluster: str, slug: str, name: str) -> Package:
+    """A package with its catalog and texts, in one query; raises Missing."""
+    packages = Package.objects.select_related("catalog__cluster", "text")
+    found = packages.filter(_at(cluster, slug, "catalog__"), name=_safe(name)).first()
+    if found is None:
+        catalog = get_catalog(cluster, slug)
+        raise Missing(
+            f"Catalog “{catalog}” has no package “{name}”.",
+            code="no-such-package",
+            hint="It may have been removed by a newer revision: the catalog's page lists changes.",
+        )
+    return found
+
+
+def get_bundles(package: Package, name: str) -> list[Bundle]:
+    """The bundles with this name: one, or more where the catalog repeats it; raises Missing."""
+    found = list(package.bundles.filter(name=_safe(name)).select_related("blob"))
+    if not found:
+        raise Missing(
+            f"Package “{package.name}” of catalog “{package.catalog}” has no bundle “{name}”.",
+            code="no-such-bundle",
+            hint="Its tab Versions lists the bundles that the catalog has now.",
+        )
+    return found
+
+
+def get_icon(sha256: str) -> Icon:
+    """Raises Missing."""
+    found = Icon.objects.filter(pk=_safe(sha256)).first()
+    if found is None:
+        raise Missing("There is no such icon.", code="no-such-icon")
+    return found
+
+
+def other_sources(package: Package) -> list[Package]:
+    """The same package name in every catalog, the one shown here included, winner first."""
+    return sorted(
+        Package.objects.filter(name=package.name)
+        .select_related("catalog__cluster")
+        .only("name", "head_version", "catalog", "catalog__slug", "catalog__priority",
+              "catalog__state", "catalog__cluster__name"),
+        key=lambda each: (
+            each.catalog.state == Catalog.State.DISABLED,
+            -each.catalog.priority,
+            each.catalog.slug,
+            each.catalog.cluster_name,
+        ),
+    )  # fmt: skip
+
+
+def choose(package: Package, channel: str = "", version: str = "") -> Choice:
+    """The channel asked for or the default one, and in it the version asked for or the head.
+
+    A package whose channels list none of its bundles still shows its newest bundle.
+    """
+    notices = []
+    channels = list(package.channels.all())
+    by_name = {each.name: each for each in channels}
+    if channel and channel not in by_name:
+        notices.append(f"There is no channel “{channel}” in this package.")
+    shown = by_name.get(channel) or by_name.get(package.default_channel)
+    shown = shown or (channels[0] if channels else None)
+    listed = set(shown.entries.values_list("name", flat=True)) if shown else set()
+    bundles = list(package.bundles.all())
+    offered = [each for each in bundles if each.name in listed]
+    newest = offered or bundles
+    bundle = next((each for each in newest if version and each.version == version), None)
+    if version and bundle is None:
+        notices.append(f"There is no version “{version}” in the channel that is shown.")
+    head = shown.head if shown else ""
+    bundle = bundle or next((each for each in newest if each.name == head), None)
+    bundle = bundle or (newest[0] if newest else None)
+    return Choice(shown, bundle, channels, offered, notices)
+
+
+def channels_by_bundle(package: Package) -> dict[str, list[str]]:
+    """Bundle name to the channels that list it."""
+    found: dict[str, list[str]] = {}
+    pairs = ChannelEntry.objects.filter(channel__package=package).order_by("channel__name")
+    for bundle, channel in pairs.values_list("name", "channel__name"):
+        listed = found.setdefault(bundle, [])
+        if channel not in listed:
+            listed.append(channel)
+    return found
+
+
+def clusters_serving_platform_operators() -> list[str]:
+    """Names of clusters whose last pass found the kind served."""
+    return [
+        name
+        for name, kinds in Cluster.objects.values_list("name", "kinds")
+        if serves_platform_operators(kinds)
+    ]
+
+
+def serves_platform_operators(kinds: object) -> bool:
+    """`kinds` as Cluster keeps it."""
+    kind = kinds.get(PLATFORM_OPERATOR) if isinstance(kinds, Mapping) else None
+    return isinstance(kind, Mapping) and kind.get("state") == "served"
+
+
+def install_hindrance(catalog: Catalog, serving: Sequence[str]) -> str:
+    """Why Install is not offered from this catalog, in a sentence; empty when it is."""
+    if not serving:
+        return "No cluster serves PlatformOperators."
+    if catalog.cluster is None:
+        return "This catalog belongs to no cluster, so no cluster can install from it."
+    if catalog.cluster.name not in serving:
+        return f"Cluster {catalog.cluster.name} does not serve PlatformOperators."
+    if catalog.state == Catalog.State.DISABLED:
+        return f"Catalog {catalog.slug} is disabled on cluster {catalog.cluster.name}."
+    return ""
+
+
+def suitability(bundle: Bundle) -> Suitability:
+    """What the unpacking of a registry+v1 bundle for a PlatformOperator would say.
+
+    Rules in the order in which the unpacker checks them (rukpak, registry+v1 conversion: install
+    modes, then owned APIServices, then webhooks); only the first that fails is reported.
+    """
+    if bundle.install_modes_known and ALL_NAMESPACES not in bundle.install_modes:
+        modes = ", ".join(bundle.install_modes) or "none"
+        return Suitability(
+            "no",
+            "Would fail to unpack as a PlatformOperator: it needs install mode AllNamespaces, "
+            f"this bundle supports {modes}.",
+        )
+    if bundle.owned_api_services:
+        return Suitability(
+            "no",
+            "Would fail to unpack as a PlatformOperator: the bundle owns "
+            f"{_count(bundle.owned_api_services, 'APIService')}, which is not supported.",
+        )
+    if bundle.webhooks:
+        return Suitability(
+            "no",
+            "Would fail to unpack as a PlatformOperator: the bundle defines "
+            f"{_count(bundle.webhooks, 'webhook')}, which is not supported.",
+        )
+    if not bundle.install_modes_known or bundle.webhooks is None:
+        missing = "webhooks" if bundle.install_modes_known else "install modes and webhooks"
+        return Suitability(
+            "unknown",
+            f"Whether it unpacks as a PlatformOperator is unknown: the catalog says nothing "
+            f"about its {missing}.",
+            "The ClusterServiceVersion inside the bundle image would settle it.",
+        )
+    return Suitability(
+        "yes",
+        "Unpacks as a PlatformOperator: install mode AllNamespaces, no webhooks, no APIServices.",
+    )
+
+
+def read_blob(blob: Blob | None) -> RawBlob | None:
+    """The blob for a page: at most BLOB_SHOW_LIMIT characters, properties when it is JSON."""
+    if blob is None:
+        return None
+    with zstandard.ZstdDecompressor().stream_reader(bytes(blob.data)) as reader:
+        data = reader.read(BLOB_DECODE_LIMIT)
+    properties: list[tuple[str, str]] = []
+    if blob.size <= BLOB_DECODE_LIMIT:
+        try:
+            properties = _properties(msgspec.json.decode(data))
+            data = msgspec.json.format(data, indent=2)
+        except msgspec.DecodeError:
+            pass  # YAML, or JSON that the catalog's author broke: shown as it is
+    text = data.decode(errors="replace")
+    cut = len(text) > BLOB_SHOW_LIMIT or blob.size > BLOB_DECODE_LIMIT
+    return RawBlob(text[:BLOB_SHOW_LIMIT], blob.size, cut, properties)
+
+
+def find_problems(
+    catalog: Catalog, *, severity: str = "", package: str = ""
+) -> QuerySet[ContentProblem]:
+    """Content problems, errors first. Filters with empty values don't narrow."""
+    found = catalog.problems.order_by("severity", "package", "id")
+    if severity:
+        found = found.filter(severity=severity)
+    if package:
+        found = found.filter(package=_safe(package))
+    return found
+
+
+def changes_of(revision_ids: Sequence[int]) -> dict[int, list[CatalogChange]]:
+    """Revision id to its first CHANGE_SHOW_LIMIT changes and no more than that in memory."""
+    found: dict[int, list[CatalogChange]] = {}
+    for revision_id in revision_ids:
+        found[revision_id] = []
+    wanted = CatalogChange.objects.filter(revision_id__in=revision_ids).order_by("id")
+    for change in wanted[: CHANGE_SHOW_LIMIT * max(1, len(revision_ids))]:
+        if len(found[change.revision_id]) < CHANGE_SHOW_LIMIT:
+            found[change.revision_id].append(change)
+    return found
+
+
+def _at(cluster: str, slug: str, prefix: str = "") -> Q:
+    """The catalog that a URL names, seen from a model where `prefix` leads to it."""
+    where = (
+        Q(**{f"{prefix}cluster__isnull": True})
+        if cluster == LOCAL
+        else Q(**{f"{prefix}cluster__name": _safe(cluster)})
+    )
+    return where & Q(**{f"{prefix}slug": _safe(slug)})
+
+
+def _safe(name: str) -> str:
+    """PostgreSQL refuses NUL in a parameter; a name with one matches nothing anyway."""
+    return name.replace("\x00", "\ufffd")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _properties(blob: object) -> list[tuple[str, str]]:
+    """Type and value of every property of a decoded olm.bundle; whatever else it is: none."""
+    listed = blob.get("properties") if isinstance(blob, dict) else None
+    found = []
+    for each in listed if isinstance(listed, list) else []:
+        if isinstance(each, dict):
+            value = msgspec.json.encode(each.get("value")).decode()
+            if len(value) > PROPERTY_SHOW_LIMIT:
+                value = value[:PROPERTY_SHOW_LIMIT] + "…"
+            found.append((str(each.get("type", "")), value))
+    return found

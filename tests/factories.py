@@ -1,0 +1,229 @@
+"""Rows for tests, made by plain keyword-only functions with harmless defaults.
+
+They write what a finished sync leaves behind, so that a page or a query can be tested without
+one. Nothing here reads a catalog or a cluster.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+from uuid import uuid4
+
+import zstandard
+from django.utils import timezone
+
+from catalogs.models import (
+    Blob,
+    Bundle,
+    BundleGVK,
+    Catalog,
+    Channel,
+    ChannelEntry,
+    ContentProblem,
+    Icon,
+    Package,
+    PackageText,
+    RelatedImage,
+)
+from catalogs.semver import sort_key
+from installs.models import Operator
+from olmweb.models import Cluster
+
+SERVED = {
+    "PlatformOperator": {"state": "served", "version": "v1alpha1"},
+    "ClusterOperator": {"state": "served", "version": "v1"},
+}
+
+
+def make_cluster(*, name: str = "prod", reachable: bool = True, **fields: Any) -> Cluster:
+    """A cluster that was read a moment ago and serves PlatformOperators."""
+    now = timezone.now()
+    defaults: dict[str, Any] = {
+        "version": "v1.29.4",
+        "kinds": SERVED,
+        "synced_at": now,
+        "checked_at": now,
+    }
+    return Cluster.objects.create(name=name, reachable=reachable, **{**defaults, **fields})
+
+
+def make_catalog(
+    *, name: str = "redhat-operators", cluster: Cluster | None = None, **fields: Any
+) -> Catalog:
+    """A serving catalog: a ClusterCatalog when it has a cluster, else one read from a file."""
+    now = timezone.now()
+    kinds = Catalog.SourceKind
+    defaults: dict[str, Any] = {
+        "slug": name,
+        "source_kind": kinds.CLUSTER_CATALOG if cluster else kinds.FILE,
+        "state": Catalog.State.SERVING,
+        "content_hash": uuid4().hex,
+        "revision": 1,
+        "checked_at": now,
+        "synced_at": now,
+        "changed_at": now,
+        "last_cost": "200, 35 ms",
+    }
+    return Catalog.objects.create(name=name, cluster=cluster, **{**defaults, **fields})
+
+
+def make_icon(
+    *, data: bytes = b"<svg xmlns='http://www.w3.org/2000/svg'/>", media_type: str = "image/svg+xml"
+) -> Icon:
+    """An icon as sync keeps it: already sniffed and scrubbed."""
+    digest = sha256(data).hexdigest()
+    return Icon.objects.get_or_create(
+        sha256=digest, defaults={"media_type": media_type, "data": data}
+    )[0]
+
+
+def make_package(
+    *,
+    name: str = "etcd",
+    catalog: Catalog | None = None,
+    channels: Mapping[str, Sequence[str]] | None = None,
+    bundles: Mapping[str, Mapping[str, Any]] | None = None,
+    description_html: str = "",
+    links: Sequence[Mapping[str, str]] = (),
+    maintainers: Sequence[Mapping[str, str]] = (),
+    **fields: Any,
+) -> Package:
+    """A package with its channels and bundles.
+
+    `channels` maps a channel to its versions, oldest first; each replaces the one before and the
+    last is the head. Bundles are called `NAME.vVERSION`. `bundles` maps a version to field values
+    for its bundle. The first channel is the default one.
+    """
+    catalog = catalog or make_catalog()
+    channels = {"stable": ("1.0.0", "1.1.0")} if channels is None else channels
+    default_channel = next(iter(channels), "")
+    head_version = channels[default_channel][-1] if default_channel else ""
+    versions = list(dict.fromkeys(version for listed in channels.values() for version in listed))
+    defaults: dict[str, Any] = {
+        "content_hash": uuid4().hex,
+        "display_name": name.replace("-", " ").title(),
+        "default_channel": default_channel,
+        "head_version": head_version,
+        "head_bundle": f"{name}.v{head_version}" if head_version else "",
+        "channel_count": len(channels),
+        "bundle_count": len(versions),
+        "install_modes": ["AllNamespaces"],
+    }
+    values = {**defaults, **fields}
+    if "search_text" not in values:
+        spoken = [name, values["display_name"], values.get("provider", "")]
+        spoken += values.get("keywords", [])
+        values["search_text"] = " ".join(spoken).lower()
+    package = Package.objects.create(catalog=catalog, name=name, **values)
+    PackageText.objects.create(
+        package=package,
+        description_html=description_html,
+        links=list(links),
+        maintainers=list(maintainers),
+    )
+    for version in versions:
+        make_bundle(package=package, version=version, **dict((bundles or {}).get(version, {})))
+    for channel, listed in channels.items():
+        make_channel(
+            package=package, name=channel, versions=listed, is_default=channel == default_channel
+        )
+    # Readers tell contents apart by the catalog's revision, as after a real sync.
+    catalog.revision += 1
+    catalog.content_hash = uuid4().hex
+    catalog.package_count += 1
+    catalog.channel_count += len(channels)
+    catalog.bundle_count += len(versions)
+    catalog.save()
+    return package
+
+
+def make_channel(
+    *, package: Package, name: str = "stable", versions: Sequence[str] = (), **fields: Any
+) -> Channel:
+    """A channel whose entries replace one another in the order given."""
+    names = [f"{package.name}.v{version}" for version in versions]
+    defaults: dict[str, Any] = {
+        "head": names[-1] if names else "",
+        "head_version": versions[-1] if versions else "",
+        "entry_count": len(names),
+    }
+    channel = Channel.objects.create(package=package, name=name, **{**defaults, **fields})
+    ChannelEntry.objects.bulk_create(
+        ChannelEntry(channel=channel, ordinal=i, name=entry, replaces=names[i - 1] if i else "")
+        for i, entry in enumerate(names)
+    )
+    return channel
+
+
+def make_bundle(
+    *,
+    package: Package,
+    version: str = "1.0.0",
+    provides: Sequence[tuple[str, str, str]] = (),
+    requires: Sequence[tuple[str, str, str]] = (),
+    images: Sequence[tuple[str, str]] = (),
+    blob: bytes | None = None,
+    **fields: Any,
+) -> Bundle:
+    """A bundle; `provides` and `requires` are (group, version, kind), `images` (name, image)."""
+    defaults: dict[str, Any] = {
+        "name": f"{package.name}.v{version}",
+        "version_key": sort_key(version),
+        "image": f"registry.example/{package.name}@sha256:{'0' * 64}",
+        "install_modes": ["AllNamespaces"],
+        "install_modes_known": True,
+        "blob": make_blob(data=blob) if blob is not None else None,
+    }
+    bundle = Bundle.objects.create(package=package, version=version, **{**defaults, **fields})
+    BundleGVK.objects.bulk_create(
+        BundleGVK(bundle=bundle, group=group, version=api, kind=kind, required=required)
+        for required, listed in ((False, provides), (True, requires))
+        for group, api, kind in listed
+    )
+    RelatedImage.objects.bulk_create(
+        RelatedImage(bundle=bundle, name=label, image=image) for label, image in images
+    )
+    return bundle
+
+
+def make_blob(*, data: bytes) -> Blob:
+    """A blob of FBC, compressed as sync compresses it."""
+    return Blob.objects.get_or_create(
+        sha256=sha256(data).hexdigest(),
+        defaults={"size": len(data), "data": zstandard.compress(data)},
+    )[0]
+
+
+def make_problem(
+    *, catalog: Catalog, message: str = "no channel head found", **fields: Any
+) -> ContentProblem:
+    """A fault of the content; counted on its catalog, as sync does."""
+    defaults: dict[str, Any] = {
+        "package": "etcd",
+        "code": "no-head",
+        "severity": ContentProblem.Severity.ERROR,
+    }
+    problem = ContentProblem.objects.create(
+        catalog=catalog, message=message, **{**defaults, **fields}
+    )
+    catalog.problem_count += 1
+    catalog.save()
+    return problem
+
+
+def make_operator(
+    *, cluster: Cluster, name: str = "etcd", since: datetime | None = None, **fields: Any
+) -> Operator:
+    """A healthy PlatformOperator of the package with the same name."""
+    defaults: dict[str, Any] = {
+        "kind": "PlatformOperator",
+        "package": name,
+        "version": "1.0.0",
+        "bundle": f"{name}.v1.0.0",
+        "health": "Healthy",
+        "reason": "InstallSuccessful",
+    }
+    return Operator.objects.create(
+        cluster=cluster, name=name, since=since or timezone.now(), **{**defaults, **fields}
+    )
