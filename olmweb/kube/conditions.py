@@ -1,0 +1,39 @@
+"""Pure reading of `status.conditions`: tolerant of what a broken controller may write."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+FIELDS = ("type", "status", "reason", "message", "lastTransitionTime", "observedGeneration")
+
+
+def read(obj: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The object's conditions with only the fields of a condition, in the object's order.
+
+    Anything that is not a condition (no text `type`) is left out; the last of two conditions of
+    one type wins, as controllers rewrite by type.
+    """
+    status = obj.get("status")
+    raw = status.get("conditions") if isinstance(status, Mapping) else None
+    by_type: dict[str, dict[str, Any]] = {}
+    for item in raw if isinstance(raw, list) else ():
+        if isinstance(item, Mapping) and isinstance(item.get("type"), str) and item["type"]:
+            by_type[item["type"]] = {
+                field: item[field] for field in FIELDS if isinstance(item.get(field), str | int)
+            }
+    return list(by_type.values())
+
+
+def find(conditions: Iterable[Mapping[str, Any]], kind: str) -> Mapping[str, Any] | None:
+    """The condition of type `kind`, or None."""
+    return next((one for one in conditions if one.get("type") == kind), None)
+
+
+def text(condition: Mapping[str, Any] | None, field: str, default: str = "") -> str:
+    """A text field of a condition; `default` when the condition or the field is absent."""
+    value = condition.get(field) if condition else None
+    return value if isinstance(value, str) else default
+
+
+def status_of(conditions: Iterable[Mapping[str, Any]], kind: str) -> str:
+    """`True`, `False` or `Unknown`; a missing condition is `Unknown`, as API conventions say."""
+    return text(find(conditions, kind), "status", "Unknown") or "Unknown"

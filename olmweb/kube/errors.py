@@ -1,0 +1,233 @@
+"""What can go wrong between us and a cluster, each with a sentence for a person. Pure.
+
+    KubeError
+    ├── ConfigError            the kubeconfig can't be used
+    ├── Unreachable            no answer: DNS, connection, TLS, timeout, cut
+    ├── Refused                an answer of 4xx
+    │   ├── Unauthorized       401
+    │   ├── Forbidden          403
+    │   ├── NotFound           404
+    │   ├── MethodNotAllowed   405
+    │   ├── Conflict           409
+    │   ├── Gone               410
+    │   ├── UnsupportedMediaType 415
+    │   ├── Invalid            422
+    │   └── TooMany            429 (retry_after in seconds)
+    └── Broken                 5xx, a redirect, or an answer that is not the JSON it should be
+
+An answer's text is used only when it is a Kubernetes `Status`, and cut at 256 characters: any
+other body may be a proxy's page. No error ever holds a request header, hence no credential.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import msgspec
+
+TEXT_LIMIT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One item of a Status' `details.causes`: which field is wrong and why."""
+
+    field: str
+    message: str
+    reason: str
+
+
+class KubeError(Exception):
+    """Base. `message` says what and where, `hint` what to do; `reason` is the Status' own slug."""
+
+    code: ClassVar[str] = "cluster-error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        method: str = "",
+        path: str = "",
+        status: int = 0,
+        reason: str = "",
+        causes: tuple[Cause, ...] = (),
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.method = method
+        self.path = path
+        self.status = status
+        self.reason = reason
+        self.causes = causes
+        self.retry_after = retry_after
+
+
+class ConfigError(KubeError):
+    code = "kubeconfig"
+
+
+class Unreachable(KubeError):
+    """`reason` is one of dns, refused, timeout, tls, cut, network."""
+
+    code = "unreachable"
+    retryable = True
+
+
+class Refused(KubeError):
+    code = "refused"
+
+
+class Unauthorized(Refused):
+    code = "unauthorized"
+
+
+class Forbidden(Refused):
+    code = "forbidden"
+
+
+class NotFound(Refused):
+    code = "not-found"
+
+
+class MethodNotAllowed(Refused):
+    code = "method-not-allowed"
+
+
+class Conflict(Refused):
+    code = "conflict"
+
+
+class Gone(Refused):
+    code = "gone"
+    retryable = True
+
+
+class UnsupportedMediaType(Refused):
+    code = "unsupported-media-type"
+
+
+class Invalid(Refused):
+    code = "invalid"
+
+
+class TooMany(Refused):
+    code = "too-many-requests"
+    retryable = True
+
+
+class Broken(KubeError):
+    code = "cluster-broken"
+    retryable = True
+
+
+_REFUSALS: dict[int, tuple[type[Refused], str, str]] = {
+    # status: class, what "Cluster X ..." did, what to do
+    401: (
+        Unauthorized,
+        "did not accept our credentials",
+        "The token or certificate has expired or is wrong: sign in to the cluster again, or give "
+        "OLM Web a kubeconfig that works with kubectl.",
+    ),
+    403: (
+        Forbidden,
+        "does not allow this",
+        "Grant the account the missing right, for example with the ClusterRole in deploy/.",
+    ),
+    404: (NotFound, "does not have this", "It may have been deleted meanwhile."),
+    405: (MethodNotAllowed, "does not support this operation here", ""),
+    409: (
+        Conflict,
+        "reports a conflict",
+        "Somebody else changed or owns this object: look at it, then try again.",
+    ),
+    410: (Gone, "no longer has that state", "Start the list again."),
+    415: (
+        UnsupportedMediaType,
+        "does not take this content type",
+        "Server-side apply needs Kubernetes 1.22 or newer.",
+    ),
+    422: (Invalid, "does not accept this object", "Correct the fields named and try again."),
+    429: (TooMany, "is busy and asked us to slow down", "OLM Web tries again by itself."),
+}
+
+
+class _StatusCause(msgspec.Struct):
+    field: str = ""
+    message: str = ""
+    reason: str = ""
+
+
+class _StatusDetails(msgspec.Struct):
+    causes: list[_StatusCause] | None = None
+    retryAfterSeconds: int | None = None
+
+
+class _Status(msgspec.Struct):
+    kind: str = ""
+    message: str = ""
+    reason: str = ""
+    details: _StatusDetails | None = None
+
+
+def shorten(text: str, limit: int = TEXT_LIMIT) -> str:
+    """One line of printable characters, at most `limit` long."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _read_status(body: bytes) -> _Status:
+    """The body as a Status, or an empty one when it is anything else."""
+    try:
+        status = msgspec.json.decode(body, type=_Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _Status()
+    return status if status.kind == "Status" else _Status()
+
+
+def from_answer(
+    cluster: str,
+    method: str,
+    path: str,
+    status: int,
+    body: bytes,
+    retry_after: float | None = None,
+) -> KubeError:
+    """The error for an HTTP answer that is not a success; `retry_after` from its header."""
+    said = _read_status(body)
+    details = said.details or _StatusDetails()
+    causes = tuple(
+        Cause(shorten(one.field), shorten(one.message), shorten(one.reason))
+        for one in details.causes or ()
+    )
+    text = shorten(said.message)
+    if retry_after is None and details.retryAfterSeconds is not None:
+        retry_after = float(details.retryAfterSeconds)
+    if status in _REFUSALS:
+        kind, did, hint = _REFUSALS[status]
+    elif 400 <= status < 500:
+        kind, did, hint = Refused, f"refused the request ({status})", ""
+    else:
+        return Broken(
+            f"Cluster {cluster} answered {method} {path} with an error ({status})"
+            + (f": {text}" if text else "."),
+            hint="Look at the API server's health and log; OLM Web tries again by itself.",
+            method=method,
+            path=path,
+            status=status,
+            reason=shorten(said.reason),
+            causes=causes,
+            retry_after=retry_after,
+        )
+    return kind(
+        f"Cluster {cluster} {did}: {text or f'{method} {path} ended with {status}.'}",
+        hint=hint,
+        method=method,
+        path=path,
+        status=status,
+        reason=shorten(said.reason),
+        causes=causes,
+        retry_after=retry_after,
+    )

@@ -1,0 +1,137 @@
+"""From a kubeconfig context, or the ServiceAccount of the pod we run in, to a client.
+
+The only module that reads credentials. Its errors name files, contexts and lines, never content:
+a YAML parser's own message would quote the line, which may be a token.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+
+from olmweb.kube.client import KubeClient
+from olmweb.kube.errors import ConfigError
+
+IN_CLUSTER = "in-cluster"
+
+
+def open_client(
+    context: str, kubeconfig: str = "", *, name: str = "", timeout: tuple[float, float] = (5, 30)
+) -> KubeClient:
+    """A client for `context` (`in-cluster`: the pod's ServiceAccount; empty: the current context).
+
+    `kubeconfig` is a path, or several joined as in KUBECONFIG; empty means `~/.kube/config`.
+    `name` is what errors call the cluster; `timeout` is (connect, read) in seconds. No request is
+    made. Raises ConfigError.
+    """
+    configuration = Configuration()
+    if context == IN_CLUSTER:
+        _load_in_cluster(configuration)
+    else:
+        _load_context(configuration, context, kubeconfig)
+    return KubeClient(ApiClient(configuration), name=name or context or "", timeout=timeout)
+
+
+def _load_in_cluster(configuration: Configuration) -> None:
+    try:
+        load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError) as error:
+        raise ConfigError(
+            "OLM Web does not run inside a cluster: there is no ServiceAccount token.",
+            hint="Name a kubeconfig context in OLMWEB_CLUSTERS instead of in-cluster, or let the "
+            "pod mount its ServiceAccount token.",
+        ) from error
+
+
+def _load_context(configuration: Configuration, context: str, kubeconfig: str) -> None:
+    joined = kubeconfig or str(Path("~/.kube/config").expanduser())
+    paths = [Path(part).expanduser() for part in joined.split(os.pathsep) if part]
+    present = [path for path in paths if path.exists()]
+    if not present:
+        raise ConfigError(
+            f"The kubeconfig {joined} does not exist.",
+            hint="Set KUBECONFIG to the file that kubectl uses.",
+        )
+    contexts, current = _contexts_of(present)
+    wanted = context or current
+    if wanted not in contexts:
+        listed = ", ".join(sorted(contexts)) or "none"
+        raise ConfigError(
+            f"The kubeconfig {joined} has no context named {wanted}; it has: {listed}."
+            if wanted
+            else f"The kubeconfig {joined} has no current context; it has: {listed}.",
+            hint="Name one of these contexts in OLMWEB_CLUSTERS.",
+        )
+    try:
+        # persist_config would write a refreshed token into the person's own file.
+        load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=os.pathsep.join(str(path) for path in present),
+            context=wanted,
+            client_configuration=configuration,
+            persist_config=False,
+        )
+    except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+        # Not chained: the cause's text can hold what a credential plugin printed.
+        raise ConfigError(
+            f"Context {wanted} of the kubeconfig {joined} can't be used: {_fault(error)}.",
+            hint=f"Check it with: kubectl --context {wanted} version",
+        ) from None
+
+
+def _fault(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename or 'a file that it names'}: {error.strerror or 'not readable'}"
+    # The official client's own sentence; the one of its sentences that says which file to look at.
+    if isinstance(error, ConfigException) and str(error).startswith("File does not exist: "):
+        return f"the file {str(error).partition(': ')[2]} that it names does not exist"
+    return "its cluster or user entry is missing or incomplete"
+
+
+def _contexts_of(paths: list[Path]) -> tuple[set[str], str]:
+    """Names of all contexts, and the first current one."""
+    names: set[str] = set()
+    current = ""
+    for path in paths:
+        document = _read_yaml(path)
+        entries = document.get("contexts") or []
+        if not isinstance(entries, list):
+            raise _not_a_kubeconfig(path)
+        names |= {
+            entry["name"]
+            for entry in entries
+            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
+        }
+        found = document.get("current-context")
+        current = current or (found if isinstance(found, str) else "")
+    return names, current
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader)
+    except OSError as error:
+        raise ConfigError(
+            f"The kubeconfig {path} can't be read: {error.strerror}.",
+            hint="Let the account that runs OLM Web read this file.",
+        ) from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(
+            f"The kubeconfig {path} is not valid YAML{where}.",
+            hint="Correct that line, or have the file written again by its tool.",
+        ) from None
+    if not isinstance(document, dict):
+        raise _not_a_kubeconfig(path)
+    return document
+
+
+def _not_a_kubeconfig(path: Path) -> ConfigError:
+    return ConfigError(
+        f"The file {path} is not a kubeconfig: it has no list of contexts.",
+        hint="Set KUBECONFIG to the file that kubectl uses.",
+    )

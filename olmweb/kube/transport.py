@@ -1,0 +1,267 @@
+"""One HTTP exchange with an API server: limits, timeouts, retries and errors as sentences.
+
+Sends through the official client's own connection pool (its TLS, proxy and token refresh), not
+through its request methods: those take one value per header, and impersonating somebody with two
+groups needs the header twice. Knows nothing of resources.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+from kubernetes.client import ApiClient
+from urllib3 import HTTPHeaderDict
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NameResolutionError,
+    NewConnectionError,
+    ProtocolError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from olmweb.kube.errors import Broken, ConfigError, KubeError, Unreachable, from_answer, shorten
+from olmweb.kube.limits import TokenBucket
+
+RETRIES = 3  # of an idempotent read that was answered with 429 or 503 and Retry-After
+RETRY_AFTER_LIMIT = 10.0  # seconds; a longer wait is left to the caller's own schedule
+ERROR_BODY_LIMIT = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Impersonation:
+    """Whom the cluster shall take us for. Raises ConfigError for a name no header can carry."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in (self.user, *self.groups):
+            if not name or not name.isprintable() or not name.isascii() or name != name.strip():
+                raise ConfigError(
+                    f"The name {shorten(repr(name), 80)} can't be sent to a cluster as a user or "
+                    "group: it is empty or has characters that a header can't carry.",
+                    hint="Map this person to an ASCII user name.",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What to ask. `idempotent` reads are tried again when the server says when."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    as_user: Impersonation | None = None
+
+    @property
+    def idempotent(self) -> bool:
+        return self.method == "GET"
+
+
+class RawResponse:
+    """An open answer whose body is read as it came: no content decoding.
+
+    `status` may be any; `error()` gives the KubeError for one that is not a success.
+    """
+
+    def __init__(self, answer: Any, transport: "Transport", call: Call) -> None:
+        self._answer = answer
+        self._transport = transport
+        self._call = call
+        self.status: int = answer.status
+        self.headers: Mapping[str, str] = answer.headers
+
+    def read(self, size: int = 65_536) -> bytes:
+        """At most `size` bytes, empty at the end. Raises Unreachable when the body is cut."""
+        try:
+            data: bytes = self._answer.read(size, decode_content=False)
+        except (HTTPError, OSError) as error:
+            raise self._transport.unreachable(error, self._call) from error
+        return data
+
+    def error(self) -> KubeError:
+        return self._transport.error_of(self._call, self._answer)
+
+    def close(self) -> None:
+        self._answer.close()
+
+
+class Transport:
+    """Holds the pool of one cluster; `requests` counts what went out, retries included."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        *,
+        name: str,
+        timeout: tuple[float, float],
+        limiter: TokenBucket | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._api = api
+        self._pool: urllib3.PoolManager = api.rest_client.pool_manager
+        self._timeout = urllib3.Timeout(connect=timeout[0], read=timeout[1])
+        self._limiter = limiter or TokenBucket(sleep=sleep)
+        self._sleep = sleep
+        self.server: str = str(api.configuration.host).rstrip("/")
+        self.name = name or self.server
+        self.requests = 0
+
+    def send(self, call: Call) -> bytes:
+        """The body of a 2xx answer, decoded. Raises the KubeError of any other outcome."""
+        attempt = 0
+        while True:
+            answer = self._open(call, (("Accept-Encoding", "gzip"),))
+            try:
+                if 200 <= answer.status < 300:
+                    return self._read_all(answer, call)
+                error = self.error_of(call, answer)
+            finally:
+                # A fully read connection is back in the pool by now; any other must go.
+                answer.close()
+            attempt += 1
+            wait = error.retry_after
+            if (
+                not call.idempotent
+                or answer.status not in (429, 503)
+                or wait is None
+                or wait > RETRY_AFTER_LIMIT
+                or attempt > RETRIES
+            ):
+                raise error
+            self._sleep(wait)
+
+    def open_raw(self, call: Call) -> RawResponse:
+        return RawResponse(self._open(call, ()), self, call)
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def _headers(self, call: Call, extra: Iterable[tuple[str, str]]) -> HTTPHeaderDict:
+        headers = HTTPHeaderDict()
+        for name, value in (*extra, *call.headers):
+            headers.add(name, value)
+        if call.as_user:
+            headers.add("Impersonate-User", call.as_user.user)
+            for group in call.as_user.groups:
+                headers.add("Impersonate-Group", group)
+        # Asked for at each request: this is where the official client renews short-lived tokens.
+        for one in self._api.configuration.auth_settings().values():
+            if one["value"]:
+                headers[one["key"]] = one["value"]
+        headers["User-Agent"] = "olmweb"
+        return headers
+
+    def _open(self, call: Call, extra: Iterable[tuple[str, str]]) -> Any:
+        url = self.server + call.path + (f"?{urlencode(call.query)}" if call.query else "")
+        try:
+            headers = self._headers(call, extra)
+        except (OSError, ValueError, KeyError) as error:
+            raise ConfigError(
+                f"The credentials for cluster {self.name} can't be read any more.",
+                hint="Check the token file or credential plugin that the kubeconfig names.",
+            ) from error
+        for last in (not call.idempotent, True):
+            self._limiter.take()
+            self.requests += 1
+            try:
+                return self._pool.request(
+                    call.method,
+                    url,
+                    body=call.body,
+                    headers=headers,
+                    timeout=self._timeout,
+                    retries=False,
+                    redirect=False,
+                    preload_content=False,
+                )
+            except ProtocolError as error:
+                # A kept-alive connection that the server closed meanwhile: a read may try again.
+                if last:
+                    raise self.unreachable(error, call) from error
+            except (HTTPError, OSError) as error:
+                raise self.unreachable(error, call) from error
+        raise AssertionError("the last attempt returns or raises")
+
+    def _read_all(self, answer: Any, call: Call) -> bytes:
+        try:
+            body: bytes = answer.read(decode_content=True)
+        except (HTTPError, OSError) as error:
+            raise self.unreachable(error, call) from error
+        return body
+
+    def error_of(self, call: Call, answer: Any) -> KubeError:
+        """The error that a non-2xx answer stands for; reads a bounded part of its body."""
+        try:
+            body = answer.read(ERROR_BODY_LIMIT, decode_content=True)
+        except (HTTPError, OSError):
+            body = b""  # the status alone still says what happened
+        after = answer.headers.get("Retry-After", "")
+        return from_answer(
+            self.name,
+            call.method,
+            call.path,
+            answer.status,
+            body,
+            retry_after=float(after) if after.isascii() and after.isdigit() else None,
+        )
+
+    def broken_answer(self, call: Call, what: str) -> Broken:
+        return Broken(
+            f"Cluster {self.name} answered {call.method} {call.path} with {what}.",
+            hint="Check that the address is that of a Kubernetes API server, not of a proxy or "
+            "sign-in page before it.",
+            method=call.method,
+            path=call.path,
+            status=200,
+            reason="bad-answer",
+        )
+
+    def unreachable(self, error: Exception, call: Call) -> Unreachable:
+        reason, said, hint = _explain(error)
+        return Unreachable(
+            f"Can't reach cluster {self.name} at {self.server}: {said}.",
+            hint=hint,
+            method=call.method,
+            path=call.path,
+            reason=reason,
+        )
+
+
+def _explain(error: Exception) -> tuple[str, str, str]:
+    """(slug, what happened, what to check) of a network fault. Types only: urllib3's texts
+    quote whole URLs."""
+    if isinstance(error, NameResolutionError):
+        return "dns", "its host name can't be resolved", "Check the address and the DNS."
+    if isinstance(error, ConnectTimeoutError) and not isinstance(error, NewConnectionError):
+        return "timeout", "no connection in time", "Check the address, firewall and VPN."
+    if isinstance(error, ReadTimeoutError | TimeoutError):
+        return "timeout", "no answer in time", "Check the API server's load and the network."
+    if isinstance(error, SSLError):
+        return (
+            "tls",
+            f"its certificate was not accepted ({_certificate_fault(error)})",
+            "Check the certificate authority in the kubeconfig and that https is spoken there.",
+        )
+    if isinstance(error, NewConnectionError) and "refused" in str(error):
+        return (
+            "refused",
+            "connection refused",
+            "Check that the API server runs and that the address in the kubeconfig is right.",
+        )
+    if isinstance(error, ProtocolError):
+        return "cut", "the connection was cut", "Check the network and any proxy in between."
+    return "network", "the network failed", "Check the address, proxy, firewall and VPN."
+
+
+def _certificate_fault(error: SSLError) -> str:
+    inner = error.args[0] if error.args else error
+    text = getattr(inner, "verify_message", "") or getattr(inner, "reason", "") or "TLS failed"
+    return shorten(str(text), 120)

@@ -1,0 +1,91 @@
+"""Kubeconfigs, good and bad, and the in-cluster account."""
+
+from pathlib import Path
+
+import pytest
+
+from olmweb.kube.errors import ConfigError
+from olmweb.kube.session import open_client
+from tests.kubefake import KubeFake, write_kubeconfig
+
+
+def refusal_of(context: str, kubeconfig: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        open_client(context, kubeconfig)
+    assert caught.value.code == "kubeconfig"
+    assert caught.value.hint
+    return caught.value
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere"
+    assert refusal_of("prod", str(path)).message == f"The kubeconfig {path} does not exist."
+
+
+def test_an_unknown_context_lists_those_that_there_are(tmp_path: Path) -> None:
+    one = write_kubeconfig(tmp_path / "one", "http://127.0.0.1:1", "prod")
+    two = write_kubeconfig(tmp_path / "two", "http://127.0.0.1:1", "lab")
+    error = refusal_of("prdo", f"{one}:{two}:{tmp_path / 'missing'}")
+    assert error.message.endswith("has no context named prdo; it has: lab, prod.")
+
+
+def test_a_file_without_contexts_says_none(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("kind: Config\n")
+    assert refusal_of("prod", str(tmp_path / "empty")).message.endswith("it has: none.")
+    assert "no current context" in refusal_of("", str(tmp_path / "empty")).message
+
+
+def test_malformed_yaml_names_the_line_and_never_quotes_it(tmp_path: Path) -> None:
+    path = tmp_path / "bad"
+    path.write_text("users:\n- name: u\n  user: {token: very-secret-token\nclusters: ]\n")
+    error = refusal_of("prod", str(path))
+    assert "is not valid YAML at line 4" in error.message
+    assert "very-secret" not in error.message
+    assert error.__cause__ is None
+
+
+@pytest.mark.parametrize("text", ["- a\n", "", "contexts: 5\n"])
+def test_yaml_that_is_no_kubeconfig_is_told_so(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "list"
+    path.write_text(text)
+    assert "is not a kubeconfig" in refusal_of("prod", str(path)).message
+
+
+def test_a_directory_can_not_be_read(tmp_path: Path) -> None:
+    assert "can't be read" in refusal_of("prod", str(tmp_path)).message
+
+
+def test_a_context_without_its_cluster_can_not_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "half"
+    path.write_text("contexts: [{name: prod, context: {cluster: c, user: u}}]\n")
+    assert "its cluster or user entry is missing" in refusal_of("prod", str(path)).message
+
+
+def test_a_certificate_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(
+        "contexts: [{name: prod, context: {cluster: c, user: u}}]\n"
+        "clusters: [{name: c, cluster: {server: 'https://x', certificate-authority: ca.crt}}]\n"
+        "users: [{name: u, user: {token: t}}]\n"
+    )
+    assert "ca.crt" in refusal_of("prod", str(path)).message
+
+
+def test_in_cluster_outside_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert "does not run inside a cluster" in refusal_of("in-cluster", "").message
+
+
+def test_an_empty_context_means_the_current_one(fake: KubeFake, tmp_path: Path) -> None:
+    path = fake.write_kubeconfig(tmp_path / "config", "prod")
+    with open_client("", str(path), name="mine") as client:
+        assert client.version() == "v1.25.4"
+        assert client.server == fake.url
+
+
+def test_the_kubeconfig_is_never_written(fake: KubeFake, tmp_path: Path) -> None:
+    path = fake.write_kubeconfig(tmp_path / "config")
+    before = path.read_bytes()
+    with open_client("prod", str(path)) as client:
+        client.version()
+    assert path.read_bytes() == before

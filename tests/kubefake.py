@@ -1,0 +1,213 @@
+"""A scripted HTTP server that answers like a Kubernetes API server, for tests of our client.
+
+Serves discovery, paged lists and reads of the objects put into it; any request may be scripted to
+be answered otherwise. A real `kubernetes` client talks to it over a real socket.
+"""
+
+import json
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from olmweb.kube.resources import ALL, Resource
+
+TOKEN = "not-a-real-token"
+
+
+@dataclass
+class Seen:
+    """A request as the server saw it."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    def header(self, name: str) -> list[str]:
+        return [value for key, value in self.headers if key.lower() == name.lower()]
+
+
+@dataclass
+class Answer:
+    """A scripted answer, `delay` seconds late. `cut` sends half of the body, `drop` nothing."""
+
+    status: int = 200
+    body: Any = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    delay: float = 0
+    cut: bool = False
+    drop: bool = False
+
+    def raw(self) -> bytes:
+        return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+
+
+def status_answer(status: int, message: str, reason: str = "", **more: Any) -> Answer:
+    """An answer whose body is a Kubernetes Status; `details` and `headers` may be given."""
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status}
+    body |= {"message": message, "reason": reason, "details": more.get("details", {})}
+    return Answer(status, body, more.get("headers", {}))
+
+
+class KubeFake:
+    """`with KubeFake() as fake:`; serves every kind we know until `hide` removes it."""
+
+    def __init__(self) -> None:
+        self.requests: list[Seen] = []
+        self.version = "v1.25.4"
+        self._served = {(r.group, v, r.plural) for r in ALL for v in r.versions}
+        self._objects: dict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
+        self._script: dict[tuple[str, str], list[Answer]] = defaultdict(list)
+        self._counter = 0
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_for(self))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
+
+    def __enter__(self) -> "KubeFake":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def write_kubeconfig(self, path: Path, context: str = "prod") -> Path:
+        return write_kubeconfig(path, self.url, context)
+
+    def hide(self, resource: Resource, version: str = "") -> None:
+        """The cluster no longer serves this kind (in this version)."""
+        for one in (version,) if version else resource.versions:
+            self._served.discard((resource.group, one, resource.plural))
+
+    def show(self, resource: Resource) -> None:
+        self._served |= {(resource.group, one, resource.plural) for one in resource.versions}
+
+    def put(self, resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
+        """Creates or replaces an object; fills uid, resourceVersion, creationTimestamp."""
+        self._counter += 1
+        meta = obj["metadata"]
+        meta.setdefault("uid", f"uid-{self._counter}")
+        meta.setdefault("creationTimestamp", "2026-01-02T03:04:05Z")
+        meta["resourceVersion"] = str(self._counter)
+        obj.setdefault("kind", resource.kind)
+        obj.setdefault("apiVersion", f"{resource.group}/{resource.versions[0]}")
+        self._objects[resource.group, resource.plural][meta["name"]] = obj
+        return obj
+
+    def remove(self, resource: Resource, name: str) -> None:
+        del self._objects[resource.group, resource.plural][name]
+
+    def script(self, method: str, path: str, *answers: Answer) -> None:
+        """The next requests to exactly this path get these answers, in order."""
+        self._script[method, path].extend(answers)
+
+    def answer(self, seen: Seen) -> Answer:
+        self.requests.append(seen)
+        queue = self._script.get((seen.method, seen.path))
+        if queue:
+            return queue.pop(0)
+        if seen.method != "GET":
+            return status_answer(405, "not scripted", "MethodNotAllowed")
+        if seen.path == "/version":
+            return Answer(200, {"gitVersion": self.version})
+        parts = seen.path.strip("/").split("/")
+        if parts[0] == "apis" and len(parts) == 3:
+            return self._discovery(parts[1], parts[2])
+        if parts[0] == "apis" and len(parts) in (4, 5) and tuple(parts[1:4]) in self._served:
+            return self._read(seen, parts)
+        return status_answer(404, "the server could not find the requested resource", "NotFound")
+
+    def _discovery(self, group: str, version: str) -> Answer:
+        plurals = sorted(p for g, v, p in self._served if (g, v) == (group, version))
+        if not plurals:
+            return Answer(404, b"404 page not found\n")
+        return Answer(
+            200, {"kind": "APIResourceList", "resources": [{"name": plural} for plural in plurals]}
+        )
+
+    def _read(self, seen: Seen, parts: list[str]) -> Answer:
+        objects = self._objects[parts[1], parts[3]]
+        if len(parts) == 5:
+            if parts[4] in objects:
+                return Answer(200, objects[parts[4]])
+            return status_answer(404, f'{parts[3]}.{parts[1]} "{parts[4]}" not found', "NotFound")
+        start = int(seen.query.get("continue", "0"))
+        limit = int(seen.query.get("limit", "500"))
+        names = sorted(objects)
+        more = str(start + limit) if start + limit < len(names) else ""
+        return Answer(
+            200,
+            {
+                "kind": "List",
+                "metadata": {"resourceVersion": str(self._counter), "continue": more},
+                "items": [objects[name] for name in names[start : start + limit]],
+            },
+        )
+
+
+def write_kubeconfig(path: Path, server: str, context: str = "prod") -> Path:
+    """A kubeconfig with one context that points at `server` with a bearer token."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": context,
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+        "contexts": [{"name": context, "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def _handler_for(fake: KubeFake) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _handle(self) -> None:
+            split = urlsplit(self.path)
+            length = int(self.headers.get("Content-Length") or 0)
+            answer = fake.answer(
+                Seen(
+                    self.command,
+                    split.path,
+                    dict(parse_qsl(split.query)),
+                    list(self.headers.items()),
+                    self.rfile.read(length),
+                )
+            )
+            time.sleep(answer.delay)
+            if answer.drop:
+                self.close_connection = True
+                return
+            body = answer.raw()
+            try:
+                self.send_response(answer.status)
+                self.send_header("Content-Length", str(len(body)))
+                for name, value in {"Content-Type": "application/json", **answer.headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body[: len(body) // 2] if answer.cut else body)
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True  # the client gave up waiting, as its test wants
+            if answer.cut:
+                self.close_connection = True
+
+        do_GET = do_POST = do_PATCH = do_DELETE = _handle
+
+        def log_message(self, *_: Any) -> None:
+            """Quiet: tests assert on `requests`."""
+
+    return Handler
