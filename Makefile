@@ -47,11 +47,13 @@ demo: install ## the product on a sandbox cluster: http://127.0.0.1:8000/ (PORT=
 clean-demo: ## forget the demo's data
 	rm -rf .local/demo
 
+run: export CONTEXT := $(CONTEXT)
+run: export KUBECONFIG := $(KUBECONFIG)
 run: install ## on your own cluster: make run [KUBECONFIG=..] [CONTEXT=..] [PORT=8000]
 	@mkdir -p .local
-	@context="$${CONTEXT:-$$($(BIN)/python -m olmweb.kube.session)}"; \
+	@name=$$(printf '%s' "$${CONTEXT:-cluster}" | tr -c 'A-Za-z0-9.-' '-'); \
 	exec env OLMWEB_WRITE_AS="$${OLMWEB_WRITE_AS:-service-account}" \
-		OLMWEB_CLUSTERS="$${OLMWEB_CLUSTERS:-$$(echo "$$context" | tr -c 'A-Za-z0-9.\n' '-')=$$context}" \
+		OLMWEB_CLUSTERS="$${OLMWEB_CLUSTERS:-$$name=$${CONTEXT:-}}" \
 		$(BIN)/python manage.py serve --port $(PORT)
 
 test: $(VENV)/.dev static/dist/.built ## every test that this machine can run
