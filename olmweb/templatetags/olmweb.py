@@ -1,5 +1,258 @@
-"""Template tags that every page uses."""
+"""Template tags that every page uses: status words with icons, times, copying, links, polling.
+
+Builtins: pages need no load tag. They only format; they never query.
+"""
+
+import re
+from datetime import datetime
+from typing import Any
 
 from django import template
+from django.http import HttpRequest, QueryDict
+from django.template.defaultfilters import date as format_date
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from olmweb import polling
 
 register = template.Library()
+
+# value -> (words, icon, label class). Icon + word always, colour last.
+HEALTH = {
+    "Healthy": ("Healthy", "check-circle", "pf-m-success"),
+    "Installing": ("Installing", "sync", "pf-m-info"),
+    "Upgrading": ("Upgrading", "sync", "pf-m-info"),
+    "NeedsApproval": ("Needs approval", "exclamation-triangle", "pf-m-warning"),
+    "Degraded": ("Degraded", "exclamation-triangle", "pf-m-warning"),
+    "Blocked": ("Blocked", "ban", "pf-m-danger"),
+    "Failed": ("Failed", "exclamation-circle", "pf-m-danger"),
+    "Unknown": ("Unknown", "question-circle", ""),
+}
+# States of catalogs, chain links, actions, sync runs and verdicts.
+STATES = {
+    "ok": ("OK", "check-circle", "pf-m-success"),
+    "serving": ("Serving", "check-circle", "pf-m-success"),
+    "succeeded": ("Succeeded", "check-circle", "pf-m-success"),
+    "changed": ("Changed", "check-circle", "pf-m-success"),
+    "unchanged": ("Unchanged", "check-circle", ""),
+    "installable": ("Installable", "check-circle", "pf-m-success"),
+    "progressing": ("Progressing", "sync", "pf-m-info"),
+    "running": ("Running", "sync", "pf-m-info"),
+    "pending": ("Pending", "in-progress", "pf-m-info"),
+    "applied": ("In progress", "sync", "pf-m-info"),
+    "new": ("Not read yet", "in-progress", "pf-m-info"),
+    "waiting": ("Waiting", "in-progress", ""),
+    "absent": ("Absent", "circle", ""),
+    "disabled": ("Disabled", "pause-circle", ""),
+    "stale": ("Stale", "exclamation-triangle", "pf-m-warning"),
+    "deprecated": ("Deprecated", "exclamation-triangle", "pf-m-orange"),
+    "lost": ("Outcome not seen", "question-circle", "pf-m-warning"),
+    "failed": ("Failed", "exclamation-circle", "pf-m-danger"),
+    "refused": ("Refused", "ban", "pf-m-danger"),
+    "not_installable": ("Not installable", "ban", "pf-m-danger"),
+    "unknown": ("Unknown", "question-circle", ""),
+}
+# (condition type, status) -> (words, icon, class): Degraded is yellow, Unavailable red.
+PILLS = {
+    ("Available", "True"): ("Available", "check-circle", "pf-m-success"),
+    ("Available", "False"): ("Unavailable", "exclamation-circle", "pf-m-danger"),
+    ("Progressing", "True"): ("Progressing", "sync", "pf-m-info"),
+    ("Progressing", "False"): ("Not progressing", "check-circle", ""),
+    ("Degraded", "True"): ("Degraded", "exclamation-triangle", "pf-m-warning"),
+    ("Degraded", "False"): ("Not degraded", "check-circle", ""),
+    ("Upgradeable", "True"): ("Upgradeable", "check-circle", ""),
+    ("Upgradeable", "False"): ("Cannot update", "exclamation-triangle", "pf-m-warning"),
+}
+_ICON_NAME = re.compile(r"[a-z-]+")
+
+
+@register.simple_tag
+def icon(name: str, label: str = "") -> SafeString:
+    """An icon of the sprite; decoration unless `label` says what it means."""
+    if not _ICON_NAME.fullmatch(name):
+        raise ValueError(f"icon {name!r} is not a name of static/src/icons.svg")
+    if label:
+        return format_html(
+            '<svg class="olm-icon" role="img" aria-label="{}"><use href="{}#{}"/></svg>',
+            label,
+            static("icons.svg"),
+            name,
+        )
+    return format_html(
+        '<svg class="olm-icon" aria-hidden="true"><use href="{}#{}"/></svg>',
+        static("icons.svg"),
+        name,
+    )
+
+
+def label(words: str, name: str, css: str, title: str = "") -> SafeString:
+    """A PatternFly label: icon and words; `title` is its tooltip."""
+    return format_html(
+        '<span class="pf-v6-c-label pf-m-compact olm-label {}"{}>'
+        '<span class="pf-v6-c-label__content"><span class="pf-v6-c-label__icon">{}</span>'
+        '<span class="pf-v6-c-label__text">{}</span></span></span>',
+        css,
+        format_html(' title="{}"', title) if title else "",
+        icon(name),
+        words,
+    )
+
+
+@register.simple_tag
+def health(value: str) -> SafeString:
+    """Icon + word of an operator's health (installs.models.Health)."""
+    words, name, css = HEALTH.get(value, (value or "Unknown", "question-circle", ""))
+    return label(words, name, css)
+
+
+@register.simple_tag
+def state(value: str, words: str = "", title: str = "") -> SafeString:
+    """Icon + word of any other state of ours (keys of STATES); `words` replaces the word."""
+    standard, name, css = STATES.get(value, (value or "Unknown", "question-circle", ""))
+    return label(words or standard, name, css, title)
+
+
+@register.simple_tag
+def pill(type: str, status: str, reason: str = "") -> SafeString:
+    """One condition of a ClusterOperator or other object, its reason as tooltip."""
+    words, name, css = PILLS.get((type, status), (f"{type}: {status}", "question-circle", ""))
+    return label(words, name, css, reason)
+
+
+@register.filter
+def ago_words(value: datetime | None) -> str:
+    """'4 s ago', '3 min ago', '2 h ago', '5 d ago'; a dash when there is no time."""
+    if value is None:
+        return "–"
+    past = max(0, round((timezone.now() - value).total_seconds()))
+    for limit, unit, word in ((1, 0, ""), (60, 1, "s"), (3600, 60, "min"), (172_800, 3600, "h")):
+        if past < limit:
+            return f"{past // unit} {word} ago" if unit else "now"
+    return f"{past // 86_400} d ago"
+
+
+@register.simple_tag
+def ago(value: datetime | None, cluster: str = "") -> SafeString:
+    """A relative time with the exact one as tooltip; app.js keeps it counting."""
+    if value is None:
+        return format_html('<span class="olm-none">{}</span>', "–")
+    exact = timezone.localtime(value)
+    return format_html(
+        '<time data-ago{} datetime="{}" title="{}">{}</time>',
+        format_html(' data-cluster="{}"', cluster) if cluster else "",
+        exact.isoformat(timespec="seconds"),
+        format_date(exact, "Y-m-d H:i:s T"),
+        ago_words(value),
+    )
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """'14 s', '3 min 20 s', '2 h 5 min', '4 d 3 h'; '<1 s' below one; a dash for none."""
+    if seconds is None:
+        return "–"
+    whole = int(seconds)
+    if whole < 1:
+        return "<1 s"
+    units = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+    for size, word, smaller, smaller_word in units:
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size} {word}" + (f" {rest} {smaller_word}" if rest else "")
+    return f"{whole} s"
+
+
+@register.simple_tag
+def copy(text: str, what: str = "") -> SafeString:
+    """A button that copies `text`; `what` names it for screen readers."""
+    if not text:
+        return SafeString("")
+    return format_html(
+        '<button type="button" class="pf-v6-c-button pf-m-plain pf-m-small olm-copy" data-copy="{}"'
+        ' aria-label="Copy {}" title="Copy">{}{}</button>',
+        text,
+        what or text[:80],
+        icon("copy"),
+        icon("check"),
+    )
+
+
+@register.inclusion_tag("_fold.html")
+def fold(text: str, lines: int = 3) -> dict[str, Any]:
+    """Raw text: short as it is, long behind 'Show all'."""
+    text = text or ""
+    return {"text": text, "long": len(text) > 90 * lines or text.count("\n") >= lines}
+
+
+@register.simple_tag(takes_context=True)
+def query(context: dict[str, Any], **changes: object) -> str:
+    """The current query string with `changes`; None or '' removes. Cursor and poll token go.
+
+    Names that are no Python identifiers don't occur; a list sets several values.
+    """
+    request: HttpRequest = context["request"]
+    params: QueryDict = request.GET.copy()
+    for gone in ("cursor", "rev"):
+        params.pop(gone, None)
+    for name, value in changes.items():
+        if value is None or value == "":
+            params.pop(name, None)
+        elif isinstance(value, list | tuple):
+            params.setlist(name, [str(item) for item in value])
+        else:
+            params[name] = str(value)
+    encoded = params.urlencode()
+    return f"?{encoded}" if encoded else "?"
+
+
+@register.simple_tag(takes_context=True)
+def without(context: dict[str, Any], name: str, value: str) -> str:
+    """The current query string without one value of a parameter that may repeat."""
+    request: HttpRequest = context["request"]
+    rest = [item for item in request.GET.getlist(name) if item != value]
+    return query(context, **{name: rest or None})
+
+
+@register.inclusion_tag("_sort_link.html", takes_context=True)
+def sort_link(
+    context: dict[str, Any], key: str, words: str, current: str = "", default: bool = False
+) -> dict[str, Any]:
+    """A column heading that sorts: `?sort=key`, then `?sort=-key`. `current` is the sort in use."""
+    active = current.lstrip("-") == key if current else default
+    descending = active and current.startswith("-")
+    target = f"-{key}" if active and not descending else key
+    arrow = "sort" if not active else ("sort-down" if descending else "sort-up")
+    return {"words": words, "href": query(context, sort=target), "active": active, "arrow": arrow}
+
+
+@register.simple_tag(takes_context=True)
+def live(context: dict[str, Any], token: str, seconds: float = polling.SECONDS) -> SafeString:
+    """Attributes that make an element poll the page's own URL and replace itself when it changed.
+
+    The element needs an id. Used inside the tag: `<div id="rows" {% live rev %}>`.
+    """
+    request: HttpRequest = context["request"]
+    params = request.GET.copy()
+    params["rev"] = token
+    return format_html(
+        'data-live hx-get="{}?{}" hx-trigger="{}" hx-target="this" hx-swap="outerHTML"'
+        ' hx-push-url="false"',
+        request.path,
+        params.urlencode(),
+        polling.every(seconds),
+    )
+
+
+@register.filter
+def bare_kind(value: str) -> str:
+    """A Kubernetes kind in words: 'PlatformOperator' -> 'Platform operator'."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", value)
+    return words[:1] + words[1:].lower()
+
+
+@register.filter
+def starts(value: str, prefix: str) -> bool:
+    """True when the text starts with the prefix."""
+    return value.startswith(prefix)

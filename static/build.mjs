@@ -1,0 +1,99 @@
+// Builds static/dist from static/src and PatternFly: one stylesheet with only what the pages use,
+// its fonts, one script, the script that sets the theme before the first paint, and the icons.
+import { copyFile, mkdir, readFile, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import * as esbuild from "esbuild";
+import postcss from "postcss";
+import { PurgeCSS } from "purgecss";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const source = join(root, "static/src");
+const dist = join(root, "static/dist");
+const patternfly = join(root, "node_modules/@patternfly/patternfly");
+const GZIP_LIMIT = 60_000;
+
+// Where class names are mentioned. A class that none of these names literally is dropped.
+const content = [
+  "templates/**/*.{html,svg}",
+  "catalogs/**/*.py",
+  "installs/**/*.py",
+  "olmweb/**/*.py",
+  "static/src/*.js",
+].map((pattern) => join(root, pattern));
+
+/** Keeps three upright variable fonts of PatternFly's; the rest is never asked for. */
+const onlyOurFonts = (css) =>
+  css.walkAtRules("font-face", (rule) => {
+    const file = /RedHat(Text|Display|Mono)VF\.woff2/.test(rule.toString());
+    if (!file) rule.remove();
+  });
+
+/** Without JavaScript nothing sets the dark class: the same rules under the reader's preference. */
+const darkByPreference = (css) =>
+  css.walkRules(":where(.pf-v6-theme-dark)", (rule) => {
+    const query = postcss.atRule({ name: "media", params: "(prefers-color-scheme: dark)" });
+    query.append(rule.clone({ selector: ":where(:root:not(.olm-theme-set))" }));
+    rule.after(query);
+  });
+
+async function stylesheet() {
+  const sheets = await Promise.all(
+    [
+      join(patternfly, "patternfly.css"),
+      join(patternfly, "patternfly-addons.css"),
+      join(source, "app.css"),
+    ].map((file) => readFile(file, "utf8")),
+  );
+  const css = postcss.parse(sheets.join("\n"));
+  onlyOurFonts(css);
+  const [purged] = await new PurgeCSS().purge({
+    content,
+    css: [{ raw: css.toString() }],
+    defaultExtractor: (text) => text.match(/[A-Za-z0-9_-]+/g) ?? [],
+    variables: true,
+    keyframes: true,
+    safelist: { greedy: [/theme-dark/, /^olm-theme-set$/], standard: ["html", "body", "svg"] },
+  });
+  const used = postcss.parse(purged.css);
+  darkByPreference(used);
+  // Beside the package, so that its relative addresses of fonts resolve.
+  const result = await esbuild.build({
+    stdin: { contents: used.toString(), loader: "css", resolveDir: patternfly },
+    bundle: true,
+    minify: true,
+    outfile: join(dist, "olmweb.css"),
+    assetNames: "fonts/[name]-[hash]",
+    loader: { ".woff2": "file", ".svg": "dataurl", ".png": "empty", ".jpg": "empty" },
+    logLevel: "warning",
+  });
+  if (result.errors.length) process.exit(1);
+}
+
+async function scripts() {
+  await esbuild.build({
+    entryPoints: { olmweb: join(source, "app.js"), theme: join(source, "theme.js") },
+    bundle: true,
+    minify: true,
+    format: "iife",
+    target: "es2021",
+    outdir: dist,
+    logLevel: "warning",
+  });
+}
+
+await rm(dist, { recursive: true, force: true });
+await mkdir(dist, { recursive: true });
+await Promise.all([stylesheet(), scripts()]);
+for (const file of ["icons.svg", "favicon.svg"]) {
+  await copyFile(join(source, file), join(dist, file));
+}
+for (const file of ["olmweb.css", "olmweb.js"]) {
+  const size = gzipSync(await readFile(join(dist, file))).length;
+  console.log(`static/dist/${file}: ${(size / 1000).toFixed(1)} kB gzip`);
+  if (file === "olmweb.css" && size > GZIP_LIMIT) {
+    console.error(`olmweb.css is over ${GZIP_LIMIT} bytes gzip`);
+    process.exit(1);
+  }
+}

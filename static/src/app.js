@@ -1,0 +1,195 @@
+// Small helps on top of pages that work without any of them. No state of the application lives here.
+
+const root = document.documentElement;
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+function setTheme(dark) {
+  root.classList.toggle("pf-v6-theme-dark", dark);
+  try {
+    localStorage.setItem("olmweb-theme", dark ? "dark" : "light");
+  } catch {
+    // Not kept: the page still changes.
+  }
+}
+
+function toggleNav(button) {
+  const sidebar = document.getElementById("nav");
+  const open = sidebar.classList.toggle("pf-m-expanded");
+  button.setAttribute("aria-expanded", String(open));
+  if (open) sidebar.querySelector("a").focus();
+}
+
+async function copy(button) {
+  const from = button.dataset.copyFrom && document.getElementById(button.dataset.copyFrom);
+  const text = from ? from.textContent : button.dataset.copy;
+  let done = true;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Pages on plain http have no clipboard API.
+    const area = document.createElement("textarea");
+    area.value = text;
+    area.className = "pf-v6-screen-reader";
+    document.body.append(area);
+    area.select();
+    done = document.execCommand("copy");
+    area.remove();
+    button.focus();
+  }
+  button.classList.toggle("olm-copied", done);
+  say(done ? "Copied" : "Copying is not allowed here");
+  setTimeout(() => button.classList.remove("olm-copied"), 2000);
+}
+
+function say(text) {
+  const status = document.getElementById("announce");
+  if (status) status.textContent = text;
+}
+
+function closeMenus(except) {
+  for (const menu of document.querySelectorAll("details.olm-menu[open]")) {
+    if (!except || !menu.contains(except)) menu.open = false;
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-theme-toggle],[data-nav-toggle],[data-copy],[data-copy-from],[data-print],[data-dismiss]");
+  closeMenus(event.target);
+  if (!button) return;
+  if ("themeToggle" in button.dataset) setTheme(!root.classList.contains("pf-v6-theme-dark"));
+  else if ("navToggle" in button.dataset) {
+    event.preventDefault();
+    toggleNav(button);
+  } else if ("print" in button.dataset) window.print();
+  else if ("dismiss" in button.dataset) button.closest("[data-toast]").remove();
+  else copy(button);
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") {
+    closeMenus();
+    const sidebar = document.getElementById("nav");
+    const toggle = document.querySelector("[data-nav-toggle]");
+    if (sidebar?.classList.contains("pf-m-expanded") && toggle) {
+      toggleNav(toggle);
+      toggle.focus();
+    }
+    return;
+  }
+  const typing = event.target.closest("input,textarea,select,[contenteditable]");
+  if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  const search = document.querySelector("[data-search]") ?? document.getElementById("global-search");
+  if (search) {
+    event.preventDefault();
+    search.focus();
+    search.select();
+  }
+});
+
+// A select marked so submits its form at once; the form has a button for when there is no script.
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-submit]") && !event.target.closest("[hx-get]")) {
+    event.target.form.requestSubmit();
+  }
+});
+
+// Relative times keep counting; the server's words are the same: see olmweb.templatetags.olmweb.
+const STEPS = [
+  [60, 1, "s"],
+  [3600, 60, "min"],
+  [172800, 3600, "h"],
+  [Infinity, 86400, "d"],
+];
+
+function ago(seconds) {
+  const past = Math.max(0, Math.round(seconds));
+  if (past < 1) return "now";
+  const [, unit, word] = STEPS.find(([limit]) => past < limit);
+  return `${Math.floor(past / unit)} ${word} ago`;
+}
+
+function tick() {
+  for (const time of document.querySelectorAll("time[data-ago]")) {
+    const text = ago((Date.now() - Date.parse(time.dateTime)) / 1000);
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+setInterval(tick, 1000);
+
+// Every poll tells when each cluster was last heard from, also when nothing else changed.
+document.addEventListener("olm:seen", (event) => {
+  for (const [name, at] of Object.entries(event.detail)) {
+    for (const time of document.querySelectorAll("time[data-cluster]")) {
+      if (time.dataset.cluster === name) time.dateTime = at;
+    }
+  }
+});
+
+// A page in the background asks nothing, and a fragment in use is not swapped away under the reader.
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (!event.detail.elt.matches("[data-live]")) return;
+  const selection = document.getSelection();
+  const selecting =
+    selection && !selection.isCollapsed && event.detail.elt.contains(selection.anchorNode);
+  if (document.hidden || selecting) event.preventDefault();
+});
+
+const kept = { rows: new Map(), open: new Set(), closed: new Set() };
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const target = event.detail.target;
+  kept.rows = new Map();
+  for (const row of target.querySelectorAll("[data-key]")) kept.rows.set(row.dataset.key, row.dataset.rev);
+  const folds = [...target.querySelectorAll("details[id]")];
+  kept.open = new Set(folds.filter((fold) => fold.open).map((fold) => fold.id));
+  kept.closed = new Set(folds.filter((fold) => !fold.open).map((fold) => fold.id));
+});
+
+document.addEventListener("htmx:afterSwap", (event) => {
+  const target = document.getElementById(event.detail.target.id) ?? event.detail.target;
+  for (const fold of target.querySelectorAll("details[id]")) {
+    if (kept.open.has(fold.id)) fold.open = true;
+    else if (kept.closed.has(fold.id)) fold.open = false;
+  }
+  tick();
+  if (calm.matches || !target.matches("[data-live]")) return;
+  for (const row of target.querySelectorAll("[data-key]")) {
+    if (kept.rows.size && kept.rows.get(row.dataset.key) !== row.dataset.rev) {
+      row.classList.add("olm-flash");
+    }
+  }
+});
+
+// Errors say the server's own sentence; a poll that fails is told once, not every five seconds.
+let told = "";
+
+function toast(title, text) {
+  if (told === title + text) return;
+  told = title + text;
+  const template = document.getElementById("toast");
+  const node = template.content.firstElementChild.cloneNode(true);
+  node.querySelector("[data-title]").textContent = title;
+  node.querySelector("[data-text]").textContent = text;
+  document.getElementById("toasts").replaceChildren(node);
+}
+
+document.addEventListener("htmx:responseError", (event) => {
+  const xhr = event.detail.xhr;
+  if (xhr.status === 422) return;
+  const page = new DOMParser().parseFromString(xhr.responseText, "text/html");
+  const sentence = page.querySelector("[data-error]")?.textContent.trim();
+  toast("The server refused this", sentence || `It answered ${xhr.status} ${xhr.statusText}.`);
+});
+document.addEventListener("htmx:sendError", () =>
+  toast("No connection to OLM Web", "This page shows what was last received and keeps trying."),
+);
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.successful && told) {
+    document.getElementById("toasts").replaceChildren();
+    told = "";
+  }
+});
+document.addEventListener("htmx:afterSettle", (event) => {
+  event.detail.target.querySelector?.("[data-focus]")?.focus();
+});
+document.querySelector("[data-focus]")?.focus();
