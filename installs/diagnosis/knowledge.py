@@ -1,0 +1,99 @@
+"""The knowledge base: reads `installs/knowledge/*.yaml` once and checks its shape.
+
+Entries are tried by rank (0 specific, 1 general answers of any API server, 2 wrappers that catch
+what is left), then in the order of STAGES, then in file order; the first match wins. A `wrapper`
+only adds context: the text in its group `detail`, `inner`, `last` or `logs` is classified again.
+Patterns must be bounded: no unlimited repetition except at their very end.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+FOLDER = Path(__file__).resolve().parent.parent / "knowledge"
+STAGES = ("source", "convert", "unpack", "resolve", "upgrade", "install", "runtime")
+
+
+class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Texts to use instead when the pattern extracted `fact`."""
+
+    fact: str
+    cause: str
+    remedy: tuple[str, ...]
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One entry as written in YAML. Steps of `remedy` that start with `$ ` are commands."""
+
+    id: str
+    title: str
+    kinds: tuple[str, ...]
+    pattern: str
+    samples: tuple[str, ...]
+    cause: str
+    remedy: tuple[str, ...]
+    retryable: bool
+    source: tuple[str, ...]
+    verified: Literal["verified", "partial", "unverified"]
+    note: str = ""
+    wrapper: bool = False
+    rank: int = 0
+    variants: tuple[Variant, ...] = ()
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An entry with its stage and compiled pattern."""
+
+    record: Record
+    stage: str
+    pattern: re.Pattern[str]
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def title(self) -> str:
+        return self.record.title
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return self.record.kinds
+
+    @property
+    def cause(self) -> str:
+        return self.record.cause
+
+    @property
+    def remedy(self) -> tuple[str, ...]:
+        return self.record.remedy
+
+    @property
+    def retryable(self) -> bool:
+        return self.record.retryable
+
+    @property
+    def source(self) -> tuple[str, ...]:
+        return self.record.source
+
+
+@cache
+def knowledge() -> tuple[Entry, ...]:
+    """Every entry in the order in which they are tried.
+
+    Raises msgspec.ValidationError or re.error when a file is wrong; a test reads them all.
+    """
+    entries = []
+    for stage in STAGES:
+        text = (FOLDER / f"{stage}.yaml").read_bytes()
+        for record in msgspec.yaml.decode(text, type=list[Record]):
+            entries.append(Entry(record, stage, re.compile(record.pattern)))
+    return tuple(sorted(entries, key=lambda entry: entry.record.rank))
+
+
+@cache
+def by_id() -> dict[str, Entry]:
+    return {entry.id: entry for entry in knowledge()}

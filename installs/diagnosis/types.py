@@ -1,0 +1,96 @@
+"""The values that go into and come out of a diagnosis. Knows nothing of how it is made."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One item of `status.conditions`; absent fields are empty."""
+
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is known of one object. `phase`, `reason`, `message` are those of its status.
+
+    `extra` may hold `package`, the name of the package that the object asks for.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    conditions: tuple[Condition, ...] = ()
+    phase: str = ""
+    message: str = ""
+    reason: str = ""
+    deleting: bool = False
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One object of a chain. `state` is ok, progressing, failed, waiting or absent."""
+
+    kind: str
+    namespace: str
+    name: str
+    state: str
+    reason: str = ""
+    message: str = ""
+    first_broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A known cause. `remedy` mixes sentences and commands; `is_command` tells them apart.
+
+    `note` says how it goes on without anybody acting; `confidence` is high, medium or low;
+    `source` names the lines of the controllers' code that write such a message.
+    """
+
+    id: str
+    title: str
+    cause: str
+    remedy: tuple[str, ...]
+    retryable: bool
+    facts: dict[str, str]
+    confidence: str
+    source: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """`health` is a value of installs.models.Health; `message` is raw text of the cluster."""
+
+    health: str
+    reason: str
+    message: str
+    finding: Finding | None
+    chain: tuple[Link, ...]
+
+
+def read_conditions(raw: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
+    """Conditions as Kubernetes writes them in JSON (`lastTransitionTime`), unknown fields ignored."""
+
+    def text(item: Mapping[str, Any], key: str) -> str:
+        value = item.get(key)
+        return value if isinstance(value, str) else ""
+
+    return tuple(
+        Condition(
+            type=text(item, "type"),
+            status=text(item, "status"),
+            reason=text(item, "reason"),
+            message=text(item, "message"),
+            last_transition_time=text(item, "lastTransitionTime"),
+        )
+        for item in raw
+    )

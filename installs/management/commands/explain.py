@@ -1,0 +1,62 @@
+"""`manage.py explain`: the diagnosis of one raw message at the terminal."""
+
+import json
+import sys
+from argparse import ArgumentParser
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from installs.diagnosis import Finding, classify, fingerprint, is_command, knowledge
+
+FIELDS = ("title", "cause", "remedy", "retryable", "facts", "confidence", "note", "source")
+
+
+class Command(BaseCommand):
+    help = "Says what a status message means: cause, remedy, and whether it goes away by itself."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("text", nargs="?", default="-", metavar="TEXT|-")
+        parser.add_argument("--kind", default="", help="Kubernetes kind of the object that says it")
+        parser.add_argument("--type", default="", help="type of the condition")
+        parser.add_argument("--reason", default="", help="reason of the condition")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        kinds = {kind for entry in knowledge() for kind in entry.kinds}
+        if options["kind"] and options["kind"] not in kinds:
+            raise CommandError(
+                f"--kind {options['kind']} is not a kind that the knowledge base covers; "
+                f"use one of {', '.join(sorted(kinds))}, or leave it out."
+            )
+        text = sys.stdin.read() if options["text"] == "-" else options["text"]
+        text = text.strip()
+        if not text:
+            raise CommandError("There is no message; give it as TEXT, or on standard input with -.")
+        finding = classify(
+            text, kind=options["kind"], type=options["type"], reason=options["reason"]
+        )
+        if options["json"]:
+            self.stdout.write(json.dumps(_as_json(finding)))
+        else:
+            self.stdout.write(_as_text(finding, text))
+
+
+def _as_json(finding: Finding | None) -> dict[str, Any]:
+    if finding is None:
+        return {"finding": None} | dict.fromkeys(FIELDS) | {"facts": {}, "remedy": []}
+    values = asdict(finding)
+    return {"finding": finding.id} | {field: values[field] for field in FIELDS}
+
+
+def _as_text(finding: Finding | None, text: str) -> str:
+    if finding is None:
+        return f"The knowledge base does not know this message.\nIts pattern: {fingerprint(text)}"
+    lines = [f"{finding.title} ({finding.id})", finding.cause, "", "What to do:"]
+    lines += [f"  {'$ ' if is_command(step) else ''}{step}" for step in finding.remedy]
+    if finding.note:
+        lines += ["", finding.note]
+    facts = ", ".join(f"{name}={value}" for name, value in finding.facts.items())
+    return "\n".join([*lines, f"Facts: {facts}"] if facts else lines)
