@@ -1,0 +1,157 @@
+"""Makes an SVG image inert: what stays can draw, and can neither run, fetch nor link.
+
+Owns the allow-list of elements and the rules for attributes and CSS. The parser is expat from the
+standard library, with entity declarations refused, so nothing is expanded or fetched. The result is
+still to be served with a sandboxing content security policy; it may hold CSS (style elements and
+attributes), so that policy has to allow inline styles. Must not know: Django, base64, icons.
+"""
+
+import re
+from xml.parsers import expat
+from xml.sax.saxutils import escape, quoteattr
+
+MAX_ELEMENTS = 20_000
+MAX_DEPTH = 100
+MAX_USES = 24  # `use` of `use` multiplies; this many can't become more than a few thousand shapes
+
+_SVG = "http://www.w3.org/2000/svg"
+_XLINK = "http://www.w3.org/1999/xlink"
+_WORD = re.compile(r"\w+")
+_ELEMENTS = frozenset(
+    _WORD.findall(
+        "svg g defs symbol use path rect circle ellipse line polyline polygon image text tspan textPath"
+        " title desc linearGradient radialGradient stop clipPath mask pattern marker filter style"
+        " feBlend feColorMatrix feComponentTransfer feComposite feFlood feFuncA feFuncB feFuncG feFuncR"
+        " feGaussianBlur feMerge feMergeNode feMorphology feOffset feDropShadow"
+    )
+)
+_LOCAL = re.compile(r"#[A-Za-z0-9_.:-]+")
+_RASTER = re.compile(r"data:image/(?:png|jpe?g|gif|webp);base64,[A-Za-z0-9+/=\s]*")
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_CALL = re.compile(r"([A-Za-z-]*)\(\s*(['\"]?)([^)]{0,200})")
+_CALLS = frozenset(
+    _WORD.findall(
+        "rgb rgba hsl hsla matrix translate translatex translatey scale scalex scaley rotate skewx"
+        " skewy not calc"
+    )
+)
+
+
+class SvgFault(ValueError):
+    """SVG that is refused whole; the message completes the sentence "The icon's SVG ..."."""
+
+
+def scrub(data: bytes) -> bytes:
+    """The image as UTF-8 SVG with only allowed elements, attributes and local references.
+
+    SvgFault when it isn't well-formed XML, declares entities, isn't SVG or is absurdly large.
+    """
+    writer = _Writer()
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = _doctype
+    parser.EntityDeclHandler = _entity
+    parser.StartElementHandler = writer.start
+    parser.EndElementHandler = writer.end
+    parser.CharacterDataHandler = writer.text
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise SvgFault(f"is not well-formed XML (line {error.lineno})") from None
+    except (LookupError, ValueError) as error:
+        if isinstance(error, SvgFault):
+            raise
+        raise SvgFault("has an encoding that can't be read") from None
+    return "".join(writer.out).encode()
+
+
+def _doctype(name: str, system: str | None, public: str | None, internal: bool) -> None:
+    # Drawing programs write a bare DOCTYPE; nothing fetches it and it isn't copied. One with a
+    # body can declare entities.
+    if internal:
+        raise SvgFault("has a DOCTYPE with declarations")
+
+
+def _entity(*_: object) -> None:
+    raise SvgFault("declares entities")
+
+
+class _Writer:
+    """Writes the allowed part of the document while expat reads it."""
+
+    def __init__(self) -> None:
+        self.out: list[str] = []
+        self.open: list[str] = []
+        self.dropped = 0  # depth inside an element that isn't copied
+        self.elements = 0
+        self.uses = 0
+        self.css: list[str] = []
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        space, _, local = name.rpartition(" ")
+        self.elements += 1
+        if self.elements > MAX_ELEMENTS or len(self.open) + self.dropped > MAX_DEPTH:
+            raise SvgFault("has too many or too deeply nested elements")
+        if not self.open and not self.dropped and (local != "svg" or space not in ("", _SVG)):
+            raise SvgFault("does not begin with an svg element")
+        # children of style would be read as CSS by nobody and only confuse the writer
+        inside_style = bool(self.open) and self.open[-1] == "style"
+        if self.dropped or inside_style or space not in ("", _SVG) or local not in _ELEMENTS:
+            self.dropped += 1
+            return
+        self.uses += local == "use"
+        if self.uses > MAX_USES:
+            raise SvgFault(f"has more than {MAX_USES} use elements")
+        kept = "".join(
+            f" {key}={quoteattr(value)}"
+            for key, value in sorted(_attributes(local, attributes).items())
+        )
+        root = f' xmlns="{_SVG}"' if not self.open else ""
+        self.open.append(local)
+        self.out.append(f"<{local}{root}{kept}>")
+
+    def end(self, name: str) -> None:
+        if self.dropped:
+            self.dropped -= 1
+            return
+        local = self.open.pop()
+        if local == "style":
+            css = _COMMENT.sub("", "".join(self.css))
+            self.out.append(escape(css) if _harmless(css) else "")
+            self.css.clear()
+        self.out.append(f"</{local}>")
+
+    def text(self, text: str) -> None:
+        if self.dropped or not self.open:
+            return
+        if self.open[-1] == "style":
+            self.css.append(text)
+        else:
+            self.out.append(escape(text))
+
+
+def _attributes(element: str, attributes: dict[str, str]) -> dict[str, str]:
+    kept: dict[str, str] = {}
+    for name, value in attributes.items():
+        space, _, local = name.rpartition(" ")
+        if local == "href" and space in ("", _XLINK):
+            raster = element == "image" and _RASTER.fullmatch(value.strip())
+            if _LOCAL.fullmatch(value.strip()) or raster:
+                kept["href"] = value.strip()
+        elif not space and not local.lower().startswith("on") and _harmless(value):
+            kept[local] = value
+    return kept
+
+
+def _harmless(value: str) -> bool:
+    """No escape, at-rule, scheme or function that could fetch; url() may name a local id."""
+    if "\\" in value or "@" in value or "/*" in value or re.search(r"\w\s*script\s*:", value, re.I):
+        return False
+    for name, _, argument in _CALL.findall(value):
+        called = name.lower()
+        if called == "url":
+            if not _LOCAL.fullmatch(argument.strip().strip("'\"")):
+                return False
+        elif called not in _CALLS:
+            return False
+    return "url" not in value.lower() or "url(" in value.lower()
