@@ -37,13 +37,13 @@ def disagreement(members: Sequence[Member], failing: Set[str]) -> str:
     `failing` are the names of those whose Installed condition is not True.
     """
     told = {member.name for member in members}
-    parts = []
+    parts: list[str] = []
     if extra := sorted(told - failing):
         parts.append(
-            f"its message names {_names(extra)}, which the PlatformOperators say is installed"
+            f"its message names {_names(extra)}, installed according to the PlatformOperators"
         )
     if missing := sorted(failing - told):
-        parts.append(f"its message leaves out {_names(missing)}, which is not installed")
+        parts.append(f"its message leaves out {_names(missing)}, not installed according to them")
     if not parts:
         return ""
     return (
@@ -64,7 +64,8 @@ def explain_impact(conditions: Iterable[Condition]) -> tuple[str, str]:
     unavailable = status.get("Available") != "True"
     degraded = status.get("Degraded") == "True"
     held = status.get("Upgradeable") == "False"
-    blocked, free = [], []
+    blocked: list[str] = []
+    free: list[str] = []
     (blocked if unavailable else free).append("the completion of a cluster installation")
     (blocked if unavailable or degraded else free).append("the completion of a running update")
     (blocked if held else free).append("the start of an update to the next minor version")

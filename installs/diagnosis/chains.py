@@ -7,7 +7,7 @@ Bundles; each copies the failure of the one below, so the deepest failing one is
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from installs.diagnosis.classify import find, render
+from installs.diagnosis.classify import DEPRECATIONS, find, render
 from installs.diagnosis.states import BROKEN, Class, class_of
 from installs.diagnosis.types import Condition, Diagnosis, Finding, Link, Observation
 
@@ -29,7 +29,6 @@ _LINK_STATE = {
     Class.ABSENT: "waiting",
     Class.UNKNOWN: "waiting",
 }
-_DEPRECATIONS = ("PackageDeprecated", "ChannelDeprecated", "BundleDeprecated", "Deprecated")
 # Says only that the real error stands in the Installed condition.
 _SEE_INSTALLED = "retrying to get installed bundle"
 
@@ -81,7 +80,7 @@ def deprecations(conditions: Iterable[Condition]) -> tuple[str, ...]:
     Judged by status alone: before v1.6 a condition that is not true has the reason Deprecated too.
     """
     told = {one.type: one.message for one in conditions if one.status == "True"}
-    return tuple(dict.fromkeys(told[type_] for type_ in _DEPRECATIONS if type_ in told))
+    return tuple(dict.fromkeys(told[type_] for type_ in DEPRECATIONS if type_ in told))
 
 
 def _health(subject: Observation, judged: Sequence[_Judgement]) -> str:
@@ -164,7 +163,7 @@ def _judge(one: Observation) -> _Judgement:
 
 
 def _judge_bundle(one: Observation) -> _Judgement:
-    """A pending Bundle with a message that names a cause (an image that can't be pulled) is stuck."""
+    """A pending Bundle whose message names a cause (an image that can't be pulled) is stuck."""
     verdict = _of_type(one, "Unpacked")
     if (
         verdict.state is Class.PROGRESSING

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from installs.diagnosis.knowledge import Entry, by_id, knowledge
 from installs.diagnosis.remedies import fill_sentence, fill_steps
@@ -10,6 +10,19 @@ from installs.diagnosis.types import Finding
 
 # Condition messages can't be longer (apiextensions limit, and where OLM v1 cuts its own).
 TEXT_LIMIT = 32_768
+# Condition types of OLM v0 and v1 that only tell of a deprecation.
+DEPRECATIONS = ("PackageDeprecated", "ChannelDeprecated", "BundleDeprecated", "Deprecated")
+_DEPRECATED = "deprecated-entry"
+# Reasons with which a controller says that it waits for a person.
+_FINAL = frozenset(
+    (
+        "Blocked",
+        "InvalidConfiguration",
+        "InstallComponentFailedNoRetry",
+        "ConstraintsNotSatisfiable",
+    )
+)
+_GIVEN_UP = "The controller waits until something changes."
 _INNER_GROUPS = ("detail", "inner", "last", "logs")
 _WRAPPER_DEPTH = 5
 _PARTS_LIMIT = 50
@@ -45,18 +58,20 @@ class Match:
 def classify(text: str, *, kind: str = "", type: str = "", reason: str = "") -> Finding | None:
     """The finding for one raw message, or None when the knowledge base does not know it.
 
-    `kind` is the Kubernetes kind of the object that says it, empty for any. `type` and `reason`
-    are those of the condition: reasons that wait on purpose are told from failures by them.
+    `kind` is the Kubernetes kind of the object that says it, empty for any; `type` and `reason`
+    are those of the condition. A deprecation is known by its type alone, because OLM v1 shows the
+    catalog's own words; a reason that ends all retries makes the finding not retryable.
     """
+    names = {"kind": kind} if kind else {}
+    if type in DEPRECATIONS and text:
+        entry = by_id()[_DEPRECATED]
+        found = entry.pattern.search(text[:TEXT_LIMIT])
+        return render(entry, _facts(found) if found else {}, names)
     match = find(text, kind=kind)
     if match is None:
         return None
-    facts = dict(match.facts)
-    if type:
-        facts["condition"] = type
-    if reason:
-        facts["reason"] = reason
-    return render(match.entry, facts, {"kind": kind} if kind else {})
+    finding = render(match.entry, match.facts, names)
+    return replace(finding, retryable=False, note=_GIVEN_UP) if reason in _FINAL else finding
 
 
 def finding_for(

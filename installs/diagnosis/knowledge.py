@@ -86,11 +86,11 @@ def knowledge() -> tuple[Entry, ...]:
 
     Raises msgspec.ValidationError or re.error when a file is wrong; a test reads them all.
     """
-    entries = []
+    entries: list[Entry] = []
     for stage in STAGES:
         text = (FOLDER / f"{stage}.yaml").read_bytes()
-        for record in msgspec.yaml.decode(text, type=list[Record]):
-            entries.append(Entry(record, stage, re.compile(record.pattern)))
+        records = msgspec.yaml.decode(text, type=list[Record])
+        entries += [Entry(record, stage, re.compile(record.pattern)) for record in records]
     return tuple(sorted(entries, key=lambda entry: entry.record.rank))
 
 

@@ -78,7 +78,7 @@ class Diagnosis:
 
 
 def read_conditions(raw: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
-    """Conditions as Kubernetes writes them in JSON (`lastTransitionTime`), unknown fields ignored."""
+    """Conditions as Kubernetes writes them in JSON; unknown fields are ignored."""
 
     def text(item: Mapping[str, Any], key: str) -> str:
         value = item.get(key)

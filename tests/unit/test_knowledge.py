@@ -1,0 +1,194 @@
+"""The knowledge base is sound: patterns, samples, texts; no value breaks out of a command."""
+
+import re
+import shlex
+import time
+
+import pytest
+
+from installs.diagnosis import Entry, classify, finding_for, fingerprint, is_command, knowledge
+from installs.diagnosis.classify import TEXT_LIMIT, find
+from installs.diagnosis.knowledge import STAGES
+from installs.diagnosis.remedies import PLACEHOLDER, SUBJECT_NAMES
+
+# Samples that a more precise entry rightly takes, directly or inside a wrapper.
+TAKEN_BY = {
+    "cs-registry-server": "api-forbidden",
+    "required-resource-not-found": "no-matches-for-kind",
+}
+BUDGET_SECONDS = 0.4
+HOSTILE = ("a", '"', 'a"', "a ", "[a, ", "a/", "a: ", ' in namespace "', "\n", "a.b ", "{}", "-")
+
+entries = pytest.mark.parametrize("entry", knowledge(), ids=lambda entry: entry.id)
+
+
+def texts_of(entry: Entry) -> list[str]:
+    record = entry.record
+    texts = [record.cause, *record.remedy]
+    for variant in record.variants:
+        texts += [variant.cause, *variant.remedy]
+    return texts
+
+
+@entries
+def test_every_sample_is_classified_as_its_entry(entry: Entry) -> None:
+    expected = TAKEN_BY.get(entry.id, entry.id)
+    assert entry.record.samples
+    for sample in entry.record.samples:
+        assert entry.pattern.search(sample)
+        for kind in entry.kinds:
+            match = find(sample, kind=kind)
+            assert match is not None
+            assert match.entry.id == expected
+
+
+@entries
+def test_titles_are_short_sentences_and_texts_are_whole_ones(entry: Entry) -> None:
+    assert len(entry.title) <= 60
+    assert entry.title[0].isupper() or entry.title.startswith(("rukpak", "opm"))
+    assert not entry.title.endswith(".")
+    for text in texts_of(entry):
+        if text.startswith("$ "):
+            assert is_command(text[2:])
+        else:
+            assert text.endswith(".")
+            assert text[0].isupper() or text.startswith(("rukpak", "catalogd", "spec.", "operator"))
+
+
+@entries
+def test_every_placeholder_is_a_fact_or_a_name_of_the_subject(entry: Entry) -> None:
+    groups = {name.rstrip("0123456789") for name in entry.pattern.groupindex}
+    for text in texts_of(entry):
+        assert set(PLACEHOLDER.findall(text)) <= groups | set(SUBJECT_NAMES)
+    assert not groups & {"name", "namespace", "kind"}, "a fact would hide the subject's own name"
+    assert {variant.fact for variant in entry.record.variants} <= groups
+
+
+@entries
+def test_no_hostile_text_keeps_a_pattern_busy(entry: Entry) -> None:
+    sample = entry.record.samples[0]
+    repeated = (*HOSTILE, sample[: max(10, len(sample) // 2)], sample[:-3])
+    for piece in repeated:
+        text = (piece * TEXT_LIMIT)[:TEXT_LIMIT]
+        started = time.process_time()
+        entry.pattern.search(text)
+        assert time.process_time() - started < BUDGET_SECONDS
+
+
+def test_ids_and_titles_are_unique_and_every_stage_has_entries() -> None:
+    assert len({entry.id for entry in knowledge()}) == len(knowledge()) >= 200
+    assert len({entry.title for entry in knowledge()}) == len(knowledge())
+    assert {entry.stage for entry in knowledge()} == set(STAGES)
+
+
+def test_the_causes_of_the_published_audit_have_the_titles_that_pages_show() -> None:
+    titles = {entry.id: entry.title for entry in knowledge()}
+    assert titles["allnamespaces-required"] == "AllNamespaces install mode required"
+    assert (
+        titles["webhookdefinitions-unsupported-rukpak"]
+        == "Webhooks not supported by this installer"
+    )
+    assert titles["helm-ownership-conflict"] == "Objects owned by another release"
+
+
+def test_classifying_a_text_of_the_greatest_length_ends_in_time() -> None:
+    started = time.process_time()
+    classify('a"b: ' * 1_000_000)
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x; rm -rf /", "$(reboot)", "`id`", "-nx", "a b", "x\ny", "a'b", "--all", "A" * 300, "|x"],
+)
+def test_a_hostile_name_never_reaches_a_command(value: str) -> None:
+    for entry in knowledge():
+        groups = {name.rstrip("0123456789") for name in entry.pattern.groupindex}
+        facts = dict.fromkeys(groups, value)
+        names = {"name": value, "namespace": value, "kind": "PlatformOperator", "package": value}
+        finding = finding_for(entry.id, facts, names)
+        assert finding is not None
+        for command in filter(is_command, finding.remedy):
+            assert value not in command
+            assert not set(re.sub(r"<[a-z-]+>", "", command)) & set(";|&`$\n")
+            shlex.split(re.sub(r"<[a-z-]+>", "x", command))
+
+
+def test_commands_carry_the_names_of_the_object_and_leave_out_an_empty_namespace() -> None:
+    message = (
+        'Unable to continue with install: CustomResourceDefinition "things.example.com" in '
+        'namespace "" exists and cannot be imported into the current release: invalid ownership '
+        'metadata; annotation validation error: key "meta.helm.sh/release-name" must equal "new": '
+        'current value is "old"'
+    )
+    match = find(message, kind="BundleDeployment")
+    assert match is not None
+    finding = finding_for(match.entry.id, match.facts, {"name": "new"})
+    assert finding is not None
+    assert finding.facts["owner"] == "old"
+    assert "kubectl get customresourcedefinition things.example.com -o yaml" in finding.remedy
+    assert "kubectl delete platformoperator new" in finding.remedy
+    assert "belongs to the release old" in finding.cause
+
+
+def test_a_name_that_is_not_known_leaves_a_placeholder_to_fill_in() -> None:
+    finding = classify("AllNamespace install mode must be enabled")
+    assert finding is not None
+    assert "kubectl delete platformoperator <name>" in finding.remedy
+
+
+def test_an_id_that_is_no_longer_known_has_no_finding() -> None:
+    assert finding_for("gone", {}, {"name": "x"}) is None
+
+
+def test_a_wrapper_gives_way_to_the_cause_inside_it_and_is_kept_as_context() -> None:
+    finding = classify(
+        "Revision has not rolled out for 5 minute(s). Last status: "
+        "Object Deployment.apps/v1 shop/etcd: Available is not True",
+        kind="ClusterExtension",
+    )
+    assert finding is not None
+    assert finding.id == "cos-probe-failure"
+    assert finding.facts["object_name"] == "etcd"
+    assert finding.facts["context"] == "Roll-out takes too long"
+    assert "kubectl describe deployment etcd -n shop" in finding.remedy
+
+
+def test_the_kind_decides_between_entries_with_the_same_words() -> None:
+    message = "unsupported bundle: webhookDefinitions are not supported"
+    extension = classify(message, kind="ClusterExtension")
+    assert extension is not None
+    assert extension.id == "ce-webhook-no-cert-provider"
+    assert classify(message, kind="CatalogSource") is None
+
+
+def test_lists_of_errors_give_the_same_finding_in_any_order() -> None:
+    parts = [
+        "no operators found in package foo in the catalog referenced by subscription s",
+        "other",
+    ]
+    found = {
+        finding.id
+        for order in (parts, parts[::-1])
+        if (finding := classify(f"constraints not satisfiable: {', '.join(order)}"))
+    }
+    assert found == {"sub-no-package"}
+
+
+def test_a_deprecation_is_known_by_its_condition_and_a_final_reason_ends_retries() -> None:
+    notice = classify("Use channel stable-2.", kind="ClusterExtension", type="ChannelDeprecated")
+    assert notice is not None
+    assert notice.id == "deprecated-entry"
+    forbidden = 'pods "x" is forbidden: User "u" cannot create resource "pods" in API group ""'
+    retried, given_up = classify(forbidden), classify(forbidden, reason="Blocked")
+    assert retried is not None
+    assert given_up is not None
+    assert (retried.retryable, given_up.retryable) == (True, False)
+
+
+def test_unknown_texts_that_differ_only_in_names_have_one_fingerprint() -> None:
+    first = fingerprint('widget "a" of sha256:0123456789abcdef failed 3 times')
+    assert first == fingerprint('widget "b" of sha256:fedcba9876543210 failed 14 times')
+    assert first != fingerprint("something else entirely")
+    assert len(fingerprint("x" * 100_000)) <= 300
+    assert classify('widget "a" failed') is None
