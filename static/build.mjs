@@ -44,6 +44,7 @@ async function stylesheet() {
       join(patternfly, "patternfly.css"),
       join(patternfly, "patternfly-addons.css"),
       join(source, "app.css"),
+      join(source, "catalogs.css"),
     ].map((file) => readFile(file, "utf8")),
   );
   const css = postcss.parse(sheets.join("\n"));

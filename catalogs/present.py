@@ -1,0 +1,277 @@
+"""What catalog pages show, worked out from what `search` and `queries` found.
+
+Owns URLs of packages and bundles, facet links, page slices and the words for a catalog's state.
+Reads no rows.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlencode
+
+from django.db.models import QuerySet
+from django.http import QueryDict
+from django.urls import NoReverseMatch, reverse
+
+from catalogs import search
+from catalogs.forms import FILTER_NAMES
+from catalogs.models import Bundle, Catalog, Package
+
+Item = TypeVar("Item")
+
+FACET_FIRST = 8  # values of a facet in sight, the others are folded
+FACET_MOST = 300  # values of a facet at all
+TITLES = {
+    search.INSTALLED: "Installed",
+    "catalog": "Source",
+    "cluster": "Cluster",
+    "category": "Category",
+    "provider": "Provider",
+    "capability": "Capability level",
+    "install_mode": "Install mode",
+    "deprecated": "Deprecated",
+    "keyword": "Keyword",
+}
+SHOWN_FACETS = tuple(name for name in TITLES if name != "keyword")
+CAPABILITIES = (
+    "Basic Install",
+    "Seamless Upgrades",
+    "Full Lifecycle",
+    "Deep Insights",
+    "Auto Pilot",
+)
+WORDS = {search.YES: "Yes", search.NO: "No", "-": "No cluster"}
+
+
+@dataclass(frozen=True, slots=True)
+class FacetValue:
+    label: str
+    count: int
+    chosen: bool
+    url: str  # the same page with this value added or taken away
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    name: str
+    title: str
+    first: Sequence[FacetValue]
+    rest: Sequence[FacetValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A package as the list shows it; `url` is empty when none can name it."""
+
+    row: search.Row
+    sources: Sequence[search.Row]
+    installed: Sequence[search.Installation]
+    url: str
+
+    @property
+    def where(self) -> str:
+        """The clusters that have it installed, for a tooltip."""
+        return ", ".join(dict.fromkeys(each.cluster for each in self.installed))
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A chosen filter and the URL without it."""
+
+    title: str
+    value: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """A slice of a list; `number` counts from 1, `first` and `last` are positions from 1."""
+
+    items: Sequence[Item]
+    number: int
+    pages: int
+    total: int
+    size: int
+
+    @property
+    def first(self) -> int:
+        return (self.number - 1) * self.size + 1 if self.total else 0
+
+    @property
+    def last(self) -> int:
+        return min(self.number * self.size, self.total)
+
+    @property
+    def previous(self) -> int | None:
+        return self.number - 1 if self.number > 1 else None
+
+    @property
+    def next(self) -> int | None:
+        return self.number + 1 if self.number < self.pages else None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`tone` is one of success, info, warning, danger, neutral; `sentence` may be empty."""
+
+    word: str
+    tone: str
+    sentence: str = ""
+    hint: str = ""
+
+
+def paginate(
+    items: Sequence[Item] | QuerySet[Any, Item],
+    number: int,
+    size: int,
+    notices: list[str],
+    *,
+    total: int,
+) -> Page[Item]:
+    """Page `number` of `items`; beyond the end it is the last one, with a notice."""
+    pages = max(1, -(-total // size))
+    if number > pages:
+        notices.append(f"There is no page {number}; the last one, {pages}, is shown.")
+        number = pages
+    start = (number - 1) * size
+    return Page(list(items[start : start + size]), number, pages, total, size)
+
+
+def package_url(cluster: str, catalog: str, name: str) -> str:
+    """Empty for a name that no URL can carry (a catalog may hold anything)."""
+    try:
+        return reverse("catalogs:package", args=(cluster, catalog, name))
+    except NoReverseMatch:
+        return ""
+
+
+def card(match: search.Match) -> Card:
+    row = match.row
+    url = package_url(row.cluster, row.catalog, row.name)
+    return Card(row, match.sources, match.installed, url)
+
+
+def bundle_url(package: Package, name: str) -> str:
+    """Empty for a name that no URL can carry."""
+    catalog = package.catalog
+    try:
+        return reverse(
+            "catalogs:bundle", args=(catalog.cluster_name, catalog.slug, package.name, name)
+        )
+    except NoReverseMatch:
+        return ""
+
+
+def facets(result: search.Result, filters: search.Filters, params: QueryDict) -> list[Facet]:
+    """The facets worth showing: those with a choice to make or one made."""
+    pairs = kept_pairs(params)
+    found = []
+    for name in SHOWN_FACETS:
+        counts = result.counts[name]
+        chosen = filters.chosen.get(name, frozenset())
+        values = sorted({*counts, *chosen}, key=lambda value: _order(name, value, counts, chosen))[
+            :FACET_MOST
+        ]
+        if name == "cluster" and len(values) < 2 and not chosen:
+            continue
+        shown = [
+            FacetValue(
+                label=WORDS.get(value, value),
+                count=counts.get(value, 0),
+                chosen=value in chosen,
+                url=_toggled(pairs, name, value),
+            )
+            for value in values
+        ]
+        if shown:
+            first = max(FACET_FIRST, len(chosen))
+            found.append(Facet(name, TITLES[name], shown[:first], shown[first:]))
+    return found
+
+
+def chosen_labels(filters: search.Filters, params: QueryDict) -> list[Label]:
+    pairs = kept_pairs(params)
+    labels = [
+        Label(TITLES[name], WORDS.get(value, value), _toggled(pairs, name, value))
+        for name, values in filters.chosen.items()
+        for value in sorted(values)
+    ]
+    if filters.q:
+        without = [(key, value) for key, value in pairs if key != "q"]
+        labels.insert(0, Label("Search", filters.q, f"?{urlencode(without)}"))
+    return labels
+
+
+def kept_pairs(params: QueryDict) -> list[tuple[str, str]]:
+    """The query string without the page and the revision token."""
+    return [
+        (key, value.replace("\x00", ""))
+        for key in ("q", *FILTER_NAMES, "sort", "view")
+        for value in params.getlist(key)
+        if value
+    ]
+
+
+def order_channels(channels: Iterable[str], default: str) -> list[str]:
+    return sorted(set(channels), key=lambda name: (name != default, name))
+
+
+def catalog_status(catalog: Catalog) -> Status:
+    """The catalog's state in a word and, unless all is well, what it means for the reader."""
+    states = Catalog.State
+    if catalog.state == states.DISABLED:
+        return Status(
+            "Disabled",
+            "neutral",
+            "The cluster keeps this catalog but serves nothing from it (availabilityMode is "
+            "Unavailable). What was read before is shown.",
+            "Set spec.availabilityMode to Available on the ClusterCatalog.",
+        )
+    if catalog.cluster is not None and catalog.cluster.reachable is False:
+        return Status(
+            "Unreachable",
+            "warning",
+            f"Cluster {catalog.cluster.name} can't be reached: "
+            f"{catalog.cluster.error_text or 'no answer'}",
+            catalog.cluster.error_hint,
+        )
+    if catalog.state == states.FAILED:
+        return Status(
+            "Failed",
+            "danger",
+            catalog.error_text or "The last attempt to read it failed.",
+            catalog.error_hint,
+        )
+    if catalog.state == states.NEW:
+        return Status("Not read yet", "info", catalog.error_text, catalog.error_hint)
+    if catalog.stale:
+        return Status(
+            "Stale",
+            "warning",
+            "It was not read for longer than three polls.",
+            "Check that the worker runs: Activity lists its last runs.",
+        )
+    return Status("Serving", "success")
+
+
+def version_label(bundle: Bundle) -> str:
+    """`1.2.3 (release 4)`; the bundle's name when it states no version."""
+    if not bundle.version:
+        return bundle.name
+    return f"{bundle.version} (release {bundle.release})" if bundle.release else bundle.version
+
+
+def _order(
+    name: str, value: str, counts: Mapping[str, int], chosen: frozenset[str]
+) -> tuple[bool, int, int, str]:
+    """Chosen ones first, then levels from low to high, the rest by count."""
+    fixed = CAPABILITIES.index(value) if value in CAPABILITIES and name == "capability" else 99
+    if name in (search.INSTALLED, "deprecated"):
+        return False, value != search.YES, 0, value
+    return value not in chosen, fixed, -counts.get(value, 0), value.lower()
+
+
+def _toggled(pairs: Sequence[tuple[str, str]], name: str, value: str) -> str:
+    pair = (name, value)
+    changed = [each for each in pairs if each != pair] if pair in pairs else [*pairs, pair]
+    return f"?{urlencode(changed)}"

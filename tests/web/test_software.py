@@ -1,0 +1,317 @@
+"""The software catalog: one card a package, facets, search, and query strings of any kind."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from catalogs import search
+from catalogs.models import CatalogChange, CatalogRevision
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_icon,
+    make_operator,
+    make_package,
+)
+
+URL = "/software/"
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def reader(client: Client, bob) -> Client:
+    client.force_login(bob)
+    return client
+
+
+def names(response) -> list[str]:
+    """Package names shown, in order."""
+    return [card.row.name for card in response.context["cards"]]
+
+
+def facet(response, name: str) -> dict[str, int]:
+    found = next(each for each in response.context["facets"] if each.name == name)
+    return {value.label: value.count for value in [*found.first, *found.rest]}
+
+
+def test_anonymous_visitors_are_sent_to_the_sign_in_page(client):
+    assert client.get(URL).status_code == 302
+
+
+def test_a_post_is_refused(reader):
+    assert reader.post(URL).status_code == 405
+
+
+def test_without_any_catalog_the_page_says_how_to_get_one(reader):
+    page = reader.get(URL).content.decode()
+    assert "No packages yet" in page
+    assert "No catalog is known" in page
+
+
+def test_without_any_package_the_page_leads_to_the_catalogs(reader):
+    make_catalog(package_count=0)
+    page = reader.get(URL).content.decode()
+    assert "none has been read with" in page
+    assert 'href="/catalogs/"' in page
+
+
+def test_a_card_shows_what_a_reader_decides_by(reader):
+    cluster = make_cluster()
+    catalog = make_catalog(cluster=cluster)
+    icon = make_icon()
+    make_package(
+        catalog=catalog,
+        name="etcd",
+        display_name="etcd cluster",
+        provider="CNCF",
+        summary="Keeps keys.",
+        channels={"alpha": ("0.9.4",)},
+        icon=icon,
+        deprecated=True,
+    )
+    make_operator(cluster=cluster, name="etcd")
+    page = reader.get(URL).content.decode()
+    assert 'href="/software/prod/redhat-operators/etcd"' in page
+    for word in ("etcd cluster", "CNCF", "Keeps keys.", "0.9.4", "Installed", "Deprecated"):
+        assert word in page
+    assert f'src="/icons/{icon.sha256}"' in page
+
+
+def test_the_same_package_in_three_catalogs_is_one_card_of_the_highest_priority(reader):
+    cluster = make_cluster()
+    for name, priority in (("beta", 0), ("alpha", 0), ("zeta", 5)):
+        make_package(
+            catalog=make_catalog(name=name, cluster=cluster, priority=priority),
+            name="etcd",
+            display_name=f"etcd of {name}",
+        )
+    response = reader.get(URL)
+    (card,) = response.context["cards"]
+    assert card.row.display_name == "etcd of zeta"
+    assert [row.catalog for row in card.sources] == ["zeta", "alpha", "beta"]
+    assert "3 sources" in response.content.decode()
+
+
+def test_a_disabled_catalog_never_wins(reader):
+    make_package(catalog=make_catalog(name="off", priority=9, state="disabled"), name="etcd")
+    make_package(catalog=make_catalog(name="on"), name="etcd")
+    (card,) = reader.get(URL).context["cards"]
+    assert card.row.catalog == "on"
+
+
+def test_every_word_must_match_and_names_come_before_the_rest(reader):
+    catalog = make_catalog()
+    for name, display, text in (
+        ("web", "Web", "web"),
+        ("web-terminal", "Terminal", "web-terminal console"),
+        ("apache", "The web server", "apache the web server"),
+        ("caddy", "Caddy", "caddy serves the web"),
+        ("etcd", "etcd", "etcd keys"),
+    ):
+        make_package(catalog=catalog, name=name, display_name=display, search_text=text)
+    assert names(reader.get(URL, {"q": "WEB"})) == ["web", "web-terminal", "apache", "caddy"]
+    assert names(reader.get(URL, {"q": "the  web"})) == ["apache", "caddy"]
+
+
+def test_without_a_match_the_page_says_what_was_searched_and_offers_near_names(reader):
+    make_package(name="prometheus")
+    response = reader.get(URL, {"q": "promethues"})
+    page = response.content.decode()
+    assert "No results found" in page
+    assert "promethues" in page
+    assert response.context["nearest"] == [
+        ("prometheus", "/software/-/redhat-operators/prometheus")
+    ]
+    assert "Clear all filters" in page
+
+
+def test_facets_count_what_choosing_would_show_given_the_other_filters(reader):
+    cluster = make_cluster()
+    red = make_catalog(name="red", cluster=cluster)
+    blue = make_catalog(name="blue", cluster=cluster)
+    make_package(catalog=red, name="a", categories=["Database"], provider="One")
+    make_package(catalog=red, name="b", categories=["Database", "Storage"], provider="Two")
+    make_package(catalog=blue, name="b", categories=["Database"], provider="Two")
+    make_package(catalog=blue, name="c", categories=["Storage"], provider="Two", deprecated=True)
+    make_operator(cluster=cluster, name="a")
+
+    everything = reader.get(URL)
+    assert facet(everything, "category") == {"Database": 2, "Storage": 2}
+    assert facet(everything, "catalog") == {"blue": 2, "red": 2}
+    assert facet(everything, "provider") == {"Two": 2, "One": 1}
+    assert facet(everything, "installed") == {"Yes": 1, "No": 2}
+    assert facet(everything, "deprecated") == {"Yes": 1, "No": 2}
+
+    storage = reader.get(URL, {"category": "Storage"})
+    assert names(storage) == ["b", "c"]
+    assert facet(storage, "category") == {"Storage": 2, "Database": 2}  # its own choice stays free
+    assert facet(storage, "provider") == {"Two": 2}
+    assert facet(storage, "installed") == {"Yes": 0, "No": 2}
+
+    installed = reader.get(URL, {"installed": "yes"})
+    assert names(installed) == ["a"]
+    assert facet(installed, "category") == {"Database": 1}
+    assert facet(installed, "installed") == {"Yes": 1, "No": 2}
+
+
+def test_values_of_one_facet_widen_and_facets_narrow(reader):
+    catalog = make_catalog()
+    make_package(
+        catalog=catalog, name="a", capability="Deep Insights", install_modes=["OwnNamespace"]
+    )
+    make_package(catalog=catalog, name="b", capability="Auto Pilot", keywords=["db"])
+    make_package(catalog=catalog, name="c", capability="Basic Install")
+    both = {"capability": ["Deep Insights", "Auto Pilot"]}
+    assert names(reader.get(URL, both)) == ["a", "b"]
+    assert names(reader.get(URL, {**both, "install_mode": "OwnNamespace"})) == ["a"]
+    assert names(reader.get(URL, {"keyword": "db"})) == ["b"]
+
+
+def test_a_filter_on_the_source_shows_the_row_of_that_source(reader):
+    make_package(catalog=make_catalog(name="red", priority=1), name="etcd", display_name="red etcd")
+    make_package(catalog=make_catalog(name="blue"), name="etcd", display_name="blue etcd")
+    (card,) = reader.get(URL, {"catalog": "blue"}).context["cards"]
+    assert card.row.display_name == "blue etcd"
+    assert len(card.sources) == 2
+
+
+def test_a_facet_link_adds_its_value_and_a_chosen_one_takes_it_away(reader):
+    make_package(categories=["Database"])
+    page = reader.get(URL, {"q": "etcd", "page": "1"}).content.decode()
+    assert 'href="?q=etcd&amp;category=Database"' in page
+    chosen = reader.get(URL, {"q": "etcd", "category": "Database"}).content.decode()
+    assert re.search(r'href="\?q=etcd"\s+aria-current="true"', chosen)
+    assert 'aria-label="Remove filter Category: Database"' in chosen
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [("name", ["a", "b", "c"]), ("-name", ["c", "b", "a"]), ("updated", ["b", "a", "c"])],
+)
+def test_the_list_sorts_by(reader, sort, order):
+    catalog = make_catalog()
+    for name in ("b", "c", "a"):
+        make_package(catalog=catalog, name=name)
+    for number, name in ((2, "a"), (3, "b")):
+        revision = CatalogRevision.objects.create(
+            catalog=catalog, number=number, content_hash="x", created_at=timezone.now()
+        )
+        CatalogChange.objects.create(revision=revision, kind="bundle added", package=name)
+    assert names(reader.get(URL, {"sort": sort})) == order
+    assert names(reader.get(URL, {"sort": sort, "view": "table"})) == order
+
+
+def test_pages_hold_48_packages_and_links_keep_the_filters(reader):
+    catalog = make_catalog()
+    for number in range(search.PAGE_SIZE + 2):
+        make_package(catalog=catalog, name=f"p{number:03}", categories=["X"], channels={})
+    first = reader.get(URL, {"category": "X"})
+    assert len(names(first)) == search.PAGE_SIZE
+    assert 'href="?category=X&amp;page=2"' in first.content.decode()
+    assert names(reader.get(URL, {"category": "X", "page": "2"})) == ["p048", "p049"]
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"page": "-3"}, "Pages are counted from 1"),
+        ({"page": "9999999999999999999999"}, "Pages are counted from 1"),
+        ({"page": "²"}, "Pages are counted from 1"),
+        ({"page": "7"}, "There is no page 7"),
+        ({"sort": "price"}, "can be relevance, name, -name, updated"),
+        ({"view": "film"}, "can be cards, table"),
+        ({"installed": "maybe"}, "Use yes or no"),
+        ({"q": "x" * 10_000}, "cut to its first 200 characters"),
+        ({"category": ["a" * 10_000]}, "left out"),
+        ({"category": [f"c{n}" for n in range(50)]}, "Only the first 20 values"),
+        ({"q": ["one", "two"], "page": ["1", "2"]}, None),
+        ({"q": "nul\x00byte", "category": "\x00", "keyword": "a\x00b"}, None),
+        ({"q": "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16")}, None),
+        ({"q": "' OR 1=1 --", "unknown": "1"}, None),
+        ({"q": "%"}, None),
+    ],
+)
+def test_odd_query_strings_are_answered_with_a_notice_at_most(reader, params, said):
+    make_package()
+    response = reader.get(URL, params)
+    assert response.status_code == 200
+    notices = " ".join(response.context["query"].notices)
+    assert (
+        (said in notices)
+        if said
+        else notices in ("", "There is no page 2; the last one, 1, is shown.")
+    )
+
+
+def test_a_broken_percent_escape_is_answered(reader):
+    assert reader.get(URL + "?q=%ff%fe&category=%").status_code == 200
+
+
+def test_hostile_catalog_content_is_escaped(reader):
+    evil = '"><script>alert(1)</script>'
+    make_package(
+        name="evil",
+        display_name=evil,
+        summary=evil,
+        provider=evil,
+        categories=[evil],
+        search_text="evil",
+        channels={evil[:50]: ("1.0.0",)},
+    )
+    page = reader.get(URL, {"q": "evil"}).content.decode()
+    table = reader.get(URL, {"view": "table"}).content.decode()
+    assert "<script>alert" not in page + table
+    assert "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize(
+    "name", ["with/slash", "a b", "ünïcode", "plus+sign", "q?x#y", "dot.", "%41"]
+)
+def test_a_package_of_any_name_is_listed_and_its_link_leads_to_it(reader, name):
+    make_package(name=name, channels={})
+    (card,) = reader.get(URL).context["cards"]
+    if "/" in name:
+        assert card.url == ""
+    else:
+        assert reader.get(card.url).context["package"].name == name
+
+
+def test_nothing_in_the_page_is_inline(reader):
+    make_package(categories=["X"])
+    for view in ("cards", "table"):
+        page = reader.get(URL, {"view": view}).content.decode()
+        assert not re.search(r"<[^>]+\sstyle=", page)
+        assert not re.search(r"<[^>]+\son[a-z]+=", page)
+        assert "<style" not in page
+        assert not re.search(r"<script(?![^>]*src=)", page)
+
+
+def test_htmx_gets_the_results_only_and_204_while_nothing_changed(reader):
+    catalog = make_catalog()
+    make_package(catalog=catalog)
+    page = reader.get(URL, headers={"HX-Request": "true"})
+    text = page.content.decode()
+    assert "<html" not in text
+    assert text.strip().startswith('<div id="results"')
+    rev = page.context["rev"]
+    poll = {"headers": {"HX-Request": "true"}}
+    assert reader.get(URL, {"rev": rev}, **poll).status_code == 204
+    make_package(catalog=catalog, name="newer")
+    changed = reader.get(URL, {"rev": rev}, **poll)
+    assert changed.status_code == 200
+    assert names(changed) == ["etcd", "newer"]
+
+
+def test_a_list_costs_few_queries_and_the_index_is_read_once(reader, django_assert_max_num_queries):
+    cluster = make_cluster()
+    for number in range(10):
+        catalog = make_catalog(name=f"c{number}", cluster=cluster)
+        for package in range(6):
+            make_package(catalog=catalog, name=f"p{package}", channels={})
+    make_operator(cluster=cluster, name="p1")
+    with django_assert_max_num_queries(12):
+        reader.get(URL)
+    with django_assert_max_num_queries(7):
+        reader.get(URL, {"q": "p1", "category": "none"})
