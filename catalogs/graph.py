@@ -212,7 +212,7 @@ def layout(
     )
     skipped = {name for entry in entries for name in entry.skips}
     lanes = {group[0]: 0 if group[0] in chain else 1 for group in groups}
-    arc = MARGIN + (64 if any(edge.kind != "replaces" for edge in drawn) else 12)
+    arc = MARGIN + (64 if drawn else 0)  # room for the curves above lane 0 and below lane 1
     nodes = tuple(
         _node(group, column, arc, lanes[group[0]], by_name, versions, skipped)
         for column, group in enumerate(groups)

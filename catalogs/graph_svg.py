@@ -46,7 +46,7 @@ def render(
     """
     nodes = {node.id: node for node in layout.nodes}
     marked = (head, frozenset(deprecated), frozenset(installed))
-    drawn = [_edge(nodes[edge.source], nodes[edge.target], edge) for edge in layout.edges]
+    drawn = [_edge(nodes[edge.source], nodes[edge.target], edge, layout) for edge in layout.edges]
     drawn += [_node(node, links, *marked) for node in layout.nodes]
     name = escape(ident, quote=True)
     role = "group" if any(node.id in links for node in layout.nodes) else "img"
@@ -143,11 +143,15 @@ def _shapes(node: Node, facts: Mapping[str, bool]) -> str:
     return "".join(shapes)
 
 
-def _edge(source: Node, target: Node, edge: Edge) -> str:
+def _edge(source: Node, target: Node, edge: Edge, layout: Layout) -> str:
     """A straight line where nothing is between, else a curve over lane 0 or under lane 1."""
     right, left = source.x + NODE_WIDTH, target.x
     middle = NODE_HEIGHT // 2
-    if source.lane == target.lane and edge.kind != "replaces":
+    # an edge back to the left occurs in cycles only
+    blocked = left < right or any(
+        node.lane == source.lane and source.x < node.x < target.x for node in layout.nodes
+    )
+    if source.lane == target.lane and (blocked or edge.kind != "replaces"):
         away = -1 if source.lane == 0 else 1
         edge_y = source.y if away < 0 else source.y + NODE_HEIGHT
         peak = edge_y + away * 64

@@ -135,9 +135,10 @@ def _depth(html: str) -> int:
     return deepest
 
 
-def _link(tag: str, name: str, value: str) -> str | None:
+def _attribute(tag: str, name: str, value: str) -> str | None:
+    """Called for each attribute; the cleaner would keep title and lang on every element."""
     if name != "href":
-        return value
+        return value if name in ("start", "align", "rel") else None  # rel is the cleaner's own
     return value if _MAIL.fullmatch(value) else safe_url(value)
 
 
@@ -145,7 +146,7 @@ _CLEANER = nh3.Cleaner(
     tags=set(_WORD.findall(_TAGS)),
     clean_content_tags={"script", "style"},
     attributes={"a": {"href"}, "ol": {"start"}},
-    attribute_filter=_link,
+    attribute_filter=_attribute,
     tag_attribute_values={"th": _ALIGN, "td": _ALIGN},
     url_schemes={"http", "https", "mailto"},
     url_relative="deny",

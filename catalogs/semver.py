@@ -101,8 +101,8 @@ def parse(text: str) -> Version:
         _number(major, text),
         _number(minor, text),
         _number(patch, text),
-        _identifiers(pre, text, numeric=True),
-        _identifiers(build, text, numeric=False),
+        _identifiers(pre, text, numeric=True) if pre else (),
+        _identifiers(build, text, numeric=False) if build else (),
     )
 
 
@@ -159,9 +159,7 @@ def _leading_zero(identifier: str) -> bool:
     return len(identifier) > 1 and identifier[0] == "0" and identifier.isdigit()
 
 
-def _identifiers(joined: str | None, text: str, *, numeric: bool) -> tuple[str, ...]:
-    if not joined:
-        return ()
+def _identifiers(joined: str, text: str, *, numeric: bool) -> tuple[str, ...]:
     parts = tuple(joined.split("."))
     for part in parts:
         if not part:

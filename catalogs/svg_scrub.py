@@ -19,9 +19,11 @@ _XLINK = "http://www.w3.org/1999/xlink"
 _WORD = re.compile(r"\w+")
 _ELEMENTS = frozenset(
     _WORD.findall(
-        "svg g defs symbol use path rect circle ellipse line polyline polygon image text tspan textPath"
+        "svg g defs symbol use path rect circle ellipse line polyline polygon image text tspan"
+        " textPath"
         " title desc linearGradient radialGradient stop clipPath mask pattern marker filter style"
-        " feBlend feColorMatrix feComponentTransfer feComposite feFlood feFuncA feFuncB feFuncG feFuncR"
+        " feBlend feColorMatrix feComponentTransfer feComposite feFlood feFuncA feFuncB feFuncG"
+        " feFuncR"
         " feGaussianBlur feMerge feMergeNode feMorphology feOffset feDropShadow"
     )
 )

@@ -1,0 +1,113 @@
+"""The drawing of a channel: well-formed, inert, escaped, and it says in words what it shows."""
+
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogs.graph import Entry, layout
+from catalogs.graph_svg import render
+
+NS = "{http://www.w3.org/2000/svg}"
+ENTRIES = [
+    Entry("p.v1.2.0", "p.v1.1.0", ("p.v1.1.5",)),
+    Entry("p.v1.1.5"),
+    Entry("p.v1.1.0", "p.v1.0.0"),
+]
+
+
+def draw(entries=ENTRIES, **kwargs):
+    facts = {"links": {}, "head": "p.v1.2.0", "deprecated": set(), "installed": set()} | kwargs
+    return render(layout(entries, {}), **facts)
+
+
+def classes(svg):
+    tree = ElementTree.fromstring(svg)  # noqa: S314 - our own output
+    return {
+        element.findtext(f"{NS}title", "").split(",")[0]: set(element.get("class", "").split())
+        for element in tree.iter()
+        if "olm-graph-node" in (element.get("class") or "").split()
+    }
+
+
+def test_each_fact_of_an_entry_is_a_class():
+    found = classes(draw(deprecated={"p.v1.1.0"}, installed={"p.v1.1.0"}))
+
+    assert "olm-graph-head" in found["p.v1.2.0"]
+    assert "olm-graph-skipped" in found["p.v1.1.5"]
+    assert {"olm-graph-deprecated", "olm-graph-installed"} <= found["p.v1.1.0"]
+    assert "olm-graph-missing" in found["p.v1.0.0"]
+    assert "olm-graph-deprecated" not in found["p.v1.2.0"]
+
+
+def test_each_kind_of_edge_is_a_class():
+    svg = draw([*ENTRIES, Entry("p.v2.0.0", "p.v1.2.0", skip_range="<1.1.7")])
+
+    for kind in ("replaces", "skips", "skipRange"):
+        assert f'class="olm-graph-edge olm-graph-{kind}"' in svg
+
+
+def test_a_drawing_without_links_is_an_image_with_title_and_description():
+    svg = draw()
+
+    assert 'role="img" aria-labelledby="olm-graph-title olm-graph-desc"' in svg
+    assert "<desc" in svg
+    assert "3 versions, oldest on the left; the head is p.v1.2.0." in svg
+
+
+def test_links_can_be_followed_by_assistive_technology():
+    svg = draw(links={"p.v1.2.0": "/b?x=1&y=2"}, ident="stable")
+
+    assert 'role="group"' in svg
+    assert 'href="/b?x=1&amp;y=2" aria-label="p.v1.2.0, head"' in svg
+    assert 'id="stable-title"' in svg
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(1)",
+        " javascript:alert(1)",
+        "java\tscript:alert(1)",
+        "data:text/html,x",
+        "//evil.example",
+        "/\\evil.example",
+        "vbscript:x",
+        "http://[",
+    ],
+)
+def test_an_address_that_is_no_page_is_no_link(url):
+    assert "href" not in draw(links={"p.v1.2.0": url})
+
+
+def test_a_channel_without_a_single_head_says_so():
+    assert "there is no single head" in draw(head="")
+
+
+@given(
+    st.text(min_size=1, max_size=20),
+    st.sampled_from(["<script>alert(1)</script>", '"><a onload=x', "]]>", "\x00\ud800", "&lt;"]),
+)
+def test_hostile_names_are_text_and_nothing_else(text, attack):
+    name = text + attack
+    svg = draw([Entry(name, attack)], links={name: f"/{text}"}, head=name, title=name)
+    tree = ElementTree.fromstring(svg)  # noqa: S314 - our own output
+
+    allowed = {"svg", "title", "desc", "g", "a", "rect", "text", "line", "path", "polygon"}
+    for element in tree.iter():
+        assert element.tag.removeprefix(NS) in allowed
+        assert not any(key == "style" or key.startswith("on") for key in element.attrib)
+
+
+def test_one_entry_and_no_entry_draw_too():
+    assert "1 version, " in draw([Entry("p.v1.2.0")])
+    assert "<svg" in draw([], head="")
+
+
+def test_a_fold_lists_its_first_names_and_counts_the_rest():
+    entries = [Entry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}" if i else "") for i in range(40)]
+    svg = draw(entries, head="p.v0.0.39", installed={"p.v0.0.20"})
+
+    assert "… 35 versions" in svg
+    assert "and 23 more, installed" in svg
