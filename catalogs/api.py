@@ -1,0 +1,447 @@
+"""REST routes of catalogs, packages and bundles (GET only; nothing here asks a cluster).
+
+Filters mean what the pages' facets mean. Whether a package is installed is asked through the app
+registry: catalogs must not import installs.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import zstandard
+from django.apps import apps
+from django.db.models import (
+    BooleanField,
+    Exists,
+    F,
+    Func,
+    OuterRef,
+    Q,
+    QuerySet,
+    TextField,
+    Value,
+)
+from django.db.models.functions import Cast
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from ninja import Router
+
+from catalogs.api_rows import (
+    BundleDetail,
+    BundleRow,
+    CatalogDetail,
+    CatalogRow,
+    ChangeRow,
+    ImageRow,
+    PackageDetail,
+    PackageRow,
+    ProblemRow,
+    bundle_row,
+    catalog_detail,
+    catalog_row,
+    change_rows,
+    channel_row,
+    gvk_rows,
+    package_row,
+    problem_rows,
+    shallow,
+)
+from catalogs.models import (
+    Blob,
+    Bundle,
+    BundleGVK,
+    Catalog,
+    CatalogChange,
+    Channel,
+    ChannelEntry,
+    ContentProblem,
+    Package,
+    PackageText,
+)
+from olmweb.api_formats import (
+    MEDIA_TYPES,
+    answer_one,
+    finish,
+    make_etag,
+    not_modified,
+    refuse_parameters,
+    require_acceptable,
+)
+from olmweb.api_lists import (
+    Filter,
+    Key,
+    ListOf,
+    Page,
+    answer_list,
+    boolean,
+    exact,
+    named_or_none,
+    words,
+)
+from olmweb.errors import Missing
+from olmweb.models import LOCAL, Cluster
+
+REVISIONS_TOLD = 20
+router = Router(tags=["Catalogs"])
+
+
+# --- conditions -------------------------------------------------------------------------------
+
+
+class HasItem(Func):
+    """Whether the JSON list in the first expression holds the text in the second."""
+
+    output_field = BooleanField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        return self.as_sql(
+            compiler,
+            connection,
+            template="EXISTS (SELECT 1 FROM json_each(%(expressions)s))",
+            arg_joiner=") WHERE value = (",
+            **context,
+        )
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        return self.as_sql(
+            compiler,
+            connection,
+            template="(%(expressions)s))",
+            arg_joiner=" @> jsonb_build_array(",
+            **context,
+        )
+
+
+def holding(name: str, about: str, field: str) -> Filter:
+    """A filter on a JSON list of texts."""
+    return Filter(
+        name,
+        about,
+        lambda value: Q(HasItem(F(field), Cast(Value(value), TextField()))),
+    )
+
+
+def operators() -> Any:
+    """Installed things, by the app registry: catalogs must not import installs."""
+    return apps.get_model("installs", "Operator")._default_manager.all()
+
+
+def installed() -> Q:
+    """Packages installed on their catalog's cluster (on any, for a catalog without one)."""
+    same = operators().filter(package=OuterRef("name"))
+    here = Q(Exists(same.filter(cluster=OuterRef("catalog__cluster"))))
+    return here | (Q(catalog__cluster=None) & Q(Exists(same)))
+
+
+def of_channel(value: str) -> Q:
+    entries = ChannelEntry.objects.filter(
+        channel__package=OuterRef("package"), channel__name=value, name=OuterRef("name")
+    )
+    return Q(Exists(entries))
+
+
+def providing(value: str) -> Q:
+    group, slash, kind = value.rpartition("/")
+    if not slash or not kind:
+        raise ValueError(
+            f'must be GROUP/KIND, such as etcd.database.coreos.com/EtcdCluster, not "{value[:60]}".'
+        )
+    gvks = BundleGVK.objects.filter(bundle=OuterRef("pk"), group=group, kind=kind, required=False)
+    return Q(Exists(gvks))
+
+
+def catalog_filters(prefix: str) -> tuple[Filter, Filter]:
+    """The filters `cluster` and `catalog` of rows whose catalog is at `prefix`."""
+    return (
+        named_or_none(
+            "cluster",
+            "Name of the cluster; `-` for catalogs that no cluster serves.",
+            f"{prefix}cluster__name",
+            Q(**{f"{prefix}cluster": None}),
+        ),
+        exact("catalog", "Name of the catalog.", f"{prefix}slug"),
+    )
+
+
+# --- lists ------------------------------------------------------------------------------------
+
+
+def _package_rows(packages: Sequence[Package]) -> list[PackageRow]:
+    names = {package.name for package in packages}
+    pairs = set(operators().filter(package__in=names).values_list("cluster_id", "package"))
+    anywhere = {package for _, package in pairs}
+    return [
+        package_row(
+            package,
+            installed=package.name in anywhere
+            if package.catalog.cluster_id is None
+            else (package.catalog.cluster_id, package.name) in pairs,
+        )
+        for package in packages
+    ]
+
+
+CATALOGS: ListOf[Catalog] = ListOf(
+    name="catalogs",
+    row=CatalogRow,
+    order=(Key("slug"), Key("id")),
+    rows=lambda catalogs: [catalog_row(catalog) for catalog in catalogs],
+    filters=(
+        catalog_filters("")[0],
+        Filter(
+            "state",
+            "State of its content.",
+            lambda value: Q(state=value),
+            choices=tuple(Catalog.State.values),
+        ),
+    ),
+)
+PROBLEMS: ListOf[ContentProblem] = ListOf(
+    name="problems",
+    row=ProblemRow,
+    order=(Key("package"), Key("id")),
+    rows=problem_rows,
+    filters=(
+        exact("package", "Name of the package.", "package"),
+        exact("code", "Code of the problem.", "code"),
+        Filter(
+            "severity",
+            "error: opm refuses the whole catalog.",
+            lambda value: Q(severity=value),
+            choices=tuple(ContentProblem.Severity.values),
+        ),
+    ),
+)
+CHANGES: ListOf[CatalogChange] = ListOf(
+    name="changes",
+    row=ChangeRow,
+    order=(Key("id", descending=True),),
+    rows=change_rows,
+    filters=(
+        exact("package", "Name of the package.", "package"),
+        Filter(
+            "kind",
+            "What changed.",
+            lambda value: Q(kind=value),
+            choices=tuple(CatalogChange.Kind.values),
+        ),
+    ),
+)
+PACKAGES: ListOf[Package] = ListOf(
+    name="packages",
+    row=PackageRow,
+    order=(Key("name"), Key("id")),
+    rows=_package_rows,
+    filters=(
+        *catalog_filters("catalog__"),
+        words("q", "Words that name, keywords, provider or kinds contain.", ["search_text"]),
+        holding("category", "One of its categories.", "categories"),
+        exact("capability", "Capability level, such as Seamless Upgrades.", "capability"),
+        exact("provider", "Provider.", "provider"),
+        holding("keyword", "One of its keywords.", "keywords"),
+        holding("install_mode", "An install mode that its head supports.", "install_modes"),
+        boolean("deprecated", "Deprecated as a whole.", lambda: Q(deprecated=True)),
+        boolean("installed", "Installed on the catalog's cluster.", installed),
+    ),
+)
+BUNDLES: ListOf[Bundle] = ListOf(
+    name="bundles",
+    row=BundleRow,
+    order=(Key("name"), Key("id")),
+    rows=lambda bundles: [bundle_row(bundle) for bundle in bundles],
+    filters=(
+        *catalog_filters("package__catalog__"),
+        exact("package", "Name of the package.", "package__name"),
+        Filter("channel", "A channel that has it as an entry.", of_channel),
+        exact("version", "Version, exactly.", "version"),
+        Filter("provides", "GROUP/KIND of an API that it provides.", providing),
+    ),
+)
+
+
+# --- routes -----------------------------------------------------------------------------------
+
+
+def content_state() -> list[Any]:
+    """What changes whenever packages or bundles do, or what is installed; two queries."""
+    return [
+        *Catalog.objects.order_by("id").values_list(
+            "id", "slug", "revision", "content_hash", "changed_at", "synced_digest"
+        ),
+        *Cluster.objects.order_by("id").values_list("id", "name", "revision"),
+    ]
+
+
+def find_catalog(cluster: str, catalog: str) -> Catalog:
+    """Raises Missing with a sentence that names what is not known."""
+    where = Q(cluster=None) if cluster == LOCAL else Q(cluster__name=cluster)
+    found = Catalog.objects.select_related("cluster").filter(where, slug=catalog).first()
+    if found is None:
+        raise Missing(
+            f"There is no catalog {catalog[:100]} on {_place(cluster)}.",
+            hint="/api/v1/catalogs lists those that are known.",
+        )
+    return found
+
+
+def _place(cluster: str) -> str:
+    return "no cluster (`-`)" if cluster == LOCAL else f"cluster {cluster[:100]}"
+
+
+def find_package(catalog: Catalog, name: str) -> Package:
+    found = Package.objects.filter(catalog=catalog, name=name).first()
+    if found is None:
+        raise Missing(f"Catalog {catalog} has no package {name[:100]}.")
+    found.catalog = catalog
+    return found
+
+
+def find_bundle(catalog: Catalog, package: str, name: str) -> Bundle:
+    """The first of that name: the format lets a package have several."""
+    owner = find_package(catalog, package)
+    found = Bundle.objects.filter(package=owner, name=name).order_by("ordinal").first()
+    if found is None:
+        raise Missing(f"Package {package[:100]} of catalog {catalog} has no bundle {name[:100]}.")
+    found.package = owner
+    return found
+
+
+@router.get("/catalogs", response=Page[CatalogRow], openapi_extra=CATALOGS.openapi())
+def list_catalogs(request: HttpRequest) -> HttpResponseBase:
+    """Catalogs, with how fresh their content is and what the last attempt said."""
+    catalogs = Catalog.objects.select_related("cluster")
+    return answer_list(request, CATALOGS, catalogs, _rows_state(catalogs))
+
+
+def _rows_state(catalogs: QuerySet[Catalog]) -> list[CatalogRow]:
+    """Few rows and many things that change: the state is what the rows say."""
+    return [catalog_row(catalog) for catalog in catalogs.order_by("id")]
+
+
+@router.get("/catalogs/{cluster}/{catalog}", response=CatalogDetail)
+def get_catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
+    """One catalog, its conditions and its newest revisions."""
+    found = find_catalog(cluster, catalog)
+    return answer_one(
+        request,
+        (catalog_row(found), found.conditions),
+        lambda: catalog_detail(found, revisions=REVISIONS_TOLD),
+    )
+
+
+@router.get(
+    "/catalogs/{cluster}/{catalog}/problems",
+    response=Page[ProblemRow],
+    openapi_extra=PROBLEMS.openapi(),
+)
+def list_problems(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
+    """Faults of the catalog's content, in opm's wording where opm has one."""
+    found = find_catalog(cluster, catalog)
+    problems = ContentProblem.objects.filter(catalog=found)
+    return answer_list(request, PROBLEMS, problems, _state_of(found))
+
+
+@router.get(
+    "/catalogs/{cluster}/{catalog}/changes",
+    response=Page[ChangeRow],
+    openapi_extra=CHANGES.openapi(),
+)
+def list_changes(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
+    """What each revision changed, newest first."""
+    found = find_catalog(cluster, catalog)
+    changes = CatalogChange.objects.filter(revision__catalog=found).select_related("revision")
+    return answer_list(request, CHANGES, changes, _state_of(found))
+
+
+def _state_of(catalog: Catalog) -> tuple[Any, ...]:
+    return (
+        *(catalog.pk, catalog.revision, catalog.content_hash, catalog.changed_at),
+        *(catalog.synced_digest, catalog.problem_count),
+    )
+
+
+@router.get("/packages", response=Page[PackageRow], openapi_extra=PACKAGES.openapi())
+def list_packages(request: HttpRequest) -> HttpResponseBase:
+    """Packages of every catalog, with what their default channel's head says."""
+    packages = Package.objects.select_related("catalog__cluster").defer("search_text")
+    return answer_list(request, PACKAGES, packages, content_state())
+
+
+@router.get("/packages/{cluster}/{catalog}/{package}", response=PackageDetail)
+def get_package(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponseBase:
+    """One package with its texts, channels and their entries."""
+    found = find_package(find_catalog(cluster, catalog), package)
+    return answer_one(
+        request, (found.content_hash, content_state()), lambda: _package_detail(found)
+    )
+
+
+def _package_detail(package: Package) -> PackageDetail:
+    text = PackageText.objects.filter(package=package).first() or PackageText()
+    channels = Channel.objects.filter(package=package).prefetch_related("entries")
+    return PackageDetail(
+        **shallow(_package_rows([package])[0]),
+        description_html=text.description_html,
+        links=text.links,
+        maintainers=text.maintainers,
+        channels=[channel_row(channel) for channel in channels],
+    )
+
+
+@router.get("/bundles", response=Page[BundleRow], openapi_extra=BUNDLES.openapi())
+def list_bundles(request: HttpRequest) -> HttpResponseBase:
+    """Bundles of every catalog."""
+    bundles = Bundle.objects.select_related("package__catalog__cluster").defer(
+        "package__search_text"
+    )
+    return answer_list(request, BUNDLES, bundles, content_state())
+
+
+# Before the bundle's own route: a bundle name may hold slashes.
+@router.get(
+    "/bundles/{cluster}/{catalog}/{package}/{path:bundle}/fbc",
+    openapi_extra={
+        "responses": {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
+    },
+)
+def get_bundle_fbc(
+    request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
+) -> HttpResponseBase:
+    """The bundle's blob of file-based catalog, byte for byte as the catalog had it."""
+    refuse_parameters(request)
+    require_acceptable(request, MEDIA_TYPES["json"])
+    found = find_bundle(find_catalog(cluster, catalog), package, bundle)
+    if found.blob_id is None:
+        raise Missing(f"The original text of bundle {bundle[:100]} was not kept.")
+    etag = make_etag(request, found.blob_id)
+    unchanged = not_modified(request, etag)
+    if unchanged is not None:
+        return unchanged
+    blob = Blob.objects.get(pk=found.blob_id)
+    text = zstandard.ZstdDecompressor().decompress(bytes(blob.data), max_output_size=blob.size)
+    return finish(HttpResponse(text, content_type=MEDIA_TYPES["json"]), etag)
+
+
+@router.get("/bundles/{cluster}/{catalog}/{package}/{path:bundle}", response=BundleDetail)
+def get_bundle(
+    request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
+) -> HttpResponseBase:
+    """One bundle: what it provides and needs, its images, the channels that have it."""
+    found = find_bundle(find_catalog(cluster, catalog), package, bundle)
+    return answer_one(
+        request,
+        (found.pk, found.blob_id, _state_of(found.package.catalog)),
+        lambda: _bundle_detail(request, found),
+    )
+
+
+def _bundle_detail(request: HttpRequest, bundle: Bundle) -> BundleDetail:
+    channels = Channel.objects.filter(package=bundle.package, entries__name=bundle.name)
+    gvks = list(bundle.gvks.all())
+    return BundleDetail(
+        **shallow(bundle_row(bundle)),
+        channels=list(channels.order_by("name").values_list("name", flat=True).distinct()),
+        provides=gvk_rows(gvks, required=False),
+        requires=gvk_rows(gvks, required=True),
+        related_images=[ImageRow(image.name, image.image) for image in bundle.related_images.all()],
+        fbc=f"{request.path}/fbc" if bundle.blob_id else None,
+    )

@@ -1,0 +1,86 @@
+"""Who calls the API: a bearer token, a session, or anybody where reading is public.
+
+Knows tokens and sessions only; what a caller may do with a cluster is the cluster's to decide.
+"""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja.security import SessionAuth
+from ninja.security.base import AuthBase
+
+from olmweb.errors import OlmwebError
+from olmweb.models import ApiToken
+
+MAX_TOKEN = 200  # characters; ours have 50
+
+
+def _refused(code: str, message: str) -> OlmwebError:
+    return OlmwebError(
+        message,
+        code=code,
+        status=401,
+        hint="Make a new one with `manage.py apitoken USER --scope read`.",
+    )
+
+
+def token_of(header: str) -> ApiToken:
+    """The token row that an `Authorization` header names; writes `last_used_on` once a day.
+
+    Raises OlmwebError (401) for another scheme, an unknown or expired token, a disabled user.
+    """
+    scheme, _, secret = header.partition(" ")
+    secret = secret.strip()
+    if scheme.lower() != "bearer" or not secret or len(secret) > MAX_TOKEN:
+        raise _refused(
+            "invalid-token", "The Authorization header must be `Bearer` and a token of OLM Web."
+        )
+    row = ApiToken.objects.select_related("user").filter(digest=ApiToken.hash(secret)).first()
+    if row is None:
+        raise _refused("invalid-token", "This token is not known; it may have been deleted.")
+    if row.expires_at is not None and row.expires_at <= timezone.now():
+        raise _refused("token-expired", f"This token expired on {row.expires_at:%Y-%m-%d}.")
+    if not row.user.is_active:
+        raise _refused("user-disabled", f"The user of this token, {row.user}, is disabled.")
+    today = timezone.now().date()
+    if row.last_used_on != today:
+        ApiToken.objects.filter(pk=row.pk).update(last_used_on=today)
+    return row
+
+
+class BearerToken(AuthBase):
+    """`Authorization: Bearer TOKEN`. A header that is there but wrong is refused, never ignored."""
+
+    openapi_type = "http"
+    openapi_scheme = "bearer"
+
+    def __call__(self, request: HttpRequest) -> Any:
+        header = request.headers.get("Authorization")
+        if header is None:
+            return None
+        token = token_of(header)
+        request.user = token.user
+        return token
+
+
+class Session(SessionAuth):
+    """A signed-in browser; ninja checks its CSRF token for every method but the safe ones."""
+
+
+class PublicRead:
+    """Anybody, for safe methods, where OLMWEB_PUBLIC_READ says so."""
+
+    def __call__(self, request: HttpRequest) -> Any:
+        if settings.PUBLIC_READ and request.method in ("GET", "HEAD"):
+            return AnonymousUser()
+        return None
+
+
+def may_read(request: HttpRequest) -> bool:
+    """The same rule for routes outside the API; raises OlmwebError (401) for a wrong token."""
+    if BearerToken()(request):
+        return True
+    return request.user.is_authenticated or settings.PUBLIC_READ

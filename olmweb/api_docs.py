@@ -1,0 +1,125 @@
+"""The page that documents the REST API: the OpenAPI document as plain server-rendered HTML.
+
+Knows the OpenAPI document only, no route of its own: what it shows can't differ from what is
+served.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.template.response import TemplateResponse
+from django.views.decorators.http import require_safe
+
+EXAMPLES = {
+    "cluster": "prod",
+    "catalog": "redhat-operators",
+    "package": "etcd",
+    "bundle": "etcdoperator.v0.9.4",
+    "kind": "PlatformOperator",
+    "namespace": "-",
+    "name": "etcd",
+    "id": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    where: str
+    about: str
+    values: str
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One route; `anchor` names it in the page, `fields` are those of the answer (of an item)."""
+
+    anchor: str
+    method: str
+    path: str
+    about: str
+    is_list: bool
+    parameters: tuple[Parameter, ...]
+    fields: tuple[Field, ...]
+    example: str
+
+
+def docs_view(document: Callable[[], Mapping[str, Any]]) -> Callable[..., HttpResponseBase]:
+    """The view of the docs page; the same people may see it as may read."""
+
+    @require_safe
+    def api_docs(request: HttpRequest) -> HttpResponseBase:
+        if not (request.user.is_authenticated or settings.PUBLIC_READ):
+            return redirect_to_login(request.get_full_path())
+        context = {"groups": groups(document()), "origin": request.build_absolute_uri("/")[:-1]}
+        return TemplateResponse(request, "api_docs.html", context)
+
+    return api_docs
+
+
+def groups(document: Mapping[str, Any]) -> list[tuple[str, list[Endpoint]]]:
+    """Endpoints by tag, in the document's order."""
+    found: dict[str, list[Endpoint]] = {}
+    schemas = document["components"]["schemas"]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            endpoint = _endpoint(path, method, operation, schemas)
+            found.setdefault(operation["tags"][0], []).append(endpoint)
+    return list(found.items())
+
+
+def _endpoint(
+    path: str, method: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]
+) -> Endpoint:
+    answer = operation["responses"][200]["content"]["application/json"]["schema"]
+    schema = _resolve(answer, schemas)
+    items = schema.get("properties", {}).get("items")
+    shown = _resolve(items["items"], schemas) if items else schema
+    return Endpoint(
+        anchor=operation["operationId"],
+        method=method.upper(),
+        path=path,
+        about=operation.get("description", ""),
+        is_list=items is not None,
+        parameters=tuple(_parameter(one) for one in operation["parameters"]),
+        fields=tuple(
+            Field(name, _type_name(one)) for name, one in shown.get("properties", {}).items()
+        ),
+        example=path.format_map(EXAMPLES),
+    )
+
+
+def _parameter(described: Mapping[str, Any]) -> Parameter:
+    schema = described["schema"]
+    values = ", ".join(map(str, schema.get("enum", ()))) or schema.get("type", "")
+    if "maximum" in schema:
+        values = f"{schema['minimum']} to {schema['maximum']}, default {schema['default']}"
+    return Parameter(described["name"], described["in"], described.get("description", ""), values)
+
+
+def _resolve(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
+    reference = schema.get("$ref", "")
+    found: Mapping[str, Any] = schemas[reference.rpartition("/")[2]] if reference else schema
+    return found
+
+
+def _type_name(schema: Mapping[str, Any]) -> str:
+    """A short name for a property's type: `string`, `list of EntryRow`, `integer or null`."""
+    if "anyOf" in schema:
+        return " or ".join(_type_name(one) for one in schema["anyOf"])
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2].removesuffix("Row")
+    if schema.get("type") == "array":
+        return f"list of {_type_name(schema['items'])}" if schema.get("items") else "list"
+    return str(schema.get("format") or schema.get("type") or "any")

@@ -1,0 +1,156 @@
+"""The one shape of an error in the REST API, and the guard around every route of it.
+
+Knows no resource: only how an exception, a wrong method or an unreadable request becomes
+`{"error": {"code", "message", "hint", "fields"}}`.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import msgspec
+import structlog
+from django.core.exceptions import PermissionDenied, SuspiciousOperation
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern
+from ninja.errors import AuthenticationError, HttpError, ValidationError
+
+from olmweb.errors import BadRequest, Missing, OlmwebError
+
+log = structlog.get_logger(__name__)
+
+MAX_VALUE = 1000  # characters of one query value; SQLite refuses LIKE patterns far above this
+LONG_VALUES = {"cursor": 5000, "fields": 5000}
+DOCS_HINT = "The routes and their parameters are listed at /api/v1/docs."
+
+View = Callable[..., HttpResponseBase]
+
+
+def error_response(error: OlmwebError) -> HttpResponse:
+    body = {
+        "error": {
+            "code": error.code,
+            "message": error.message,
+            "hint": error.hint,
+            "fields": error.fields,
+        }
+    }
+    response = HttpResponse(
+        msgspec.json.encode(body), status=error.status, content_type="application/json"
+    )
+    response["Cache-Control"] = "no-store"
+    if error.status == 401:
+        response["WWW-Authenticate"] = 'Bearer realm="OLM Web"'
+    return response
+
+
+def _validation_error(error: ValidationError) -> OlmwebError:
+    fields = {
+        ".".join(str(part) for part in item["loc"][1:]) or "body": str(item["msg"])
+        for item in error.errors
+    }
+    in_body = any(item["loc"][0] in ("body", "form", "file") for item in error.errors)
+    return OlmwebError(
+        f"The request can't be used: {'; '.join(f'{k}: {v}' for k, v in fields.items())}.",
+        code="invalid",
+        status=422 if in_body else 400,
+        hint=DOCS_HINT,
+        fields=fields,
+    )
+
+
+_HTTP_CODES = {400: "bad-request", 401: "unauthorized", 403: "forbidden", 404: "not-found"}
+
+
+def as_olmweb_error(error: Exception) -> OlmwebError:
+    """What `error` means to a caller of the API; an unexpected one is logged and becomes a 500."""
+    match error:
+        case OlmwebError():
+            return error
+        case ValidationError():
+            return _validation_error(error)
+        case AuthenticationError():
+            return OlmwebError(
+                "Sign in or send a bearer token to read this.",
+                code="unauthorized",
+                status=401,
+                hint="Make a token with `manage.py apitoken USER --scope read` and send it as "
+                "`Authorization: Bearer TOKEN`.",
+            )
+        case HttpError():
+            code = _HTTP_CODES.get(error.status_code, "refused")
+            return OlmwebError(str(error), code=code, status=error.status_code, hint=DOCS_HINT)
+        case PermissionDenied():
+            return OlmwebError(str(error) or "You may not do this.", code="forbidden", status=403)
+        case Http404():
+            return Missing("There is nothing at this address.", hint=DOCS_HINT)
+        case SuspiciousOperation():
+            return BadRequest(f"The request can't be read: {error}.")
+    log.error("api request failed", exc_info=error)
+    return OlmwebError(
+        "OLM Web failed while answering; the details are in its log.",
+        code="internal",
+        hint="Try again; if it stays, ask whoever runs OLM Web to look at the log.",
+    )
+
+
+def handle_exception(request: HttpRequest, error: Any) -> HttpResponse:
+    """The exception handler that the API registers for every kind of error."""
+    return error_response(as_olmweb_error(error))
+
+
+def _refuse_unreadable(request: HttpRequest) -> None:
+    """Raises BadRequest for what no database can be asked: NUL characters, endless values."""
+    if "\0" in request.path:
+        raise BadRequest("The address contains a NUL character.")
+    for name, values in request.GET.lists():
+        limit = LONG_VALUES.get(name, MAX_VALUE)
+        for value in values:
+            if "\0" in name or "\0" in value:
+                raise BadRequest("The query contains a NUL character.")
+            if len(value) > limit or len(name) > MAX_VALUE:
+                raise BadRequest(
+                    f"{name[:60]} has {len(value)} characters; at most {limit} are read."
+                )
+
+
+def _method_not_allowed(request: HttpRequest, refused: HttpResponseBase) -> HttpResponse:
+    response = error_response(
+        OlmwebError(
+            f"{request.method} is not possible here; allowed: {refused['Allow']}.",
+            code="method-not-allowed",
+            status=405,
+            hint=DOCS_HINT,
+        )
+    )
+    response["Allow"] = refused["Allow"]
+    return response
+
+
+def guard(view: View) -> View:
+    """Wraps a view so that whatever it raises or refuses leaves in the API's error shape."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            _refuse_unreadable(request)
+            response = view(request, *args, **kwargs)
+        except Exception as error:  # the API's boundary
+            return handle_exception(request, error)
+        return _method_not_allowed(request, response) if response.status_code == 405 else response
+
+    return guarded
+
+
+def guard_patterns(patterns: list[Any]) -> list[Any]:
+    """Guards every route of a NinjaAPI: its own handlers see only what an operation raises."""
+    for pattern in patterns:
+        if isinstance(pattern, URLPattern):
+            pattern.callback = guard(pattern.callback)
+    return patterns
+
+
+@guard
+def unknown_route(request: HttpRequest, rest: str = "") -> HttpResponseBase:
+    raise Missing(f"{request.path[:200]} is not a route of the API.", hint=DOCS_HINT)

@@ -1,0 +1,38 @@
+"""`manage.py apitoken USER --scope read|act`: makes a bearer token and shows it once."""
+
+from typing import Any
+
+import msgspec
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from olmweb.models import ApiToken
+
+
+class Command(BaseCommand):
+    help = "Makes a bearer token for the REST API, valid for 90 days. It is shown once."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("user", help="name of the user it acts as")
+        parser.add_argument("--scope", required=True, choices=ApiToken.Scope.values)
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        users = get_user_model()
+        found = users.objects.filter(username=options["user"]).first()
+        if found is None:
+            raise CommandError(
+                f'There is no user "{options["user"]}"; make one in the admin or with '
+                "`manage.py createsuperuser`."
+            )
+        if not found.is_active:
+            raise CommandError(f'User "{options["user"]}" is disabled; enable it in the admin.')
+        token, row = ApiToken.issue(found.pk, options["scope"])
+        answer = {"token": token, "scope": row.scope, "expires": row.expires_at}
+        if options["json"]:
+            self.stdout.write(msgspec.json.encode(answer).decode())
+            return
+        self.stdout.write(token)
+        self.stderr.write(
+            f"Scope {row.scope}, valid until {row.expires_at:%Y-%m-%d}. It is not shown again."
+        )
