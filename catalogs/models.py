@@ -43,6 +43,7 @@ class Catalog(models.Model):
     synced_digest = models.CharField(max_length=1000, blank=True)  # what the rows were read from
     last_modified = models.CharField(max_length=60, blank=True)  # HTTP header of that body
     content_hash = models.CharField(max_length=64, blank=True)  # sha256 of the decoded body
+    derivation = models.PositiveIntegerField(default=0)  # which code's rules derived the rows
     state = models.CharField(max_length=20, choices=State.choices, default=State.NEW)
     error_code = models.CharField(max_length=60, blank=True)
     error_text = models.TextField(blank=True)
@@ -307,7 +308,9 @@ class Blob(models.Model):
 class BlobRef(models.Model):
     """Which blob stands where in a catalog; every blob of every schema has one."""
 
-    catalog = models.ForeignKey(Catalog, on_delete=models.CASCADE, related_name="blob_refs")
+    catalog = models.ForeignKey(
+        Catalog, on_delete=models.CASCADE, related_name="blob_refs", db_index=False
+    )  # the index below begins with it
     package = models.CharField(max_length=253, blank=True)
     schema = models.CharField(max_length=253, blank=True)
     name = models.CharField(max_length=500, blank=True)

@@ -1,0 +1,146 @@
+"""Writing many rows fast: INSERTs built from a model's columns, run without model instances.
+
+Knows tables and both databases, not what the rows mean. Values go through no Django field: give
+JSON as text, times as aware datetimes. Must run inside a transaction.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from django.db import connection
+from django.db.models import CharField, Field, Model
+
+_encode = msgspec.json.Encoder().encode
+
+
+def as_json(value: object) -> str:
+    """Text for a JSON column."""
+    return _encode(value).decode()
+
+
+class Table:
+    """One table with the columns that a caller fills, in that order, and rows waiting for it.
+
+    `keyed` rows carry their own primary key where another writer may have stored the same one
+    (content-addressed rows): what is there already is left alone.
+    """
+
+    def __init__(
+        self, model: type[Model], *fields: str, keyed: bool = False, batch: int = 1000
+    ) -> None:
+        meta = model._meta
+        self._model = model
+        columns = [_column(model, name) for name in fields]
+        quote = connection.ops.quote_name
+        self._table = quote(meta.db_table)
+        self._cuts = _cuts(model, fields)
+        self.written = 0
+        self._rows: list[Sequence[Any]] = []
+        self._batch = batch
+        self._target = f"{self._table} ({', '.join(map(quote, columns))})"
+        marks = ", ".join(["%s"] * len(columns))
+        self._insert = f"INSERT INTO {self._target} VALUES ({marks})"
+        if keyed:
+            self._insert += " ON CONFLICT DO NOTHING"
+        self._copies = connection.vendor == "postgresql" and not keyed
+
+    def add(self, row: Sequence[Any]) -> None:
+        self._rows.append(row)
+        if len(self._rows) >= self._batch:
+            self.flush()
+
+    def extend(self, rows: Iterable[Sequence[Any]]) -> None:
+        self._rows.extend(rows)
+        if len(self._rows) >= self._batch:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._rows:
+            return
+        rows = [self._fit(row) for row in self._rows]
+        with connection.cursor() as cursor:
+            if self._copies:
+                with cursor.copy(f"COPY {self._target} FROM STDIN") as copy:
+                    for row in rows:
+                        copy.write_row(row)
+            else:
+                cursor.executemany(self._insert, rows)
+        self.written += len(self._rows)
+        self._rows.clear()
+
+    def update(self, key: int, fields: Sequence[str], values: Sequence[Any]) -> int:
+        """Sets `fields` of the row with primary key `key`; returns the rows changed (0 or 1)."""
+        quote = connection.ops.quote_name
+        fitted = _fit(values, _cuts(self._model, fields))
+        sets = ", ".join(f"{quote(_column(self._model, name))} = %s" for name in fields)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"UPDATE {self._table} SET {sets} WHERE id = %s",  # noqa: S608 - our own names
+                [*fitted, key],
+            )
+            return cursor.rowcount
+
+    def _fit(self, row: Sequence[Any]) -> Sequence[Any]:
+        return _fit(row, self._cuts)
+
+
+def _column(model: type[Model], name: str) -> str:
+    field = model._meta.get_field(name)
+    assert isinstance(field, Field)  # noqa: S101 - a column's name is written in this project
+    return str(field.column)
+
+
+def _cuts(model: type[Model], fields: Sequence[str]) -> list[tuple[int, int]]:
+    """(position, longest text) of the columns that take a text of limited length."""
+    found = ((i, model._meta.get_field(name)) for i, name in enumerate(fields))
+    return [(i, f.max_length) for i, f in found if isinstance(f, CharField) and f.max_length]
+
+
+def _fit(row: Sequence[Any], cuts: list[tuple[int, int]]) -> Sequence[Any]:
+    """The row with texts cut to their columns: a name longer than any real one must not stop a
+    whole catalog, and only one of the two databases would."""
+    for i, limit in cuts:
+        if len(row[i]) > limit:
+            return [
+                value[: dict(cuts)[at]] if at in dict(cuts) else value
+                for at, value in enumerate(row)
+            ]
+    return row
+
+
+def reserve_ids(model: type[Model], count: int) -> range:
+    """`count` primary keys that no other writer will be given.
+
+    SQLite: the transaction holds the only write lock, so the next numbers are ours. PostgreSQL:
+    taken from the table's own sequence.
+    """
+    if not count:
+        return range(0)
+    table = model._meta.db_table
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            # One call moves the sequence by `count`; the advisory lock makes read-and-set one step.
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"ids of {table}"])
+            cursor.execute("SELECT nextval(pg_get_serial_sequence(%s, 'id'))", [table])
+            first = int(cursor.fetchone()[0])
+            cursor.execute(
+                "SELECT setval(pg_get_serial_sequence(%s, 'id'), %s)", [table, first + count - 1]
+            )
+        else:
+            quoted = connection.ops.quote_name(table)
+            cursor.execute(
+                f"SELECT MAX(COALESCE((SELECT MAX(id) FROM {quoted}), 0),"  # noqa: S608 - a table
+                " COALESCE((SELECT seq FROM sqlite_sequence WHERE name = %s), 0))",
+                [table],
+            )
+            first = int(cursor.fetchone()[0]) + 1
+    return range(first, first + count)
+
+
+def delete(model: type[Model], where: str, params: Sequence[Any]) -> int:
+    """Deletes the rows that `where` (trusted SQL) finds; returns how many. Cascades to nothing."""
+    table = connection.ops.quote_name(model._meta.db_table)
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM {table} WHERE {where}", params)  # noqa: S608 - no outside text
+        return max(0, cursor.rowcount)

@@ -1,0 +1,72 @@
+"""What every source gives back, and the errors that say why it gave nothing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+
+class SourceError(Exception):
+    """A source that can't be read, or content that is no catalog.
+
+    `message` is a sentence naming the source and the fault, `hint` what to do, `code` a slug.
+    `requests` and `bytes_read` are what the attempt cost.
+    """
+
+    def __init__(
+        self, message: str, *, code: str, hint: str = "", requests: int = 0, bytes_read: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.hint = hint
+        self.requests = requests
+        self.bytes_read = bytes_read
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes; what a source may cost before it is refused."""
+
+    body: int = 2 * 1024**3  # decoded
+    blob: int = 32 * 1024**2  # one blob; a larger one is left out, the rest is served
+    ratio: int = 1000  # decoded to encoded, once `ratio_from` bytes were decoded
+    ratio_from: int = 64 * 1024**2
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one attempt got. `body` is None when the source says it hasn't changed.
+
+    `bytes_read` counts encoded bytes, `sha256` is of the decoded body (hexadecimal).
+    """
+
+    body: BinaryIO | None
+    sha256: str = ""
+    size: int = 0
+    bytes_read: int = 0
+    requests: int = 0
+    last_modified: str = ""
+
+
+class Source(Protocol):
+    """A place to read a catalog from. `label` names it in sentences."""
+
+    label: str
+
+    def fetch(self, *, if_modified_since: str = "") -> Fetched:
+        """The whole body in a spool that the caller closes. Raises SourceError."""
+
+
+@contextmanager
+def opened(source: Source, if_modified_since: str = "") -> Iterator[Fetched]:
+    """`fetch` whose spool is closed at the end."""
+    fetched = source.fetch(if_modified_since=if_modified_since)
+    try:
+        yield fetched
+    finally:
+        if fetched.body is not None:
+            fetched.body.close()

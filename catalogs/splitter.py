@@ -1,0 +1,296 @@
+"""Splitting a decoded catalog into blobs, in bounded memory, and the index of what stands where.
+
+Takes JSON Lines, concatenated JSON objects (pretty or compact) and YAML documents. Knows only
+where a blob begins, ends and belongs; what is in it is `catalogs.fbc`'s. No Django, no network.
+"""
+
+import hashlib
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from json import JSONDecodeError, JSONDecoder
+from typing import BinaryIO
+
+from catalogs.fbc import (
+    BUNDLE,
+    DECODE_ERRORS,
+    BadBlob,
+    Header,
+    Problem,
+    read_header,
+    yaml_to_json,
+)
+
+BLOB_LIMIT = 32 * 1024 * 1024
+CHUNK = 1 << 18
+_YAML_MARK = re.compile(rb"(?:---|\.\.\.)(?:\s|$)")
+_raw_decode = JSONDecoder().raw_decode
+
+
+class NotFbc(Exception):
+    """The body is no file-based catalog; the message is a sentence without its subject."""
+
+
+class CutShort(Exception):
+    """The body ends in the middle of a blob; the message is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One blob: its own bytes at `offset`, and the JSON to read it from (mostly the same)."""
+
+    offset: int
+    data: bytes
+    header: Header
+    json: bytes
+
+
+class Splitter:
+    """Iterates over the blobs of `spool`; what can't be used is appended to `problems`.
+
+    Raises CutShort when the last blob isn't complete. Iterate once.
+    """
+
+    def __init__(self, spool: BinaryIO, *, limit: int = BLOB_LIMIT) -> None:
+        self.problems: list[Problem] = []
+        self._spool = spool
+        self._limit = limit
+
+    def __iter__(self) -> Iterator[Piece]:
+        start = self._skip_blank()
+        self._spool.seek(start)
+        first = self._spool.read(1)
+        self._spool.seek(start)
+        if first in (b"{", b"["):
+            return self._json(start)
+        return self._yaml(start)
+
+    def _skip_blank(self) -> int:
+        """Offset of the first byte that is neither white space nor a byte order mark."""
+        self._spool.seek(0)
+        offset = 3 if self._spool.read(3) == b"\xef\xbb\xbf" else 0
+        self._spool.seek(offset)
+        while chunk := self._spool.read(CHUNK):
+            rest = chunk.lstrip()
+            if rest:
+                return offset + len(chunk) - len(rest)
+            offset += len(chunk)
+        return offset
+
+    def _json(self, offset: int) -> Iterator[Piece]:
+        spool, limit = self._spool, self._limit
+        readline = spool.readline
+        while line := readline(limit + 1):
+            end = offset + len(line)
+            if len(line) > limit and line[-1:] != b"\n":
+                end = self._too_large(offset, end)
+                spool.seek(end)
+            elif (data := line.strip()) != b"":
+                at = offset + line.index(data[:1])
+                try:
+                    header, source = read_header(data)
+                    yield Piece(at, data, header, source)
+                except BadBlob as error:
+                    self._report(error.code, str(error), at)
+                except RecursionError:
+                    self._report("too-deep", "the blob nests too deep to be read; flatten it", at)
+                except DECODE_ERRORS:
+                    # Not one object on one line: several, or the first line of a longer one.
+                    piece, end = self._object(at, end)
+                    if piece is not None:
+                        yield piece
+                    spool.seek(end)
+            offset = end
+
+    def _object(self, offset: int, line_end: int) -> tuple[Piece | None, int]:
+        """The JSON value that starts at `offset`, wherever it ends; the end to go on from."""
+        self._spool.seek(offset)
+        buffer, want = b"", CHUNK
+        while True:
+            more = self._spool.read(want)
+            buffer += more
+            # Latin-1 makes one character of each byte, so positions are byte offsets.
+            text = buffer.decode("latin-1")
+            try:
+                _, length = _raw_decode(text)
+            except RecursionError:
+                self._report("too-deep", "the blob nests too deep to be read; flatten it", offset)
+                return None, self._next_object(line_end)
+            except JSONDecodeError as error:
+                incomplete = "Unterminated string" in error.msg or error.pos >= len(text) - 16
+                if incomplete and not more:
+                    raise CutShort(
+                        f"the catalog ends in the middle of the blob at byte {offset:,}"
+                    ) from error
+                if not incomplete:
+                    where = offset + error.pos
+                    self._report(
+                        "not-json", f"not valid JSON at byte {where:,}: {error.msg}", offset
+                    )
+                    return None, self._next_object(line_end)
+                if len(buffer) > self._limit:
+                    return None, self._too_large(offset, offset + len(buffer), line_end)
+                want = max(CHUNK, len(buffer))  # doubles, so a large blob isn't scanned often
+                continue
+            return self._piece(offset, buffer[:length]), offset + length
+
+    def _piece(self, offset: int, data: bytes) -> Piece | None:
+        if len(data) > self._limit:
+            self._report_size(offset)
+            return None
+        try:
+            header, source = read_header(data)
+        except BadBlob as error:
+            self._report(error.code, str(error), offset)
+        except DECODE_ERRORS as error:
+            self._report("not-json", f"the blob can't be read: {error}", offset)
+        else:
+            return Piece(offset, data, header, source)
+        return None
+
+    def _too_large(self, offset: int, end: int, line_end: int | None = None) -> int:
+        """Reports the blob; returns where the next one may start."""
+        self._report_size(offset)
+        return self._next_object(end if line_end is None else line_end)
+
+    def _report_size(self, offset: int) -> None:
+        self._report(
+            "blob-too-large",
+            f"the blob is larger than the {_size(self._limit)} that one blob may have; "
+            "it is left out",
+            offset,
+        )
+
+    def _next_object(self, end: int) -> int:
+        """Offset of the first line from `end` on that begins with an opening brace."""
+        position = end - 1
+        self._spool.seek(position)
+        tail = b""
+        while chunk := self._spool.read(CHUNK):
+            found = (tail + chunk).find(b"\n{")
+            if found >= 0:
+                return position - len(tail) + found + 1
+            position += len(chunk)
+            tail = chunk[-1:]
+        return position
+
+    def _yaml(self, offset: int) -> Iterator[Piece]:
+        self._spool.seek(offset)
+        start, lines, size = offset, [], 0
+        while line := self._spool.readline(self._limit + 1):
+            offset += len(line)
+            if _YAML_MARK.match(line):
+                yield from self._document(start, lines, size)
+                rest = line[3:] if line.startswith(b"--- ") and line[3:].strip() else b""
+                start, lines, size = offset - len(rest), [rest], len(rest)
+                continue
+            size += len(line)
+            if size > self._limit:
+                lines = []
+            else:
+                lines.append(line)
+        yield from self._document(start, lines, size)
+
+    def _document(self, offset: int, lines: list[bytes], size: int) -> Iterator[Piece]:
+        if size > self._limit:
+            self._report_size(offset)
+            return
+        data = b"".join(lines).rstrip()
+        if not data.strip():
+            return
+        try:
+            source = yaml_to_json(data)
+            if source != b"null":
+                header, source = read_header(source)
+                yield Piece(offset, data, header, source)
+        except BadBlob as error:
+            self._report(error.code, str(error), offset)
+        except DECODE_ERRORS as error:
+            self._report("not-an-object", f"the document is not a mapping: {error}", offset)
+
+    def _report(self, code: str, message: str, offset: int) -> None:
+        self.problems.append(Problem(code, message, offset=offset))
+
+
+_ENTRY = struct.Struct("<QI??32s")  # the fields of BlobAt
+
+
+@dataclass(frozen=True, slots=True)
+class BlobAt:
+    """Where a blob stands in the spool, and its identity."""
+
+    offset: int
+    length: int
+    bundle: bool  # schema olm.bundle
+    plain: bool  # JSON with keys as the format spells them: can be decoded as it is
+    digest: bytes
+
+    @property
+    def sha256(self) -> str:
+        return self.digest.hex()
+
+
+@dataclass(slots=True)
+class PackageIndex:
+    """The blobs of one package in catalog order, packed: large catalogs have 100,000 of them."""
+
+    packed: bytearray = field(default_factory=bytearray)
+
+    def __iter__(self) -> Iterator[BlobAt]:
+        for entry in _ENTRY.iter_unpack(self.packed):
+            yield BlobAt(*entry)
+
+    def __getitem__(self, position: int) -> BlobAt:
+        return BlobAt(*_ENTRY.unpack_from(self.packed, position * _ENTRY.size))
+
+    def __len__(self) -> int:
+        return len(self.packed) // _ENTRY.size
+
+    def content_hash(self, salt: bytes) -> str:
+        """sha256 over the identities of the blobs in order, hexadecimal."""
+        hashed = hashlib.sha256(salt)
+        for entry in _ENTRY.iter_unpack(self.packed):
+            hashed.update(entry[4])
+        return hashed.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Every usable blob of a catalog by package ("" for blobs of none)."""
+
+    packages: dict[str, PackageIndex]
+    problems: tuple[Problem, ...]
+
+
+def index_spool(spool: BinaryIO, *, limit: int = BLOB_LIMIT) -> Index:
+    """Reads the spool once. Raises NotFbc when no blob is usable, CutShort when the end is cut."""
+    splitter = Splitter(spool, limit=limit)
+    packages: dict[str, PackageIndex] = {}
+    pack, sha256 = _ENTRY.pack, hashlib.sha256
+    for piece in splitter:
+        header, data = piece.header, piece.data
+        owner = header.owner
+        found = packages.get(owner)
+        if found is None:
+            found = packages[owner] = PackageIndex()
+        found.packed += pack(
+            piece.offset,
+            len(data),
+            header.schema == BUNDLE,
+            piece.json is data,
+            sha256(data).digest(),
+        )
+    if not packages:
+        first = splitter.problems[0].message if splitter.problems else "it is blank"
+        raise NotFbc(f'holds no JSON object or YAML document with a "schema" ({first})')
+    return Index(packages, tuple(splitter.problems))
+
+
+def reread(data: bytes) -> tuple[Header, bytes]:
+    """Header and JSON of a blob that the index holds."""
+    return read_header(data if data[:1] == b"{" else yaml_to_json(data))
+
+
+def _size(limit: int) -> str:
+    return f"{limit // 1_048_576} MiB" if limit >= 1_048_576 else f"{limit:,} bytes"

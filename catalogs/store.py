@@ -1,0 +1,351 @@
+"""The rows of a catalog's content: what stands there, and writing one package's part anew.
+
+Knows the models and the facts of `catalogs.derive`; not where a catalog comes from or when it is
+synced. Everything here runs inside the caller's transaction.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import zstandard
+from django.db import connection
+
+from catalogs.bulk import Table, as_json, delete, reserve_ids
+from catalogs.derive import BundleFacts, ChannelFacts, PackageReader, Texts, search_text
+from catalogs.fbc import Problem
+from catalogs.models import (
+    Blob,
+    BlobRef,
+    Bundle,
+    BundleGVK,
+    Channel,
+    ChannelEntry,
+    ContentProblem,
+    Icon,
+    Package,
+    PackageText,
+    RelatedImage,
+)
+
+ZSTD_LEVEL = 1
+BATCH_BYTES = 1 << 20  # of blobs that wait to be compressed
+BATCHES_AHEAD = 3
+QUERY_KEYS = 500  # keys in one IN (...), below every database's limit
+
+_PACKAGE = (
+    *("content_hash", "display_name", "summary", "provider", "default_channel", "head_bundle"),
+    *("head_version", "icon", "categories", "keywords", "capability", "infrastructure_features"),
+    *("install_modes", "deprecated", "deprecation", "channel_count", "bundle_count"),
+    "search_text",
+)
+_BUNDLE = (
+    *("name", "version", "release", "version_key", "image", "display_name", "install_modes"),
+    *("install_modes_known", "webhooks", "owned_api_services", "min_kube_version"),
+    *("max_openshift_version", "suggested_namespace", "released_at", "required_packages"),
+    "constraint_count",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPackage:
+    """A package as the last sync left it. `id` is None for blobs without an olm.package."""
+
+    id: int | None
+    content_hash: str
+
+
+class Compressor:
+    """Compresses blobs in one thread beside the reading of the next ones; order is kept."""
+
+    def __init__(self) -> None:
+        self._context = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="zstd")
+        self._waiting: deque[Future[list[tuple[str, int, bytes]]]] = deque()
+        self._batch: list[tuple[str, bytes]] = []
+        self._bytes = 0
+
+    def add(self, sha256: str, data: bytes) -> None:
+        self._batch.append((sha256, data))
+        self._bytes += len(data)
+        if self._bytes >= BATCH_BYTES:
+            self._submit()
+
+    def _submit(self) -> None:
+        self._waiting.append(self._threads.submit(self._compress, self._batch))
+        self._batch, self._bytes = [], 0
+
+    def _compress(self, batch: list[tuple[str, bytes]]) -> list[tuple[str, int, bytes]]:
+        compress = self._context.compress
+        return [(sha256, len(data), compress(data)) for sha256, data in batch]
+
+    def ready(self, ahead: int = BATCHES_AHEAD) -> Iterator[tuple[str, int, bytes]]:
+        """Rows (sha256, size, data) of all but the last `ahead` batches."""
+        while len(self._waiting) > ahead:
+            yield from self._waiting.popleft().result()
+
+    def rest(self) -> Iterator[tuple[str, int, bytes]]:
+        self._submit()
+        yield from self.ready(0)
+
+    def close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
+
+
+@dataclass(slots=True)
+class Ref:
+    """One blob's place, in the package's order."""
+
+    schema: str
+    name: str
+    sha256: str
+
+
+@dataclass(slots=True)
+class PackageContent:
+    """All of one package but its bundles, which are written as they are read."""
+
+    reader: PackageReader
+    content_hash: str
+    channels: list[ChannelFacts]
+    texts: Texts
+    head_bundle: str
+    refs: list[Ref] = field(default_factory=list)
+
+
+class Writer:
+    """Writes packages of one catalog. `reserve` first, `finish` last, `close` always."""
+
+    def __init__(self, catalog_id: int) -> None:
+        self.catalog_id = catalog_id
+        self.deleted = 0
+        self.updated = 0
+        self._packages = Table(Package, "id", "catalog", "name", *_PACKAGE)
+        self._texts = Table(PackageText, "package", "description_html", "links", "maintainers")
+        self._channels = Table(
+            Channel,
+            *("id", "package", "name", "head", "head_version", "is_default", "deprecated"),
+            *("deprecation", "entry_count"),
+        )
+        self._entries = Table(
+            ChannelEntry, "channel", "ordinal", "name", "replaces", "skips", "skip_range"
+        )
+        self._bundles = Table(
+            Bundle, "id", "package", "ordinal", "deprecated", "deprecation", "blob", *_BUNDLE
+        )
+        self._gvks = Table(BundleGVK, "bundle", "group", "version", "kind", "required")
+        self._images = Table(RelatedImage, "bundle", "name", "image")
+        self._refs = Table(BlobRef, "catalog", "package", "schema", "name", "ordinal", "blob")
+        self._problems = Table(
+            ContentProblem,
+            *("catalog", "package", "subject", "field", "code", "severity", "message", "offset"),
+        )
+        self._blobs = Table(Blob, "sha256", "size", "data", keyed=True, batch=200)
+        self._icons = Table(Icon, "sha256", "media_type", "data", keyed=True)
+        self._compressor = Compressor()
+        self._present: set[str] = set()
+        self._ids: dict[str, Iterator[int]] = {}
+
+    def reserve(self, packages: int, channels: int, bundles: int, blobs: Iterable[str]) -> None:
+        """Takes primary keys for at most so many new rows; learns which `blobs` are stored."""
+        self._ids = {
+            "package": iter(reserve_ids(Package, packages)),
+            "channel": iter(reserve_ids(Channel, channels)),
+            "bundle": iter(reserve_ids(Bundle, bundles)),
+        }
+        for keys in _chunks(blobs):
+            found = Blob.objects.filter(sha256__in=keys).values_list("sha256", flat=True)
+            self._present.update(found)
+
+    def new_package_id(self) -> int:
+        return next(self._ids["package"])
+
+    def add_blob(self, sha256: str, data: bytes) -> None:
+        if sha256 not in self._present:
+            self._present.add(sha256)
+            self._compressor.add(sha256, data)
+            self._blobs.extend(self._compressor.ready())
+
+    def add_bundle(
+        self, package_id: int, facts: BundleFacts, ordinal: int, deprecation: str | None, blob: str
+    ) -> None:
+        """A bundle with its kinds and images. `deprecation` is None when it isn't deprecated."""
+        bundle_id = next(self._ids["bundle"])
+        self._bundles.add(
+            (
+                *(bundle_id, package_id, ordinal, deprecation is not None, deprecation or ""),
+                *(blob, *facts[:6], as_json(facts.install_modes), *facts[7:14]),
+                *(as_json(facts.required_packages), facts.constraint_count),
+            )
+        )
+        self._gvks.extend([(bundle_id, *gvk) for gvk in facts.gvks])
+        self._images.extend([(bundle_id, *image) for image in facts.images])
+
+    def write_package(self, package_id: int, content: PackageContent, *, new: bool) -> None:
+        """The package's own row, texts and channels; its bundles were added before."""
+        reader, texts = content.reader, content.texts
+        icon = texts.icon
+        if icon:
+            self._icons.add((icon.sha256, icon.media_type, icon.data))
+        head = content.head_bundle
+        values = (
+            *(content.content_hash, texts.display_name, texts.summary, texts.provider),
+            *(reader.package.defaultChannel or "", head, reader.version_of(head) if head else ""),
+            *(icon.sha256 if icon else None, as_json(texts.categories), as_json(texts.keywords)),
+            *(texts.capability, as_json(texts.infrastructure_features)),
+            *(as_json(texts.install_modes), bool(reader.deprecation), reader.deprecation),
+            *(len(content.channels), reader.bundle_count),
+            search_text(reader.name, texts, reader.kinds_of(head) if head else ()),
+        )
+        if new:
+            self._packages.add((package_id, self.catalog_id, reader.name, *values))
+        else:
+            self.updated += self._packages.update(package_id, _PACKAGE, values)
+        self._texts.add(
+            (
+                *(package_id, texts.description_html),
+                *(as_json(texts.links), as_json(texts.maintainers)),
+            )
+        )
+        for channel in content.channels:
+            self._write_channel(package_id, channel, reader.channel_deprecations.get(channel.name))
+
+    def _write_channel(
+        self, package_id: int, channel: ChannelFacts, deprecation: str | None
+    ) -> None:
+        channel_id = next(self._ids["channel"])
+        self._channels.add(
+            (
+                *(channel_id, package_id, channel.name, channel.head, channel.head_version),
+                *(channel.is_default, deprecation is not None, deprecation or ""),
+                len(channel.entries),
+            )
+        )
+        self._entries.extend(
+            [
+                (channel_id, i, entry.name, entry.replaces, as_json(entry.skips), entry.skip_range)
+                for i, entry in enumerate(channel.entries)
+            ]
+        )
+
+    def write_refs(self, package: str, refs: Sequence[Ref]) -> None:
+        self._refs.extend(
+            [
+                (self.catalog_id, package, ref.schema, ref.name, i, ref.sha256)
+                for i, ref in enumerate(refs)
+            ]
+        )
+
+    def write_problems(self, problems: Iterable[Problem]) -> None:
+        self._problems.extend(
+            [
+                (
+                    *(self.catalog_id, found.package, found.subject, found.field, found.code),
+                    *(found.severity, found.message, found.offset),
+                )
+                for found in problems
+            ]
+        )
+
+    def clear(self, name: str, package_id: int | None, *, whole: bool) -> None:
+        """Deletes what hangs on a package; with `whole` its own row too."""
+        own, where = (self.catalog_id, name), "catalog_id = %s AND package = %s"
+        self.deleted += delete(BlobRef, where, own) + delete(ContentProblem, where, own)
+        if package_id is None:
+            return
+        key = (package_id,)
+        for model, parent, column in (
+            (BundleGVK, Bundle, "bundle_id"),
+            (RelatedImage, Bundle, "bundle_id"),
+            (ChannelEntry, Channel, "channel_id"),
+        ):
+            table = connection.ops.quote_name(parent._meta.db_table)
+            self.deleted += delete(
+                model, f"{column} IN (SELECT id FROM {table} WHERE package_id = %s)", key
+            )
+        for child in (Bundle, Channel, PackageText):
+            self.deleted += delete(child, "package_id = %s", key)
+        if whole:
+            self.deleted += delete(Package, "id = %s", key)
+
+    def finish(self) -> int:
+        """Writes what still waits; returns the rows inserted, updated and deleted."""
+        self._blobs.extend(self._compressor.rest())
+        tables = (
+            *(self._blobs, self._icons, self._packages, self._texts, self._channels),
+            *(self._entries, self._bundles, self._gvks, self._images, self._refs, self._problems),
+        )
+        for table in tables:
+            table.flush()
+        return self.deleted + self.updated + sum(table.written for table in tables)
+
+    def close(self) -> None:
+        self._compressor.close()
+
+
+def stored_packages(catalog_id: int, salt: bytes) -> dict[str, StoredPackage]:
+    """Every package that has rows, by name; "" and names without an olm.package blob included."""
+    stored = {
+        name: StoredPackage(pk, content_hash)
+        for pk, name, content_hash in Package.objects.filter(catalog=catalog_id).values_list(
+            "id", "name", "content_hash"
+        )
+    }
+    names = Package.objects.filter(catalog=catalog_id).values("name")
+    loose = BlobRef.objects.filter(catalog=catalog_id).exclude(package__in=names)
+    hashes: dict[str, hashlib._Hash] = {}
+    for package, blob in loose.order_by("package", "ordinal").values_list("package", "blob_id"):
+        hashes.setdefault(package, hashlib.sha256(salt)).update(bytes.fromhex(blob))
+    stored |= {name: StoredPackage(None, found.hexdigest()) for name, found in hashes.items()}
+    return stored
+
+
+def collect_garbage() -> int:
+    """Deletes blobs and icons that nothing refers to any more; returns how many."""
+    quote = connection.ops.quote_name
+    refs, packages = quote(BlobRef._meta.db_table), quote(Package._meta.db_table)
+    blobs, icons = quote(Blob._meta.db_table), quote(Icon._meta.db_table)
+    return delete(
+        Blob, f"NOT EXISTS (SELECT 1 FROM {refs} r WHERE r.blob_id = {blobs}.sha256)", ()
+    ) + delete(
+        Icon, f"NOT EXISTS (SELECT 1 FROM {packages} p WHERE p.icon_id = {icons}.sha256)", ()
+    )
+
+
+def catalog_problems(catalog_id: int) -> list[Problem]:
+    """The stored problems of no package."""
+    fields = ("code", "message", "package", "subject", "field", "severity", "offset")
+    rows = ContentProblem.objects.filter(catalog=catalog_id, package="").order_by("id")
+    return [Problem(*row) for row in rows.values_list(*fields)]
+
+
+def lock_for_writing() -> None:
+    """Keeps the collector of unreferenced blobs away while this transaction refers to some.
+
+    SQLite's transaction holds the only write lock anyway.
+    """
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock_shared(hashtext('olmweb blobs'))")
+
+
+def may_collect() -> bool:
+    """Whether no other transaction is writing blobs; holds others off until this one ends."""
+    if connection.vendor != "postgresql":
+        return True
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(hashtext('olmweb blobs'))")
+        return bool(cursor.fetchone()[0])
+
+
+def _chunks(keys: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    for key in keys:
+        batch.append(key)
+        if len(batch) == QUERY_KEYS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

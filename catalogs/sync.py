@@ -1,0 +1,275 @@
+"""Syncing a catalog: from its source to rows, doing as little as the source's state allows.
+
+The ladder: the digest of a ClusterCatalog is the one we have: no request. The source answers
+"not modified", or the body is the one we have: one row is touched. A package whose blobs are the
+same: none of its rows is. Readers see the old content or the new one, never a mixture, and a
+failure leaves the old one in place. Must not know: tasks, pages.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import structlog
+from django.db import transaction
+from django.utils import timezone
+
+from catalogs.content import Written, replace_content, sweep
+from catalogs.derive import DERIVATION
+from catalogs.models import Catalog
+from catalogs.sources.base import LIMITS, Fetched, Limits, Source, SourceError, opened
+from catalogs.sources.file import FileSource
+from catalogs.splitter import CutShort, Index, NotFbc, index_spool
+from olmweb.models import SyncRun
+
+log = structlog.get_logger(__name__)
+CHANGED, UNCHANGED, FAILED = (
+    SyncRun.Outcome.CHANGED.value,
+    SyncRun.Outcome.UNCHANGED.value,
+    SyncRun.Outcome.FAILED.value,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """What one attempt did. `rows_written` counts rows inserted, updated and deleted, `bytes_read`
+    bytes as they came from the source (encoded), `error` is a sentence or ""."""
+
+    outcome: str
+    packages: int
+    channels: int
+    bundles: int
+    problems: int
+    rows_written: int = 0
+    bytes_read: int = 0
+    requests: int = 0
+    error: str = ""
+    error_code: str = ""
+    error_hint: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def sync_catalog(
+    catalog: Catalog,
+    *,
+    force: bool = False,
+    source: Source | None = None,
+    limits: Limits = LIMITS,
+) -> SyncResult:
+    """Reads the catalog's source and makes the rows match it. See the module for the ladder.
+
+    `force` skips the ladder and writes every package anew. `source` replaces the one the row
+    names. Never raises for a bad source or bad content: the outcome is `failed`, the sentence is
+    on the catalog and on a SyncRun. Other errors are recorded and raised. Call it under the
+    catalog's lease and outside a transaction.
+    """
+    attempt = _Attempt(catalog, force, limits)
+    try:
+        return attempt.run(source)
+    except SourceError as error:
+        return attempt.failed(error)
+    except BaseException as error:
+        attempt.failed(
+            SourceError(
+                f"The sync of {catalog} stopped on an unexpected error ({type(error).__name__}).",
+                code="internal",
+                hint="The content read before is still shown. The log has the details.",
+            )
+        )
+        raise
+
+
+def source_of(catalog: Catalog, limits: Limits = LIMITS) -> Source:
+    """The source that the catalog's row names. Raises SourceError for one that can't be read."""
+    if catalog.source_kind == Catalog.SourceKind.FILE:
+        return FileSource(catalog.source, limits=limits)
+    raise SourceError(
+        f"{catalog} has a source of kind {catalog.source_kind}, which can't be read.",
+        code="source-kind",
+        hint="Catalogs are read from a file, a URL or a ClusterCatalog.",
+    )
+
+
+class _Attempt:
+    """One run of `sync_catalog`, and what it cost so far."""
+
+    def __init__(self, catalog: Catalog, force: bool, limits: Limits) -> None:
+        self.catalog = catalog
+        self.limits = limits
+        self.started = time.monotonic()
+        self.started_at = timezone.now()
+        self.run_row: SyncRun | None = None
+        # Rows that other rules derived say nothing about what these rules would derive.
+        self.everything = force or catalog.derivation != DERIVATION
+        # Kept for the whole attempt: the row may learn of another digest while we read this one.
+        self.digest = catalog.resolved_digest
+
+    def run(self, source: Source | None) -> SyncResult:
+        catalog = self.catalog
+        fresh = not self.everything and bool(catalog.content_hash)
+        if fresh and source is None and self.digest and self.digest == catalog.synced_digest:
+            return self.unchanged("digest unchanged")
+        source = source or source_of(catalog, self.limits)
+        with opened(source, catalog.last_modified if fresh else "") as fetched:
+            if fetched.body is None:
+                return self.unchanged("not modified", fetched)
+            if fresh and fetched.sha256 == catalog.content_hash:
+                return self.unchanged("same content", fetched)
+            self.run_row = SyncRun.objects.create(
+                kind=SyncRun.Kind.CATALOG,
+                target=str(catalog),
+                cluster=catalog.cluster,
+                started_at=self.started_at,
+            )
+            index = self.index(source, fetched, fetched.body)
+            written = self.write(index, fetched, fetched.body)
+        rows = written.rows + 1 + sweep()
+        return self.changed(written, fetched, rows)
+
+    def index(self, source: Source, fetched: Fetched, body: BinaryIO) -> Index:
+        cost = {"requests": fetched.requests, "bytes_read": fetched.bytes_read}
+        try:
+            return index_spool(body, limit=self.limits.blob)
+        except NotFbc as error:
+            raise SourceError(
+                f"{source.label} is not a file-based catalog: it {error}.",
+                code="not-fbc",
+                hint="Give JSON or YAML as `opm render` writes it, plain or compressed.",
+                **cost,
+            ) from error
+        except CutShort as error:
+            raise SourceError(
+                f"{source.label} is cut short: {error}.",
+                code="cut-short",
+                hint="Fetch or write it again; what was read before stays.",
+                **cost,
+            ) from error
+
+    def write(self, index: Index, fetched: Fetched, body: BinaryIO) -> Written:
+        catalog, now = self.catalog, timezone.now()
+        with transaction.atomic():
+            written = replace_content(
+                catalog,
+                index,
+                body,
+                digest=self.digest,
+                body_hash=fetched.sha256,
+                everything=self.everything,
+            )
+            self.save(
+                state=Catalog.State.SERVING,
+                content_hash=fetched.sha256,
+                derivation=DERIVATION,
+                synced_digest=self.digest,
+                last_modified=fetched.last_modified,
+                revision=written.revision,
+                changed_at=now,
+                package_count=written.counts["packages"],
+                channel_count=written.counts["channels"],
+                bundle_count=written.counts["bundles"],
+                problem_count=written.counts["problems"],
+                **self.success(self.cost(fetched)),
+            )
+        return written
+
+    def success(self, cost: str) -> dict[str, object]:
+        now = timezone.now()
+        return {
+            "checked_at": now,
+            "synced_at": now,
+            "failing_since": None,
+            "error_code": "",
+            "error_text": "",
+            "error_hint": "",
+            "last_cost": cost,
+        }
+
+    def cost(self, fetched: Fetched | None, what: str = "read") -> str:
+        milliseconds = round((time.monotonic() - self.started) * 1000)
+        size = f", {fetched.bytes_read / 1e6:.1f} MB" if fetched and fetched.bytes_read else ""
+        return f"{what}{size}, {milliseconds:,} ms"
+
+    def save(self, **values: object) -> None:
+        """Writes these columns and no others: a cluster's sync may write the rest meanwhile."""
+        Catalog.objects.filter(pk=self.catalog.pk).update(**values)
+        for name, value in values.items():
+            setattr(self.catalog, name, value)
+
+    def unchanged(self, what: str, fetched: Fetched | None = None) -> SyncResult:
+        values = self.success(self.cost(fetched, what))
+        values |= {"state": Catalog.State.SERVING, "synced_digest": self.digest}
+        if fetched and fetched.last_modified:
+            values["last_modified"] = fetched.last_modified
+        self.save(**values)
+        return self.result(UNCHANGED, 1, fetched)
+
+    def changed(self, written: Written, fetched: Fetched, rows: int) -> SyncResult:
+        result = self.result(CHANGED, rows, fetched, counts=written.counts)
+        self.finish_run(result)
+        log.info(
+            "catalog synced",
+            catalog=str(self.catalog),
+            rows=rows,
+            seconds=round(time.monotonic() - self.started, 2),
+            **written.counts,
+        )
+        return result
+
+    def failed(self, error: SourceError) -> SyncResult:
+        now = timezone.now()
+        self.save(
+            state=Catalog.State.FAILED,
+            checked_at=now,
+            failing_since=self.catalog.failing_since or now,
+            error_code=error.code,
+            error_text=error.message,
+            error_hint=error.hint,
+        )
+        cost = Fetched(None, bytes_read=error.bytes_read, requests=error.requests)
+        result = self.result(FAILED, 1, cost, error=error)
+        self.finish_run(result)
+        log.warning("catalog sync failed", catalog=str(self.catalog), code=error.code)
+        return result
+
+    def result(
+        self,
+        outcome: str,
+        rows: int,
+        fetched: Fetched | None,
+        *,
+        counts: dict[str, int] | None = None,
+        error: SourceError | None = None,
+    ) -> SyncResult:
+        catalog = self.catalog
+        return SyncResult(
+            outcome=outcome,
+            packages=catalog.package_count,
+            channels=catalog.channel_count,
+            bundles=catalog.bundle_count,
+            problems=catalog.problem_count,
+            rows_written=rows,
+            bytes_read=fetched.bytes_read if fetched else 0,
+            requests=fetched.requests if fetched else 0,
+            error=error.message if error else "",
+            error_code=error.code if error else "",
+            error_hint=error.hint if error else "",
+            counts=counts or {},
+        )
+
+    def finish_run(self, result: SyncResult) -> None:
+        row = self.run_row or SyncRun(
+            kind=SyncRun.Kind.CATALOG,
+            target=str(self.catalog),
+            cluster=self.catalog.cluster,
+            started_at=self.started_at,
+        )
+        row.outcome = result.outcome
+        row.finished_at = timezone.now()
+        row.counts = result.counts | {
+            "rows_written": result.rows_written,
+            "bytes_read": result.bytes_read,
+            "requests": result.requests,
+        }
+        row.error_code, row.error_text = result.error_code, result.error
+        row.error_hint = result.error_hint
+        row.save()
