@@ -1,0 +1,63 @@
+"""Admin of clusters, sync runs, leases, streams and API tokens."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from olmweb.admin_tools import ReadOnlyAdmin, enqueue
+from olmweb.models import ApiToken, Cluster, Lease, Stream, SyncRun
+
+
+@admin.register(Cluster)
+class ClusterAdmin(ReadOnlyAdmin):
+    list_display = ("name", "version", "reachable", "synced_at", "checked_at", "error_code")
+    list_filter = ("reachable",)
+    search_fields = ("name", "server")
+    actions = ("sync_now",)
+
+    @admin.action(description="Sync now", permissions=["view"])
+    def sync_now(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
+        for cluster in queryset:
+            enqueue("installs.sync_cluster", cluster.pk, queue="watch")
+        messages.success(request, f"Sync of {len(queryset)} cluster(s) was asked for.")
+
+
+@admin.register(SyncRun)
+class SyncRunAdmin(ReadOnlyAdmin):
+    list_display = ("started_at", "kind", "target", "outcome", "finished_at", "error_code")
+    list_filter = ("kind", "outcome")
+    search_fields = ("target", "error_text")
+    list_select_related = ("cluster",)
+    date_hierarchy = "started_at"
+
+
+@admin.register(Lease)
+class LeaseAdmin(ReadOnlyAdmin):
+    """A lease whose holder died ends by itself; nothing here needs a hand."""
+
+    list_display = ("name", "owner", "expires_at")
+    search_fields = ("name", "owner")
+
+
+@admin.register(Stream)
+class StreamAdmin(ReadOnlyAdmin):
+    list_display = ("cluster", "kind", "state", "resource_version", "last_list_at")
+    list_filter = ("kind", "state")
+    search_fields = ("kind", "cluster__name")
+    list_select_related = ("cluster",)
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnlyAdmin):
+    """Tokens are made by `manage.py apitoken`, which alone can show one; here they are revoked."""
+
+    hidden = ("digest",)
+    list_display = ("user", "scope", "created_at", "expires_at", "last_used_on")
+    list_filter = ("scope",)
+    search_fields = ("user__username",)
+    list_select_related = ("user",)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return admin.ModelAdmin.has_delete_permission(self, request, obj)

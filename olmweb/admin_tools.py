@@ -1,0 +1,61 @@
+"""What every admin of ours shares: rows that a sync writes can be seen, never edited.
+
+Knows no model of the apps.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from olmweb.celery import app
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Any]
+else:  # generic for the type checker only
+    ModelAdmin = admin.ModelAdmin
+
+
+def enqueue(task: str, row_id: int, *, queue: str) -> None:
+    """Sends the task of that name once the request's transaction is committed.
+
+    By name and with its queue, because an admin may not import the tasks of its own or a higher
+    layer.
+    """
+    transaction.on_commit(partial(app.send_task, task, args=[row_id], queue=queue))
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """View permission shows; nobody adds, changes or deletes.
+
+    `hidden` names columns that are never shown nor read: binary or very long ones.
+    """
+
+    hidden: tuple[str, ...] = ()
+    list_per_page = 50
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).defer(*self.hidden)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return [
+            field.name
+            for field in self.model._meta.concrete_fields
+            if field.name not in self.hidden
+        ]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return self.get_fields(request, obj)
