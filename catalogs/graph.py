@@ -54,7 +54,7 @@ class Node:
     """A box: x, y is its top left corner in user units; a fold lists the names it stands for."""
 
     id: str  # the entry's name; of a fold: the name of its oldest entry
-    kind: str  # entry | missing (named by an entry, not in the channel) | fold
+    kind: str  # entry | fold | missing (named by entries, not in the channel; may be several)
     label: str
     x: int
     y: int
@@ -65,12 +65,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What to draw, oldest node first; width and height in user units."""
+    """What to draw, oldest node first; width and height in user units; entries of the channel."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     width: int
     height: int
+    entries: int
 
 
 # -- rules ----------------------------------------------------------------------------------------
@@ -203,7 +204,8 @@ def layout(
     start = max(heads(entries) or order[-1:], key=lambda name: _age(name, versions), default="")
     chain = set(_chain(by_name, start))
     kept = {*keep, start, *order[:1], *order[-4:]}
-    groups = _fold(order, edges, chain, kept)
+    lane = {name: 2 if name not in by_name else 1 if name not in chain else 0 for name in order}
+    groups = _fold(order, edges, lane, kept)
     node_of = {name: group[0] for group in groups for name in group}
     drawn = dict.fromkeys(
         Edge(node_of[edge.source], node_of[edge.target], edge.kind)
@@ -223,6 +225,7 @@ def layout(
         edges=tuple(drawn),
         width=2 * MARGIN + max(0, len(nodes) - 1) * COLUMN + NODE_WIDTH,
         height=arc + NODE_HEIGHT + below + MARGIN,
+        entries=len(by_name),
     )
 
 
@@ -236,10 +239,12 @@ def _node(
     skipped: set[str],
 ) -> Node:
     first = group[0]
+    present = any(name in by_name for name in group)
     if len(group) > 1:
-        kind, label = "fold", f"… {len(group)} versions"
+        kind = "fold" if present else "missing"
+        label = f"… {len(group)} versions" if present else f"… {len(group)} absent"
     else:
-        kind = "entry" if first in by_name else "missing"
+        kind = "entry" if present else "missing"
         version = _version(first, versions)
         label = first if version is None else str(version)
     return Node(
@@ -331,25 +336,25 @@ def _time_order(
 
 
 def _fold(
-    order: Sequence[str], edges: Sequence[Edge], chain: set[str], kept: set[str]
+    order: Sequence[str], edges: Sequence[Edge], lanes: Mapping[str, int], kept: set[str]
 ) -> list[list[str]]:
     """Group the time order into nodes: plain runs first, then whatever is old if too many stay."""
     leaves = Counter(edge.source for edge in edges)
     enters = Counter(edge.target for edge in edges)
     plain = {name for name in order if name not in kept and leaves[name] <= 1 and enters[name] <= 1}
-    groups = _runs(order, plain, chain) if len(order) > 2 * FOLD_RUN else [[n] for n in order]
+    groups = _runs(order, plain, lanes) if len(order) > 2 * FOLD_RUN else [[n] for n in order]
     if len(groups) <= MAX_NODES:
         return groups
     recent = set(order[-MAX_NODES // 2 :])
-    return _runs(order, {name for name in order if name not in kept and name not in recent}, None)
+    return _runs(order, {name for name in order if name not in kept and name not in recent}, {})
 
 
-def _runs(order: Sequence[str], foldable: set[str], chain: set[str] | None) -> list[list[str]]:
-    """Maximal runs of foldable neighbours, of one lane unless `chain` is None; short ones stay."""
+def _runs(order: Sequence[str], foldable: set[str], lanes: Mapping[str, int]) -> list[list[str]]:
+    """Maximal runs of foldable neighbours that `lanes` doesn't tell apart; short ones stay."""
     runs: list[list[str]] = []
-    last: tuple[bool, bool] | None = None
+    last: tuple[bool, int] | None = None
     for name in order:
-        mark = (name in foldable, chain is not None and name in chain)
+        mark = (name in foldable, lanes.get(name, 0))
         if mark[0] and mark == last:
             runs[-1].append(name)
         else:

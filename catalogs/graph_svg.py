@@ -14,7 +14,7 @@ Class names, all in this file:
   `olm-graph-fold`, and any of `olm-graph-head`, `olm-graph-deprecated`, `olm-graph-skipped` (dash
   the box), `olm-graph-installed`: a group or link of `olm-graph-box` (rect), `olm-graph-label`
   (text), `olm-graph-ring` (rect around an installed one), `olm-graph-cross` (line through a
-  deprecated one), `olm-graph-mark` (small text "head" under the head).
+  deprecated one), `olm-graph-mark` (small text "head" in its box).
 """
 
 from collections.abc import Collection, Mapping
@@ -60,9 +60,8 @@ def render(
 
 
 def _describe(layout: Layout, head: str) -> str:
-    count = sum(len(node.folded) or 1 for node in layout.nodes if node.kind != "missing")
-    noun = "version" if count == 1 else "versions"
-    text = f"{count} {noun}, oldest on the left"
+    noun = "version" if layout.entries == 1 else "versions"
+    text = f"{layout.entries} {noun}, oldest on the left"
     return _clean(f"{text}; the head is {head}." if head else f"{text}; there is no single head.")
 
 
@@ -131,13 +130,14 @@ def _shapes(node: Node, facts: Mapping[str, bool]) -> str:
             f'<line class="olm-graph-cross" x1="{x + 4}" y1="{y + NODE_HEIGHT - 4}"'
             f' x2="{x + NODE_WIDTH - 4}" y2="{y + 4}"/>'
         )
+    lift = 4 if facts["head"] else -4  # the head's box holds a second line
     shapes.append(
-        f'<text class="olm-graph-label" x="{middle}" y="{y + NODE_HEIGHT // 2 + 4}"'
+        f'<text class="olm-graph-label" x="{middle}" y="{y + NODE_HEIGHT // 2 - lift}"'
         f' text-anchor="middle" font-size="13">{escape(label)}</text>'
     )
     if facts["head"]:
         shapes.append(
-            f'<text class="olm-graph-mark" x="{middle}" y="{y + NODE_HEIGHT + 13}"'
+            f'<text class="olm-graph-mark" x="{middle}" y="{y + NODE_HEIGHT - 5}"'
             ' text-anchor="middle" font-size="11">head</text>'
         )
     return "".join(shapes)
@@ -164,10 +164,14 @@ def _edge(source: Node, target: Node, edge: Edge, layout: Layout) -> str:
         path = f"M{right} {y}H{left - 6}"
         arrow = f"{left},{y} {left - 7},{y - 4} {left - 7},{y + 4}"
     else:
-        y, goal = source.y + middle, target.y + middle
-        bend = max(24, (left - right) // 2)
-        path = f"M{right} {y}C{right + bend} {y} {left - bend} {goal} {left - 6} {goal}"
-        arrow = f"{left},{goal} {left - 7},{goal - 4} {left - 7},{goal + 4}"
+        # through the gap between the lanes, so that no box is crossed
+        down = 1 if source.lane < target.lane else -1
+        start, end = source.x + NODE_WIDTH // 2, target.x + NODE_WIDTH // 2
+        leave = source.y + middle + down * middle
+        tip = target.y + middle - down * middle
+        bend = (leave + tip) // 2
+        path = f"M{start} {leave}C{start} {bend} {end} {bend} {end} {tip - down * 6}"
+        arrow = f"{end},{tip} {end - 4},{tip - down * 7} {end + 4},{tip - down * 7}"
     return (
         f'<g class="olm-graph-edge olm-graph-{edge.kind}">'
         f'<path class="olm-graph-line" d="{path}" fill="none"/>'

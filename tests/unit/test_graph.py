@@ -189,6 +189,17 @@ def test_six_hundred_entries_that_skip_each_other_stay_a_readable_drawing():
     assert sum(len(node.folded) or 1 for node in drawn.nodes) >= 600
 
 
+def test_absent_names_are_not_counted_as_versions_of_the_channel():
+    skips = tuple(f"p.v1.0.{i}" for i in range(20))
+    drawn = layout([Entry("p.v2.0.0", "", skips)], {})
+
+    assert drawn.entries == 1
+    assert [(node.kind, node.label) for node in drawn.nodes][:2] == [
+        ("missing", "1.0.0"),
+        ("missing", "… 16 absent"),
+    ]
+
+
 def test_an_empty_channel_has_an_empty_layout():
     assert layout([], {}).nodes == ()
 
