@@ -4,7 +4,7 @@ Knows no HTTP. Every lookup by name raises `Missing` with a sentence that says w
 name is not known.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -41,7 +41,9 @@ class Choice:
     channel: Channel | None
     bundle: Bundle | None
     channels: Sequence[Channel]
+    entries: Sequence[ChannelEntry]  # of the channel, as its author ordered them
     offered: Sequence[Bundle]  # bundles of the channel, newest first
+    bundles: Sequence[Bundle]  # all of the package, newest first
     notices: Sequence[str]
 
 
@@ -77,18 +79,29 @@ def get_catalog(cluster: str, slug: str) -> Catalog:
     return found
 
 
-def get_package(cluster: str, slug: str, name: str) -> Package:
-    """A package with its catalog and texts, in one query; raises Missing."""
-    packages = Package.objects.select_related("catalog__cluster", "text")
-    found = packages.filter(_at(cluster, slug, "catalog__"), name=_safe(name)).first()
-    if found is None:
-        catalog = get_catalog(cluster, slug)
-        raise Missing(
-            f"Catalog “{catalog}” has no package “{name}”.",
-            code="no-such-package",
-            hint="It may have been removed by a newer revision: the catalog's page lists changes.",
-        )
-    return found
+def get_sources(cluster: str, slug: str, name: str) -> tuple[Package, list[Package]]:
+    """The package that a URL names and the same name in every catalog, winner first.
+
+    One query for both. Raises Missing.
+    """
+    sources = sorted(
+        Package.objects.filter(name=_safe(name)).select_related("catalog__cluster"),
+        key=lambda each: (
+            each.catalog.state == Catalog.State.DISABLED,
+            -each.catalog.priority,
+            each.catalog.slug,
+            each.catalog.cluster_name,
+        ),
+    )
+    for each in sources:
+        if (each.catalog.cluster_name, each.catalog.slug) == (cluster, slug):
+            return each, sources
+    catalog = get_catalog(cluster, slug)
+    raise Missing(
+        f"Catalog “{catalog}” has no package “{name}”.",
+        code="no-such-package",
+        hint="It may have been removed by a newer revision: the catalog's page lists changes.",
+    )
 
 
 def get_bundles(package: Package, name: str) -> list[Bundle]:
@@ -111,22 +124,6 @@ def get_icon(sha256: str) -> Icon:
     return found
 
 
-def other_sources(package: Package) -> list[Package]:
-    """The same package name in every catalog, the one shown here included, winner first."""
-    return sorted(
-        Package.objects.filter(name=package.name)
-        .select_related("catalog__cluster")
-        .only("name", "head_version", "catalog", "catalog__slug", "catalog__priority",
-              "catalog__state", "catalog__cluster__name"),
-        key=lambda each: (
-            each.catalog.state == Catalog.State.DISABLED,
-            -each.catalog.priority,
-            each.catalog.slug,
-            each.catalog.cluster_name,
-        ),
-    )  # fmt: skip
-
-
 def choose(package: Package, channel: str = "", version: str = "") -> Choice:
     """The channel asked for or the default one, and in it the version asked for or the head.
 
@@ -139,7 +136,8 @@ def choose(package: Package, channel: str = "", version: str = "") -> Choice:
         notices.append(f"There is no channel “{channel}” in this package.")
     shown = by_name.get(channel) or by_name.get(package.default_channel)
     shown = shown or (channels[0] if channels else None)
-    listed = set(shown.entries.values_list("name", flat=True)) if shown else set()
+    entries = list(shown.entries.all()) if shown else []
+    listed = {each.name for each in entries}
     bundles = list(package.bundles.all())
     offered = [each for each in bundles if each.name in listed]
     newest = offered or bundles
@@ -149,7 +147,7 @@ def choose(package: Package, channel: str = "", version: str = "") -> Choice:
     head = shown.head if shown else ""
     bundle = bundle or next((each for each in newest if each.name == head), None)
     bundle = bundle or (newest[0] if newest else None)
-    return Choice(shown, bundle, channels, offered, notices)
+    return Choice(shown, bundle, channels, entries, offered, bundles, notices)
 
 
 def channels_by_bundle(package: Package) -> dict[str, list[str]]:
@@ -163,23 +161,15 @@ def channels_by_bundle(package: Package) -> dict[str, list[str]]:
     return found
 
 
-def clusters_serving_platform_operators() -> list[str]:
-    """Names of clusters whose last pass found the kind served."""
-    return [
-        name
-        for name, kinds in Cluster.objects.values_list("name", "kinds")
-        if serves_platform_operators(kinds)
-    ]
-
-
 def serves_platform_operators(kinds: object) -> bool:
     """`kinds` as Cluster keeps it."""
     kind = kinds.get(PLATFORM_OPERATOR) if isinstance(kinds, Mapping) else None
     return isinstance(kind, Mapping) and kind.get("state") == "served"
 
 
-def install_hindrance(catalog: Catalog, serving: Sequence[str]) -> str:
+def install_hindrance(catalog: Catalog, clusters: Iterable[Cluster]) -> str:
     """Why Install is not offered from this catalog, in a sentence; empty when it is."""
+    serving = [each.name for each in clusters if serves_platform_operators(each.kinds)]
     if not serving:
         return "No cluster serves PlatformOperators."
     if catalog.cluster is None:
@@ -272,14 +262,10 @@ def changes_of(revision_ids: Sequence[int]) -> dict[int, list[CatalogChange]]:
     return found
 
 
-def _at(cluster: str, slug: str, prefix: str = "") -> Q:
-    """The catalog that a URL names, seen from a model where `prefix` leads to it."""
-    where = (
-        Q(**{f"{prefix}cluster__isnull": True})
-        if cluster == LOCAL
-        else Q(**{f"{prefix}cluster__name": _safe(cluster)})
-    )
-    return where & Q(**{f"{prefix}slug": _safe(slug)})
+def _at(cluster: str, slug: str) -> Q:
+    """The catalog that a URL names."""
+    where = Q(cluster__isnull=True) if cluster == LOCAL else Q(cluster__name=_safe(cluster))
+    return where & Q(slug=_safe(slug))
 
 
 def _safe(name: str) -> str:

@@ -15,6 +15,7 @@ from catalogs.graph import Entry, layout
 from catalogs.graph_svg import render
 from catalogs.models import Bundle, Catalog, ChannelEntry, ContentProblem, Package
 from catalogs.semver import Version, parse
+from olmweb.context import clusters
 from olmweb.errors import OlmwebError
 from olmweb.htmx import render_page
 from olmweb.models import SyncRun
@@ -65,7 +66,7 @@ def _nearest(index: search.Index, q: str) -> list[tuple[str, str]]:
 
 @require_safe
 def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
-    found = queries.get_package(cluster, catalog, package)
+    found, sources = queries.get_sources(cluster, catalog, package)
     choice = queries.choose(
         found,
         forms.clean(request.GET.get("channel", "")),
@@ -75,18 +76,17 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     problems = found.catalog.problems.filter(package=found.name).count()
     tabs = {name: title for name, title in TABS.items() if name != "problems" or problems}
     tab = forms.one_of(request.GET, "tab", tuple(tabs), notices)
-    serving = queries.clusters_serving_platform_operators()
     context: dict[str, Any] = {
         "package": found,
         "catalog": found.catalog,
         "status": present.catalog_status(found.catalog),
-        "sources": queries.other_sources(found),
+        "sources": sources,
         "choice": choice,
         "bundle": choice.bundle,
         "tab": tab,
         "tabs": [(name, title, _tab_count(name, found, problems)) for name, title in tabs.items()],
         "installed": search.installed_packages().get(found.name, ()),
-        "hindrance": queries.install_hindrance(found.catalog, serving),
+        "hindrance": queries.install_hindrance(found.catalog, clusters(request)),
         "notices": notices,
         "page_number": forms.read_page(request.GET, notices),
     }
@@ -120,7 +120,7 @@ def _overview(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict
 def _channels(found: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
     if choice.channel is None:
         return {}
-    entries = list(choice.channel.entries.all())
+    entries = list(choice.entries)
     bundles = {each.name: each for each in choice.offered}
     here = {each.version for each in context["installed"]}
     installed = {name for name, each in bundles.items() if each.version and each.version in here}
@@ -173,9 +173,12 @@ def _versions(bundles: Any) -> dict[str, Version]:
 def _all_versions(
     found: Package, choice: queries.Choice, context: dict[str, Any]
 ) -> dict[str, Any]:
-    bundles = found.bundles.all()
     page = present.paginate(
-        bundles, context["page_number"], ROWS, context["notices"], total=bundles.count()
+        choice.bundles,
+        context["page_number"],
+        ROWS,
+        context["notices"],
+        total=len(choice.bundles),
     )
     channels = queries.channels_by_bundle(found)
     rows = [
@@ -233,7 +236,7 @@ TAB_CONTEXT: dict[str, Callable[[Package, queries.Choice, dict[str, Any]], dict[
 def bundle(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponse:
-    found = queries.get_package(cluster, catalog, package)
+    found, _ = queries.get_sources(cluster, catalog, package)
     same_name = queries.get_bundles(found, bundle)
     shown = same_name[0]
     entries = list(
@@ -282,12 +285,12 @@ def catalog_list(request: HttpRequest) -> HttpResponse:
     answer = unchanged(request, rev)
     if answer:
         return answer
-    rows = [{"catalog": each, "status": present.catalog_status(each)} for each in catalogs]
+    rows = [(each, present.catalog_status(each)) for each in catalogs]
     context = {
         "rev": rev,
         "rows": rows,
         "packages": sum(each.package_count for each in catalogs),
-        "troubled": [row for row in rows if row["status"].tone in ("danger", "warning")],
+        "troubled": [row for row in rows if row[1].tone in ("danger", "warning")],
     }
     return render_page(request, "catalogs/catalog_list.html", context, partial="rows")
 

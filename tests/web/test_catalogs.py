@@ -1,0 +1,257 @@
+"""Catalogs: the list, one catalog's state, changes and problems, and asking for a sync."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from catalogs.models import CatalogChange, CatalogRevision
+from olmweb.models import SyncRun
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_operator,
+    make_package,
+    make_problem,
+)
+
+pytestmark = pytest.mark.django_db
+LIST = "/catalogs/"
+URL = "/catalogs/prod/redhat-operators"
+EVIL = '"><script>alert(1)</script>'
+
+
+@pytest.fixture
+def reader(client: Client, bob) -> Client:
+    client.force_login(bob)
+    return client
+
+
+@pytest.fixture
+def catalog():
+    return make_catalog(cluster=make_cluster(), priority=7, bundle_count=321)
+
+
+def text_of(response) -> str:
+    return re.sub(r"\s+", " ", response.content.decode())
+
+
+def test_without_catalogs_the_list_says_where_they_come_from(reader):
+    assert "No catalogs yet" in text_of(reader.get(LIST))
+
+
+def test_the_list_tells_each_catalogs_state_content_and_cost(reader, catalog):
+    make_catalog(name="local")
+    page = text_of(reader.get(LIST))
+    for words in (
+        'href="/catalogs/prod/redhat-operators"',
+        'href="/catalogs/-/local"',
+        "on prod",
+        "no cluster",
+        "Serving",
+        "321",
+        "200, 35 ms",
+        ">7<",
+        "none needs attention",
+    ):
+        assert words in page
+
+
+@pytest.mark.parametrize(
+    ("fields", "word", "sentence"),
+    [
+        ({"state": "failed", "error_text": "connection refused"}, "Failed", "connection refused"),
+        ({"state": "failed"}, "Failed", "The last attempt to read it failed."),
+        ({"state": "disabled"}, "Disabled", "availabilityMode is Unavailable"),
+        ({"state": "new", "synced_at": None}, "Not read yet", ""),
+        (
+            {"synced_at": timezone.now() - timedelta(days=1)},
+            "Stale",
+            "not read for longer than three polls",
+        ),
+        ({}, "Serving", ""),
+    ],
+)
+def test_every_state_is_told_in_words(reader, fields, word, sentence):
+    make_catalog(cluster=make_cluster(), **fields)
+    for path in (LIST, URL):
+        page = text_of(reader.get(path))
+        assert f">{word}<" in page
+        assert sentence in page
+
+
+def test_a_catalog_of_an_unreachable_cluster_says_why_and_since_when_it_shows(reader):
+    cluster = make_cluster(reachable=False, error_text="no route to host", error_hint="Check VPN.")
+    make_catalog(cluster=cluster)
+    page = text_of(reader.get(URL))
+    assert "Unreachable" in page
+    assert "no route to host" in page
+    assert "Check VPN." in page
+    assert "Its content is shown as of" in page
+
+
+def test_the_detail_shows_conditions_and_the_last_runs(reader, catalog):
+    catalog.conditions = [
+        {
+            "type": "Serving",
+            "status": "True",
+            "reason": "Available",
+            "message": "Serving desired content",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+    ]
+    catalog.resolved_digest = "registry.example/index@sha256:abc"
+    catalog.save()
+    SyncRun.objects.create(
+        kind="catalog",
+        target=str(catalog),
+        outcome="changed",
+        counts={"rows_written": 1234, "requests": 1, "bytes_read": 2_000_000},
+    )
+    page = text_of(reader.get(URL))
+    for words in ("Serving desired content", "sha256:abc", "1234", "Changed", "1.9"):
+        assert words in page
+
+
+def test_changes_say_what_affects_an_installed_operator(reader, catalog):
+    revision = CatalogRevision.objects.create(catalog=catalog, number=2, content_hash="b")
+    for package in ("etcd", "other"):
+        CatalogChange.objects.create(
+            revision=revision,
+            kind="channel head moved",
+            package=package,
+            subject="stable",
+            before="1.0.0",
+            after="1.1.0",
+        )
+    make_operator(cluster=catalog.cluster, name="etcd")
+    page = text_of(reader.get(URL, {"tab": "changes"}))
+    assert "Revision 2" in page
+    assert "Channel head moved" in page
+    assert page.count("affects you: installed on prod") == 1
+
+
+def test_a_first_revision_has_nothing_to_compare_with(reader, catalog):
+    CatalogRevision.objects.create(catalog=catalog, number=1, content_hash="a")
+    assert "nothing to compare with" in text_of(reader.get(URL, {"tab": "changes"}))
+
+
+def test_problems_filter_by_severity_and_package_errors_first(reader, catalog):
+    make_problem(catalog=catalog, severity="warning", package="b", message="a loose end")
+    make_problem(catalog=catalog, severity="error", package="a", message="no head", offset=4711)
+    page = reader.get(URL, {"tab": "problems"})
+    assert [each.message for each in page.context["page"].items] == ["no head", "a loose end"]
+    assert "4711" in text_of(page)
+    warnings = reader.get(URL, {"tab": "problems", "severity": "warning"})
+    assert [each.message for each in warnings.context["page"].items] == ["a loose end"]
+    of_a = reader.get(URL, {"tab": "problems", "package": "a"})
+    assert [each.message for each in of_a.context["page"].items] == ["no head"]
+    none = reader.get(URL, {"tab": "problems", "package": "zzz"})
+    assert "No problem of the content matches." in text_of(none)
+
+
+def test_problems_come_fifty_a_page(reader, catalog):
+    for number in range(55):
+        make_problem(catalog=catalog, message=f"problem {number}")
+    second = reader.get(URL, {"tab": "problems", "page": "2"})
+    assert len(second.context["page"].items) == 5
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"tab": "x"},
+        {"tab": "problems", "severity": "x"},
+        {"tab": "problems", "page": "-1"},
+        {"tab": "problems", "page": "99"},
+        {"tab": "problems", "package": "\x00" + "a" * 9000},
+        {"tab": ["problems", "changes"]},
+    ],
+)
+def test_odd_query_strings_are_answered(reader, catalog, params):
+    assert reader.get(URL, params).status_code == 200
+
+
+def test_hostile_content_is_escaped_everywhere(reader, catalog):
+    catalog.error_text = catalog.source = catalog.resolved_digest = EVIL
+    catalog.state = "failed"
+    catalog.conditions = [{"type": EVIL, "status": EVIL, "reason": EVIL, "message": EVIL}]
+    catalog.save()
+    make_problem(catalog=catalog, package=EVIL, subject=EVIL, field=EVIL, message=EVIL)
+    revision = CatalogRevision.objects.create(catalog=catalog, number=2, content_hash="b")
+    CatalogChange.objects.create(revision=revision, kind="deprecated", package=EVIL, subject=EVIL)
+    SyncRun.objects.create(kind="catalog", target=str(catalog), error_text=EVIL)
+    for path in (LIST, URL, f"{URL}?tab=changes", f"{URL}?tab=problems"):
+        page = reader.get(path).content.decode()
+        assert "<script>alert" not in page
+        assert not re.search(r"<[^>]+\s(style|on[a-z]+)=", page)
+
+
+def test_conditions_of_odd_shape_do_not_break_the_page(reader, catalog):
+    catalog.conditions = [{}, {"type": "Serving"}, {"type": "X", "status": None, "message": None}]
+    catalog.save()
+    assert reader.get(URL).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/catalogs/prod/gone", "/catalogs/gone/x", "/catalogs/%00/%00"])
+def test_an_unknown_catalog_is_a_404_with_a_sentence(reader, catalog, path):
+    response = reader.get(path)
+    assert response.status_code == 404
+    assert "There is no catalog" in text_of(response)
+
+
+@pytest.mark.parametrize("path", [LIST, URL])
+def test_polls_get_the_fragment_only_when_something_changed(reader, catalog, path):
+    htmx = {"HX-Request": "true"}
+    first = reader.get(path, headers=htmx)
+    assert "<html" not in first.content.decode()
+    rev = first.context["rev"]
+    assert reader.get(path, {"rev": rev}, headers=htmx).status_code == 204
+    catalog.state = "failed"
+    catalog.error_text = "gone"
+    catalog.save()
+    changed = reader.get(path, {"rev": rev}, headers=htmx)
+    assert changed.status_code == 200
+    assert "gone" in changed.content.decode()
+
+
+@pytest.mark.parametrize("path", [LIST, URL, f"{URL}?tab=problems", f"{URL}?tab=changes"])
+def test_pages_cost_at_most_twelve_queries(reader, catalog, path, django_assert_max_num_queries):
+    for number in range(5):
+        make_catalog(name=f"c{number}", cluster=catalog.cluster)
+        CatalogRevision.objects.create(catalog=catalog, number=number, content_hash="x")
+    make_package(catalog=catalog)
+    make_problem(catalog=catalog)
+    with django_assert_max_num_queries(12):
+        reader.get(path)
+
+
+def test_staff_ask_for_a_sync_that_a_worker_does(
+    client, alice, catalog, monkeypatch, django_capture_on_commit_callbacks
+):
+    asked = []
+    monkeypatch.setattr(
+        "catalogs.views.tasks.sync_catalog.apply_async", lambda *args, **kwargs: asked.append(args)
+    )
+    client.force_login(alice)
+    assert "Sync now" in text_of(client.get(URL))
+    with django_capture_on_commit_callbacks(execute=True):
+        response = client.post(f"{URL}/sync", follow=True)
+    assert asked == [((catalog.pk,),)] or asked == [((catalog.pk,), {})]
+    assert "A sync of prod/redhat-operators was asked for" in text_of(response)
+
+
+def test_others_may_not_start_a_sync(reader, catalog):
+    assert "Sync now" not in text_of(reader.get(URL))
+    response = reader.post(f"{URL}/sync")
+    assert response.status_code == 403
+    assert "Only staff may start a sync." in text_of(response)
+
+
+def test_a_sync_is_started_by_post_with_a_token_only(alice, catalog):
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(alice)
+    assert strict.get(f"{URL}/sync").status_code == 405
+    assert strict.post(f"{URL}/sync").status_code == 403

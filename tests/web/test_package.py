@@ -1,0 +1,327 @@
+"""The package page: sources, channel and version, every tab, and names of any kind."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from tests.factories import (
+    make_bundle,
+    make_catalog,
+    make_channel,
+    make_cluster,
+    make_operator,
+    make_package,
+    make_problem,
+)
+
+pytestmark = pytest.mark.django_db
+TABS = ("overview", "channels", "versions", "installs", "installed")
+EVIL = '"><script>alert(1)</script>'
+
+
+@pytest.fixture
+def reader(client: Client, bob) -> Client:
+    client.force_login(bob)
+    return client
+
+
+@pytest.fixture
+def etcd():
+    catalog = make_catalog(cluster=make_cluster())
+    return make_package(
+        catalog=catalog,
+        name="etcd",
+        display_name="etcd cluster",
+        provider="CNCF",
+        channels={"stable": ("1.0.0", "1.1.0", "1.10.0"), "beta": ("2.0.0-rc.1",)},
+        bundles={
+            "1.10.0": {"webhooks": 0, "min_kube_version": "1.25.0", "suggested_namespace": "etcd"},
+            "1.0.0": {"install_modes": ["OwnNamespace"], "deprecated": True},
+        },
+        description_html="<p>Keeps <strong>keys</strong>.</p>",
+        links=[{"name": "Docs", "url": "https://example.com/docs"}],
+        maintainers=[{"name": "Ada", "email": "ada@example.com"}],
+        capability="Auto Pilot",
+        keywords=["a&b"],
+    )
+
+
+def url(package, **params: str) -> str:
+    catalog = package.catalog
+    path = reverse("catalogs:package", args=(catalog.cluster_name, catalog.slug, package.name))
+    return path + ("?" + "&".join(f"{k}={v}" for k, v in params.items()) if params else "")
+
+
+def text_of(response) -> str:
+    return re.sub(r"\s+", " ", response.content.decode())
+
+
+def test_the_overview_tells_what_the_package_is_and_whether_it_would_unpack(reader, etcd):
+    page = text_of(reader.get(url(etcd)))
+    for words in (
+        "etcd cluster",
+        "provided by CNCF",
+        "Keeps <strong>keys</strong>.",
+        "Installable as a PlatformOperator",
+        "install mode AllNamespaces, no webhooks, no APIServices",
+        "1.25.0 or newer",
+        'href="https://example.com/docs"',
+        "ada@example.com",
+        "Auto Pilot",
+        'href="/software/?keyword=a%26b"',
+    ):
+        assert words in page
+    assert 'href="/software/prod/redhat-operators/etcd/install"' in page
+
+
+def test_the_head_of_the_default_channel_is_shown_unless_the_url_says_otherwise(reader, etcd):
+    assert reader.get(url(etcd)).context["bundle"].version == "1.10.0"
+    assert reader.get(url(etcd, channel="beta")).context["bundle"].version == "2.0.0-rc.1"
+    assert reader.get(url(etcd, version="1.0.0")).context["bundle"].version == "1.0.0"
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"channel": "gone"}, "There is no channel “gone”"),
+        ({"version": "9.9.9"}, "There is no version “9.9.9”"),
+        ({"tab": "nothing"}, "“tab” can be overview, channels"),
+        ({"channel": "%00"}, None),
+        ({"version": "a" * 9000}, "There is no version"),
+    ],
+)
+def test_odd_choices_are_answered_with_a_notice(reader, etcd, params, said):
+    response = reader.get(url(etcd, **params))
+    assert response.status_code == 200
+    assert (said in " ".join(response.context["notices"])) if said else True
+    assert response.context["bundle"].version == "1.10.0"
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict", "words"),
+    [
+        (
+            {"install_modes": ["OwnNamespace", "SingleNamespace"]},
+            "no",
+            "needs install mode AllNamespaces, this bundle supports OwnNamespace, SingleNamespace",
+        ),
+        ({"install_modes": []}, "no", "this bundle supports none"),
+        ({"webhooks": 2}, "no", "defines 2 webhooks, which is not supported"),
+        ({"owned_api_services": 1}, "no", "owns 1 APIService, which is not supported"),
+        ({"webhooks": None}, "unknown", "nothing about its webhooks"),
+        ({"install_modes_known": False}, "unknown", "install modes and webhooks"),
+        ({"webhooks": 0}, "yes", "Unpacks as a PlatformOperator"),
+    ],
+)
+def test_one_sentence_says_whether_a_platform_operator_would_unpack(reader, fields, verdict, words):
+    package = make_package(channels={"stable": ("1.0.0",)}, bundles={"1.0.0": fields})
+    response = reader.get(url(package))
+    assert response.context["suitability"].verdict == verdict
+    assert words in text_of(response)
+
+
+def test_an_unknown_verdict_says_what_would_settle_it(reader):
+    package = make_package(bundles={"1.1.0": {"webhooks": None}})
+    assert "inside the bundle image would settle it" in text_of(reader.get(url(package)))
+
+
+def test_install_is_not_offered_from_a_catalog_without_a_cluster(reader):
+    make_cluster()
+    page = text_of(reader.get(url(make_package())))
+    assert 'aria-disabled="true"' in page
+    assert "This catalog belongs to no cluster" in page
+    assert "/install" not in page
+
+
+def test_install_is_not_offered_where_platform_operators_are_not_served(reader):
+    kinds = {"PlatformOperator": {"state": "absent"}}
+    catalog = make_catalog(cluster=make_cluster(name="bare", kinds=kinds))
+    package = make_package(catalog=catalog)
+    assert "No cluster serves PlatformOperators." in text_of(reader.get(url(package)))
+    make_cluster(name="full")
+    assert "Cluster bare does not serve PlatformOperators." in text_of(reader.get(url(package)))
+
+
+def test_the_source_switcher_leads_to_the_same_package_elsewhere(reader, etcd):
+    make_package(catalog=make_catalog(name="community", priority=3), name="etcd")
+    response = reader.get(url(etcd, tab="versions"))
+    assert [each.catalog.slug for each in response.context["sources"]] == [
+        "community",
+        "redhat-operators",
+    ]
+    assert 'href="/software/-/community/etcd?tab=versions"' in text_of(response)
+
+
+def test_the_channel_tab_draws_the_graph_and_lists_the_same_entries(reader, etcd):
+    make_operator(cluster=etcd.catalog.cluster, name="etcd", version="1.1.0")
+    response = reader.get(url(etcd, tab="channels"))
+    page = response.content.decode()
+    assert page.count("<svg") > 1
+    assert "olm-graph-installed" in page
+    assert "olm-graph-deprecated" in page
+    rows = response.context["rows"]
+    assert [row["entry"].name for row in rows] == ["etcd.v1.10.0", "etcd.v1.1.0", "etcd.v1.0.0"]
+    assert [row["installed"] for row in rows] == [False, True, False]
+    assert 'href="/software/prod/redhat-operators/etcd/etcd.v1.1.0"' in page
+
+
+def test_an_entry_without_a_bundle_is_said_to_be_missing(reader, etcd):
+    make_channel(package=etcd, name="thin", versions=("0.1.0",))
+    assert "not in the catalog" in text_of(reader.get(url(etcd, tab="channels", channel="thin")))
+
+
+def test_a_channel_of_thousands_of_entries_is_cut_with_a_word(reader):
+    versions = [f"1.{number}.0" for number in range(400)]
+    package = make_package(channels={"all": versions})
+    response = reader.get(url(package, tab="channels"))
+    assert len(response.context["rows"]) == 300
+    assert "100 older entries are not listed" in text_of(response)
+
+
+def test_versions_are_in_semver_order_with_their_channels(reader, etcd):
+    response = reader.get(url(etcd, tab="versions"))
+    assert [row["bundle"].version for row in response.context["rows"]] == [
+        "2.0.0-rc.1",
+        "1.10.0",
+        "1.1.0",
+        "1.0.0",
+    ]
+    assert [row["channels"] for row in response.context["rows"]][:2] == [["beta"], ["stable"]]
+
+
+def test_versions_come_fifty_a_page(reader):
+    package = make_package(channels={"all": [f"1.{number}.0" for number in range(60)]})
+    assert len(reader.get(url(package, tab="versions")).context["rows"]) == 50
+    second = reader.get(url(package, tab="versions", page="2"))
+    assert [row["bundle"].version for row in second.context["rows"]][-1] == "1.0.0"
+
+
+def test_what_it_installs_lists_kinds_images_and_needs(reader):
+    package = make_package(channels={})
+    make_bundle(
+        package=package,
+        version="3.0.0",
+        provides=[("etcd.example.com", "v1", "EtcdCluster")],
+        requires=[("cert.example.com", "v1", "Certificate")],
+        images=[("", ""), ("etcd", "registry.example/etcd:3")],
+        required_packages=[{"name": "cert-manager", "range": ">=1.0.0"}],
+        webhooks=1,
+    )
+    page = text_of(reader.get(url(package, tab="installs")))
+    for words in (
+        "EtcdCluster",
+        "etcd.example.com/v1",
+        "Certificate",
+        "registry.example/etcd:3",
+        "Package cert-manager &gt;=1.0.0",
+        "<dt>Webhooks</dt> <dd> 1",
+    ):
+        assert words in page
+    assert 'data-copy="registry.example/etcd:3"' in page
+
+
+def test_where_it_is_installed_leads_to_the_operator(reader, etcd):
+    assert "No cluster has this package installed" in text_of(
+        reader.get(url(etcd, tab="installed"))
+    )
+    make_operator(cluster=etcd.catalog.cluster, name="etcd", health="Failed")
+    page = text_of(reader.get(url(etcd, tab="installed")))
+    assert 'href="/operators/prod/PlatformOperator/-/etcd"' in page
+    assert "Failed" in page
+
+
+def test_problems_are_a_tab_only_when_there_are_any(reader, etcd):
+    assert "tab=problems" not in text_of(reader.get(url(etcd)))
+    make_problem(catalog=etcd.catalog, package="etcd", message="duplicate entry x", subject="beta")
+    make_problem(catalog=etcd.catalog, package="other", message="not of this one")
+    page = text_of(reader.get(url(etcd, tab="problems")))
+    assert "duplicate entry x" in page
+    assert "not of this one" not in page
+
+
+def test_a_failing_catalog_is_told_with_its_reason(reader, etcd):
+    etcd.catalog.state = "failed"
+    etcd.catalog.error_text = "the connection was refused"
+    etcd.catalog.error_hint = "Check catalogd."
+    etcd.catalog.save()
+    page = text_of(reader.get(url(etcd)))
+    assert "the connection was refused" in page
+    assert "Check catalogd." in page
+    assert "Shown as of" in page
+
+
+def test_a_deprecated_package_says_so_in_its_authors_words(reader):
+    package = make_package(deprecated=True, deprecation="Use newer-etcd.")
+    assert "Use newer-etcd." in text_of(reader.get(url(package)))
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_a_package_with_nothing_in_it_still_has_every_tab(reader, tab):
+    package = make_package(channels={}, display_name="", provider="")
+    assert reader.get(url(package, tab=tab)).status_code == 200
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_hostile_content_is_escaped_on_every_tab(reader, tab):
+    package = make_package(
+        name="evil",
+        display_name=EVIL,
+        provider=EVIL,
+        summary=EVIL,
+        keywords=[EVIL],
+        categories=[EVIL],
+        infrastructure_features=[EVIL],
+        channels={},
+        maintainers=[{"name": EVIL, "email": EVIL}],
+        deprecated=True,
+        deprecation=EVIL,
+    )
+    make_bundle(
+        package=package,
+        version="1.0.0",
+        name=f"evil.{EVIL}",
+        provides=[(EVIL, "v1", EVIL)],
+        images=[(EVIL, EVIL)],
+        suggested_namespace=EVIL,
+        released_at=EVIL[:50],
+        min_kube_version=EVIL,
+        required_packages=[{"name": EVIL, "range": EVIL}],
+        install_modes=[EVIL],
+    )
+    channel = make_channel(package=package, name=EVIL, is_default=True, deprecation=EVIL)
+    channel.entries.create(ordinal=0, name=f"evil.{EVIL}", replaces=EVIL, skips=[EVIL])
+    make_operator(cluster=make_cluster(), name="evil", version=EVIL)
+    page = reader.get(url(package, tab=tab)).content.decode()
+    assert "<script>alert" not in page
+    assert not re.search(r"<[^>]+\sstyle=", page)
+    assert not re.search(r"<[^>]+\son[a-z]+=", page)
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        (
+            "/software/nowhere/redhat-operators/etcd",
+            "no catalog “redhat-operators” on cluster “nowhere”",
+        ),
+        ("/software/-/nothing/etcd", "There is no catalog “nothing” outside of clusters."),
+        ("/software/prod/redhat-operators/etc", "has no package “etc”"),
+        ("/software/prod/redhat-operators/%00", "has no package"),
+        ("/software/%00/x%00/y", "There is no catalog"),
+        ("/software/prod/redhat-operators/" + "a" * 3000, "has no package"),
+    ],
+)
+def test_an_unknown_name_is_a_404_with_a_sentence(reader, etcd, path, sentence):
+    response = reader.get(path)
+    assert response.status_code == 404
+    assert sentence in text_of(response)
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_tab_costs_at_most_twelve_queries(reader, etcd, tab, django_assert_max_num_queries):
+    make_operator(cluster=etcd.catalog.cluster, name="etcd")
+    make_package(catalog=make_catalog(name="other"), name="etcd")
+    with django_assert_max_num_queries(12):
+        reader.get(url(etcd, tab=tab))
