@@ -6,8 +6,8 @@ from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 
-# These answer without a session: probes, sign-in, assets; API and metrics check their own tokens.
-OPEN_PREFIXES = ("/livez", "/readyz", "/metrics", "/login/", "/static/", "/api/")
+# These answer without a session: sign-in, assets; API and metrics check their own tokens.
+OPEN_PREFIXES = ("/metrics", "/login/", "/static/", "/api/")
 
 
 class ReadAccessMiddleware:

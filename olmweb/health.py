@@ -109,6 +109,22 @@ def check_broker() -> Check:
     return Check(True, "The broker answers.")
 
 
+class ProbeMiddleware:
+    """Answers the two probes before hosts are checked and http is redirected: a kubelet or a
+    container engine asks by address, over plain http.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if request.path == "/livez":
+            return livez(request)
+        if request.path == "/readyz":
+            return readyz(request)
+        return self.get_response(request)
+
+
 CHECKS: dict[str, Callable[[], Check]] = {
     "database": check_database,
     "migrations": check_migrations,
