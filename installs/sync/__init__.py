@@ -1,0 +1,243 @@
+"""One level-triggered pass over a cluster: read everything, write what differs, diagnose it.
+
+The list is the truth; a pass may be repeated, skipped or killed half-way without loss. Reading
+happens before the transaction, so the database is never locked while a cluster thinks.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import structlog
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from installs.sync.read import ABSENT, SERVED, Snapshot, read_cluster
+from installs.sync.store import Moment
+from installs.sync.write import Written, write_snapshot
+from olmweb.clusters import client_for
+from olmweb.kube.client import KubeClient
+from olmweb.kube.errors import KubeError
+from olmweb.kube.resources import ALL
+from olmweb.models import Cluster, SyncRun
+
+__all__ = ["SyncReport", "record_crash", "sync_cluster"]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What a pass did. `kinds`: kind -> objects, written, deleted; `error` a sentence or empty."""
+
+    outcome: str  # a value of SyncRun.Outcome
+    kinds: dict[str, dict[str, int]] = field(default_factory=dict)
+    requests: int = 0
+    seconds: float = 0.0
+    error: str = ""
+
+    def as_json(self, cluster: str) -> dict[str, Any]:
+        return {
+            "cluster": cluster,
+            "outcome": self.outcome,
+            "kinds": self.kinds,
+            "requests": self.requests,
+            "seconds": round(self.seconds, 3),
+            "error": self.error or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a pass failed: a slug, a sentence, what to do."""
+
+    code: str
+    message: str
+    hint: str
+
+
+def sync_cluster(
+    cluster: Cluster,
+    client: KubeClient | None = None,
+    *,
+    still_ours: Callable[[], bool] = lambda: True,
+) -> SyncReport:
+    """Reads the cluster once and brings our rows to what it says.
+
+    Never raises for what a cluster does: a failed pass keeps every row, says why in the Cluster
+    row and in a SyncRun. `still_ours` is asked before writing; False (the lease went to another
+    worker meanwhile) ends the pass without a trace. An unchanged pass writes only the Cluster row.
+    """
+    cluster.refresh_from_db()
+    started, clock = timezone.now(), time.monotonic()
+    opened: KubeClient | None = client
+    try:
+        if opened is None:
+            opened = client_for(cluster)
+        try:
+            snapshot = read_cluster(opened)
+        finally:
+            if client is None:
+                opened.close()
+    except KubeError as error:
+        requests = opened.requests if opened else 0
+        failure = Failure(error.code, error.message, error.hint)
+        return _failed(cluster, failure, started, requests, time.monotonic() - clock)
+    if not still_ours():
+        return SyncReport(
+            SyncRun.Outcome.FAILED,
+            requests=opened.requests,
+            seconds=time.monotonic() - clock,
+            error=f"Another worker took over cluster {cluster.name}; nothing was written.",
+        )
+    moment = Moment(cluster.pk, timezone.now(), _first_seen(cluster))
+    was_failing = bool(cluster.error_code)
+    with transaction.atomic():
+        written = write_snapshot(cluster, snapshot, moment)
+        changed = _update_cluster(cluster, snapshot, written, moment.now)
+    report = SyncReport(
+        SyncRun.Outcome.CHANGED if changed else SyncRun.Outcome.UNCHANGED,
+        kinds={
+            kind: {
+                "objects": one.count,
+                "written": written.written[kind],
+                "deleted": written.deleted[kind],
+            }
+            for kind, one in snapshot.kinds.items()
+        },
+        requests=opened.requests,
+        seconds=time.monotonic() - clock,
+    )
+    if changed or was_failing:
+        _record(cluster, report, started, rows=written)
+        log.info("cluster synced", cluster=cluster.name, rows=written.total)
+    return report
+
+
+def record_crash(cluster: Cluster, error: Exception, started: datetime) -> SyncReport:
+    """Records a pass that our own fault ended, in the Cluster row and a SyncRun, without details.
+
+    Called at the boundary of a task or command, which logs the exception itself.
+    """
+    failure = Failure(
+        "internal",
+        f"The sync of cluster {cluster.name} failed inside OLM Web ({type(error).__name__}).",
+        "The worker's log has the details; the rows shown are those of the last good pass.",
+    )
+    return _failed(cluster, failure, started, 0, (timezone.now() - started).total_seconds())
+
+
+def _first_seen(cluster: Cluster) -> frozenset[str]:
+    """Kinds that no pass has read yet: their objects were there before us, they did not appear."""
+
+    return frozenset(
+        resource.kind
+        for resource in ALL
+        if not cluster.kinds.get(resource.kind, {}).get("synced_at")
+    )
+
+
+def _update_cluster(cluster: Cluster, snapshot: Snapshot, written: Written, now: datetime) -> bool:
+    """Writes the Cluster row, in one UPDATE; returns whether a reader would see a difference."""
+    before = (cluster.version, cluster.server, cluster.reachable, cluster.error_code)
+    kinds = {kind: _kind_state(cluster, snapshot, kind, now) for kind in snapshot.kinds}
+    told = ("state", "version", "error")
+    old = {kind: [one.get(key) for key in told] for kind, one in cluster.kinds.items()}
+    new = {kind: [one.get(key) for key in told] for kind, one in kinds.items()}
+    after = (snapshot.version, snapshot.server, True, "")
+    changed = bool(written.total) or before != after or old != new
+    _save(
+        cluster,
+        changed,
+        version=snapshot.version,
+        server=snapshot.server,
+        kinds=kinds,
+        reachable=True,
+        error_code="",
+        error_text="",
+        error_hint="",
+        unreachable_since=None,
+        synced_at=now,
+        checked_at=now,
+    )
+    return changed
+
+
+def _kind_state(cluster: Cluster, snapshot: Snapshot, kind: str, now: datetime) -> dict[str, Any]:
+    """The entry of one kind; if it could not be read, with count and time of its last reading."""
+    one = snapshot.kinds[kind]
+    old = cluster.kinds.get(kind, {})
+    is_read = one.state in (SERVED, ABSENT)
+    return {
+        "state": one.state,
+        "version": one.version or ("" if is_read else old.get("version", "")),
+        "objects": one.count if is_read else old.get("objects", 0),
+        "synced_at": now.isoformat() if is_read else old.get("synced_at"),
+        "error": one.error,
+    }
+
+
+def _failed(
+    cluster: Cluster, error: Failure, started: datetime, requests: int, seconds: float
+) -> SyncReport:
+    report = SyncReport(
+        SyncRun.Outcome.FAILED, requests=requests, seconds=seconds, error=error.message
+    )
+    now = timezone.now()
+    differs = (cluster.reachable, cluster.error_code, cluster.error_text) != (
+        False,
+        error.code,
+        error.message,
+    )
+    _save(
+        cluster,
+        differs,
+        reachable=False,
+        error_code=error.code,
+        error_text=error.message,
+        error_hint=error.hint,
+        unreachable_since=cluster.unreachable_since or now,
+        checked_at=now,
+    )
+    _record(cluster, report, started, error=error)
+    if differs:
+        log.warning("cluster not synced", cluster=cluster.name, code=error.code)
+    return report
+
+
+def _save(cluster: Cluster, changed: bool, **fields: Any) -> None:
+    """One UPDATE of the row; `revision` grows in the database, as others may raise it too."""
+    if changed:
+        fields["revision"] = F("revision") + 1
+    Cluster.objects.filter(pk=cluster.pk).update(**fields)
+    cluster.refresh_from_db()
+
+
+def _record(
+    cluster: Cluster,
+    report: SyncReport,
+    started: datetime,
+    *,
+    rows: Written | None = None,
+    error: Failure | None = None,
+) -> None:
+    SyncRun.objects.create(
+        kind=SyncRun.Kind.CLUSTER,
+        target=cluster.name,
+        cluster=cluster,
+        started_at=started,
+        finished_at=timezone.now(),
+        outcome=report.outcome,
+        counts={
+            "rows_written": rows.written.total() if rows else 0,
+            "rows_deleted": rows.deleted.total() if rows else 0,
+            "requests": report.requests,
+            "seconds": round(report.seconds, 3),
+        },
+        error_code=error.code if error else "",
+        error_text=error.message if error else "",
+        error_hint=error.hint if error else "",
+    )

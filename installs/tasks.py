@@ -1,0 +1,91 @@
+"""Celery tasks of the installs app: thin, safe to run twice, half-way or late."""
+
+from datetime import timedelta
+
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from installs import follow, sync
+from installs.models import Action, Transition
+from olmweb.clusters import configured, due
+from olmweb.errors import OlmwebError
+from olmweb.leases import lease
+from olmweb.models import Cluster, SyncRun
+from olmweb.tasks import task
+
+log = structlog.get_logger(__name__)
+
+SYNC_LIMIT = 300
+LEASE_SECONDS = SYNC_LIMIT + 30  # outlives the task: nobody else starts while it still may write
+# A pass that waited this long in the queue is worth nothing: newer ones wait behind it.
+EXPIRES = max(30, 3 * settings.STATE_POLL)
+
+
+def cluster_lease(cluster_id: int) -> str:
+    """Name of the lease that whoever syncs this cluster holds."""
+    return f"cluster:{cluster_id}"
+
+
+@task(name="installs.sync_clusters", queue="watch", time_limit=60, expires=EXPIRES)
+def sync_clusters() -> None:
+    """Starts a pass of every configured cluster that is due; failing ones back off."""
+    try:
+        clusters = configured()
+    except OlmwebError as error:
+        log.error("clusters setting is wrong", error=error.message, hint=error.hint)
+        return
+    now = timezone.now()
+    for cluster in clusters:
+        if due(cluster, now):
+            sync_cluster.delay_on_commit(cluster.pk)
+
+
+@task(name="installs.sync_cluster", queue="watch", time_limit=SYNC_LIMIT, expires=EXPIRES)
+def sync_cluster(cluster_id: int) -> None:
+    """One pass over one cluster, unless another worker is at it."""
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is None:
+        log.info("cluster is gone", cluster_id=cluster_id)
+        return
+    with lease(cluster_lease(cluster_id), LEASE_SECONDS) as held:
+        if held is None:
+            return
+        started = timezone.now()
+        try:
+            sync.sync_cluster(cluster, still_ours=lambda: held.renew(LEASE_SECONDS))
+        except Exception as error:
+            log.exception("cluster sync crashed", cluster=cluster.name)
+            sync.record_crash(cluster, error, started)
+
+
+@task(name="installs.prune", time_limit=600, expires=3600)
+def prune() -> None:
+    """Deletes history older than OLMWEB_RETENTION_DAYS; unfinished actions stay."""
+    limit = timezone.now() - timedelta(days=settings.RETENTION_DAYS)
+    transitions, _ = Transition.objects.filter(at__lt=limit).delete()
+    runs, _ = SyncRun.objects.filter(started_at__lt=limit).delete()
+    finished = Action.objects.exclude(state__in=Action.OPEN)
+    actions, _ = finished.filter(finished_at__lt=limit).delete()
+    if transitions or runs or actions:
+        log.info("history pruned", transitions=transitions, runs=runs, actions=actions)
+
+
+@task(name="installs.run_action", queue="actions", time_limit=400)
+def run_action(action_id: int) -> None:
+    """Sends one action and follows it; enqueues itself until there is an outcome."""
+    try:
+        again = follow.run(action_id)
+    except Exception:
+        # Nothing is lost: resume_actions starts it again.
+        log.exception("action crashed", action=action_id)
+        return
+    if again is not None:
+        run_action.apply_async((action_id,), countdown=again)
+
+
+@task(name="installs.resume_actions", queue="actions", time_limit=60, expires=30)
+def resume_actions() -> None:
+    """Picks up open actions whose worker is gone, or whose task never reached a worker."""
+    for action_id in follow.waiting():
+        run_action.delay(action_id)
