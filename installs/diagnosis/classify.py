@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from installs.diagnosis.knowledge import Entry, by_id, knowledge
 from installs.diagnosis.remedies import fill_sentence, fill_steps
@@ -91,9 +92,7 @@ def find(text: str, *, kind: str = "") -> Match | None:
     Lists (`[a, b]`, several constraints, several CRD checks) are split: the entry that comes first
     in the knowledge base wins, because controllers write such lists in random order.
     """
-    text = text[:TEXT_LIMIT]
-    entries = [entry for entry in knowledge() if not kind or kind in entry.kinds]
-    return _follow(text, entries, _WRAPPER_DEPTH)
+    return _follow(text[:TEXT_LIMIT], _entries_for(kind), _WRAPPER_DEPTH)
 
 
 def render(entry: Entry, facts: dict[str, str], names: Mapping[str, str]) -> Finding:
@@ -133,6 +132,11 @@ def fingerprint(text: str) -> str:
     text = re.sub(r"\bsha256:[0-9a-f]{6,64}\b|\b[0-9a-f]{8,64}\b", "#", text)
     text = re.sub(r"\d+", "0", text)
     return " ".join(text.split())[:300]
+
+
+@cache
+def _entries_for(kind: str) -> tuple[Entry, ...]:
+    return tuple(entry for entry in knowledge() if not kind or kind in entry.kinds)
 
 
 def _follow(text: str, entries: Sequence[Entry], depth: int) -> Match | None:
