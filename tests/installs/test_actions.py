@@ -1,0 +1,313 @@
+"""Asking for an action: who may, what is planned, tried and recorded. Against the sandbox."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, Group, Permission, User
+
+from catalogs.models import Package
+from installs.actions import (
+    dry_run,
+    impersonation_for,
+    may_act,
+    plan_install,
+    removal_consequences,
+    request_install,
+    request_remove,
+)
+from installs.models import Action
+from olmweb.errors import OlmwebError
+from olmweb.models import Cluster
+from olmweb.sandbox.server import Sandbox
+from tests.factories import make_catalog, make_cluster, make_operator, make_package
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+    server = Sandbox(step_seconds=0.02)
+    server.start()
+    kubeconfig = tmp_path / "kubeconfig"
+    server.write_kubeconfig(kubeconfig)
+    settings.KUBECONFIG = str(kubeconfig)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def cluster(db: None) -> Cluster:
+    return make_cluster(name="prod", context="sandbox")
+
+
+@pytest.fixture
+def package(cluster: Cluster) -> Package:
+    return make_package(name="etcd", catalog=make_catalog(cluster=cluster))
+
+
+def rules(package: Package, user: User, **facts: Any) -> list[str]:
+    """Rules of the cautions of a plan whose newest bundle has these facts."""
+    package.bundles.update(**facts)
+    cluster = package.catalog.cluster
+    assert cluster is not None
+    return [one.rule for one in plan_install(cluster, package, "", user).warnings]
+
+
+# --- who may -----------------------------------------------------------------------------------
+
+
+def test_only_people_who_are_signed_in_may_act(alice: User, bob: User) -> None:
+    assert may_act(alice) == (True, "")
+    assert may_act(bob) == (True, ""), "the cluster decides when it is tried"
+    allowed, why = may_act(AnonymousUser())
+    assert not allowed
+    assert "Sign in" in why
+
+
+def test_the_cluster_sees_the_person_with_their_groups(olivia: User) -> None:
+    who = impersonation_for(olivia)
+    assert who is not None
+    assert (who.user, who.groups) == ("olivia", ("olmweb-operators",))
+
+
+def test_nobody_becomes_a_master_of_the_cluster_by_a_name(olivia: User) -> None:
+    olivia.groups.add(Group.objects.create(name="system:masters"))
+    who = impersonation_for(olivia)
+    assert who is not None
+    assert who.groups == ("olmweb-operators",)
+    system = User.objects.create_user("system:admin", password="x")
+    assert may_act(system)[0] is False
+    with pytest.raises(OlmwebError) as caught:
+        impersonation_for(system)
+    assert caught.value.status == 403
+
+
+def test_a_name_that_no_header_can_carry_is_told_in_a_sentence(db: None) -> None:
+    with pytest.raises(OlmwebError, match="can't be sent"):
+        impersonation_for(User.objects.create_user("zoë", password="x"))
+
+
+def test_with_the_service_account_a_django_permission_decides(
+    alice: User, bob: User, settings: Any
+) -> None:
+    settings.WRITE_AS = "service-account"
+    assert may_act(alice)[0]
+    assert impersonation_for(alice) is None
+    allowed, why = may_act(bob)
+    assert not allowed
+    assert "permission" in why
+    bob.user_permissions.add(Permission.objects.get(codename="add_action"))
+    assert may_act(User.objects.get(pk=bob.pk))[0]
+
+
+# --- planning ----------------------------------------------------------------------------------
+
+
+def test_a_sound_package_is_planned_without_cautions(package: Package, olivia: User) -> None:
+    cluster = package.catalog.cluster
+    assert cluster is not None
+    plan = plan_install(cluster, package, "", olivia)
+    assert plan.name == "etcd"
+    assert plan.manifest["spec"] == {"package": {"name": "etcd"}}
+    assert "name: etcd" in plan.yaml
+    assert plan.warnings == ()
+
+
+def test_the_facts_of_the_newest_bundle_give_cautions_with_their_source(
+    package: Package, olivia: User
+) -> None:
+    assert rules(package, olivia, install_modes=["OwnNamespace"]) == ["allnamespaces-required"]
+    assert rules(package, olivia, install_modes_known=False) == [], "unknown is no reason"
+    assert rules(package, olivia, webhooks=2) == ["webhookdefinitions-unsupported-rukpak"]
+    assert rules(package, olivia, webhooks=None, owned_api_services=1) == [
+        "apiservicedefinitions-unsupported-rukpak"
+    ]
+    cluster = package.catalog.cluster
+    assert cluster is not None
+    (caution,) = plan_install(cluster, package, "", olivia).warnings
+    assert caution.source.startswith("rk11:internal/convert/")
+    assert "would fail to unpack" in caution.text
+
+
+def test_only_the_bundle_that_would_be_installed_counts(package: Package, olivia: User) -> None:
+    package.bundles.filter(version="1.0.0").update(install_modes=["OwnNamespace"])
+    cluster = package.catalog.cluster
+    assert cluster is not None
+    assert plan_install(cluster, package, "", olivia).warnings == ()
+
+
+def test_another_catalog_and_an_operator_that_is_there_already_give_cautions(
+    cluster: Cluster, olivia: User
+) -> None:
+    package = make_package(catalog=make_catalog(name="community-operators", cluster=cluster))
+    make_operator(cluster=cluster, name="etcd-old", package="etcd")
+    make_operator(cluster=cluster, name="etcd", package="other")
+    warnings = plan_install(cluster, package, "", olivia).warnings
+    assert [one.rule for one in warnings] == [
+        "other-catalog",
+        "helm-ownership-conflict",
+        "already-there",
+    ]
+    assert all(one.text.endswith(".") for one in warnings)
+
+
+def test_a_wrong_name_is_told_at_its_field(package: Package, olivia: User) -> None:
+    cluster = package.catalog.cluster
+    assert cluster is not None
+    with pytest.raises(OlmwebError) as caught:
+        plan_install(cluster, package, "Etcd!", olivia)
+    assert list(caught.value.fields) == ["name"]
+    assert caught.value.status == 400
+
+
+def test_a_cluster_without_platform_operators_can_not_be_planned_for(
+    package: Package, olivia: User
+) -> None:
+    cluster = make_cluster(name="plain", kinds={"PlatformOperator": {"state": "absent"}})
+    with pytest.raises(OlmwebError, match="serves no PlatformOperators") as caught:
+        plan_install(cluster, package, "", olivia)
+    assert caught.value.status == 409
+
+
+# --- trying ------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_is_accepted_and_keeps_nothing(
+    sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
+) -> None:
+    tried = dry_run(plan_install(cluster, package, "try-me", olivia), olivia)
+    assert tried.ok, tried
+    assert sandbox.store.get("PlatformOperator", "try-me") is None
+
+
+def test_a_dry_run_puts_the_clusters_error_at_its_field(
+    sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
+) -> None:
+    plan = plan_install(cluster, package, "try-me", olivia)
+    wrong = {**plan.manifest, "spec": {"package": {"name": "p" * 60}}}
+    tried = dry_run(replace(plan, manifest=wrong), olivia)
+    assert not tried.ok
+    assert list(tried.fields) == ["package"]
+    assert tried.code == "invalid"
+
+
+def test_a_dry_run_that_is_forbidden_says_what_to_ask_for(
+    sandbox: Sandbox, cluster: Cluster, package: Package, bob: User
+) -> None:
+    tried = dry_run(plan_install(cluster, package, "try-me", bob), bob)
+    assert not tried.ok
+    assert tried.message.startswith("bob may not create and patch this on cluster prod")
+    assert "platformoperators.platform.openshift.io" in tried.hint
+
+
+def test_a_dry_run_of_an_object_that_another_manages_names_the_manager(
+    sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
+) -> None:
+    taken_by_another(sandbox, "try-me")
+    tried = dry_run(plan_install(cluster, package, "try-me", olivia), olivia)
+    assert not tried.ok
+    assert tried.message == "Nothing was changed: spec.package.name belongs to argocd."
+
+
+def test_a_dry_run_without_a_cluster_is_a_sentence(
+    sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
+) -> None:
+    sandbox.stop()
+    tried = dry_run(plan_install(cluster, package, "try-me", olivia), olivia)
+    assert not tried.ok
+    assert tried.code == "unreachable"
+    assert tried.message.endswith(".")
+
+
+def taken_by_another(sandbox: Sandbox, name: str) -> None:
+    """An object whose package is owned by the field manager argocd."""
+    sandbox.store.put(
+        {
+            "apiVersion": "platform.openshift.io/v1alpha1",
+            "kind": "PlatformOperator",
+            "metadata": {
+                "name": name,
+                "managedFields": [
+                    {
+                        "manager": "argocd",
+                        "operation": "Apply",
+                        "apiVersion": "platform.openshift.io/v1alpha1",
+                        "time": "2026-01-01T00:00:00Z",
+                        "fieldsType": "FieldsV1",
+                        "fieldsV1": {"f:spec": {"f:package": {"f:name": {}}}},
+                    }
+                ],
+            },
+            "spec": {"package": {"name": "another"}},
+        }
+    )
+
+
+# --- asking ------------------------------------------------------------------------------------
+
+
+def test_an_install_is_recorded_before_anything_is_sent(package: Package, olivia: User) -> None:
+    cluster = package.catalog.cluster
+    assert cluster is not None
+    plan = plan_install(cluster, package, "", olivia)
+    action = request_install(plan, olivia)
+    assert (action.state, action.verb, action.name) == ("pending", "install", "etcd")
+    assert (action.as_user, action.as_groups) == ("olivia", ["olmweb-operators"])
+    assert action.manifests == [plan.manifest]
+    assert action.sent_at is None
+
+
+def test_asked_twice_it_is_one_action(package: Package, olivia: User, alice: User) -> None:
+    cluster = package.catalog.cluster
+    assert cluster is not None
+    plan = plan_install(cluster, package, "", olivia)
+    first = request_install(plan, olivia)
+    assert request_install(plan, olivia) == first
+    assert request_install(plan, alice) == first
+    assert Action.objects.count() == 1
+
+
+def test_an_idempotency_key_gives_the_same_action_even_when_it_is_finished(
+    package: Package, olivia: User, alice: User
+) -> None:
+    cluster = package.catalog.cluster
+    assert cluster is not None
+    plan = plan_install(cluster, package, "", olivia)
+    first = request_install(plan, olivia, idempotency_key="k")
+    Action.objects.update(state="succeeded")
+    assert request_install(plan, olivia, idempotency_key="k") == first
+    assert request_install(plan, alice, idempotency_key="k") != first, "keys are per person"
+
+
+def test_an_object_with_another_open_action_is_busy(package: Package, olivia: User) -> None:
+    cluster = package.catalog.cluster
+    assert cluster is not None
+    operator = make_operator(cluster=cluster, name="etcd")
+    request_remove(cluster, operator, olivia)
+    with pytest.raises(OlmwebError, match="is not finished") as caught:
+        request_install(plan_install(cluster, package, "", olivia), olivia)
+    assert caught.value.status == 409
+
+
+def test_a_removal_names_this_very_object_and_what_goes_with_it(
+    cluster: Cluster, olivia: User
+) -> None:
+    operator = make_operator(cluster=cluster, name="etcd", uid="u-1")
+    action = request_remove(cluster, operator, olivia)
+    assert (action.verb, action.object_uid) == ("remove", "u-1")
+    assert request_remove(cluster, operator, olivia) == action
+    assert "CustomResourceDefinitions" in " ".join(removal_consequences(operator))
+
+
+def test_other_kinds_are_not_removed_and_strangers_remove_nothing(
+    cluster: Cluster, olivia: User
+) -> None:
+    odd = make_operator(cluster=cluster, name="x", kind="Subscription")
+    with pytest.raises(OlmwebError, match="does not remove"):
+        request_remove(cluster, odd, olivia)
+    with pytest.raises(OlmwebError, match="Sign in"):
+        request_remove(cluster, make_operator(cluster=cluster), AnonymousUser())
+    assert not Action.objects.exists()

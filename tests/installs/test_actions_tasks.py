@@ -1,0 +1,80 @@
+"""The tasks around actions: enqueued with the row, run again until done, picked up when lost."""
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from django.contrib.auth.models import User
+from pytest_django import DjangoCaptureOnCommitCallbacks
+
+from installs import follow, tasks
+from installs.actions import plan_install, request_install
+from installs.models import Action
+from olmweb.leases import acquire
+from tests.factories import make_catalog, make_cluster, make_package
+
+pytestmark = pytest.mark.django_db
+
+
+def ask(user: User) -> Action:
+    cluster = make_cluster()
+    package = make_package(catalog=make_catalog(cluster=cluster))
+    return request_install(plan_install(cluster, package, "", user), user)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """What would have gone to the broker."""
+    mock = Mock()
+    monkeypatch.setattr(tasks.run_action, "apply_async", mock)
+    return mock
+
+
+def test_a_worker_hears_of_an_action_only_once_its_row_is_committed(
+    olivia: User, sent: Mock, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    with django_capture_on_commit_callbacks(execute=True):
+        action = ask(olivia)
+        assert not sent.called
+    sent.assert_called_once()
+    assert (action.pk,) in (*sent.call_args.args, sent.call_args.kwargs.get("args"))
+
+
+def test_an_action_without_an_outcome_runs_again_and_a_finished_one_does_not(
+    sent: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "run", lambda _: 2.5)
+    tasks.run_action(7)
+    sent.assert_called_once_with((7,), countdown=2.5)
+    sent.reset_mock()
+    monkeypatch.setattr(follow, "run", lambda _: None)
+    tasks.run_action(7)
+    sent.assert_not_called()
+
+
+def test_a_crash_of_our_own_is_logged_and_left_for_the_next_pick_up(
+    sent: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(_: int) -> Any:
+        raise RuntimeError("bug")
+
+    logged = Mock()
+    monkeypatch.setattr(follow, "run", crash)
+    monkeypatch.setattr(tasks, "log", logged)
+    tasks.run_action(7)
+    sent.assert_not_called()
+    logged.exception.assert_called_once()
+
+
+def test_actions_that_no_worker_is_at_are_picked_up(
+    olivia: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    action = ask(olivia)
+    delayed = Mock()
+    monkeypatch.setattr(tasks.run_action, "delay", delayed)
+    tasks.resume_actions()
+    delayed.assert_called_once_with(action.pk)
+    delayed.reset_mock()
+    assert acquire(f"action:{action.pk}", 60)
+    tasks.resume_actions()
+    delayed.assert_not_called()
