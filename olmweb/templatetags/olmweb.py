@@ -4,9 +4,11 @@ Builtins: pages need no load tag. They only format; they never query.
 """
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+import yaml as pyyaml
 from django import template
 from django.http import HttpRequest, QueryDict
 from django.template.defaultfilters import date as format_date
@@ -256,3 +258,53 @@ def bare_kind(value: str) -> str:
 def starts(value: str, prefix: str) -> bool:
     """True when the text starts with the prefix."""
     return value.startswith(prefix)
+
+
+@register.simple_tag(takes_context=True)
+def drop(context: dict[str, Any], name: str) -> str:
+    """The current query string without the parameter `name`."""
+    return query(context, **{name: None})
+
+
+@register.filter
+def item(values: Mapping[str, Any], name: str) -> Any:
+    """One item of a mapping, or None."""
+    return values.get(name)
+
+
+@register.filter
+def moment(value: object) -> datetime | None:
+    """A time as Kubernetes writes it (RFC 3339), or None when it is none."""
+    if not isinstance(value, str):
+        return None
+    try:
+        parsed = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo else None
+
+
+@register.simple_tag
+def between(start: datetime | None, end: datetime | None) -> str:
+    """How long it took; a dash while it lasts."""
+    if start is None or end is None:
+        return "–"
+    return duration((end - start).total_seconds())
+
+
+@register.filter
+def words(value: str) -> str:
+    """A name of ours in words: 'rows_written' -> 'rows written'."""
+    return value.replace("_", " ")
+
+
+@register.filter
+def is_count(value: object) -> bool:
+    """True for a number that says something: not zero, not nested."""
+    return isinstance(value, int | float) and value != 0
+
+
+@register.filter
+def yaml(value: object) -> str:
+    """A manifest as YAML, keys in their own order."""
+    return pyyaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)

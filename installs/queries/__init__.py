@@ -1,0 +1,1 @@
+"""Every read of the pages about what is installed. Knows models, never requests or templates."""

@@ -1,0 +1,81 @@
+"""Reads behind the cluster operators pages."""
+
+from dataclasses import dataclass
+
+from django.db.models import Count, F, IntegerField, Q, QuerySet, Value
+
+from installs.aggregated import explain_impact
+from installs.diagnosis import read_conditions
+from installs.models import ClusterOperator, ClusterOperatorMember
+from installs.queries.keyset import Page, paginate
+from installs.queries.operators import finding_titles
+
+STATES = ("unavailable", "degraded", "progressing", "blocked")
+_STATE_FILTER = {
+    "unavailable": Q(available="False"),
+    "degraded": Q(degraded="True"),
+    "progressing": Q(progressing="True"),
+    "blocked": Q(upgradeable="False"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MemberGroup:
+    """Members of the aggregated ClusterOperator with one cause."""
+
+    id: str
+    title: str
+    members: tuple[ClusterOperatorMember, ...]
+
+
+def clusteroperators_matching(
+    *, cluster: str = "", state: str = "", q: str = ""
+) -> QuerySet[ClusterOperator]:
+    """ClusterOperators with their cluster and `member_count`."""
+    rows = ClusterOperator.objects.select_related("cluster").annotate(
+        member_count=Count("members", output_field=IntegerField())
+    )
+    if cluster:
+        rows = rows.filter(cluster__name=cluster)
+    if state:
+        rows = rows.filter(_STATE_FILTER[state])
+    for word in q.split()[:8]:
+        rows = rows.filter(Q(name__icontains=word) | Q(message__icontains=word))
+    return rows
+
+
+def clusteroperator_page(
+    *, cluster: str = "", state: str = "", q: str = "", cursor: str = ""
+) -> Page[ClusterOperator]:
+    """One page, worst first; two queries. Raises BadRequest (cursor)."""
+    rows = clusteroperators_matching(cluster=cluster, state=state, q=q)
+    return paginate(
+        rows.annotate(calm=Value(9) - F("severity")),
+        ("calm", "cluster__name", "name"),
+        cursor=cursor,
+    )
+
+
+def find_clusteroperator(cluster: str, name: str) -> ClusterOperator | None:
+    """The ClusterOperator that a URL names, with its cluster; one query."""
+    return (
+        ClusterOperator.objects.select_related("cluster")
+        .filter(cluster__name=cluster, name=name)
+        .first()
+    )
+
+
+def members_of(row: ClusterOperator) -> list[MemberGroup]:
+    """Its members grouped by our finding, else by reason, most members first; one query."""
+    groups: dict[tuple[str, str], list[ClusterOperatorMember]] = {}
+    for member in row.members.select_related("operator", "operator__cluster").order_by("name"):
+        finding = member.operator.finding if member.operator else ""
+        title = finding_titles().get(finding, "") or member.reason
+        groups.setdefault((finding, title), []).append(member)
+    found = [MemberGroup(key[0], key[1], tuple(members)) for key, members in groups.items()]
+    return sorted(found, key=lambda group: (-len(group.members), group.title))
+
+
+def impact_of(row: ClusterOperator) -> tuple[str, str]:
+    """Two sentences: what it blocks and what it does not."""
+    return explain_impact(read_conditions(row.conditions))

@@ -1,0 +1,281 @@
+"""Reads behind the operators list and one operator's page."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from django.db.models import Case, CharField, Count, IntegerField, Q, QuerySet, Value, When
+from django.db.models.functions import Coalesce
+
+from catalogs.models import Package
+from installs.diagnosis import (
+    Diagnosis,
+    Finding,
+    Observation,
+    diagnose,
+    finding_for,
+    knowledge,
+    read_conditions,
+)
+from installs.models import NEEDS_ATTENTION, Action, Component, Health, Operator, Transition
+from installs.queries.filters import ATTENTION, OperatorFilters
+from installs.queries.keyset import Page, paginate
+
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+NAMES_SHOWN = 12
+CAUSE_ROWS = 2000
+TIMELINE_LIMIT = 200
+_RANK: Any = Case(
+    *(When(health=value, then=Value(rank)) for rank, value in enumerate(Health.values)),
+    default=Value(len(Health.values)),
+    output_field=IntegerField(),
+)
+# Sort -> the key of the keyset; every one ends in the name, so that equal rows read alphabetically.
+_KEYS = {
+    "name": ("name",),
+    "cluster": ("cluster__name", "name"),
+    "health": ("rank", "name"),
+    "since": ("since_or_never", "name"),
+    "version": ("version", "name"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason why operators need attention, with the operators that have it.
+
+    `id` is the finding's, empty when the knowledge base does not know the message; then `reason`
+    and `sample`, the first message, stand for it.
+    """
+
+    id: str
+    title: str
+    finding: Finding | None
+    reason: str
+    sample: str
+    count: int
+    operators: tuple[Operator, ...]
+
+    @property
+    def key(self) -> str:
+        return self.id or f"reason-{self.reason or 'none'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """One choice of a filter."""
+
+    value: str
+    words: str
+    count: int
+
+
+def operators_matching(filters: OperatorFilters) -> QuerySet[Operator]:
+    """Operators with their cluster; `rank` (worst first) and `since_or_never` to sort by."""
+    rows = Operator.objects.select_related("cluster").annotate(
+        rank=_RANK, since_or_never=Coalesce("since", Value(LONG_AGO))
+    )
+    exact = {
+        "cluster__name": filters.cluster,
+        "kind": filters.kind,
+        "namespace": "" if filters.namespace == "-" else filters.namespace,
+        "reason": filters.reason,
+        "package": filters.package,
+    }
+    rows = rows.filter(**{key: value for key, value in exact.items() if value})
+    if filters.namespace == "-":
+        rows = rows.filter(namespace="")
+    if filters.finding:
+        rows = rows.filter(finding="" if filters.finding == "-" else filters.finding)
+    if filters.health == ATTENTION:
+        rows = rows.filter(health__in=NEEDS_ATTENTION)
+    elif filters.health:
+        rows = rows.filter(health=filters.health)
+    for word in filters.q.split()[:8]:
+        rows = rows.filter(
+            Q(name__icontains=word) | Q(package__icontains=word) | Q(message__icontains=word)
+        )
+    return rows
+
+
+def operator_page(filters: OperatorFilters, *, sort: str = "", cursor: str = "") -> Page[Operator]:
+    """One page, worst first unless sorted otherwise; two queries. Raises BadRequest (cursor)."""
+    key = sort.lstrip("-") or "health"
+    return paginate(
+        operators_matching(filters),
+        _KEYS[key],
+        descending=sort.startswith("-"),
+        cursor=cursor,
+    )
+
+
+def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[Cause]:
+    """Why the matching operators need attention, most operators first; one query.
+
+    Each cause carries up to `names` of its operators. At most CAUSE_ROWS operators are grouped.
+    """
+    rows = operators_matching(filters).filter(health__in=NEEDS_ATTENTION).defer("conditions")
+    return group_by_cause(rows.order_by("name", "pk")[:CAUSE_ROWS], names=names)
+
+
+def group_by_cause(operators: Iterable[Operator], *, names: int = NAMES_SHOWN) -> list[Cause]:
+    """Groups by finding, or by reason where there is none; most operators first."""
+    groups: dict[tuple[str, str], list[Operator]] = defaultdict(list)
+    for operator in operators:
+        groups[(operator.finding, "" if operator.finding else operator.reason)].append(operator)
+    found = [_cause(key, members, names) for key, members in groups.items()]
+    return sorted(found, key=lambda cause: (-cause.count, cause.title, cause.reason))
+
+
+def _cause(key: tuple[str, str], members: Sequence[Operator], names: int) -> Cause:
+    finding_id, reason = key
+    first = members[0]
+    shared = {
+        name: value
+        for name, value in first.facts.items()
+        if all(member.facts.get(name) == value for member in members)
+    }
+    subject = {"kind": first.kind}
+    if len(members) == 1:
+        subject = subject_names(first)
+    finding = finding_for(finding_id, shared, subject) if finding_id else None
+    title = finding.title if finding else finding_id or f"{reason or 'No reason given'}"
+    return Cause(
+        finding_id, title, finding, reason, first.message, len(members), tuple(members[:names])
+    )
+
+
+def facets() -> dict[str, list[Facet]]:
+    """Choices of the filters cluster, kind and health with their counts; one query."""
+    rows = (
+        Operator.objects.order_by()
+        .values_list("cluster__name", "kind", "health")
+        .annotate(number=Count("pk", output_field=IntegerField()))
+    )
+    counts: dict[str, dict[str, int]] = {"cluster": {}, "kind": {}, "health": {}}
+    for cluster, kind, health, number in rows:
+        for name, value in (("cluster", cluster), ("kind", kind), ("health", health)):
+            counts[name][value] = counts[name].get(value, 0) + number
+    found = {
+        name: [Facet(value, value, number) for value, number in sorted(values.items())]
+        for name, values in counts.items()
+    }
+    words = dict(Health.choices)
+    order = {value: rank for rank, value in enumerate(Health.values)}
+    found["health"] = [
+        Facet(one.value, str(words.get(one.value, one.value)), one.count)
+        for one in sorted(found["health"], key=lambda one: order.get(one.value, 99))
+    ]
+    return found
+
+
+def why(operator: Operator) -> str:
+    """The finding's title, else the first line of the message, else the reason."""
+    title = finding_titles().get(operator.finding, "")
+    if title:
+        return title
+    if operator.health == Health.HEALTHY:
+        return ""
+    return operator.message.strip().split("\n", 1)[0][:300] or operator.reason
+
+
+@cache
+def finding_titles() -> dict[str, str]:
+    """Finding id -> title."""
+    return {entry.id: entry.title for entry in knowledge()}
+
+
+def find_operator(cluster: str, kind: str, namespace: str, name: str) -> Operator | None:
+    """The operator that a URL names (`-` for no namespace), with its cluster; one query."""
+    return (
+        Operator.objects.select_related("cluster")
+        .filter(
+            cluster__name=cluster,
+            kind=kind,
+            namespace="" if namespace == "-" else namespace,
+            name=name,
+        )
+        .first()
+    )
+
+
+def subject_names(operator: Operator) -> dict[str, str]:
+    """The names that remedies are filled with."""
+    names = {"name": operator.name, "namespace": operator.namespace, "kind": operator.kind}
+    return names | {"package": operator.package} if operator.package else names
+
+
+def finding_of(operator: Operator) -> Finding | None:
+    """The stored finding with this operator's own names in its commands."""
+    if not operator.finding:
+        return None
+    return finding_for(operator.finding, operator.facts, subject_names(operator))
+
+
+def components_of(operator: Operator) -> list[Component]:
+    """The objects that belong to it; one query."""
+    return list(operator.components.order_by("kind", "name"))
+
+
+def observe(row: Operator | Component) -> Observation:
+    """A row as the diagnosis wants it."""
+    extra = {"package": row.package} if isinstance(row, Operator) and row.package else {}
+    return Observation(
+        kind=row.kind,
+        namespace=row.namespace,
+        name=row.name,
+        conditions=read_conditions(row.conditions),
+        phase=row.phase if isinstance(row, Component) else "",
+        deleting=row.deleting,
+        extra=extra,
+    )
+
+
+def diagnose_row(operator: Operator, components: Sequence[Component]) -> Diagnosis:
+    """The chain with its first broken link, from the rows alone."""
+    return diagnose(observe(operator), [observe(component) for component in components])
+
+
+def history(
+    cluster_id: int, kind: str, namespace: str, name: str, limit: int = TIMELINE_LIMIT
+) -> list[Transition]:
+    """What we saw happen to one object, newest first; one query."""
+    rows = Transition.objects.filter(cluster=cluster_id, kind=kind, namespace=namespace, name=name)
+    return list(rows.order_by("-at", "-pk")[:limit])
+
+
+def same_cause(operator: Operator) -> int:
+    """How many other operators that need attention have the same finding; one query or none."""
+    if not operator.finding:
+        return 0
+    others = Operator.objects.filter(finding=operator.finding, health__in=NEEDS_ATTENTION)
+    return others.exclude(pk=operator.pk).count()
+
+
+def packages_of(operator: Operator) -> list[Package]:
+    """The package in the catalogs of its cluster, its own catalog first; one query."""
+    if not operator.package:
+        return []
+    own = Case(
+        When(catalog__name=operator.catalog, then=Value("0")),
+        default=Value("1"),
+        output_field=CharField(),
+    )
+    rows = Package.objects.filter(catalog__cluster=operator.cluster_id, name=operator.package)
+    return list(
+        rows.select_related("catalog", "catalog__cluster").order_by(own, "catalog__name")[:10]
+    )
+
+
+def open_action(operator: Operator) -> Action | None:
+    """What a person asked of this object and is not finished; one query."""
+    return Action.objects.filter(
+        cluster=operator.cluster_id,
+        path=operator.kind,
+        namespace=operator.namespace,
+        name=operator.name,
+        state__in=Action.OPEN,
+    ).first()

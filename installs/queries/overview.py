@@ -1,0 +1,303 @@
+"""Reads behind the overview: what is broken on a cluster and the one thing to do about it."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, F, IntegerField, Q, Sum
+from django.utils import timezone
+
+from catalogs.models import Catalog
+from installs.aggregated import NAME as AGGREGATED
+from installs.aggregated import explain_impact
+from installs.diagnosis import read_conditions
+from installs.models import NEEDS_ATTENTION, Action, ClusterOperator, Health, Operator, Transition
+from installs.queries.operators import CAUSE_ROWS, Cause, group_by_cause
+from olmweb.models import Cluster
+
+CHANGES_SHOWN = 8
+RECENT = timedelta(hours=24)
+RECENT_LIMIT = 5000
+_BAD = tuple(str(value) for value in NEEDS_ATTENTION)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCounts:
+    """How many operators there are of each health."""
+
+    by_health: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_health.values())
+
+    @property
+    def attention(self) -> int:
+        return sum(self.by_health.get(value, 0) for value in _BAD)
+
+    @property
+    def healthy(self) -> int:
+        return self.by_health.get(Health.HEALTHY, 0)
+
+    @property
+    def working(self) -> int:
+        return self.by_health.get(Health.INSTALLING, 0) + self.by_health.get(Health.UPGRADING, 0)
+
+    @property
+    def segments(self) -> list[tuple[str, str, int]]:
+        """(words, CSS class suffix, count) in the order of the donut; zeros left out."""
+        count = self.by_health.get
+        groups = [
+            ("healthy", "healthy", self.healthy),
+            ("working", "working", self.working),
+            ("degraded", "warning", count(Health.DEGRADED, 0)),
+            ("needs approval", "approval", count(Health.NEEDS_APPROVAL, 0)),
+            ("failed or blocked", "failed", count(Health.FAILED, 0) + count(Health.BLOCKED, 0)),
+            ("unknown", "unknown", count(Health.UNKNOWN, 0)),
+        ]
+        return [group for group in groups if group[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """One part of the donut: where it starts and how long it is, in hundredths of the circle."""
+
+    words: str
+    css: str
+    count: int
+    length: str
+    rest: str
+    offset: str
+
+
+def donut(counts: HealthCounts) -> list[Arc]:
+    """The arcs of the donut, clockwise from the top; a part is never too thin to see."""
+    total = counts.total or 1
+    arcs, start = [], 0.0
+    for words, css, count in counts.segments:
+        length = count * 100 / total
+        arcs.append(Arc(words, css, count, f"{length:.2f}", f"{100 - length:.2f}", f"{-start:.2f}"))
+        start += length
+    return arcs
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingOperator:
+    """A ClusterOperator that is not as it should be, or the aggregated one; `blocks` in words."""
+
+    row: ClusterOperator
+    blocks: str
+    leaves: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """One bar of the last 24 hours."""
+
+    at: datetime
+    failed: int
+    recovered: int
+    height: int  # of 100
+    failed_height: int
+    x: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """What changed in the last 24 hours; `hours` are 24 bars, oldest first."""
+
+    failed: int
+    recovered: int
+    hours: tuple[Hour, ...]
+    changes: tuple[Transition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOverview:
+    """Everything the overview says of one cluster."""
+
+    cluster: Cluster
+    counts: HealthCounts
+    arcs: list[Arc]
+    causes: list[Cause]
+    cluster_operators: list[BlockingOperator]
+    unhealthy_cluster_operators: int
+    problems: list[str]  # kinds that can't be read, in words
+
+    @property
+    def state(self) -> str:
+        """'silent', 'waiting', 'attention' or 'healthy'."""
+        if self.cluster.stale:
+            return "silent"
+        if self.cluster.synced_at is None:
+            return "waiting"
+        return "attention" if self.counts.attention else "healthy"
+
+
+def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
+    """One entry a cluster, worst first; three queries however many clusters there are."""
+    ids = [cluster.pk for cluster in clusters]
+    counts = _health_counts(ids)
+    failing = _failing(ids)
+    blocking = _cluster_operators(ids)
+    found = [
+        ClusterOverview(
+            cluster=cluster,
+            counts=counts[cluster.pk],
+            arcs=donut(counts[cluster.pk]),
+            causes=group_by_cause(failing[cluster.pk], names=3),
+            cluster_operators=[
+                one for one in blocking[cluster.pk] if one.row.severity or one.row.aggregated
+            ],
+            unhealthy_cluster_operators=sum(1 for one in blocking[cluster.pk] if one.row.severity),
+            problems=unreadable_kinds(cluster),
+        )
+        for cluster in clusters
+    ]
+    order = {"silent": 0, "attention": 1, "waiting": 2, "healthy": 3}
+    return sorted(
+        found,
+        key=lambda one: (order[one.state], -one.counts.attention, one.cluster.name),
+    )
+
+
+def _health_counts(ids: Sequence[int]) -> dict[int, HealthCounts]:
+    numbers: dict[int, dict[str, int]] = {pk: {} for pk in ids}
+    rows = Operator.objects.filter(cluster__in=ids).order_by().values_list("cluster", "health")
+    for cluster, health, number in rows.annotate(number=Count("pk", output_field=IntegerField())):
+        numbers[cluster][health] = number
+    return {pk: HealthCounts(values) for pk, values in numbers.items()}
+
+
+def _failing(ids: Sequence[int]) -> dict[int, list[Operator]]:
+    rows = Operator.objects.filter(cluster__in=ids, health__in=NEEDS_ATTENTION)
+    found: dict[int, list[Operator]] = defaultdict(list)
+    for row in rows.defer("conditions").order_by("name", "pk")[:CAUSE_ROWS]:
+        found[row.cluster_id].append(row)
+    return found
+
+
+def _cluster_operators(ids: Sequence[int]) -> dict[int, list[BlockingOperator]]:
+    wanted = Q(severity__gt=0) | Q(name=AGGREGATED)
+    rows = ClusterOperator.objects.filter(wanted, cluster__in=ids).order_by("-severity", "name")
+    found: dict[int, list[BlockingOperator]] = defaultdict(list)
+    for row in rows:
+        blocks, leaves = explain_impact(read_conditions(row.conditions))
+        found[row.cluster_id].append(BlockingOperator(row, blocks, leaves))
+    return found
+
+
+def unreadable_kinds(cluster: Cluster) -> list[str]:
+    """A sentence for each kind that this cluster does not let us read; absent kinds are normal."""
+    sentences = []
+    for kind, told in sorted(cluster.kinds.items()):
+        state = told.get("state", "") if isinstance(told, dict) else ""
+        if state == "forbidden":
+            sentences.append(
+                f"{kind}s can't be read: the account of OLM Web may not list them. "
+                "Apply the ClusterRole that ships with OLM Web."
+            )
+        elif state == "failed":
+            reason = str(told.get("error", "")).strip().rstrip(".")
+            sentences.append(
+                f"{kind}s could not be read the last time" + (f": {reason}." if reason else ".")
+            )
+    return sentences
+
+
+def installable_kinds(cluster: Cluster) -> list[str]:
+    """Kinds of operators that this cluster serves; empty before the first sync."""
+    return [
+        kind
+        for kind in ("PlatformOperator", "ClusterExtension", "Subscription")
+        if isinstance(told := cluster.kinds.get(kind), dict) and told.get("state") == "served"
+    ]
+
+
+def recent(clusters: Sequence[Cluster]) -> Recent:
+    """Changes of health in the last 24 hours on these clusters; one query."""
+    now = timezone.now()
+    rows = list(
+        Transition.objects.select_related("cluster")
+        .filter(cluster__in=[c.pk for c in clusters], type="Health", at__gte=now - RECENT)
+        .order_by("-at", "-pk")[:RECENT_LIMIT]
+    )
+    failed, recovered = [0] * 24, [0] * 24
+    for row in rows:
+        hour = 23 - min(23, max(0, int((now - row.at).total_seconds() // 3600)))
+        if row.to_status in _BAD and row.from_status not in _BAD:
+            failed[hour] += 1
+        elif row.to_status == Health.HEALTHY and row.from_status in _BAD:
+            recovered[hour] += 1
+    top = max((a + b for a, b in zip(failed, recovered, strict=True)), default=0) or 1
+    hours = tuple(
+        Hour(
+            at=now - timedelta(hours=23 - index),
+            failed=failed[index],
+            recovered=recovered[index],
+            height=round((failed[index] + recovered[index]) * 40 / top),
+            failed_height=round(failed[index] * 40 / top),
+            x=index * 10,
+        )
+        for index in range(24)
+    )
+    return Recent(sum(failed), sum(recovered), hours, tuple(rows[:CHANGES_SHOWN]))
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSummary:
+    """The catalogs of the clusters shown; `troubled` are those failing, stale or switched off."""
+
+    serving: int
+    packages: int
+    troubled: list[Catalog]
+    new: int
+
+
+def catalog_summary(clusters: Sequence[Cluster]) -> CatalogSummary:
+    """One query. Catalogs read from files belong to no cluster and count everywhere."""
+    rows = list(
+        Catalog.objects.select_related("cluster").filter(
+            Q(cluster__in=[c.pk for c in clusters]) | Q(cluster=None)
+        )
+    )
+    states = Catalog.State
+    troubled = [row for row in rows if row.stale or row.state == states.FAILED]
+    return CatalogSummary(
+        serving=sum(1 for row in rows if row.state == states.SERVING and not row.stale),
+        packages=sum(row.package_count for row in rows),
+        troubled=troubled,
+        new=sum(1 for row in rows if row.state == states.NEW),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits for a person or is under way."""
+
+    actions: int
+    upgrades: int
+
+
+def waiting(clusters: Sequence[Cluster]) -> Waiting:
+    """Open actions and operators with an upgrade to take; two queries."""
+    ids = [cluster.pk for cluster in clusters]
+    return Waiting(
+        actions=Action.objects.filter(cluster__in=ids, state__in=Action.OPEN).count(),
+        upgrades=Operator.objects.filter(cluster__in=ids)
+        .exclude(upgrade="")
+        .exclude(upgrade=F("version"))
+        .count(),
+    )
+
+
+def catalogs_revision() -> str:
+    """What moves when any catalog's content or state changed; one query."""
+    totals = Catalog.objects.aggregate(
+        revisions=Sum("revision"),
+        number=Count("pk"),
+        failed=Count("pk", filter=Q(state=Catalog.State.FAILED)),
+        new=Count("pk", filter=Q(state=Catalog.State.NEW)),
+    )
+    return ":".join(str(value) for value in totals.values())

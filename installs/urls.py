@@ -1,0 +1,23 @@
+"""Routes of the operators, cluster operators and activity pages."""
+
+from django.urls import path
+
+from installs.views import activity, clusteroperators, operators
+
+app_name = "installs"
+urlpatterns = [
+    path("operators/", operators.operator_list, name="operators"),
+    path(
+        "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>",
+        operators.operator_detail,
+        name="operator",
+    ),
+    path("cluster-operators/", clusteroperators.clusteroperator_list, name="clusteroperators"),
+    path(
+        "cluster-operators/<str:cluster>/<str:name>",
+        clusteroperators.clusteroperator_detail,
+        name="clusteroperator",
+    ),
+    path("activity/", activity.activity, name="activity"),
+    path("activity/actions/<int:id>", activity.action_detail, name="action"),
+]

@@ -1,0 +1,1 @@
+"""Pages about what is installed. Thin: read the query string, ask installs.queries, render."""

@@ -1,0 +1,84 @@
+"""Activity: what people asked for and what the syncs did; one action followed live."""
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from installs.diagnosis import finding_for
+from installs.models import Action
+from installs.queries import activity as queries
+from installs.queries import operators as operator_queries
+from installs.queries.filters import read_choice, read_value
+from installs.views.live import render_live
+from installs.views.story import chain, steps
+from olmweb.context import clusters
+from olmweb.errors import Missing
+from olmweb.polling import cluster_revision, revision_token, unchanged
+
+SHOWS = ("actions", "syncs")
+FOLLOW_SECONDS = 1.5
+
+
+@require_safe
+def activity(request: HttpRequest) -> HttpResponse:
+    """Actions or sync runs, newest first."""
+    show = read_choice(request.GET, "show", SHOWS) or "actions"
+    syncs = show == "syncs"
+    names = ("cluster", "q") if syncs else ("cluster", "user", "q")
+    chosen = {name: read_value(request.GET, name) for name in names}
+    if syncs:
+        chosen["outcome"] = read_choice(request.GET, "outcome", queries.OUTCOMES)
+    else:
+        chosen["state"] = read_choice(request.GET, "state", queries.ACTION_STATES)
+    revision = queries.syncs_revision() if syncs else queries.actions_revision()
+    token = revision_token(show, revision)
+    if (answer := unchanged(request, token)) is not None:
+        return answer
+    cursor = request.GET.get("cursor", "")
+    page = (queries.sync_page if syncs else queries.action_page)(**chosen, cursor=cursor)
+    context = {
+        "show": show,
+        "page": page,
+        "total": page.total,
+        "chosen": chosen,
+        "chips": [(name, name.capitalize(), value) for name, value in chosen.items() if value],
+        "cluster_names": [c.name for c in clusters(request)],
+        "outcomes": queries.OUTCOMES,
+        "states": Action.State.choices,
+    }
+    return render_live(request, "installs/activity.html", context, token=token)
+
+
+@require_safe
+def action_detail(request: HttpRequest, id: int) -> HttpResponse:
+    """One action: as whom, what exactly, what the cluster said, how it ended; live until it did."""
+    action = queries.find_action(id) if id < 2**63 else None
+    if action is None:
+        raise Missing(
+            f"There is no action {id}.",
+            code="unknown-action",
+            hint="Old actions are deleted after the retention time; Activity lists the rest.",
+        )
+    token = revision_token(
+        action.state, action.sent_at, action.finished_at, cluster_revision(request)
+    )
+    if (answer := unchanged(request, token)) is not None:
+        return answer
+    operator = queries.object_of(action)
+    links = []
+    if operator is not None:
+        components = operator_queries.components_of(operator)
+        diagnosis = operator_queries.diagnose_row(operator, components)
+        links = chain(operator, diagnosis.chain, components)
+    names = {"name": action.name, "namespace": action.namespace, "kind": action.path}
+    finding = finding_for(action.finding, operator.facts if operator else {}, names)
+    final = action.state not in Action.OPEN
+    context = {
+        "action": action,
+        "final": final,
+        "operator": operator,
+        "chain": links,
+        "finding": finding,
+        "steps": steps(finding.remedy) if finding else [],
+        "seconds": FOLLOW_SECONDS,
+    }
+    return render_live(request, "installs/action.html", context, token=token, final=final)

@@ -1,0 +1,91 @@
+"""Cluster operators: four conditions each, worst first, and what the aggregated one means."""
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from installs.queries import clusteroperators as queries
+from installs.queries import operators as operator_queries
+from installs.queries.filters import read_choice, read_value
+from installs.queries.overview import unreadable_kinds
+from installs.views.live import render_live
+from installs.views.story import moments
+from olmweb.context import clusters
+from olmweb.errors import Missing
+from olmweb.polling import cluster_revision, revision_token, unchanged
+
+STATE_WORDS = {
+    "unavailable": "Unavailable",
+    "degraded": "Degraded",
+    "progressing": "Progressing",
+    "blocked": "Cannot update",
+}
+
+
+@require_safe
+def clusteroperator_list(request: HttpRequest) -> HttpResponse:
+    """One row each with four pills and the reason of the worst."""
+    cluster = read_value(request.GET, "cluster")
+    state = read_choice(request.GET, "state", queries.STATES)
+    q = read_value(request.GET, "q")
+    token = revision_token(cluster_revision(request))
+    if (answer := unchanged(request, token)) is not None:
+        return answer
+    page = queries.clusteroperator_page(
+        cluster=cluster, state=state, q=q, cursor=request.GET.get("cursor", "")
+    )
+    chips = [
+        ("cluster", "Cluster", cluster),
+        ("state", "State", STATE_WORDS.get(state, "")),
+        ("q", "Text", q),
+    ]
+    context = {
+        "page": page,
+        "total": page.total,
+        "cluster": cluster,
+        "state": state,
+        "q": q,
+        "states": STATE_WORDS.items(),
+        "cluster_names": [c.name for c in clusters(request)],
+        "chips": [chip for chip in chips if chip[2]],
+        "unserved": [c.name for c in clusters(request) if _not_served(c.kinds)],
+        "problems": [
+            (c.name, sentence)
+            for c in clusters(request)
+            for sentence in unreadable_kinds(c)
+            if sentence.startswith("ClusterOperator")
+        ],
+    }
+    return render_live(request, "installs/clusteroperators.html", context, token=token)
+
+
+def _not_served(kinds: dict[str, dict[str, str]]) -> bool:
+    return kinds.get("ClusterOperator", {}).get("state") == "absent"
+
+
+@require_safe
+def clusteroperator_detail(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
+    """Conditions, members grouped by cause, what it blocks and what not."""
+    row = None
+    if "\x00" not in f"{cluster}{name}":
+        row = queries.find_clusteroperator(cluster, name)
+    if row is None:
+        raise Missing(
+            f"There is no ClusterOperator {name[:120]} on cluster {cluster[:80]}.",
+            code="unknown-clusteroperator",
+            hint="The list of cluster operators shows what is there.",
+        )
+    token = revision_token(cluster_revision(request))
+    if (answer := unchanged(request, token)) is not None:
+        return answer
+    blocks, leaves = queries.impact_of(row)
+    groups = queries.members_of(row) if row.aggregated else []
+    history = operator_queries.history(row.cluster_id, "ClusterOperator", "", row.name)
+    context = {
+        "row": row,
+        "groups": groups,
+        "member_count": sum(len(group.members) for group in groups),
+        "blocks": blocks,
+        "leaves": leaves,
+        "moments": moments(history),
+    }
+    return render_live(request, "installs/clusteroperator.html", context, token=token)
