@@ -65,6 +65,20 @@ def test_every_placeholder_is_a_fact_or_a_name_of_the_subject(entry: Entry) -> N
 
 
 @entries
+def test_the_cause_of_every_sample_has_all_its_facts(entry: Entry) -> None:
+    for sample in entry.record.samples:
+        found = entry.pattern.search(sample)
+        assert found is not None
+        facts = {
+            name.rstrip("0123456789"): text for name, text in found.groupdict().items() if text
+        }
+        names = {"name": "etcd", "namespace": "shop", "kind": entry.kinds[0], "package": "etcd"}
+        finding = finding_for(entry.id, facts, names)
+        assert finding is not None
+        assert not re.search(r"<[a-z-]+>|[{}]", finding.cause)
+
+
+@entries
 def test_no_hostile_text_keeps_a_pattern_busy(entry: Entry) -> None:
     sample = entry.record.samples[0]
     repeated = (*HOSTILE, sample[: max(10, len(sample) // 2)], sample[:-3])
