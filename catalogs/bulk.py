@@ -40,7 +40,7 @@ class Table:
         self._batch = batch
         self._target = f"{self._table} ({', '.join(map(quote, columns))})"
         marks = ", ".join(["%s"] * len(columns))
-        self._insert = f"INSERT INTO {self._target} VALUES ({marks})"
+        self._insert = f"INSERT INTO {self._target} VALUES ({marks})"  # noqa: S608 - our own names
         if keyed:
             self._insert += " ON CONFLICT DO NOTHING"
         self._copies = connection.vendor == "postgresql" and not keyed
@@ -79,7 +79,7 @@ class Table:
                 f"UPDATE {self._table} SET {sets} WHERE id = %s",  # noqa: S608 - our own names
                 [*fitted, key],
             )
-            return cursor.rowcount
+            return int(cursor.rowcount)
 
     def _fit(self, row: Sequence[Any]) -> Sequence[Any]:
         return _fit(row, self._cuts)
@@ -143,4 +143,4 @@ def delete(model: type[Model], where: str, params: Sequence[Any]) -> int:
     table = connection.ops.quote_name(model._meta.db_table)
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {table} WHERE {where}", params)  # noqa: S608 - no outside text
-        return max(0, cursor.rowcount)
+        return max(0, int(cursor.rowcount))

@@ -1,4 +1,7 @@
-"""What a sync changed, told as differences a person cares about. Pure comparison of two outlines."""
+"""What a sync changed, told as the differences a person cares about.
+
+Knows the outline of a package before and after; not how either was read or is written.
+"""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple

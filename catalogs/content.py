@@ -19,7 +19,7 @@ from django.utils import timezone
 from catalogs import fbc
 from catalogs.bulk import Table
 from catalogs.changes import Change, Kind, Outline, compare, stored_outline
-from catalogs.derive import DERIVATION, ChannelFacts, PackageReader, Texts
+from catalogs.derive import DERIVATION, ChannelFacts, PackageReader
 from catalogs.models import Catalog, CatalogChange, CatalogRevision, ContentProblem, Package
 from catalogs.splitter import Index, PackageIndex, reread
 from catalogs.store import (
@@ -33,6 +33,7 @@ from catalogs.store import (
     may_collect,
     stored_packages,
 )
+from catalogs.texts import Texts
 
 SALT = f"derivation {DERIVATION}".encode()
 
@@ -187,7 +188,7 @@ class Replacement:
             self._changes.append(Change(Kind.PACKAGE_REMOVED, name))
 
     def _replace_loose_problems(self) -> None:
-        """Faults of what could not even be given to a package; left alone when they are the same."""
+        """Faults of what could not be given to a package; left alone when they are the same."""
         if "" not in self._index.packages:  # else its part was replaced or kept as a whole
             if catalog_problems(self._catalog.pk) == list(self._index.problems):
                 return

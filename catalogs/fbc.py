@@ -319,7 +319,7 @@ def _salvage(value: Any, kind: Any, path: str, faults: list[Fault]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Csv:
-    """Facts of a bundle's ClusterServiceVersion. `webhooks` is None unless the full CSV is there."""
+    """A bundle's ClusterServiceVersion. `webhooks` is None unless the full CSV is there."""
 
     facts: CsvFacts
     webhooks: int | None

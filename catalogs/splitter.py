@@ -177,7 +177,8 @@ class Splitter:
 
     def _yaml(self, offset: int) -> Iterator[Piece]:
         self._spool.seek(offset)
-        start, lines, size = offset, [], 0
+        lines: list[bytes] = []
+        start, size = offset, 0
         while line := self._spool.readline(self._limit + 1):
             offset += len(line)
             if _YAML_MARK.match(line):

@@ -12,15 +12,20 @@ from dataclasses import dataclass, field
 
 import zstandard
 from django.db import connection
+from django.db.models import Model
 
 from catalogs.bulk import Table, as_json, delete, reserve_ids
-from catalogs.derive import BundleFacts, ChannelFacts, PackageReader, Texts, search_text
+from catalogs.bundles import BundleFacts
+from catalogs.derive import ChannelFacts, PackageReader
 from catalogs.fbc import Problem
 from catalogs.models import (
     Blob,
     BlobRef,
     Bundle,
     BundleGVK,
+    Catalog,
+    CatalogChange,
+    CatalogRevision,
     Channel,
     ChannelEntry,
     ContentProblem,
@@ -29,6 +34,7 @@ from catalogs.models import (
     PackageText,
     RelatedImage,
 )
+from catalogs.texts import Texts, search_text
 
 ZSTD_LEVEL = 1
 BATCH_BYTES = 1 << 20  # of blobs that wait to be compressed
@@ -261,10 +267,7 @@ class Writer:
             (RelatedImage, Bundle, "bundle_id"),
             (ChannelEntry, Channel, "channel_id"),
         ):
-            table = connection.ops.quote_name(parent._meta.db_table)
-            self.deleted += delete(
-                model, f"{column} IN (SELECT id FROM {table} WHERE package_id = %s)", key
-            )
+            self.deleted += delete(model, f"{column} IN {_ids_of(parent)}", key)
         for child in (Bundle, Channel, PackageText):
             self.deleted += delete(child, "package_id = %s", key)
         if whole:
@@ -304,14 +307,49 @@ def stored_packages(catalog_id: int, salt: bytes) -> dict[str, StoredPackage]:
 
 def collect_garbage() -> int:
     """Deletes blobs and icons that nothing refers to any more; returns how many."""
-    quote = connection.ops.quote_name
-    refs, packages = quote(BlobRef._meta.db_table), quote(Package._meta.db_table)
-    blobs, icons = quote(Blob._meta.db_table), quote(Icon._meta.db_table)
-    return delete(
-        Blob, f"NOT EXISTS (SELECT 1 FROM {refs} r WHERE r.blob_id = {blobs}.sha256)", ()
-    ) + delete(
-        Icon, f"NOT EXISTS (SELECT 1 FROM {packages} p WHERE p.icon_id = {icons}.sha256)", ()
+    return delete(Blob, _unreferenced(Blob, BlobRef, "blob_id"), ()) + delete(
+        Icon, _unreferenced(Icon, Package, "icon_id"), ()
     )
+
+
+def _unreferenced(model: type[Model], by: type[Model], column: str) -> str:
+    table, other = _name(model), _name(by)
+    return f"NOT EXISTS (SELECT 1 FROM {other} r WHERE r.{column} = {table}.sha256)"  # noqa: S608
+
+
+def _ids_of(parent: type[Model]) -> str:
+    return f"(SELECT id FROM {_name(parent)} WHERE package_id = %s)"  # noqa: S608 - our own names
+
+
+def delete_catalog(catalog_id: int) -> int:
+    """Deletes a catalog with all its rows, in bulk; returns how many."""
+    key = (catalog_id,)
+    packages = f"(SELECT id FROM {_name(Package)} WHERE catalog_id = %s)"  # noqa: S608
+    bundles, channels, revisions = (
+        f"(SELECT id FROM {_name(model)} WHERE {where})"  # noqa: S608 - our own names
+        for model, where in (
+            (Bundle, f"package_id IN {packages}"),
+            (Channel, f"package_id IN {packages}"),
+            (CatalogRevision, "catalog_id = %s"),
+        )
+    )
+    steps: tuple[tuple[type[Model], str], ...] = (
+        (BundleGVK, f"bundle_id IN {bundles}"),
+        (RelatedImage, f"bundle_id IN {bundles}"),
+        (ChannelEntry, f"channel_id IN {channels}"),
+        (Bundle, f"package_id IN {packages}"),
+        (Channel, f"package_id IN {packages}"),
+        (PackageText, f"package_id IN {packages}"),
+        (CatalogChange, f"revision_id IN {revisions}"),
+        *((model, "catalog_id = %s") for model in (CatalogRevision, BlobRef, ContentProblem)),
+        (Package, "catalog_id = %s"),
+        (Catalog, "id = %s"),
+    )
+    return sum(delete(model, where, key) for model, where in steps)
+
+
+def _name(model: type[Model]) -> str:
+    return connection.ops.quote_name(model._meta.db_table)
 
 
 def catalog_problems(catalog_id: int) -> list[Problem]:

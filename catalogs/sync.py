@@ -14,14 +14,23 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
+from catalogs.cluster_catalogs import record_cluster_catalogs as record_cluster_catalogs
 from catalogs.content import Written, replace_content, sweep
 from catalogs.derive import DERIVATION
 from catalogs.models import Catalog
 from catalogs.sources.base import LIMITS, Fetched, Limits, Source, SourceError, opened
+from catalogs.sources.catalogd import catalogd_source
 from catalogs.sources.file import FileSource
+from catalogs.sources.url import url_source
 from catalogs.splitter import CutShort, Index, NotFbc, index_spool
+from olmweb.clusters import client_for
 from olmweb.models import SyncRun
 
+READABLE = (
+    Catalog.SourceKind.FILE,
+    Catalog.SourceKind.URL,
+    Catalog.SourceKind.CLUSTER_CATALOG,
+)
 log = structlog.get_logger(__name__)
 CHANGED, UNCHANGED, FAILED = (
     SyncRun.Outcome.CHANGED.value,
@@ -83,6 +92,16 @@ def source_of(catalog: Catalog, limits: Limits = LIMITS) -> Source:
     """The source that the catalog's row names. Raises SourceError for one that can't be read."""
     if catalog.source_kind == Catalog.SourceKind.FILE:
         return FileSource(catalog.source, limits=limits)
+    if catalog.source_kind == Catalog.SourceKind.URL:
+        return url_source(catalog.source, limits=limits)
+    cluster = catalog.cluster
+    if catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG and cluster is not None:
+        return catalogd_source(
+            f"ClusterCatalog {catalog.name} of cluster {cluster.name}",
+            catalog.base_url,
+            lambda: client_for(cluster),
+            limits=limits,
+        )
     raise SourceError(
         f"{catalog} has a source of kind {catalog.source_kind}, which can't be read.",
         code="source-kind",
@@ -115,16 +134,25 @@ class _Attempt:
                 return self.unchanged("not modified", fetched)
             if fresh and fetched.sha256 == catalog.content_hash:
                 return self.unchanged("same content", fetched)
-            self.run_row = SyncRun.objects.create(
-                kind=SyncRun.Kind.CATALOG,
-                target=str(catalog),
-                cluster=catalog.cluster,
-                started_at=self.started_at,
-            )
+            self.start_run()
             index = self.index(source, fetched, fetched.body)
             written = self.write(index, fetched, fetched.body)
         rows = written.rows + 1 + sweep()
         return self.changed(written, fetched, rows)
+
+    def start_run(self) -> None:
+        """Shows the run while it goes on. We hold the lease: an older one still going is dead."""
+        same = {"kind": SyncRun.Kind.CATALOG, "target": str(self.catalog)}
+        SyncRun.objects.filter(outcome=SyncRun.Outcome.RUNNING, **same).update(
+            outcome=SyncRun.Outcome.FAILED,
+            finished_at=timezone.now(),
+            error_code="interrupted",
+            error_text="The process stopped in the middle of this run.",
+            error_hint="Nothing was lost: the run after it started anew.",
+        )
+        self.run_row = SyncRun.objects.create(
+            cluster=self.catalog.cluster, started_at=self.started_at, **same
+        )
 
     def index(self, source: Source, fetched: Fetched, body: BinaryIO) -> Index:
         cost = {"requests": fetched.requests, "bytes_read": fetched.bytes_read}
@@ -156,8 +184,8 @@ class _Attempt:
                 body_hash=fetched.sha256,
                 everything=self.everything,
             )
+            fetched.check()
             self.save(
-                state=Catalog.State.SERVING,
                 content_hash=fetched.sha256,
                 derivation=DERIVATION,
                 synced_digest=self.digest,
@@ -175,6 +203,7 @@ class _Attempt:
     def success(self, cost: str) -> dict[str, object]:
         now = timezone.now()
         return {
+            "state": self.state(Catalog.State.SERVING),
             "checked_at": now,
             "synced_at": now,
             "failing_since": None,
@@ -183,6 +212,10 @@ class _Attempt:
             "error_hint": "",
             "last_cost": cost,
         }
+
+    def state(self, state: Catalog.State) -> Catalog.State:
+        disabled = self.catalog.availability == "Unavailable"
+        return Catalog.State.DISABLED if disabled else state
 
     def cost(self, fetched: Fetched | None, what: str = "read") -> str:
         milliseconds = round((time.monotonic() - self.started) * 1000)
@@ -197,7 +230,7 @@ class _Attempt:
 
     def unchanged(self, what: str, fetched: Fetched | None = None) -> SyncResult:
         values = self.success(self.cost(fetched, what))
-        values |= {"state": Catalog.State.SERVING, "synced_digest": self.digest}
+        values["synced_digest"] = self.digest
         if fetched and fetched.last_modified:
             values["last_modified"] = fetched.last_modified
         self.save(**values)
@@ -218,7 +251,7 @@ class _Attempt:
     def failed(self, error: SourceError) -> SyncResult:
         now = timezone.now()
         self.save(
-            state=Catalog.State.FAILED,
+            state=self.state(Catalog.State.FAILED),
             checked_at=now,
             failing_since=self.catalog.failing_since or now,
             error_code=error.code,

@@ -1,1 +1,1 @@
-"""Opening a source of catalog content into a spool file of decoded bytes. No Django, no database."""
+"""Opening a source of catalog content into a spool file of decoded bytes. No Django."""

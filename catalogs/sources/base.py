@@ -1,6 +1,6 @@
 """What every source gives back, and the errors that say why it gave nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
@@ -37,11 +37,17 @@ class Limits:
 LIMITS = Limits()
 
 
+def _nothing() -> None:
+    """A spool of our own can't change."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """What one attempt got. `body` is None when the source says it hasn't changed.
 
     `bytes_read` counts encoded bytes, `sha256` is of the decoded body (hexadecimal).
+    `last_modified` is what to give to the next `fetch`. `check` raises SourceError when the body
+    is no longer what it was: call it after the last reading of a body that is not our own copy.
     """
 
     body: BinaryIO | None
@@ -50,6 +56,7 @@ class Fetched:
     bytes_read: int = 0
     requests: int = 0
     last_modified: str = ""
+    check: Callable[[], None] = _nothing
 
 
 class Source(Protocol):

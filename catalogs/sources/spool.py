@@ -174,13 +174,7 @@ def _fill(
                     continue
                 size += len(part)
                 if size > limits.body:
-                    raise SourceError(
-                        f"{label} is larger than {limits.body // 1024**2:,} MiB when decoded.",
-                        code="too-large",
-                        hint="Give a smaller catalog, or the part of it that you need.",
-                        requests=requests,
-                        bytes_read=read,
-                    )
+                    raise too_large(label, limits, requests, read)
                 if size > limits.ratio_from and size > limits.ratio * read:
                     raise SourceError(
                         f"{label} expands more than {limits.ratio:,} times when decoded.",
@@ -203,6 +197,21 @@ def _fill(
     if decoder is not None and not decoder.complete():
         raise _cut(label, requests, read, decoder.name)
     return digest.hexdigest(), size, read, last
+
+
+def is_plain(first: bytes) -> bool:
+    """Whether a body that begins so is not compressed."""
+    return not first.startswith(tuple(magic for magic, _ in _MAGIC))
+
+
+def too_large(label: str, limits: Limits, requests: int, read: int) -> SourceError:
+    return SourceError(
+        f"{label} is larger than {limits.body // 1024**2:,} MiB when decoded.",
+        code="too-large",
+        hint="Give a smaller catalog, or the part of it that you need.",
+        requests=requests,
+        bytes_read=read,
+    )
 
 
 def _cut(label: str, requests: int, read: int, encoding: str = "") -> SourceError:

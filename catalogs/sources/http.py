@@ -1,0 +1,135 @@
+"""A catalog over HTTP: conditional, streamed, resumed after a cut. Knows no particular client."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from typing import Protocol
+
+from catalogs.sources.base import LIMITS, Fetched, Limits, SourceError
+from catalogs.sources.spool import spool
+
+READ = 1 << 18
+RESUMES = 3
+
+
+class Cut(Exception):
+    """The connection ended before the body did, or gave no answer; the message is a sentence."""
+
+    def __init__(self, message: str, *, code: str = "unreachable", hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint
+
+
+class Answer(Protocol):
+    """An open answer whose body is read as it was sent, its content encoding not undone."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes, empty at the end. Raises Cut."""
+
+
+# Opens the one resource with these request headers. Raises Cut when there is no answer.
+Opener = Callable[[dict[str, str]], AbstractContextManager[Answer]]
+
+
+class HttpSource:
+    """One resource. `whole_lines` for a server whose every blob ends with a newline (catalogd)."""
+
+    def __init__(
+        self, label: str, opener: Opener, *, limits: Limits = LIMITS, whole_lines: bool = False
+    ) -> None:
+        self.label = label
+        self._open = opener
+        self._limits = limits
+        self._whole_lines = whole_lines
+        self._requests = 0
+
+    def fetch(self, *, if_modified_since: str = "") -> Fetched:
+        """See Source. 404 and 503 mean "not ready": the content we have stays."""
+        self._requests = 0
+        headers = {"Accept-Encoding": "zstd, gzip", "Accept": "*/*"}
+        if if_modified_since:
+            headers["If-Modified-Since"] = if_modified_since
+        with ExitStack() as stack:
+            try:
+                answer = self._ask(stack, headers)
+                modified = answer.headers.get("Last-Modified", "")
+                if answer.status == 304 and if_modified_since:
+                    return Fetched(None, requests=self._requests, last_modified=modified)
+                if answer.status != 200:
+                    raise self._refused(answer.status)
+                fetched = spool(
+                    self._body(stack, answer, modified),
+                    self.label,
+                    limits=self._limits,
+                    requests=self._requests,
+                    last_modified=modified[:60],
+                    whole_lines=self._whole_lines,
+                )
+            except Cut as error:
+                raise SourceError(
+                    str(error), code=error.code, hint=error.hint, requests=self._requests
+                ) from error
+        return replace(fetched, requests=self._requests)
+
+    def _ask(self, stack: ExitStack, headers: dict[str, str]) -> Answer:
+        self._requests += 1
+        return stack.enter_context(self._open(headers))
+
+    def _body(self, stack: ExitStack, answer: Answer, modified: str) -> Iterator[bytes]:
+        """The body as sent. After a cut it goes on where it stopped, if the resource is the same
+        one still; an encoded body is made anew for each answer and has no such place."""
+        identity = answer.headers.get("Content-Encoding", "identity") == "identity"
+        received, resumes = 0, RESUMES
+        while True:
+            try:
+                while chunk := answer.read(READ):
+                    received += len(chunk)
+                    yield chunk
+                return
+            except Cut:
+                if not (identity and modified and resumes and received):
+                    raise
+                resumes -= 1
+            headers = {
+                "Range": f"bytes={received}-",
+                "If-Range": modified,
+                "Accept-Encoding": "identity",
+            }
+            answer = self._ask(stack, headers)
+            begins = answer.headers.get("Content-Range", "").startswith(f"bytes {received}-")
+            same = answer.headers.get("Last-Modified", "") == modified
+            if answer.status != 206 or not begins or not same:
+                raise SourceError(
+                    f"{self.label} changed while it was being read.",
+                    code="changed-while-reading",
+                    hint="The next attempt reads the new content.",
+                    requests=self._requests,
+                    bytes_read=received,
+                )
+
+    def _refused(self, status: int) -> SourceError:
+        if status in (404, 503):
+            return SourceError(
+                f"{self.label} is not ready: the server answered {status}.",
+                code="not-ready",
+                hint="A catalog that was just created or whose server restarted takes a moment; "
+                "what was read before stays.",
+                requests=self._requests,
+            )
+        if status in (401, 403):
+            return SourceError(
+                f"{self.label} may not be read: the server answered {status}.",
+                code="forbidden",
+                hint="Allow it: reading through a cluster needs get on services/proxy.",
+                requests=self._requests,
+            )
+        return SourceError(
+            f"{self.label} can't be read: the server answered {status}.",
+            code="http-status",
+            hint="Check the address, and the log of the server behind it.",
+            requests=self._requests,
+        )

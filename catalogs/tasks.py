@@ -1,0 +1,58 @@
+"""When catalogs are synced: thin tasks that take the lease and call `catalogs.sync`."""
+
+from datetime import datetime, timedelta
+
+import structlog
+from django.conf import settings
+from django.db.models import F, Q
+from django.utils import timezone
+
+from catalogs import sync
+from catalogs.models import Catalog
+from olmweb import leases
+from olmweb.tasks import task
+
+log = structlog.get_logger(__name__)
+SYNC_LIMIT = 900  # seconds one catalog may take
+FIRST_RETRY = timedelta(seconds=30)
+
+
+@task(name="catalogs.sync_due_catalogs", time_limit=60, expires=60)
+def sync_due_catalogs() -> None:
+    """Enqueues every catalog that is due; the lease of each keeps it from running twice."""
+    now = timezone.now()
+    catalogs = Catalog.objects.exclude(state=Catalog.State.DISABLED).filter(
+        source_kind__in=sync.READABLE
+    )
+    for catalog in catalogs.filter(~Q(base_url="") | Q(cluster=None)).order_by(
+        F("checked_at").asc(nulls_first=True)
+    ):
+        if is_due(catalog, now):
+            sync_catalog.delay_on_commit(catalog.pk)
+
+
+def is_due(catalog: Catalog, now: datetime) -> bool:
+    """Never read; failed as long again as it had been failing (30 s up to a poll); told of another
+    digest; or not looked at for a poll."""
+    poll = timedelta(seconds=settings.CATALOG_POLL)
+    if catalog.checked_at is None:
+        return True
+    waited = now - catalog.checked_at
+    if catalog.state == Catalog.State.FAILED:
+        failing = catalog.checked_at - (catalog.failing_since or catalog.checked_at)
+        return waited >= min(max(failing, FIRST_RETRY), max(poll, FIRST_RETRY))
+    return catalog.resolved_digest != catalog.synced_digest or waited >= poll
+
+
+@task(name="catalogs.sync_catalog", time_limit=SYNC_LIMIT)
+def sync_catalog(catalog_id: int, force: bool = False) -> None:
+    """Syncs one catalog unless another worker is at it. Safe to run twice and half-way."""
+    with leases.lease(f"catalog:{catalog_id}", SYNC_LIMIT + 30) as held:
+        if held is None:
+            log.info("catalog is being synced already", catalog_id=catalog_id)
+            return
+        catalog = Catalog.objects.select_related("cluster").filter(pk=catalog_id).first()
+        if catalog is None:
+            log.info("catalog is gone", catalog_id=catalog_id)
+            return
+        sync.sync_catalog(catalog, force=force)

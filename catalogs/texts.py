@@ -1,0 +1,86 @@
+"""What a package says about itself, from the bundle that stands for it: texts, icon, search words.
+
+Pure: knows the CSV's shapes and markup, neither channels nor the database.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from catalogs import fbc, markup
+from catalogs.bundles import supported
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What the bundle that stands for the package says about it."""
+
+    display_name: str = ""
+    summary: str = ""
+    provider: str = ""
+    categories: list[str] = field(default_factory=list)
+    keywords: list[str] = field(default_factory=list)
+    capability: str = ""
+    infrastructure_features: list[str] = field(default_factory=list)
+    install_modes: list[str] = field(default_factory=list)
+    description_html: str = ""
+    links: list[dict[str, str]] = field(default_factory=list)
+    maintainers: list[dict[str, str]] = field(default_factory=list)
+    icon: markup.Icon | None = None
+
+
+def read_texts(package: fbc.PackageIn, csv: fbc.Csv | None) -> Texts:
+    found = fbc.read_texts(csv) if csv else fbc.CsvTexts()
+    annotations = found.annotations or {}
+    description = found.description or package.description or ""
+    short = annotations.get("description") or package.description or description
+    icon = package.icon or (csv.icon if csv else None)
+    return Texts(
+        display_name=(found.displayName or "").strip(),
+        summary=markup.plain_summary(short),
+        provider=((found.provider.name if found.provider else "") or "").strip(),
+        categories=_unique(annotations.get("categories", "").split(",")),
+        keywords=_unique(found.keywords or []),
+        capability=annotations.get("capabilities", "").strip(),
+        infrastructure_features=_features(annotations),
+        install_modes=supported(found.installModes),
+        description_html=markup.render_markdown(description),
+        links=[
+            {"name": link.name or url, "url": url}
+            for link in found.links or ()
+            if (url := markup.safe_url(link.url or ""))
+        ],
+        maintainers=[
+            {"name": person.name or "", "email": person.email or ""}
+            for person in found.maintainers or ()
+        ],
+        icon=markup.read_icon(icon.base64data or "", icon.mediatype or "") if icon else None,
+    )
+
+
+def _features(annotations: dict[str, str]) -> list[str]:
+    """Infrastructure features by both notations: a JSON list, and one annotation per feature."""
+    listed: list[str] = []
+    text = annotations.get("operators.openshift.io/infrastructure-features", "")
+    try:
+        listed = msgspec.json.decode(text, type=list[str]) if text else []
+    except msgspec.DecodeError:
+        listed = []
+    prefix = "features.operators.openshift.io/"
+    listed += [
+        key.removeprefix(prefix)
+        for key, value in annotations.items()
+        if key.startswith(prefix) and value == "true"
+    ]
+    return _unique(listed)
+
+
+def _unique(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(text for value in values if (text := value.strip())))
+
+
+def search_text(name: str, texts: Texts, kinds: Iterable[str]) -> str:
+    """What search looks in: lower case, most telling words first."""
+    parts = [name, texts.display_name, texts.provider, *texts.keywords, *texts.categories]
+    return " ".join([*parts, *dict.fromkeys(kinds), texts.summary]).lower()
