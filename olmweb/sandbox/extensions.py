@@ -1,0 +1,133 @@
+"""The scenario's ClusterExtensions: one healthy, one that can't be resolved, one deprecated.
+
+Written as operator-controller leaves them; nothing moves them afterwards.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from olmweb.sandbox.content import catalogs
+from olmweb.sandbox.store import Object, timestamp
+
+_DEPRECATIONS = ("Deprecated", "PackageDeprecated", "ChannelDeprecated", "BundleDeprecated")
+_NOT_DEPRECATED = {
+    "Deprecated": "not deprecated",
+    "PackageDeprecated": "package not deprecated",
+    "ChannelDeprecated": "channel not deprecated",
+    "BundleDeprecated": "bundle not deprecated",
+}
+_Said = dict[str, tuple[str, str, str]]  # condition type -> status, reason, message
+
+
+def objects(now: datetime) -> list[Object]:
+    """All three; their conditions are as old as `now`."""
+    return [
+        _installed("recipes", "recipes", "recipes-demo", "alpha", "community-operators", now),
+        _unresolved("object-store", now),
+        _installed("queue", "queue-system", "queue-demo", "old", "redhat-operators", now),
+    ]
+
+
+def _installed(
+    name: str, namespace: str, package: str, channel: str, catalog: str, now: datetime
+) -> Object:
+    bundle = _oldest(catalog, package, channel)
+    version = next(
+        p["value"]["version"] for p in bundle["properties"] if p["type"] == "olm.package"
+    )
+    said: _Said = {
+        "Installed": ("True", "Succeeded", f"Installed bundle {bundle['image']} successfully"),
+        "Progressing": ("True", "Succeeded", "Desired state reached"),
+    }
+    catalog_spec = {"packageName": package, "channels": [channel], "version": version}
+    status = {"install": {"bundle": {"name": bundle["name"], "version": version}}}
+    said |= _deprecated(catalog, package, channel, bundle["name"])
+    return _extension(name, namespace, catalog_spec, said, status, now)
+
+
+def _oldest(catalog: str, package: str, channel: str) -> dict[str, Any]:
+    """The first bundle of a channel: pinned by version, so that an upgrade is there to be shown."""
+    blobs = [blob for blob in catalogs()[catalog] if blob.get("package") == package]
+    entries = next(
+        b["entries"] for b in blobs if (b["schema"], b["name"]) == ("olm.channel", channel)
+    )
+    return next(b for b in blobs if b["name"] == entries[0]["name"])
+
+
+def _deprecated(catalog: str, package: str, channel: str, bundle: str) -> _Said:
+    """The four deprecation conditions; `Deprecated` joins the messages of the other three."""
+    entries = [
+        entry
+        for blob in catalogs()[catalog]
+        if blob["schema"] == "olm.deprecations" and blob["package"] == package
+        for entry in blob["entries"]
+    ]
+    wanted = {
+        "PackageDeprecated": ("olm.package", None),
+        "ChannelDeprecated": ("olm.channel", channel),
+        "BundleDeprecated": ("olm.bundle", bundle),
+    }
+    said: _Said = {
+        type_: ("False", "NotDeprecated", _NOT_DEPRECATED[type_]) for type_ in _DEPRECATIONS
+    }
+    found: list[str] = []
+    for type_, (schema, name) in wanted.items():
+        for entry in entries:
+            reference = entry["reference"]
+            if (reference["schema"], reference.get("name")) == (schema, name):
+                said[type_] = ("True", "Deprecated", entry["message"])
+                found.append(entry["message"])
+    if found:
+        said["Deprecated"] = ("True", "Deprecated", "\n".join(found))
+    return said
+
+
+def _unresolved(name: str, now: datetime) -> Object:
+    package, wanted, channel = "object-store-demo", ">=9.0.0", "stable"
+    text = (
+        f'no bundles found for package "{package}" matching version "{wanted}" '
+        f"in channels [{channel}]"
+    )
+    said: _Said = {
+        "Installed": ("False", "Failed", "No bundle installed"),
+        "Progressing": ("True", "Retrying", text),
+    }
+    said |= _deprecated("redhat-operators", package, channel, "")
+    said["BundleDeprecated"] = ("Unknown", "Absent", "no bundle installed yet")
+    catalog_spec = {"packageName": package, "channels": [channel], "version": wanted}
+    return _extension(name, "object-store", catalog_spec, said, {}, now)
+
+
+def _extension(
+    name: str,
+    namespace: str,
+    catalog: dict[str, Any],
+    said: _Said,
+    status: dict[str, Any],
+    now: datetime,
+) -> Object:
+    conditions = [
+        {
+            "type": type_,
+            "status": state,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": timestamp(now),
+            "observedGeneration": 1,
+        }
+        for type_, (state, reason, message) in said.items()
+    ]
+    return {
+        "apiVersion": "olm.operatorframework.io/v1",
+        "kind": "ClusterExtension",
+        "metadata": {"name": name},
+        "spec": {
+            "namespace": namespace,
+            "serviceAccount": {"name": f"{name}-installer"},
+            "source": {
+                "sourceType": "Catalog",
+                "catalog": {"upgradeConstraintPolicy": "CatalogProvided", **catalog},
+            },
+        },
+        "status": {"conditions": conditions, **status},
+    }

@@ -1,0 +1,64 @@
+"""Requests and responses as values, so that the API can be written without a socket."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from olmweb.sandbox.access import Identity
+from olmweb.sandbox.errors import ApiError, bad_request
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; `headers` has lower-case names, `query` the last value of each parameter."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    who: Identity
+
+    @property
+    def media_type(self) -> str:
+        return self.headers.get("content-type", "").split(";")[0].strip()
+
+    def flag(self, name: str) -> bool:
+        return self.query.get(name, "") in ("true", "1")
+
+    def document(self) -> Any:
+        """The body, JSON or YAML. Raises ApiError 400 when it is neither."""
+        try:
+            if self.media_type.endswith("yaml"):
+                return yaml.safe_load(self.body)
+            return json.loads(self.body or b"null")
+        except (ValueError, yaml.YAMLError) as error:
+            raise bad_request(f"error decoding the body of the request: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer: `stream` (chunked) when given, else `body`; headers in the order they are sent."""
+
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+    stream: Iterator[bytes] | None = field(default=None, compare=False)
+
+
+def encoded(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def json_response(value: object, status: int = 200, warnings: tuple[str, ...] = ()) -> Response:
+    headers = [("Content-Type", "application/json")]
+    headers += [("Warning", f"299 - {json.dumps(text)}") for text in warnings]
+    return Response(status, encoded(value) + b"\n", tuple(headers))
+
+
+def refusal(error: ApiError) -> Response:
+    """The Status of an error as a response."""
+    return json_response(error.status(), error.code)

@@ -1,0 +1,192 @@
+"""Objects by kind and name, one global resourceVersion, and the history that watches replay.
+
+Owns identity (uid, creationTimestamp, generation), garbage collection by owner and the event log.
+Must not know HTTP, schemas or who asks. Objects handed out must not be changed: write a new one.
+"""
+
+import copy
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from olmweb.sandbox.kinds import Kind, by_kind
+
+Object = dict[str, Any]
+Key = tuple[str, str, str]  # kind, namespace, name
+
+HISTORY = 5000
+_UID_ROOT = uuid.UUID("6f6c6d77-6562-4000-8000-73616e64626f")
+
+
+def timestamp(at: datetime) -> str:
+    """Kubernetes' time text: UTC, whole seconds."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def uid_of(*parts: str) -> str:
+    """A uid that is the same at every start for the same object of the scenario."""
+    return str(uuid.uuid5(_UID_ROOT, "/".join(parts)))
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change: `type` is ADDED, MODIFIED or DELETED; `before` is None for ADDED."""
+
+    version: int
+    type: str
+    kind: str
+    object: Object
+    before: Object | None
+
+
+def key_of(item: Object) -> Key:
+    metadata = item["metadata"]
+    return item["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def _content(item: Object) -> Object:
+    """What decides whether a write changes anything (a new managedFields time does not)."""
+    metadata = {
+        key: value
+        for key, value in item["metadata"].items()
+        if key not in ("managedFields", "resourceVersion", "generation")
+    }
+    owned = [
+        {key: value for key, value in entry.items() if key != "time"}
+        for entry in item["metadata"].get("managedFields", [])
+    ]
+    return {**item, "metadata": metadata, "owned": owned}
+
+
+def _spec(item: Object) -> Object:
+    return {key: value for key, value in item.items() if key not in ("metadata", "status")}
+
+
+class Store:
+    """Thread-safe. `changed` is notified at every write; hold it to read several things at once."""
+
+    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.now = now
+        self.changed = threading.Condition(threading.RLock())
+        self.version = 1000
+        self.oldest = 1000  # watches can resume from here on
+        self._items: dict[Key, Object] = {}
+        self._events: deque[Event] = deque()
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        with self.changed:
+            return self._items.get((kind, namespace, name))
+
+    def items(self, kind: str, namespace: str = "") -> tuple[list[Object], int]:
+        """Objects by namespace and name, and the version of this view. "" is every namespace."""
+        with self.changed:
+            keys = sorted(
+                key
+                for key in self._items
+                if key[0] == kind and (not namespace or key[1] == namespace)
+            )
+            return [self._items[key] for key in keys], self.version
+
+    def put(self, item: Object) -> Object:
+        """Creates or replaces; fills in the server's metadata and gives the stored object.
+
+        A write that changes nothing keeps the resourceVersion and makes no event.
+        """
+        with self.changed:
+            stored = self.prepared(item)
+            key = key_of(stored)
+            before = self._items.get(key)
+            if before is not None and _content(before) == _content(stored):
+                return before
+            self.version += 1
+            stored["metadata"]["resourceVersion"] = str(self.version)
+            self._items[key] = stored
+            self._record("MODIFIED" if before else "ADDED", stored, before)
+            return stored
+
+    def prepared(self, item: Object) -> Object:
+        """The object as `put` would store it, without storing it (dry-run)."""
+        kind = by_kind(item["kind"])
+        made = copy.deepcopy(item)
+        metadata = made["metadata"]
+        before = self._items.get(key_of(made))
+        if before is None:
+            metadata.setdefault("uid", str(uuid.uuid4()))
+            metadata.setdefault("creationTimestamp", timestamp(self.now()))
+            metadata["generation"] = metadata.get("generation", 1)
+        else:
+            for field in ("uid", "creationTimestamp"):
+                metadata[field] = before["metadata"][field]
+            generation = before["metadata"].get("generation", 1)
+            counted = _spec(before) != _spec(made) if kind.has_status else before != made
+            metadata["generation"] = generation + 1 if counted else generation
+            metadata["resourceVersion"] = before["metadata"]["resourceVersion"]
+        return made
+
+    def delete(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        """Removes the object and everything that it owns; None when there is none."""
+        with self.changed:
+            gone = self._items.pop((kind, namespace, name), None)
+            if gone is None:
+                return None
+            self.version += 1
+            last = copy.deepcopy(gone)
+            last["metadata"]["resourceVersion"] = str(self.version)
+            self._record("DELETED", last, gone)
+            self._collect(gone["metadata"]["uid"])
+            return last
+
+    def _collect(self, owner_uid: str) -> None:
+        """Garbage collection: an object goes when its owner is gone."""
+        orphans = [
+            key
+            for key, item in self._items.items()
+            if any(
+                owner["uid"] == owner_uid for owner in item["metadata"].get("ownerReferences", [])
+            )
+        ]
+        for kind, namespace, name in orphans:
+            self.delete(kind, name, namespace)
+
+    def _record(self, type_: str, item: Object, before: Object | None) -> None:
+        self._events.append(Event(self.version, type_, item["kind"], item, before))
+        while len(self._events) > HISTORY:
+            self.oldest = self._events.popleft().version
+        self.changed.notify_all()
+
+    def events_after(self, version: int, kind: Kind) -> list[Event] | None:
+        """Changes of a kind after `version`; None when that history is gone."""
+        with self.changed:
+            if version < self.oldest:
+                return None
+            found: list[Event] = []
+            for event in reversed(self._events):
+                if event.version <= version:
+                    break
+                if event.kind == kind.kind:
+                    found.append(event)
+            found.reverse()
+            return found
+
+    def compact(self) -> None:
+        """Forgets the history, as etcd's compaction does: older watches get 410."""
+        with self.changed:
+            self._events.clear()
+            self.oldest = self.version
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything, as JSON for the state file."""
+        with self.changed:
+            return {"version": self.version, "items": list(self._items.values())}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Takes over a snapshot; history starts anew."""
+        with self.changed:
+            self._items = {key_of(item): item for item in saved["items"]}
+            self.version = int(saved["version"])
+            self.compact()
+            self.changed.notify_all()
