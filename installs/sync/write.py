@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from catalogs.sync import record_cluster_catalogs
 from installs.models import ClusterOperator, Component, Operator
 from installs.sync import relations
 from installs.sync.assess import assess, rules_version
@@ -40,8 +41,6 @@ def write_snapshot(cluster: Cluster, snapshot: Snapshot, moment: Moment) -> Writ
     _write_cluster_operators(cluster, snapshot, moment, result)
     catalogs = snapshot.kinds["ClusterCatalog"]
     if catalogs.authoritative:
-        from catalogs.sync import record_cluster_catalogs
-
         result.written["ClusterCatalog"] = record_cluster_catalogs(cluster, list(catalogs.raw))
     return result
 
@@ -67,7 +66,7 @@ def _write_operators(cluster: Cluster, snapshot: Snapshot, moment: Moment, resul
 
     rows = Operator.objects.filter(cluster=cluster).values_list("kind", "namespace", "name", "id")
     ids = {(kind, namespace, name): pk for kind, namespace, name, pk in rows}
-    affected = relations.link_components(parts, ids)
+    affected = relations.link_components(parts, ids, cluster.pk)
     changed = {components.ids[key] for key in components.changed}
     left = {part.id for part in parts}
     affected |= {part.operator_id for part in parts if part.id in changed and part.operator_id}

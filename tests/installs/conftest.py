@@ -1,7 +1,5 @@
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,6 +32,5 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
         passes.append(objects)
         return 0 if is_same else len(objects)
 
-    module = SimpleNamespace(record_cluster_catalogs=record)
-    monkeypatch.setitem(sys.modules, "catalogs.sync", module)
+    monkeypatch.setattr("installs.sync.write.record_cluster_catalogs", record)
     return passes

@@ -125,8 +125,9 @@ def test_a_wrong_setting_starts_nothing_and_says_so(
 
 
 def test_passes_wait_in_the_watch_queue_and_expire() -> None:
-    for one in (tasks.sync_clusters, tasks.sync_cluster):
-        assert vars(type(one))["queue"] == "watch"
+    both: list[Any] = [tasks.sync_clusters, tasks.sync_cluster]
+    for one in both:
+        assert one.queue == "watch"
         assert one.expires == tasks.EXPIRES >= 30
     assert tasks.LEASE_SECONDS > tasks.SYNC_LIMIT
 
