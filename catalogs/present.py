@@ -151,13 +151,11 @@ def card(match: search.Match) -> Card:
     return Card(row, match.sources, match.installed, url)
 
 
-def bundle_url(package: Package, name: str) -> str:
-    """Empty for a name that no URL can carry."""
+def bundle_url(package: Package, name: str, route: str = "catalogs:bundle") -> str:
+    """The page of a bundle, or the API's `route` for it; empty for a name no URL can carry."""
     catalog = package.catalog
     try:
-        return reverse(
-            "catalogs:bundle", args=(catalog.cluster_name, catalog.slug, package.name, name)
-        )
+        return reverse(route, args=(catalog.cluster_name, catalog.slug, package.name, name))
     except NoReverseMatch:
         return ""
 
@@ -172,7 +170,7 @@ def facets(result: search.Result, filters: search.Filters, params: QueryDict) ->
         values = sorted({*counts, *chosen}, key=lambda value: _order(name, value, counts, chosen))[
             :FACET_MOST
         ]
-        if name == "cluster" and len(values) < 2 and not chosen:
+        if not chosen and (not any(counts.values()) or (name == "cluster" and len(values) < 2)):
             continue
         shown = [
             FacetValue(

@@ -253,6 +253,7 @@ def bundle(
         "entries": entries,
         "suitability": queries.suitability(shown),
         "blob": queries.read_blob(shown.blob),
+        "fbc_url": present.bundle_url(found, shown.name, "api:get_bundle_fbc"),
         **bundle_contents(shown),
     }
     return render_page(request, "catalogs/bundle.html", context)

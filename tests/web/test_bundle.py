@@ -89,10 +89,12 @@ def test_two_bundles_of_one_name_are_told(reader, package):
 
 def test_raw_content_is_indented_and_its_properties_listed(reader, package):
     blob = {"schema": "olm.bundle", "properties": [{"type": "olm.gvk", "value": {"kind": "X"}}]}
-    bundle = make_bundle(package=package, blob=json.dumps(blob).encode())
+    data = json.dumps(blob).encode()
+    bundle = make_bundle(package=package, blob=data)
     response = reader.get(url(bundle))
     assert response.context["blob"].properties == [("olm.gvk", '{"kind":"X"}')]
     assert "&quot;schema&quot;: &quot;olm.bundle&quot;" in response.content.decode()
+    assert reader.get(response.context["fbc_url"]).content == data
 
 
 @pytest.mark.parametrize(
