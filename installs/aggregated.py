@@ -7,14 +7,23 @@ its reason; the causes are in the PlatformOperators themselves.
 import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-
-from installs.diagnosis.types import Condition
+from typing import Protocol
 
 NAME = "platform-operators-aggregated"
 _MEMBER = re.compile(
     r'encountered the failing (\S{1,253}) platform operator with reason "([^"]{0,1024})"'
 )
 _LISTED = 5
+
+
+class HasStatus(Protocol):
+    """What is needed of a condition."""
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def status(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ def disagreement(members: Sequence[Member], failing: Set[str]) -> str:
     )
 
 
-def explain_impact(conditions: Iterable[Condition]) -> tuple[str, str]:
+def explain_impact(conditions: Iterable[HasStatus]) -> tuple[str, str]:
     """Two sentences: what the conditions block, and what they do not.
 
     Rules of the cluster version operator: an installation needs Available=True; the end of an

@@ -39,11 +39,12 @@ def _forbidden(error: Forbidden, cluster: str, as_user: str, verb: str, plural: 
             "Ask the cluster's administrator to let OLM Web impersonate this person and each of "
             "their groups, as the second ClusterRole in deploy/ does.",
         )
+    said = error.message.removeprefix(f"Cluster {cluster} does not allow this: ")
     who = as_user or "The service account of OLM Web"
     verbs = "delete" if verb == "remove" else "create and patch"
     return Refusal(
         error.code,
-        f"{who} may not {verb} this on cluster {cluster}: {error.message}",
+        f"{who} may not {verb} this on cluster {cluster}: {said}",
         f"Ask the cluster's administrator for the right to {verbs} {plural}.",
     )
 

@@ -199,7 +199,7 @@ def test_a_dry_run_that_is_forbidden_says_what_to_ask_for(
 ) -> None:
     tried = dry_run(plan_install(cluster, package, "try-me", bob), bob)
     assert not tried.ok
-    assert tried.message.startswith("bob may not create and patch this on cluster prod")
+    assert tried.message.startswith("bob may not install this on cluster prod: platform")
     assert "platformoperators.platform.openshift.io" in tried.hint
 
 

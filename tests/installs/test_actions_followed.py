@@ -205,7 +205,7 @@ def test_what_the_cluster_forbids_is_refused_with_what_to_ask_for(
 ) -> None:
     action = carry_out(ask(cluster, bob))
     assert (action.state, action.outcome_code) == ("refused", "forbidden")
-    assert action.outcome.startswith("bob may not create and patch")
+    assert action.outcome.startswith("bob may not install this")
     assert sandbox.store.get("PlatformOperator", GOOD) is None
 
 
