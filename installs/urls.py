@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from installs.views import activity, clusteroperators, operators
+from installs.views import activity, change, clusteroperators, operators
 
 app_name = "installs"
 urlpatterns = [
@@ -11,6 +11,16 @@ urlpatterns = [
         "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>",
         operators.operator_detail,
         name="operator",
+    ),
+    path(
+        "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>/remove",
+        change.remove,
+        name="remove",
+    ),
+    path(
+        "software/<str:cluster>/<str:catalog>/<str:package>/install",
+        change.install,
+        name="install",
     ),
     path("cluster-operators/", clusteroperators.clusteroperator_list, name="clusteroperators"),
     path(

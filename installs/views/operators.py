@@ -3,6 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from installs import actions
 from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.queries import operators as queries
 from installs.queries.filters import (
@@ -111,8 +112,17 @@ def operator_detail(
         "same": queries.same_cause(operator),
         "packages": queries.packages_of(operator),
         "action": action,
+        "removable": operator.kind in actions.REMOVABLE,
+        "may_remove": _may_remove(request),
     }
     return render_live(request, "installs/operator.html", context, token=token)
+
+
+def _may_remove(request: HttpRequest) -> tuple[bool, str]:
+    """Whether to offer removal, and why not. Who is not signed in is offered it, by signing in."""
+    if not request.user.is_authenticated:
+        return True, ""
+    return actions.may_act(request.user)
 
 
 def find_or_404(cluster: str, kind: str, namespace: str, name: str) -> Operator:
