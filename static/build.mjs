@@ -1,6 +1,6 @@
 // Builds static/dist from static/src and PatternFly: one stylesheet with only what the pages use,
 // its fonts, one script, the script that sets the theme before the first paint, and the icons.
-import { copyFile, mkdir, readFile, rm } from "node:fs/promises";
+import { copyFile, mkdir, readFile, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -10,7 +10,9 @@ import { PurgeCSS } from "purgecss";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const source = join(root, "static/src");
-const dist = join(root, "static/dist");
+const served = join(root, "static/dist");
+// Built apart and then moved: a running server never sees half of it.
+const dist = join(root, "node_modules/.olmweb-dist");
 const patternfly = join(root, "node_modules/@patternfly/patternfly");
 const GZIP_LIMIT = 60_000;
 
@@ -99,3 +101,5 @@ for (const file of ["olmweb.css", "olmweb.js"]) {
     process.exit(1);
   }
 }
+await rm(served, { recursive: true, force: true });
+await rename(dist, served);
