@@ -88,7 +88,7 @@ def sync_cluster(
         return _failed(cluster, failure, started, requests, time.monotonic() - clock)
     if not still_ours():
         return SyncReport(
-            SyncRun.Outcome.FAILED,
+            SyncRun.Outcome.FAILED.value,
             requests=opened.requests,
             seconds=time.monotonic() - clock,
             error=f"Another worker took over cluster {cluster.name}; nothing was written.",
@@ -99,15 +99,8 @@ def sync_cluster(
         written = write_snapshot(cluster, snapshot, moment)
         changed = _update_cluster(cluster, snapshot, written, moment.now)
     report = SyncReport(
-        SyncRun.Outcome.CHANGED if changed else SyncRun.Outcome.UNCHANGED,
-        kinds={
-            kind: {
-                "objects": one.count,
-                "written": written.written[kind],
-                "deleted": written.deleted[kind],
-            }
-            for kind, one in snapshot.kinds.items()
-        },
+        SyncRun.Outcome.CHANGED.value if changed else SyncRun.Outcome.UNCHANGED.value,
+        kinds=_counts(snapshot, written),
         requests=opened.requests,
         seconds=time.monotonic() - clock,
     )
@@ -115,6 +108,17 @@ def sync_cluster(
         _record(cluster, report, started, rows=written)
         log.info("cluster synced", cluster=cluster.name, rows=written.total)
     return report
+
+
+def _counts(snapshot: Snapshot, written: Written) -> dict[str, dict[str, int]]:
+    return {
+        kind: {
+            "objects": one.count,
+            "written": written.written[kind],
+            "deleted": written.deleted[kind],
+        }
+        for kind, one in snapshot.kinds.items()
+    }
 
 
 def record_crash(cluster: Cluster, error: Exception, started: datetime) -> SyncReport:
@@ -184,7 +188,7 @@ def _failed(
     cluster: Cluster, error: Failure, started: datetime, requests: int, seconds: float
 ) -> SyncReport:
     report = SyncReport(
-        SyncRun.Outcome.FAILED, requests=requests, seconds=seconds, error=error.message
+        SyncRun.Outcome.FAILED.value, requests=requests, seconds=seconds, error=error.message
     )
     now = timezone.now()
     differs = (cluster.reachable, cluster.error_code, cluster.error_text) != (
