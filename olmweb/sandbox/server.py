@@ -86,6 +86,14 @@ class Sandbox:
         if self._state:
             self._state.stop()
 
+    def close(self) -> None:
+        """Gives the port back of a sandbox that was never started."""
+        self._server.server_close()
+
+    def expire_lists(self) -> None:
+        """Makes every continue token too old: the next page of a started list answers 410."""
+        self._api.lists.expire()
+
     def write_kubeconfig(self, path: Path, context: str = "sandbox") -> None:
         """A kubeconfig with one context for this sandbox, readable by its owner only."""
         config = {
