@@ -1,6 +1,7 @@
 """`manage.py sync_catalog`: reads one catalog now, at the terminal."""
 
 import json
+import re
 import resource
 import time
 from argparse import ArgumentParser
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.utils.text import slugify
 
 from catalogs.models import Catalog
 from catalogs.sync import FAILED, SyncResult, sync_catalog
@@ -17,6 +17,7 @@ from olmweb import leases
 from olmweb.models import LOCAL
 
 LEASE_SECONDS = 1800
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 class Command(BaseCommand):
@@ -51,9 +52,10 @@ class Command(BaseCommand):
 def _catalog(name: str, file: str | None, url: str | None) -> Catalog:
     """The catalog of that name; created under no cluster when a source is given."""
     if file or url:
-        if slugify(name) != name.lower() or "/" in name:
+        if not _NAME.fullmatch(name):
             raise CommandError(
-                f'"{name}" can\'t name a catalog: use letters, digits, "-" and "_" only.'
+                f'"{name}" can\'t name a catalog: use letters, digits, "-", "_" and ".", '
+                "beginning with a letter or digit."
             )
         kind = Catalog.SourceKind.FILE if file else Catalog.SourceKind.URL
         source = str(Path(file).absolute()) if file else str(url)
