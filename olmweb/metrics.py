@@ -119,7 +119,7 @@ class StateCollector(Collector):
         for kind, target, number, begun in (
             SyncRun.objects.order_by()
             .values_list("kind", "target")
-            .annotate(Count("id", filter=recent), Max("started_at"))
+            .annotate(number=Count("id", filter=recent), begun=Max("started_at"))
         ):
             failed.add_metric([kind, target], number)
             last.add_metric([kind, target], begun.timestamp())

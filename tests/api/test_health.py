@@ -1,0 +1,147 @@
+"""Probes, metrics and the command that makes tokens."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError
+from django.test import Client
+from prometheus_client.parser import text_string_to_metric_families
+
+from olmweb import health
+from olmweb.models import ApiToken
+from tests.api.world import ROOT, World
+
+
+def test_livez_answers_without_the_database(client: Client) -> None:
+    # No database fixture: a query would fail this test.
+    assert health.livez(client.get("/livez").wsgi_request).status_code == 200
+
+
+def test_readyz_names_each_check(client: Client, db: None) -> None:
+    response = client.get("/readyz")
+    assert response.status_code == 200
+    assert set(response.json()["checks"]) == {"database", "migrations", "broker"}
+
+
+def test_readyz_without_a_database_is_a_503_with_a_sentence(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def cursor(self) -> Any:
+            raise DatabaseError("password=hunter2")
+
+    monkeypatch.setattr(health, "connection", Broken())
+    monkeypatch.setitem(health.CHECKS, "migrations", lambda: health.Check(True, "Fine."))
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["message"] == "The database can't be reached (DatabaseError)."
+
+
+@pytest.mark.django_db(transaction=False)
+def test_readyz_says_how_many_migrations_wait(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health.MigrationExecutor, "migration_plan", lambda *_: [1, 2])
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert "2 migrations are not applied" in response.json()["message"]
+
+
+def test_readyz_without_a_broker_tells_neither_address_nor_password(
+    client: Client, db: None, settings: Any
+) -> None:
+    settings.EMBEDDED = False
+    settings.REDIS_URL = "redis://:hunter2@127.0.0.1:1/0"
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert not response.json()["checks"]["broker"]["ok"]
+    assert b"hunter2" not in response.content
+
+
+def test_readyz_reaches_a_real_broker(
+    client: Client, db: None, settings: Any, redis_server: str
+) -> None:
+    settings.EMBEDDED = False
+    settings.REDIS_URL = redis_server
+    assert client.get("/readyz").json()["checks"]["broker"]["ok"]
+
+
+def samples(response: Any) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    assert response.status_code == 200
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(response.content.decode())
+        for sample in family.samples
+    }
+
+
+def test_metrics_tell_operators_catalogs_and_syncs(
+    world: World, public: None, client: Client, django_assert_max_num_queries: Any
+) -> None:
+    with django_assert_max_num_queries(7):
+        found = samples(client.get("/metrics"))
+
+    def value(name: str, **labels: str) -> float:
+        return found[f"olmweb_{name}", frozenset(labels.items())]
+
+    assert value("operators", cluster="prod", kind="PlatformOperator", health="Failed") == 1
+    assert value("cluster_reachable", cluster="edge") == 0
+    assert value("clusteroperators", cluster="prod", condition="Degraded") == 1
+    assert value("findings", cluster="prod", finding="allnamespaces-required") == 1
+    assert value("catalog_ready", cluster="-", namespace="", name="from-file") == 1
+    assert value("catalog_packages", cluster="prod", namespace="", name="redhat-operators") == 5
+    assert value("catalog_sync_age_seconds", cluster="-", namespace="", name="from-file") >= 0
+    assert value("sync_failed_runs", kind="cluster", target="prod") == 1
+    assert value("sync_failed_runs", kind="cluster", target="edge") == 0
+    assert value(
+        "operator_abnormal", cluster="edge", kind="PlatformOperator", namespace="",
+        name="grafana", version="1.0.0", phase="Degraded", reason="=SUM(A1)",
+    ) == 1  # fmt: skip
+
+
+def test_metrics_need_the_same_access_as_reading(
+    world: World, client: Client, bob: User, token: str
+) -> None:
+    refused = client.get("/metrics")
+    assert refused.status_code == 401
+    assert list(refused.json()) == ["error"]
+    wrong = client.get("/metrics", headers={"authorization": "Bearer wrong"})
+    assert wrong.status_code == 401
+    right = client.get("/metrics", headers={"authorization": f"Bearer {token}"})
+    assert right.status_code == 200
+    client.force_login(bob)
+    assert client.get("/metrics").status_code == 200
+
+
+def test_apitoken_makes_a_token_that_works_and_keeps_only_its_hash(
+    bob: User, client: Client
+) -> None:
+    out = io.StringIO()
+    call_command("apitoken", "bob", "--scope", "act", "--json", stdout=out)
+    made = json.loads(out.getvalue())
+    assert list(made) == ["token", "scope", "expires"]
+    row = ApiToken.objects.get()
+    assert row.scope == made["scope"] == "act"
+    assert made["token"] not in str(vars(row))
+    headers = {"authorization": f"Bearer {made['token']}"}
+    assert client.get(ROOT + "clusters", headers=headers).status_code == 200
+
+
+def test_apitoken_without_json_prints_only_the_token(bob: User) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    call_command("apitoken", "bob", "--scope", "read", stdout=out, stderr=err)
+    assert ApiToken.hash(out.getvalue().strip()) == ApiToken.objects.get().digest
+    assert "not shown again" in err.getvalue()
+
+
+def test_apitoken_refuses_an_unknown_or_disabled_user(bob: User) -> None:
+    with pytest.raises(CommandError, match='no user "nobody"'):
+        call_command("apitoken", "nobody", "--scope", "read")
+    bob.is_active = False
+    bob.save()
+    with pytest.raises(CommandError, match="is disabled"):
+        call_command("apitoken", "bob", "--scope", "read")

@@ -1,0 +1,174 @@
+"""The rows that API tests read, and the list of every route with an address that answers 200."""
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.utils import timezone
+
+from catalogs.models import BlobRef, CatalogChange, CatalogRevision
+from installs.models import (
+    Action,
+    ClusterOperator,
+    ClusterOperatorMember,
+    Component,
+    Transition,
+)
+from olmweb.models import Cluster, Lease, Stream, SyncRun
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_icon,
+    make_operator,
+    make_package,
+    make_problem,
+)
+
+# Odd spacing, an escape and a long key order: what a re-serialisation would change.
+BLOB = b'{ "schema":"olm.bundle",\n\t"name" : "etcd.v1.1.0", "x": "\\u00e9",  "a":1 }\n'
+ROOT = "/api/v1/"
+ETCD = "redhat-operators/etcd"
+
+LISTS = {
+    "status": "status",
+    "clusters": "clusters",
+    "catalogs": "catalogs",
+    "problems": "catalogs/prod/redhat-operators/problems",
+    "changes": "catalogs/prod/redhat-operators/changes",
+    "packages": "packages",
+    "bundles": "bundles",
+    "operators": "operators",
+    "clusteroperators": "clusteroperators",
+    "transitions": "transitions",
+    "actions": "actions",
+}
+DETAILS = {
+    "catalog": "catalogs/prod/redhat-operators",
+    "local catalog": "catalogs/-/from-file",
+    "package": f"packages/prod/{ETCD}",
+    "bundle": f"bundles/prod/{ETCD}/etcd.v1.1.0",
+    "fbc": f"bundles/prod/{ETCD}/etcd.v1.1.0/fbc",
+    "operator": "operators/prod/PlatformOperator/-/etcd",
+    "clusteroperator": "clusteroperators/prod/platform-operators-aggregated",
+    "action": "actions/1",
+    "openapi": "openapi.json",
+}
+EVERYTHING = {**LISTS, **DETAILS}
+MISSING = [
+    "catalogs/prod/nothing",
+    "catalogs/nowhere/redhat-operators",
+    "catalogs/-/redhat-operators",
+    "catalogs/prod/nothing/problems",
+    "catalogs/prod/nothing/changes",
+    "packages/prod/redhat-operators/nothing",
+    "bundles/prod/redhat-operators/etcd/nothing",
+    "bundles/prod/redhat-operators/etcd/nothing/fbc",
+    "bundles/prod/redhat-operators/etcd/etcd.v1.0.0/fbc",
+    "operators/prod/PlatformOperator/-/nothing",
+    "operators/nowhere/PlatformOperator/-/etcd",
+    "clusteroperators/prod/nothing",
+    "actions/999999",
+    "nothing",
+    "packages/prod",
+    "packages/",
+    "",
+]
+MESSAGE = "convert registry+v1 bundle to plain+v0 bundle: AllNamespace install mode must be enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    prod: Cluster
+    edge: Cluster
+
+
+def build_world() -> World:
+    """Two clusters, three catalogs, seven packages, and at least one row of every model."""
+    prod, edge = make_cluster(name="prod"), make_cluster(name="edge", reachable=False)
+    red = make_catalog(cluster=prod)
+    community = make_catalog(name="community-operators", cluster=edge)
+    local = make_catalog(name="from-file")
+    make_package(
+        catalog=red,
+        channels={"stable": ("1.0.0", "1.1.0"), "alpha": ("1.1.0",)},
+        provider="CNCF",
+        categories=["Database", "Big Data"],
+        keywords=["kv", 'quo"te'],
+        capability="Full Lifecycle",
+        icon=make_icon(),
+        bundles={
+            "1.1.0": {
+                "blob": BLOB,
+                "provides": [("etcd.database.coreos.com", "v1beta2", "EtcdCluster")],
+                "requires": [("monitoring.coreos.com", "v1", "ServiceMonitor")],
+                "images": [("", "registry.example/etcd:1"), ("etcd", "")],
+            }
+        },
+    )
+    for name in ("argocd", "bravo", "=cmd|calc"):
+        make_package(name=name, catalog=red, deprecated=name == "bravo", summary=f"@{name}")
+    for name in ("etcd", "grafana"):
+        make_package(name=name, catalog=community, install_modes=["OwnNamespace"])
+    make_package(name="etcd", catalog=local)
+    make_problem(catalog=red)
+    make_problem(catalog=red, package="bravo", severity="warning", message="-odd")
+    for number in (1, 2):
+        revision = CatalogRevision.objects.create(catalog=red, number=number, content_hash="h")
+        for kind in CatalogChange.Kind.values:
+            CatalogChange.objects.create(revision=revision, kind=kind, package="etcd")
+    bundle = make_package(name="zulu", catalog=red).bundles.first()
+    assert bundle is not None
+    BlobRef.objects.create(
+        catalog=red, package="etcd", schema="olm.bundle", ordinal=0,
+        blob=red.packages.get(name="etcd").bundles.get(version="1.1.0").blob,
+    )  # fmt: skip
+    _installed(prod, edge)
+    return World(prod=prod, edge=edge)
+
+
+def _installed(prod: Cluster, edge: Cluster) -> None:
+    now = timezone.now()
+    failing = [{"type": "Installed", "status": "False", "reason": "InstallFailed",
+                "message": MESSAGE}]  # fmt: skip
+    etcd = make_operator(
+        cluster=prod, health="Failed", reason="InstallFailed", message=MESSAGE,
+        finding="allnamespaces-required", facts={"bundle": "etcd.v1.1.0"}, conditions=failing,
+    )  # fmt: skip
+    make_operator(cluster=prod, name="argocd", kind="ClusterExtension", namespace="argo")
+    make_operator(cluster=prod, name="old", finding="an-id-nobody-knows", health="Blocked")
+    make_operator(cluster=edge, name="grafana", health="Degraded", reason="=SUM(A1)")
+    Component.objects.create(
+        cluster=prod, kind="BundleDeployment", name="etcd", operator=etcd, conditions=failing
+    )
+    aggregated = ClusterOperator.objects.create(
+        cluster=prod, kind="ClusterOperator", name="platform-operators-aggregated",
+        available="False", aggregated=True, problem="They disagree.", conditions=failing,
+    )  # fmt: skip
+    ClusterOperator.objects.create(
+        cluster=prod, kind="ClusterOperator", name="dns", available="True", degraded="True"
+    )
+    for name, operator in (("etcd", etcd), ("gone", None)):
+        ClusterOperatorMember.objects.create(
+            cluster_operator=aggregated, name=name, reason="InstallFailed", operator=operator
+        )
+    Transition.objects.bulk_create(
+        # Pairs share a moment: the order must not depend on it alone.
+        Transition(
+            cluster=prod, kind="PlatformOperator", name="etcd", type="Installed",
+            to_status="False", to_reason="InstallFailed", at=now - timedelta(minutes=i // 2),
+        )
+        for i in range(7)
+    )  # fmt: skip
+    for number in (1, 2):
+        Action.objects.create(
+            id=number, cluster=prod, verb="install", name=f"n{number}", state="succeeded",
+            manifests=[{"kind": "PlatformOperator"}],
+        )  # fmt: skip
+    SyncRun.objects.create(kind="cluster", target="prod", cluster=prod, outcome="failed")
+    SyncRun.objects.create(kind="cluster", target="edge", cluster=edge, outcome="unchanged")
+    Lease.objects.create(name="cluster:1", owner="w1", expires_at=now)
+    Stream.objects.create(cluster=prod, kind="PlatformOperator")
+
+
+def lines(body: bytes) -> list[dict[str, object]]:
+    return [json.loads(line) for line in body.decode().splitlines()]
