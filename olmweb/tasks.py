@@ -15,7 +15,7 @@ def task(
     queue: str = "sync",
     retry_on: tuple[type[Exception], ...] = (),
     expires: int | None = None,
-) -> Callable[[Callable[..., None]], DjangoTask]:
+) -> Callable[[Callable[..., None]], "DjangoTask[Any, Any]"]:
     """Registers a Celery task that may run twice, half-way or late.
 
     `time_limit` in seconds is the hard limit; the soft one is 15 s shorter. `retry_on` errors are
@@ -41,8 +41,8 @@ def task(
     if expires is not None:
         options["expires"] = expires
 
-    def register(function: Callable[..., None]) -> DjangoTask:
-        registered: DjangoTask = shared_task(**options)(function)
+    def register(function: Callable[..., None]) -> "DjangoTask[Any, Any]":
+        registered: DjangoTask[Any, Any] = shared_task(**options)(function)
         return registered
 
     return register
