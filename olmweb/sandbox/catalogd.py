@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
+from functools import lru_cache
 
 import zstandard
 
@@ -40,6 +41,12 @@ class Content:
         return "sha256:" + hashlib.sha256(self.data).hexdigest()
 
 
+@lru_cache(maxsize=8)
+def _compressed(data: bytes) -> tuple[bytes, bytes]:
+    """As zstd and as gzip; sandboxes of one process serve the same catalogs."""
+    return zstandard.ZstdCompressor(level=3).compress(data), gzip.compress(data, mtime=0)
+
+
 class Catalogd:
     """Catalogs by name. `serving` tells whether the ClusterCatalog is being served now."""
 
@@ -49,12 +56,8 @@ class Catalogd:
 
     def publish(self, name: str, data: bytes, modified: datetime) -> Content:
         """Replaces what is served as `name`; the same bytes encode to the same bytes."""
-        content = Content(
-            data,
-            zstandard.ZstdCompressor(level=3).compress(data),
-            gzip.compress(data, mtime=0),
-            modified.astimezone(UTC).replace(microsecond=0),
-        )
+        whole_seconds = modified.astimezone(UTC).replace(microsecond=0)
+        content = Content(data, *_compressed(data), whole_seconds)
         self._contents[name] = content
         return content
 

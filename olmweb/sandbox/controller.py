@@ -4,7 +4,6 @@ Level-triggered: every step looks at the objects only. Must not know HTTP. The o
 and every wording are in `rules`.
 """
 
-import copy
 import hashlib
 import json
 import threading
@@ -14,7 +13,7 @@ from typing import Any
 from olmweb.sandbox import aggregate, rules
 from olmweb.sandbox.content import shipped_roles
 from olmweb.sandbox.rules import SYSTEM_NAMESPACE, Owned, Release
-from olmweb.sandbox.store import Object, Store, timestamp, uid_of
+from olmweb.sandbox.store import Object, Store, copied, timestamp, uid_of
 
 SOURCE = ("openshift-marketplace", "redhat-operators")
 # Kubernetes' alphabet for generated names: no vowels, nothing that is read wrongly.
@@ -127,7 +126,7 @@ class Controller:
             self._set_installed(operator, "True", "InstallSuccessful", text)
 
     def _set_installed(self, operator: Object, status: str, reason: str, text: str) -> None:
-        made = copy.deepcopy(operator)
+        made = copied(operator)
         held = made.setdefault("status", {})
         # Set on success and never cleared afterwards, as the real manager does.
         active = held.setdefault("activeBundleDeployment", {"name": ""})
@@ -146,7 +145,7 @@ class Controller:
             found = aggregate.conditions(operators, self._now(), str(version))
             if aggregate.same(target.get("status", {}).get("conditions", []), found):
                 return
-            made = copy.deepcopy(target)
+            made = copied(target)
             made["status"]["conditions"] = found
             self._store.put(made)
 
@@ -192,7 +191,7 @@ class Controller:
                 },
                 "ownerReferences": [_owner(deployment)],
             },
-            "spec": copy.deepcopy(template["spec"]),
+            "spec": copied(template["spec"]),
             "status": {"observedGeneration": 1},
         }
         self._put_phase(made, "Pending", "False", "UnpackPending", "")
@@ -205,8 +204,8 @@ class Controller:
         if error:
             self._set_phase(bundle, "Failing", "False", "UnpackFailed", error)
             return
-        made = copy.deepcopy(bundle)
-        made["status"]["resolvedSource"] = copy.deepcopy(bundle["spec"]["source"])
+        made = copied(bundle)
+        made["status"]["resolvedSource"] = copied(bundle["spec"]["source"])
         made["status"]["contentURL"] = (
             f"https://core.{SYSTEM_NAMESPACE}.svc/bundles/{bundle['metadata']['name']}.tgz"
         )
@@ -214,7 +213,7 @@ class Controller:
         self._set_phase(made, "Unpacked", "True", "UnpackSuccessful", text)
 
     def _set_phase(self, bundle: Object, phase: str, status: str, reason: str, text: str) -> None:
-        made = copy.deepcopy(bundle)
+        made = copied(bundle)
         self._put_phase(made, phase, status, reason, text)
         self._store.put(made)
 
@@ -224,7 +223,7 @@ class Controller:
 
     def _validity(self, deployment: Object, bundle: Object) -> Object:
         """HasValidBundle of the BundleDeployment; True also while it merely waits."""
-        made = copy.deepcopy(deployment)
+        made = copied(deployment)
         held = made.setdefault("status", {"observedGeneration": 1})
         name, phase = bundle["metadata"]["name"], bundle["status"]["phase"]
         if phase == "Failing":
@@ -248,7 +247,7 @@ class Controller:
             return
         release = self._by_image[bundle["spec"]["source"]["image"]["ref"]]
         error = rules.ownership_error(name, release.objects(), self._existing())
-        made = copy.deepcopy(deployment)
+        made = copied(deployment)
         if error:
             self._set_condition(made["status"], "Installed", "False", "InstallFailed", error)
         else:

@@ -4,17 +4,17 @@ Owns identity (uid, creationTimestamp, generation), garbage collection by owner 
 Must not know HTTP, schemas or who asks. Objects handed out must not be changed: write a new one.
 """
 
-import copy
 import threading
 import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from olmweb.sandbox.kinds import Kind, by_kind
 
+_T = TypeVar("_T")
 Object = dict[str, Any]
 Key = tuple[str, str, str]  # kind, namespace, name
 
@@ -41,6 +41,17 @@ class Event:
     kind: str
     object: Object
     before: Object | None
+
+
+def copied(value: _T) -> _T:
+    """A deep copy of JSON values; several times faster than copy.deepcopy."""
+    made: Any = value
+    if isinstance(value, dict):
+        made = {key: copied(item) for key, item in value.items()}
+    elif isinstance(value, list):
+        made = [copied(item) for item in value]
+    result: _T = made
+    return result
 
 
 def key_of(item: Object) -> Key:
@@ -111,7 +122,7 @@ class Store:
     def prepared(self, item: Object) -> Object:
         """The object as `put` would store it, without storing it (dry-run)."""
         kind = by_kind(item["kind"])
-        made = copy.deepcopy(item)
+        made = copied(item)
         metadata = made["metadata"]
         before = self._items.get(key_of(made))
         if before is None:
@@ -134,7 +145,7 @@ class Store:
             if gone is None:
                 return None
             self.version += 1
-            last = copy.deepcopy(gone)
+            last = copied(gone)
             last["metadata"]["resourceVersion"] = str(self.version)
             self._record("DELETED", last, gone)
             self._collect(gone["metadata"]["uid"])

@@ -3,7 +3,6 @@
 Owns validation order and field ownership; must not know HTTP connections or who may do what.
 """
 
-import copy
 import hashlib
 import re
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from olmweb.sandbox import errors, schema
 from olmweb.sandbox.errors import ApiError, Cause
 from olmweb.sandbox.kinds import Kind
 from olmweb.sandbox.messages import Request
-from olmweb.sandbox.store import Object, Store, timestamp
+from olmweb.sandbox.store import Object, Store, copied, timestamp
 
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _NAME_RULE = (
@@ -201,13 +200,13 @@ class Writes:
 
     def _update(self, target: Target, before: Object, item: Object, request: Request) -> Object:
         kind = target.kind
-        made = copy.deepcopy(item)
+        made = copied(item)
         if target.status:
-            made = {**copy.deepcopy(before), "status": made.get("status", {})}
+            made = {**copied(before), "status": made.get("status", {})}
         elif kind.has_status:
             made.pop("status", None)
             if "status" in before:
-                made["status"] = copy.deepcopy(before["status"])
+                made["status"] = copied(before["status"])
         self._validate(kind, made, before)
         manager, sub = _manager(request), "status" if target.status else ""
         made = ssa.record_update(before, made, kind, manager, self._now(), sub)
@@ -299,8 +298,8 @@ def _suffix(prefix: str, salt: str) -> str:
 def _merge_patch(value: Any, change: Any) -> Any:
     """RFC 7386."""
     if not isinstance(change, dict):
-        return copy.deepcopy(change)
-    merged = copy.deepcopy(value) if isinstance(value, dict) else {}
+        return copied(change)
+    merged = copied(value) if isinstance(value, dict) else {}
     for key, item in change.items():
         if item is None:
             merged.pop(key, None)
@@ -311,7 +310,7 @@ def _merge_patch(value: Any, change: Any) -> Any:
 
 def _json_patch(value: Object, operations: Any) -> Object:
     """RFC 6902's add, replace, remove and test, which is what people use on these kinds."""
-    made = copy.deepcopy(value)
+    made = copied(value)
     if not isinstance(operations, list):
         raise errors.bad_request("error decoding patch: a JSON patch is a list of operations")
     for step in operations:

@@ -1,6 +1,8 @@
 """The API server's side: discovery, lists, writes, refusals, access, faults."""
 
-from datetime import datetime
+import json
+import time
+from typing import Any
 
 import pytest
 import urllib3
@@ -204,7 +206,7 @@ def test_unknown_fields_are_pruned_with_a_warning_or_refused_when_strict(client:
         "POST",
         f"{OPERATORS}?dryRun=All",
         {"Content-Type": "application/json"},
-        body=__import__("json").dumps(odd),
+        body=json.dumps(odd),
     )
     assert answer.headers["Warning"] == '299 - "unknown field \\"spec.extra\\""'
     assert "extra" not in answer.json()["spec"]
@@ -235,7 +237,7 @@ def test_a_generated_name_starts_with_its_prefix(client: Client) -> None:
 def test_status_is_written_only_through_its_subresource(client: Client) -> None:
     path = "/apis/config.openshift.io/v1/clusteroperators/dns"
     merge = "application/merge-patch+json"
-    change = {"status": {"versions": []}}
+    change: dict[str, Any] = {"status": {"versions": []}}
     client.call("PATCH", path, change, content_type=merge)
     assert client.get(path)["status"]["versions"]
     status, body = client.call("PATCH", f"{path}/status", change, content_type=merge)
@@ -243,7 +245,7 @@ def test_status_is_written_only_through_its_subresource(client: Client) -> None:
 
 
 def test_a_json_patch_changes_what_it_names(client: Client) -> None:
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"op": "test", "path": "/spec/package/name", "value": "eap"},
         {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},
     ]
@@ -342,7 +344,7 @@ def test_scripted_faults_happen_once(sandbox: Sandbox, client: Client) -> None:
     with pytest.raises((urllib3.exceptions.ProtocolError, urllib3.exceptions.IncompleteRead)):
         client.raw("GET", OPERATORS)
     sandbox.script.delay_next(0.2)
-    started = datetime.now().astimezone()
+    started = time.monotonic()
     assert client.raw("GET", "/version").status == 200
-    assert (datetime.now().astimezone() - started).total_seconds() >= 0.2
+    assert time.monotonic() - started >= 0.2
     assert ("GET", "/version") in sandbox.script.requests
