@@ -85,8 +85,8 @@ def test_metrics_tell_operators_catalogs_and_syncs(
     with django_assert_max_num_queries(7):
         found = samples(client.get("/metrics"))
 
-    def value(name: str, **labels: str) -> float:
-        return found[f"olmweb_{name}", frozenset(labels.items())]
+    def value(metric: str, /, **labels: str) -> float:
+        return found[f"olmweb_{metric}", frozenset(labels.items())]
 
     assert value("operators", cluster="prod", kind="PlatformOperator", health="Failed") == 1
     assert value("cluster_reachable", cluster="edge") == 0

@@ -230,7 +230,7 @@ FILTERS: list[tuple[str, dict[str, Any], int]] = [
     ("operators", {"finding": "an-id-nobody-knows"}, 1),
     ("operators", {"finding": "-"}, 2),
     ("operators", {"package": "etcd"}, 1),
-    ("operators", {"q": "unpack"}, 1),
+    ("operators", {"q": "convert"}, 1),
     ("clusteroperators", {"cluster": "edge"}, 0),
     ("clusteroperators", {"q": "aggregated"}, 1),
     ("transitions", {"name": "etcd", "kind": "PlatformOperator", "cluster": "prod"}, 7),
