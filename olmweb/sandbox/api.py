@@ -77,6 +77,8 @@ class Api:
         if not verb or on_collection == bool(target.name):
             raise errors.method_not_allowed()
         kind = target.kind
+        if kind.namespaced and not target.namespace:
+            raise errors.method_not_allowed()
         access.require(request.who, verb, kind, target.namespace, target.name)
         if verb == "delete":
             return json_response(self._writes.delete(target, request))

@@ -198,7 +198,7 @@ class Controller:
         return made
 
     def _unpack(self, bundle: Object) -> None:
-        release = self._by_image.get(bundle["spec"]["source"]["image"]["ref"])
+        release = self._by_image.get(_ref(bundle["spec"]["source"]))
         # An image that no catalog blob names can't be pulled here either.
         error = rules.conversion_error(release) if release else "pull image: manifest unknown"
         if error:
@@ -245,7 +245,7 @@ class Controller:
         installed = _find(held["conditions"], "Installed")
         if installed and installed["status"] == "True":
             return
-        release = self._by_image[bundle["spec"]["source"]["image"]["ref"]]
+        release = self._by_image[_ref(bundle["spec"]["source"])]
         error = rules.ownership_error(name, release.objects(), self._existing())
         made = copied(deployment)
         if error:
@@ -263,8 +263,7 @@ class Controller:
         deployments, _version = self._store.items("BundleDeployment")
         for deployment in deployments:
             installed = _find(deployment.get("status", {}).get("conditions", []), "Installed")
-            source = deployment["spec"]["template"]["spec"]["source"]
-            release = self._by_image.get(source.get("image", {}).get("ref", ""))
+            release = self._by_image.get(_ref(deployment["spec"]["template"]["spec"]["source"]))
             if release and installed and installed["status"] == "True":
                 owner = deployment["metadata"]["name"]
                 found |= dict.fromkeys(release.objects(), owner)
@@ -296,6 +295,11 @@ def _unsourced(text: str) -> str:
 
 def _find(conditions: list[dict[str, str]], type_: str) -> dict[str, str] | None:
     return next((c for c in conditions if c["type"] == type_), None)
+
+
+def _ref(source: Mapping[str, Any]) -> str:
+    """The image of a bundle source; "" when it is of another type."""
+    return str(source.get("image", {}).get("ref", ""))
 
 
 def _hash(text: str) -> str:

@@ -4,8 +4,6 @@ For demos, screenshots and tests without a cluster; a process that ends takes it
 surface: `Sandbox`. Must not know Django.
 """
 
-import json
-import logging
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,9 +19,7 @@ from olmweb.sandbox.messages import Request, Response
 from olmweb.sandbox.reads import Watches
 from olmweb.sandbox.script import Script
 from olmweb.sandbox.state import StateFile
-from olmweb.sandbox.store import Store, timestamp
-
-log = logging.getLogger(__name__)
+from olmweb.sandbox.store import Store, copied, timestamp
 
 TOKEN = "sandbox-admin-token"  # noqa: S105  # guards nothing: the server listens on loopback only
 
@@ -116,7 +112,7 @@ class Sandbox:
             catalog = self.store.get("ClusterCatalog", name)
             if catalog is None:
                 raise KeyError(f"There is no ClusterCatalog {name}.")
-            changed = json.loads(json.dumps(catalog))
+            changed = copied(catalog)
             image = changed["status"]["resolvedSource"]["image"]
             image["ref"] = image["ref"].split("@")[0] + "@" + published.digest
             changed["status"]["lastUnpacked"] = timestamp(now)

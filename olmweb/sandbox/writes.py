@@ -89,10 +89,10 @@ class Writes:
         with self._store.changed:
             before = self._existing(target)
             if request.media_type == "application/merge-patch+json":
-                item = _merge_patch(before, change)
+                item: Any = _merge_patch(before, change)
             else:
                 item = _json_patch(before, change)
-            item, warnings = self._pruned(target.kind, item, request)
+            item, warnings = self._pruned(target.kind, self._checked(target, item), request)
             self._check_version(target, before, item)
             return Written(self._update(target, before, item, request), 200, warnings)
 
@@ -155,6 +155,8 @@ class Writes:
         """The Status of a finished delete; what the object owns goes with it."""
         kind = target.kind
         options = request.document() or {}
+        if not isinstance(options, dict):
+            raise errors.bad_request("the options of a delete must be an object")
         with self._store.changed:
             before = self._existing(target)
             self._check_preconditions(target, before, options.get("preconditions") or {})
@@ -214,9 +216,12 @@ class Writes:
 
     def _object(self, target: Target, request: Request) -> Object:
         """The body as an object of the target's kind and name."""
+        return self._checked(target, request.document())
+
+    def _checked(self, target: Target, item: Any) -> Object:
+        """The item itself once it is sure to be of the target's kind, name and namespace."""
         kind = target.kind
-        item = request.document()
-        if not isinstance(item, dict):
+        if not isinstance(item, dict) or not isinstance(item.setdefault("metadata", {}), dict):
             raise errors.bad_request("the object provided is unrecognized (must be an object)")
         item.setdefault("apiVersion", kind.api_version)
         item.setdefault("kind", kind.kind)
@@ -225,7 +230,7 @@ class Writes:
                 f'{item["kind"]} in version "{item["apiVersion"]}" cannot be handled as a '
                 f'{kind.kind}: no kind "{item["kind"]}" is registered for this resource'
             )
-        metadata = item.setdefault("metadata", {})
+        metadata = item["metadata"]
         for field, wanted in (("name", target.name), ("namespace", target.namespace)):
             if wanted and metadata.setdefault(field, wanted) != wanted:
                 raise errors.bad_request(

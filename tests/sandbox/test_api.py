@@ -267,6 +267,22 @@ def test_wrong_paths_methods_and_media_types_are_refused_as_statuses(client: Cli
     assert (status, body["reason"]) == (415, "UnsupportedMediaType")
 
 
+def test_bodies_that_are_no_such_object_are_bad_requests(client: Client) -> None:
+    merge = "application/merge-patch+json"
+    for method, path, body, kind in (
+        ("POST", OPERATORS, ["a", "list"], "application/json"),
+        ("POST", OPERATORS, {**operator("x"), "kind": "Bundle"}, "application/json"),
+        ("POST", OPERATORS, {"metadata": 3}, "application/json"),
+        ("PATCH", f"{OPERATORS}/eap", 7, merge),
+        ("PATCH", f"{OPERATORS}/eap", {"metadata": {"name": "other"}}, merge),
+        ("DELETE", f"{OPERATORS}/eap", ["x"], "application/json"),
+    ):
+        status, answer = client.call(method, path, body, content_type=kind)
+        assert (status, answer["reason"]) == (400, "BadRequest"), (method, body)
+    sources = "/apis/operators.coreos.com/v1alpha1/catalogsources"
+    assert client.call("POST", sources, {"metadata": {"name": "x"}})[0] == 405
+
+
 def test_deleting_takes_what_is_owned_along(client: Client) -> None:
     status, body = client.call("DELETE", f"{OPERATORS}/datagrid")
     assert (status, body["status"], body["details"]["name"]) == (200, "Success", "datagrid")
