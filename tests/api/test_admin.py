@@ -9,7 +9,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from olmweb import admin_tools
+from olmweb import celery_app
 from olmweb.models import ApiToken
 from tests.api.world import BLOB, World
 
@@ -65,7 +65,7 @@ def test_a_list_costs_a_fixed_number_of_queries(
 @pytest.mark.parametrize("page", ["changelist", "change"])
 def test_a_digest_and_binary_data_are_never_shown(signed_in: Client, page: str) -> None:
     token = ApiToken.objects.get()
-    args = [token.pk] if page == "change" else []
+    args: list[object] = [token.pk] if page == "change" else []
     assert token.digest.encode() not in signed_in.get(address(ApiToken, page, *args)).content
     blob = apps.get_model("catalogs", "Blob")
     args = [blob._default_manager.get(size=len(BLOB)).pk] if page == "change" else []
@@ -110,7 +110,7 @@ def test_sync_now_sends_the_task_after_commit(
 ) -> None:
     sent: list[Any] = []
     monkeypatch.setattr(
-        admin_tools.app, "send_task", lambda name, args, queue: sent.append((name, args, queue))
+        celery_app, "send_task", lambda name, args, queue: sent.append((name, args, queue))
     )
     model = apps.get_model(label)
     row = model._default_manager.first()

@@ -47,7 +47,7 @@ def test_what_is_not_there_is_a_404(world: World, get: Get, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", NO_NUL.values(), ids=NO_NUL)
-@pytest.mark.parametrize("name", ["nonsense", "installable", "path", "code", "message", "hint"])
+@pytest.mark.parametrize("name", ["nonsense", "installable", "path", "status", "message", "hint"])
 def test_an_unknown_parameter_is_named_not_ignored(
     world: World, get: Get, path: str, name: str
 ) -> None:

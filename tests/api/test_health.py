@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError
+from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -45,7 +46,7 @@ def test_readyz_without_a_database_is_a_503_with_a_sentence(
 def test_readyz_says_how_many_migrations_wait(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health.MigrationExecutor, "migration_plan", lambda *_: [1, 2])
+    monkeypatch.setattr(MigrationExecutor, "migration_plan", lambda *_: [1, 2])
     response = client.get("/readyz")
     assert response.status_code == 503
     assert "2 migrations are not applied" in response.json()["message"]

@@ -16,6 +16,7 @@ from installs.models import (
 )
 from olmweb.models import Cluster, Lease, Stream, SyncRun
 from tests.factories import (
+    make_blob,
     make_catalog,
     make_cluster,
     make_icon,
@@ -120,7 +121,7 @@ def build_world() -> World:
     assert bundle is not None
     BlobRef.objects.create(
         catalog=red, package="etcd", schema="olm.bundle", ordinal=0,
-        blob=red.packages.get(name="etcd").bundles.get(version="1.1.0").blob,
+        blob=make_blob(data=BLOB),
     )  # fmt: skip
     _installed(prod, edge)
     return World(prod=prod, edge=edge)
