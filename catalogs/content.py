@@ -54,10 +54,12 @@ class Replacement:
     def __init__(self, catalog: Catalog, index: Index, body: BinaryIO, *, everything: bool) -> None:
         self._catalog = catalog
         self._index = index
+        self._parts = index.packages
         self._file = body.fileno()
         self._everything = everything
         self._first = catalog.revision == 0
         self._changes: list[Change] = []
+        self._tally = {"added": 0, "removed": 0, "changed": 0}  # packages
         self._writer = Writer(catalog.pk)
 
     def run(self, digest: str, body_hash: str) -> Written:
@@ -65,31 +67,21 @@ class Replacement:
         try:
             with _no_cyclic_gc():
                 stored = stored_packages(self._catalog.pk, SALT)
-                hashes = {name: part.content_hash(SALT) for name, part in self._parts()}
-                changed = [
-                    name for name, part in self._parts() if self._differs(name, stored, hashes)
-                ]
-                gone = sorted(stored.keys() - hashes.keys())
+                hashes = {name: part.content_hash(SALT) for name, part in self._parts.items()}
+                changed = [name for name in self._parts if self._differs(name, stored, hashes)]
                 self._reserve(changed, stored)
                 for name in changed:
-                    self._replace(name, hashes[name], stored.get(name))
-                for name in gone:
+                    if name:
+                        self._replace(name, hashes[name], stored.get(name))
+                for name in sorted(stored.keys() - hashes.keys() - {""}):
                     self._remove(name, stored[name])
-                self._replace_loose_problems()
+                self._replace_loose("" in changed or ("" in stored and "" not in hashes))
                 rows = self._writer.finish()
         finally:
             self._writer.close()
-        added = sum(1 for name in changed if name not in stored)
-        counts = self._count() | {
-            "added": added,
-            "removed": len(gone),
-            "changed": len(changed) - added,
-        }
+        counts = self._count() | self._tally
         rows += self._write_revision(counts, digest, body_hash)
         return Written(counts, rows, self._catalog.revision + 1)
-
-    def _parts(self) -> Iterator[tuple[str, PackageIndex]]:
-        yield from self._index.packages.items()
 
     def _differs(self, name: str, stored: dict[str, StoredPackage], hashes: dict[str, str]) -> bool:
         before = stored.get(name)
@@ -98,10 +90,11 @@ class Replacement:
     def _reserve(self, changed: list[str], stored: dict[str, StoredPackage]) -> None:
         bundles = others = 0
         for name in changed:
-            for at in self._index.packages[name]:
+            for at in self._parts[name]:
                 bundles += at.bundle
                 others += not at.bundle
-        blobs = (at.sha256 for name in changed for at in self._index.packages[name])
+        names = {"", *changed} & self._parts.keys()
+        blobs = (at.sha256 for name in names for at in self._parts[name])
         new = sum(1 for name in changed if name not in stored or stored[name].id is None)
         self._writer.reserve(new, others, bundles, blobs)
 
@@ -110,31 +103,40 @@ class Replacement:
         if before is not None:
             self._writer.clear(name, before.id, whole=False)
         reader = PackageReader(name)
-        part = self._index.packages[name]
-        refs: list[Ref] = []
-        positions: list[Ref | None] = [None] * len(part)
-        for position, at in enumerate(part):
-            if not at.bundle:
-                data = self._read(at.offset, at.length)
-                header, json = reread(data)
-                reader.read(header, json, at.offset)
-                positions[position] = Ref(header.schema or "", header.name or "", at.sha256)
-                self._writer.add_blob(at.sha256, data)
+        part = self._parts[name]
+        places = self._read_others(reader, part)
         # Bundles without an olm.package have nothing to hang on; their blobs and faults are kept.
         package_id = before.id if before and before.id else None
         new = package_id is None and reader.known
         if new:
             package_id = self._writer.new_package_id()
-        self._read_bundles(reader, part, package_id if reader.known else None, positions)
-        refs = [ref for ref in positions if ref is not None]
+        self._read_bundles(reader, part, package_id if reader.known else None, places)
         channels = reader.finish()
         if reader.known and package_id is not None:
             self._finish_package(reader, part, package_id, channels, content_hash, new=new)
-        elif package_id is not None:
-            self._writer.clear(name, package_id, whole=True)
-        self._writer.write_refs(name, refs)
+        elif before is not None and before.id is not None:
+            self._writer.clear(name, before.id, whole=True)
+        self._writer.write_refs(name, [ref for ref in places if ref is not None])
         self._writer.write_problems(reader.problems)
-        self._note(name, before, old, self._outline_of(reader, channels))
+        known_before = before is not None and before.id is not None
+        if known_before and reader.known:
+            self._note_changed(name, old, self._outline_of(reader, channels))
+        elif known_before:
+            self._note_removed(name)
+        elif reader.known:
+            self._note_added(name)
+
+    def _read_others(self, reader: PackageReader, part: PackageIndex) -> list[Ref | None]:
+        """Reads every blob but bundles; returns a place for each blob, bundles' still empty."""
+        places: list[Ref | None] = [None] * len(part)
+        for position, at in enumerate(part):
+            if not at.bundle:
+                data = self._read(at.offset, at.length)
+                header, json = reread(data)
+                reader.read(header, json, at.offset)
+                places[position] = Ref(header.schema or "", header.name or "", at.sha256)
+                self._writer.add_blob(at.sha256, data)
+        return places
 
     def _read_bundles(
         self,
@@ -184,16 +186,24 @@ class Replacement:
 
     def _remove(self, name: str, before: StoredPackage) -> None:
         self._writer.clear(name, before.id, whole=True)
-        if before.id is not None and not self._first:
-            self._changes.append(Change(Kind.PACKAGE_REMOVED, name))
+        if before.id is not None:
+            self._note_removed(name)
 
-    def _replace_loose_problems(self) -> None:
-        """Faults of what could not be given to a package; left alone when they are the same."""
-        if "" not in self._index.packages:  # else its part was replaced or kept as a whole
-            if catalog_problems(self._catalog.pk) == list(self._index.problems):
-                return
+    def _replace_loose(self, changed: bool) -> None:
+        """Blobs of no package, and faults of what could not even be read so far.
+
+        Left alone when `changed` is false and the faults are the same as well.
+        """
+        reader = PackageReader("")
+        part = self._parts.get("", PackageIndex())
+        places = self._read_others(reader, part)
+        self._read_bundles(reader, part, None, places)
+        reader.finish()
+        problems = [*self._index.problems, *reader.problems]
+        if changed or catalog_problems(self._catalog.pk) != problems:
             self._writer.clear("", None, whole=False)
-        self._writer.write_problems(self._index.problems)
+            self._writer.write_refs("", [ref for ref in places if ref is not None])
+            self._writer.write_problems(problems)
 
     def _outline(self, before: StoredPackage | None) -> Outline:
         return stored_outline(before.id) if before and before.id else Outline()
@@ -208,13 +218,18 @@ class Replacement:
             deprecated | set(reader.channel_deprecations) | set(reader.bundle_deprecations),
         )
 
-    def _note(self, name: str, before: StoredPackage | None, old: Outline, new: Outline) -> None:
-        if self._first or not name:
-            return
-        if before is None:
+    def _note_added(self, name: str) -> None:
+        self._tally["added"] += 1
+        if not self._first:
             self._changes.append(Change(Kind.PACKAGE_ADDED, name))
-        else:
-            self._changes += compare(name, old, new)
+
+    def _note_removed(self, name: str) -> None:
+        self._tally["removed"] += 1
+        self._changes.append(Change(Kind.PACKAGE_REMOVED, name))
+
+    def _note_changed(self, name: str, old: Outline, new: Outline) -> None:
+        self._tally["changed"] += 1
+        self._changes += compare(name, old, new)
 
     def _read(self, offset: int, length: int) -> bytes:
         return os.pread(self._file, length, offset)

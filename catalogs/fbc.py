@@ -59,19 +59,22 @@ class BadBlob(Exception):
         self.code = code
 
 
+_Other = msgspec.Raw | msgspec.UnsetType
+
+
 class Header(msgspec.Struct):
-    """What says where a blob belongs. The format's keys match whatever their case."""
+    """What says where a blob belongs. The format's keys match whatever their case: a blob with
+    one of the other usual spellings is read in full to fold them."""
 
     schema: str | None = None
     package: str | None = None
     name: str | None = None
-    other_schema: msgspec.Raw | msgspec.UnsetType = msgspec.field(
-        default=msgspec.UNSET, name="Schema"
-    )
-    other_package: msgspec.Raw | msgspec.UnsetType = msgspec.field(
-        default=msgspec.UNSET, name="Package"
-    )
-    other_name: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="Name")
+    schema_2: _Other = msgspec.field(default=msgspec.UNSET, name="Schema")
+    schema_3: _Other = msgspec.field(default=msgspec.UNSET, name="SCHEMA")
+    package_2: _Other = msgspec.field(default=msgspec.UNSET, name="Package")
+    package_3: _Other = msgspec.field(default=msgspec.UNSET, name="PACKAGE")
+    name_2: _Other = msgspec.field(default=msgspec.UNSET, name="Name")
+    name_3: _Other = msgspec.field(default=msgspec.UNSET, name="NAME")
 
     @property
     def owner(self) -> str:
@@ -236,10 +239,14 @@ def read_header(data: bytes) -> tuple[Header, bytes]:
     except msgspec.ValidationError:
         return _fold(data)
     unset = msgspec.UNSET
-    if not header.schema or not (
-        header.other_schema is unset
-        and header.other_package is unset
-        and header.other_name is unset
+    if (
+        not header.schema
+        or header.schema_2 is not unset
+        or header.schema_3 is not unset
+        or header.package_2 is not unset
+        or header.package_3 is not unset
+        or header.name_2 is not unset
+        or header.name_3 is not unset
     ):
         return _fold(data)
     return header, data

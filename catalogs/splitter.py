@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from catalogs.fbc import (
     BUNDLE,
+    CHANNEL,
     DECODE_ERRORS,
     BadBlob,
     Header,
@@ -272,6 +273,9 @@ def index_spool(spool: BinaryIO, *, limit: int = BLOB_LIMIT) -> Index:
     for piece in splitter:
         header, data = piece.header, piece.data
         owner = header.owner
+        if (fault := _unstorable(piece)) is not None:
+            splitter.problems.append(fault)
+            continue
         found = packages.get(owner)
         if found is None:
             found = packages[owner] = PackageIndex()
@@ -286,6 +290,40 @@ def index_spool(spool: BinaryIO, *, limit: int = BLOB_LIMIT) -> Index:
         first = splitter.problems[0].message if splitter.problems else "it is blank"
         raise NotFbc(f'holds no JSON object or YAML document with a "schema" ({first})')
     return Index(packages, tuple(splitter.problems))
+
+
+# Longest names that can be stored; the real ones are a fifth of that.
+_LONGEST = {"package": 253, "schema": 253, CHANNEL: 300}
+_LONGEST_NAME = 500
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def _unstorable(piece: Piece) -> Problem | None:
+    """Why the blob can't become rows: a name too long to be a key, or a NUL in some text."""
+    header = piece.header
+    schema, name = header.schema or "", header.name or ""
+    longest = _LONGEST.get(schema, _LONGEST_NAME)
+    if (
+        len(name) > longest
+        or len(schema) > _LONGEST["schema"]
+        or len(header.owner) > _LONGEST["package"]
+    ):
+        return Problem(
+            "name-too-long",
+            f'the {schema[:100]} blob "{name[:100]}…" of package "{header.owner[:100]}" has a name '
+            "too long to be stored; it is left out",
+            subject=name[:100],
+            offset=piece.offset,
+        )
+    # The plain search is fast and nearly always says no.
+    if b"\\u0000" in piece.json and _NUL.search(piece.json):
+        return Problem(
+            "nul",
+            f'the {schema} blob of package "{header.owner}" holds a NUL character, which can\'t be '
+            "stored; it is left out",
+            offset=piece.offset,
+        )
+    return None
 
 
 def reread(data: bytes) -> tuple[Header, bytes]:
