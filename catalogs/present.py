@@ -6,16 +6,20 @@ Reads no rows.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 from django.db.models import QuerySet
 from django.http import QueryDict
 from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
 
 from catalogs import search
 from catalogs.forms import FILTER_NAMES
-from catalogs.models import Bundle, Catalog, Package
+from catalogs.models import Catalog, Package
+from olmweb.models import LOCAL
 
 Item = TypeVar("Item")
 
@@ -50,6 +54,19 @@ class FacetValue:
     chosen: bool
     url: str  # the same page with this value added or taken away
 
+    def html(self) -> SafeString:
+        """The list item. Made here because a page has hundreds of them."""
+        return format_html(
+            '<li><a class="olm-facet__value{}" href="{}"{}><span class="olm-facet__label">{}</span>'
+            '<span class="olm-facet__count">{}</span></a></li>',
+            (" olm-facet__value--chosen" if self.chosen else "")
+            + ("" if self.count else " olm-facet__value--none"),
+            self.url,
+            mark_safe(' aria-current="true"') if self.chosen else "",
+            self.label,
+            self.count,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Facet:
@@ -67,6 +84,15 @@ class Card:
     sources: Sequence[search.Row]
     installed: Sequence[search.Installation]
     url: str
+    icon_url: str
+
+    @property
+    def source_names(self) -> str:
+        """Every catalog that has it, for a tooltip."""
+        return ", ".join(
+            row.catalog if row.cluster == LOCAL else f"{row.catalog} on {row.cluster}"
+            for row in self.sources
+        )
 
     @property
     def where(self) -> str:
@@ -137,6 +163,8 @@ def paginate(
     return Page(list(items[start : start + size]), number, pages, total, size)
 
 
+# Both are asked for dozens of times a page and routes don't change while a process lives.
+@lru_cache(maxsize=16384)
 def package_url(cluster: str, catalog: str, name: str) -> str:
     """Empty for a name that no URL can carry (a catalog may hold anything)."""
     try:
@@ -148,7 +176,12 @@ def package_url(cluster: str, catalog: str, name: str) -> str:
 def card(match: search.Match) -> Card:
     row = match.row
     url = package_url(row.cluster, row.catalog, row.name)
-    return Card(row, match.sources, match.installed, url)
+    return Card(row, match.sources, match.installed, url, icon_url(row.icon) if row.icon else "")
+
+
+@lru_cache(maxsize=4096)
+def icon_url(sha256: str) -> str:
+    return reverse("catalogs:icon", args=(sha256,))
 
 
 def bundle_url(package: Package, name: str, route: str = "catalogs:bundle") -> str:
@@ -252,13 +285,6 @@ def catalog_status(catalog: Catalog) -> Status:
     return Status("Serving", "success")
 
 
-def version_label(bundle: Bundle) -> str:
-    """`1.2.3 (release 4)`; the bundle's name when it states no version."""
-    if not bundle.version:
-        return bundle.name
-    return f"{bundle.version} (release {bundle.release})" if bundle.release else bundle.version
-
-
 def _order(
     name: str, value: str, counts: Mapping[str, int], chosen: frozenset[str]
 ) -> tuple[bool, int, int, str]:
@@ -271,5 +297,6 @@ def _order(
 
 def _toggled(pairs: Sequence[tuple[str, str]], name: str, value: str) -> str:
     pair = (name, value)
-    changed = [each for each in pairs if each != pair] if pair in pairs else [*pairs, pair]
-    return f"?{urlencode(changed)}"
+    if pair in pairs:
+        return f"?{urlencode([each for each in pairs if each != pair])}"
+    return f"?{urlencode(pairs)}&{name}={quote_plus(value)}" if pairs else f"?{urlencode([pair])}"

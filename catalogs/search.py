@@ -9,7 +9,7 @@ whether it still fits the catalogs.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -69,19 +69,28 @@ FACETS: dict[str, Callable[[Row], tuple[str, ...]]] = {
     "deprecated": lambda row: (YES if row.deprecated else NO,),
     "keyword": lambda row: row.keywords,
 }
+COUNTED = len(FACETS) - 1  # keywords, the last, filter only: there are thousands of them
 INSTALLED = "installed"  # changes with clusters, not with catalogs: counted apart from the index
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """All rows of one package name, the winner first, and per facet the values they have."""
+
+    rows: tuple[Row, ...]
+    values: tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Index:
-    """Rows grouped by package name, names in order, the winner of each name first."""
+    """Every package name with its rows, in the order of names."""
 
     token: tuple[object, ...]
-    groups: tuple[tuple[Row, ...], ...]
+    groups: tuple[Group, ...]
 
     @property
     def size(self) -> int:
-        return sum(len(group) for group in self.groups)
+        return sum(len(group.rows) for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,30 +199,26 @@ def find_packages(
     active = [(names.index(key), values) for key, values in filters.chosen.items() if key in FACETS]
     wanted = filters.chosen.get(INSTALLED)
     words = filters.words
-    counts: list[dict[str, int]] = [{} for _ in names]
+    counts: list[dict[str, int]] = [{} for _ in names[:COUNTED]]
     installed_counts = {YES: 0, NO: 0}
     matches = []
     for group in index.groups:
-        here = installed.get(group[0].name, ())
+        here = installed.get(group.rows[0].name, ())
         answer = YES if here else NO
         other_answer = wanted is not None and answer not in wanted
-        passed, near = _sift(group, words, active)
+        passed, near = _sift(group.rows, words, active)
         if passed:
             installed_counts[answer] += 1
             if not other_answer:
-                matches.append(Match(passed[0], group, here))
-        if other_answer:
+                matches.append(Match(passed[0], group.rows, here))
+        if other_answer or not (passed or near):
             continue
-        for position, tally in enumerate(counts):
-            values = {value for row in passed for value in row.values[position]}
-            values.update(
-                value for at, row in near if at == position for value in row.values[position]
-            )
+        for tally, values in zip(counts, _values(group, passed, near), strict=False):
             for value in values:
                 tally[value] = tally.get(value, 0) + 1
     return Result(
         matches=tuple(_ordered(matches, filters)),
-        counts={**dict(zip(names, counts, strict=True)), INSTALLED: installed_counts},
+        counts={**dict(zip(names, counts, strict=False)), INSTALLED: installed_counts},
         names=len(index.groups),
     )
 
@@ -222,16 +227,33 @@ def nearest_names(index: Index, q: str, limit: int = 5) -> list[Row]:
     """Packages called nearly `q`, best first."""
     spoken: dict[str, Row] = {}
     for group in index.groups:
-        spoken.setdefault(group[0].name.lower(), group[0])
-        spoken.setdefault(group[0].title.lower(), group[0])
+        spoken.setdefault(group.rows[0].name.lower(), group.rows[0])
+        spoken.setdefault(group.rows[0].title.lower(), group.rows[0])
     close = get_close_matches(q.lower()[:60], spoken, n=2 * limit, cutoff=0.55)
     return list(dict.fromkeys(spoken[name] for name in close))[:limit]
 
 
+def _values(
+    group: Group, passed: Sequence[Row], near: Sequence[tuple[int, Row]]
+) -> Iterable[Collection[str]]:
+    """Per facet the values that the group counts for."""
+    if len(passed) == len(group.rows):
+        return group.values
+    found: list[set[str]] = [set() for _ in group.values]
+    for row in passed:
+        for position, values in enumerate(row.values):
+            found[position].update(values)
+    for position, row in near:
+        found[position].update(row.values[position])
+    return found
+
+
 def _sift(
     group: tuple[Row, ...], words: list[str], active: list[tuple[int, frozenset[str]]]
-) -> tuple[list[Row], list[tuple[int, Row]]]:
+) -> tuple[Sequence[Row], list[tuple[int, Row]]]:
     """Rows of `group` that pass, and rows that only one facet (its position is given) refused."""
+    if not words and not active:
+        return group, []
     passed: list[Row] = []
     near: list[tuple[int, Row]] = []
     for row in group:
@@ -281,8 +303,15 @@ def _read_index(token: tuple[object, ...]) -> Index:
     }
     catalogs = {catalog.pk: catalog for catalog in Catalog.objects.select_related("cluster").all()}
     rows = sorted(_rows(catalogs, changed), key=attrgetter("name", "rank"))
-    groups = tuple(tuple(group) for _, group in groupby(rows, key=attrgetter("name")))
-    return Index(token=token, groups=groups)
+    groups = (tuple(group) for _, group in groupby(rows, key=attrgetter("name")))
+    return Index(token=token, groups=tuple(Group(each, _union(each)) for each in groups))
+
+
+def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:
+    return tuple(
+        frozenset(value for row in rows for value in row.values[position])
+        for position in range(len(FACETS))
+    )
 
 
 def _rows(
