@@ -30,6 +30,9 @@ class Stopped(BaseException):
 
 
 def _raise_stopped(_number: int, _frame: FrameType | None) -> None:
+    # Once is enough: a second Ctrl-C must not break the orderly end.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise Stopped
 
 
@@ -40,7 +43,7 @@ class Background:
         self._worker = WorkController(
             app=app,
             pool="threads",
-            concurrency=4,
+            concurrency=8,  # a followed action waits in its thread most of the time
             without_heartbeat=True,
             without_gossip=True,
             without_mingle=True,
@@ -84,8 +87,6 @@ def serve(port: int, on_ready: Callable[[], None]) -> None:
     except Stopped:
         log.info("stopping")
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         server.close()
         background.stop()
 
@@ -109,4 +110,3 @@ def wait_for_first_sync(timeout: float) -> bool:
         return False
     finally:
         connection.close()
-

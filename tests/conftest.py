@@ -1,4 +1,4 @@
-"""Fixtures that every test shares: people, no network but loopback, components that may be missing."""
+"""Fixtures that every test shares: people, loopback only, components that may be missing."""
 
 import os
 import shutil
@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Settings are read when pytest-django imports them: nothing of a developer's own set-up may leak in.
+# Settings are read when pytest-django imports them: a developer's own must not leak in.
 for name in list(os.environ):
     if name.startswith("OLMWEB_") and not name.startswith("OLMWEB_TEST_"):
         del os.environ[name]
 for name in ("REDIS_URL", "KUBECONFIG"):
     os.environ.pop(name, None)
 os.environ["OLMWEB_DATA_DIR"] = tempfile.mkdtemp(prefix="olmweb-tests-")
+(Path(os.environ["OLMWEB_DATA_DIR"]) / "static").mkdir()  # WhiteNoise warns without it
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -22,6 +23,13 @@ from django.contrib.auth.models import Group, User
 from tests.services import HOW_TO_GET, postgres_bin, required
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+
+
+def pytest_configure() -> None:
+    from django.conf import settings
+
+    # The real hasher takes a quarter of a second per user, and no test is about it.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 def pytest_unconfigure() -> None:

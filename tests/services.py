@@ -63,7 +63,7 @@ def stop(process: subprocess.Popen[bytes], number: int) -> None:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """A PostgreSQL server of its own; yields its DATABASE_URL. Must not run as root, so it doesn't."""
+    """A PostgreSQL server of its own, never run as root; yields its DATABASE_URL."""
     folder = postgres_bin()
     if folder is None:
         raise RuntimeError(HOW_TO_GET["postgres"])

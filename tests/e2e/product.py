@@ -1,4 +1,4 @@
-"""The product as a user starts it, in a process of its own, for browser journeys and screenshots."""
+"""The product as a user starts it, in a process of its own: for journeys and screenshots."""
 
 import os
 import signal

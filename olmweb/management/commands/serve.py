@@ -64,8 +64,9 @@ class Command(BaseCommand):
 
     def _ensure_demo_users(self) -> None:
         for name, password, group in DEMO_USERS:
+            admin = name == "admin"
             user, created = User.objects.get_or_create(
-                username=name, defaults={"is_staff": name == "admin", "is_superuser": name == "admin"}
+                username=name, defaults={"is_staff": admin, "is_superuser": admin}
             )
             if created:
                 user.set_password(password)
