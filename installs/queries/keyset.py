@@ -47,9 +47,9 @@ def paginate(
     fields = [*keys, "pk"]
     rows = queryset.order_by(*(f"-{field}" if descending else field for field in fields))
     number = queryset.count() if total is None else total
-    if cursor:
-        rows = rows.filter(_after(fields, _decode(cursor, len(fields)), descending))
     try:
+        if cursor:
+            rows = rows.filter(_after(fields, _decode(cursor, len(fields)), descending))
         found = list(rows[: size + 1])
     except (ValueError, TypeError, OverflowError) as error:
         raise _bad() from error
@@ -65,10 +65,7 @@ def _after(fields: Sequence[str], values: Sequence[Any], descending: bool) -> Q:
     condition = Q()
     for position, field in enumerate(fields):
         equal = dict(zip(fields[:position], values[:position], strict=True))
-        try:
-            condition |= Q(**equal, **{f"{field}__{comparison}": values[position]})
-        except TypeError as error:
-            raise _bad() from error
+        condition |= Q(**equal, **{f"{field}__{comparison}": values[position]})
     return condition
 
 

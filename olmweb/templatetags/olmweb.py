@@ -138,7 +138,7 @@ def ago_words(value: datetime | None) -> str:
 @register.simple_tag
 def ago(value: datetime | None, cluster: str = "") -> SafeString:
     """A relative time with the exact one as tooltip; app.js keeps it counting."""
-    if value is None:
+    if not value:  # None, or a name that the template does not know
         return format_html('<span class="olm-none">{}</span>', "–")
     exact = timezone.localtime(value)
     return format_html(
