@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CATALOG = ROOT.parent / "shared" / "data" / "catalogs" / "community-full.jsonl.xz"
 CATALOGS = 10
 ROUNDS = 60  # requests timed per page
-MAX_MS, MAX_QUERIES, MAX_KB = 30.0, 12, 60.0
+LISTS = ("catalog list", "catalog table", "catalog facets", "catalog search")
+MAX_LIST_MS, MAX_MS, MAX_QUERIES, MAX_KB = 30.0, 100.0, 12, 60.0
 WORDS = ("operator", "data base", "grafana", "kafka", "red hat", "storage", "a", "monitoring")
 CATEGORIES = ("Database", "Monitoring", "Storage", "Security", "Networking")
 
@@ -113,8 +114,9 @@ def _page_rows(client: Any, name: str, urls: list[str]) -> list[dict[str, Any]]:
         started = time.perf_counter()
         client.get(urls[turn % len(urls)])
         times.append((time.perf_counter() - started) * 1000)
+    limit = MAX_LIST_MS if name.startswith(LISTS) else MAX_MS
     return [
-        _row(f"{name}: p95", statistics.quantiles(times, n=20)[-1], "ms", MAX_MS),
+        _row(f"{name}: p95", statistics.quantiles(times, n=20)[-1], "ms", limit),
         _row(f"{name}: queries", queries, "queries", MAX_QUERIES),
         _row(f"{name}: size", kilobytes, "kB gzip", MAX_KB),
     ]
