@@ -5,6 +5,7 @@ JSON as text, times as aware datetimes. Must run inside a transaction.
 """
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -38,12 +39,13 @@ class Table:
         self.written = 0
         self._rows: list[Sequence[Any]] = []
         self._batch = batch
-        self._target = f"{self._table} ({', '.join(map(quote, columns))})"
+        self._columns = f" ({', '.join(map(quote, columns))})"
+        self._target = self._table + self._columns
+        self._keyed = keyed
         marks = ", ".join(["%s"] * len(columns))
         self._insert = f"INSERT INTO {self._target} VALUES ({marks})"  # noqa: S608 - our own names
         if keyed:
             self._insert += " ON CONFLICT DO NOTHING"
-        self._copies = connection.vendor == "postgresql" and not keyed
 
     def add(self, row: Sequence[Any]) -> None:
         self._rows.append(row)
@@ -58,16 +60,31 @@ class Table:
     def flush(self) -> None:
         if not self._rows:
             return
-        rows = [self._fit(row) for row in self._rows]
+        rows = _fit_all(self._rows, self._cuts)
         with connection.cursor() as cursor:
-            if self._copies:
-                with cursor.copy(f"COPY {self._target} FROM STDIN") as copy:
-                    for row in rows:
-                        copy.write_row(row)
+            if connection.vendor == "postgresql":
+                self._copy(cursor, rows)
             else:
                 cursor.executemany(self._insert, rows)
         self.written += len(self._rows)
         self._rows.clear()
+
+    def _copy(self, cursor: Any, rows: list[Sequence[Any]]) -> None:
+        """PostgreSQL's fast way in; COPY itself can't skip keys that are there already."""
+        if not self._keyed:
+            _copy_rows(cursor, self._target, rows)
+            return
+        waiting = connection.ops.quote_name(f"waiting_{self._model._meta.db_table}")
+        cursor.execute(
+            f"CREATE TEMPORARY TABLE IF NOT EXISTS {waiting}"
+            f" (LIKE {self._table} INCLUDING DEFAULTS) ON COMMIT DROP"
+        )
+        _copy_rows(cursor, waiting + self._columns, rows)
+        cursor.execute(
+            f"INSERT INTO {self._target} SELECT {self._columns.strip(' ()')} FROM {waiting}"  # noqa: S608
+            " ON CONFLICT DO NOTHING"
+        )
+        cursor.execute(f"TRUNCATE {waiting}")
 
     def update(self, key: int, fields: Sequence[str], values: Sequence[Any]) -> int:
         """Sets `fields` of the row with primary key `key`; returns the rows changed (0 or 1)."""
@@ -81,8 +98,11 @@ class Table:
             )
             return int(cursor.rowcount)
 
-    def _fit(self, row: Sequence[Any]) -> Sequence[Any]:
-        return _fit(row, self._cuts)
+
+def _copy_rows(cursor: Any, target: str, rows: list[Sequence[Any]]) -> None:
+    with cursor.copy(f"COPY {target} FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
 
 
 def _column(model: type[Model], name: str) -> str:
@@ -98,15 +118,18 @@ def _cuts(model: type[Model], fields: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _fit(row: Sequence[Any], cuts: list[tuple[int, int]]) -> Sequence[Any]:
-    """The row with texts cut to their columns: a name longer than any real one must not stop a
-    whole catalog, and only one of the two databases would."""
+    """The row with texts cut to their columns: a text longer than any real one must not stop a
+    whole catalog, and only one of the two databases would refuse it."""
+    limits = dict(cuts)
+    return [value[: limits[i]] if i in limits else value for i, value in enumerate(row)]
+
+
+def _fit_all(rows: list[Sequence[Any]], cuts: list[tuple[int, int]]) -> list[Sequence[Any]]:
+    """`_fit` of every row. Looks column by column first: nearly always nothing is too long."""
     for i, limit in cuts:
-        if len(row[i]) > limit:
-            return [
-                value[: dict(cuts)[at]] if at in dict(cuts) else value
-                for at, value in enumerate(row)
-            ]
-    return row
+        if max(map(len, map(itemgetter(i), rows))) > limit:
+            return [_fit(row, cuts) for row in rows]
+    return rows
 
 
 def reserve_ids(model: type[Model], count: int) -> range:

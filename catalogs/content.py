@@ -7,7 +7,7 @@ what is told about the attempt is `catalogs.sync`'s.
 import gc
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -35,7 +35,12 @@ from catalogs.store import (
 )
 from catalogs.texts import Texts
 
+Progress = Callable[[int, int], None]
 SALT = f"derivation {DERIVATION}".encode()
+
+
+def no_progress(done: int, total: int) -> None:
+    """Nobody watches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +56,21 @@ class Written:
 class Replacement:
     """One run over a catalog's content; `run` does it inside the caller's transaction."""
 
-    def __init__(self, catalog: Catalog, index: Index, body: BinaryIO, *, everything: bool) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        index: Index,
+        body: BinaryIO,
+        *,
+        everything: bool,
+        progress: Progress,
+    ) -> None:
         self._catalog = catalog
         self._index = index
         self._parts = index.packages
         self._file = body.fileno()
         self._everything = everything
+        self._progress = progress
         self._first = catalog.revision == 0
         self._changes: list[Change] = []
         self._tally = {"added": 0, "removed": 0, "changed": 0}  # packages
@@ -70,9 +84,11 @@ class Replacement:
                 hashes = {name: part.content_hash(SALT) for name, part in self._parts.items()}
                 changed = [name for name in self._parts if self._differs(name, stored, hashes)]
                 self._reserve(changed, stored)
-                for name in changed:
+                for done, name in enumerate(changed):
+                    self._progress(done, len(changed))
                     if name:
                         self._replace(name, hashes[name], stored.get(name))
+                self._progress(len(changed), len(changed))
                 for name in sorted(stored.keys() - hashes.keys() - {""}):
                     self._remove(name, stored[name])
                 self._replace_loose("" in changed or ("" in stored and "" not in hashes))
@@ -264,13 +280,16 @@ def replace_content(
     digest: str,
     body_hash: str,
     everything: bool,
+    progress: Progress = no_progress,
 ) -> Written:
     """Makes the rows of `catalog` those of `body`; call inside a transaction.
 
-    `everything` writes also the packages whose blobs are the same as before.
+    `everything` writes also the packages whose blobs are the same as before. `progress` is told
+    (packages done, packages to do).
     """
     lock_for_writing()
-    return Replacement(catalog, index, body, everything=everything).run(digest, body_hash)
+    replacement = Replacement(catalog, index, body, everything=everything, progress=progress)
+    return replacement.run(digest, body_hash)
 
 
 def sweep() -> int:

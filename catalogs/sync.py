@@ -15,7 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from catalogs.cluster_catalogs import record_cluster_catalogs as record_cluster_catalogs
-from catalogs.content import Written, replace_content, sweep
+from catalogs.content import Progress, Written, no_progress, replace_content, sweep
 from catalogs.derive import DERIVATION
 from catalogs.models import Catalog
 from catalogs.sources.base import LIMITS, Fetched, Limits, Source, SourceError, opened
@@ -64,15 +64,16 @@ def sync_catalog(
     force: bool = False,
     source: Source | None = None,
     limits: Limits = LIMITS,
+    progress: Progress = no_progress,
 ) -> SyncResult:
     """Reads the catalog's source and makes the rows match it. See the module for the ladder.
 
     `force` skips the ladder and writes every package anew. `source` replaces the one the row
-    names. Never raises for a bad source or bad content: the outcome is `failed`, the sentence is
-    on the catalog and on a SyncRun. Other errors are recorded and raised. Call it under the
-    catalog's lease and outside a transaction.
+    names; `progress` is told (packages done, packages to do). Never raises for a bad source or
+    bad content: the outcome is `failed`, the sentence is on the catalog and on a SyncRun. Other
+    errors are recorded and raised. Call it under the catalog's lease and outside a transaction.
     """
-    attempt = _Attempt(catalog, force, limits)
+    attempt = _Attempt(catalog, force, limits, progress)
     try:
         return attempt.run(source)
     except SourceError as error:
@@ -112,7 +113,8 @@ def source_of(catalog: Catalog, limits: Limits = LIMITS) -> Source:
 class _Attempt:
     """One run of `sync_catalog`, and what it cost so far."""
 
-    def __init__(self, catalog: Catalog, force: bool, limits: Limits) -> None:
+    def __init__(self, catalog: Catalog, force: bool, limits: Limits, progress: Progress) -> None:
+        self.progress = progress
         self.catalog = catalog
         self.limits = limits
         self.started = time.monotonic()
@@ -183,6 +185,7 @@ class _Attempt:
                 digest=self.digest,
                 body_hash=fetched.sha256,
                 everything=self.everything,
+                progress=self.progress,
             )
             fetched.check()
             self.save(

@@ -337,7 +337,7 @@ FAULTY = {
         channel_blob("bad", "stable", [{"name": "bad.v1.0.0"}]),
         {**bundle_blob(package="bad"), "properties": None},
     ],
-    "entries of a wrong type": [package_blob("bad"), channel_blob("bad", "stable", ["x", 5])],
+    "entries of a wrong type": [package_blob("bad"), {**channel_blob("bad"), "entries": ["x", 5]}],
     "bundles of no package": [bundle_blob(package="bad"), channel_blob("bad")],
 }
 
@@ -352,6 +352,7 @@ def test_a_faulty_package_is_told_and_the_sound_one_served(folder, what):
     assert result.problems == problems.count() > 0
     assert set(problems.values_list("package", "severity")) == {("bad", "error")}
     for at in problems.values_list("offset", flat=True):
+        assert at is not None
         assert jsonl([*package(), *FAULTY[what]])[at : at + 10] == b'{"schema":'
 
 
@@ -459,7 +460,8 @@ def test_a_broken_source_leaves_the_last_good_content_and_one_sentence(folder, w
     rewrite(catalog, package("redis"))
     assert sync_catalog(catalog).outcome == "changed"
     catalog.refresh_from_db()
-    assert (catalog.state, catalog.error_text, catalog.failing_since) == ("serving", "", None)
+    assert (catalog.state, catalog.error_text) == ("serving", "")
+    assert catalog.failing_since is None
 
 
 def test_dying_between_write_and_finish_leaves_the_last_good_content(folder, monkeypatch):
@@ -572,3 +574,14 @@ def test_a_source_of_an_unreadable_kind_is_told(folder):
     catalog = Catalog.objects.create(name="i", slug="i", source_kind="Image", source="r/i")
     result = sync.sync_catalog(catalog)
     assert (result.outcome, result.error_code) == ("failed", "source-kind")
+
+
+def test_the_command_shows_progress_on_a_terminal_only(folder, monkeypatch, capsys):
+    catalog = make(folder, [*package(), *package("redis")])
+    command("demo")
+    assert "packages" not in capsys.readouterr().err.replace("packages=", "")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    rewrite(catalog, package("redis", ("3.0.0",)))
+    printed, _ = command("demo")
+    assert printed["outcome"] == "changed"
+    assert "] 1 of 1 packages\n" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import json
 import re
 import resource
+import sys
 import time
 from argparse import ArgumentParser
 from dataclasses import asdict
@@ -11,12 +12,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from catalogs.content import no_progress
 from catalogs.models import Catalog
 from catalogs.sync import FAILED, SyncResult, sync_catalog
 from olmweb import leases
 from olmweb.models import LOCAL
 
 LEASE_SECONDS = 1800
+BAR_WIDTH = 30
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
@@ -24,7 +27,10 @@ class Command(BaseCommand):
     help = "Read a catalog now. With --file or --url the catalog is created when it isn't known."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("name", help="NAME, or CLUSTER/NAME for a ClusterCatalog")
+        parser.add_argument(
+            "name",
+            help="NAME, or CLUSTER/NAME for a ClusterCatalog (-- -/NAME for one of no cluster)",
+        )
         source = parser.add_mutually_exclusive_group()
         source.add_argument("--file", help="read this file from now on")
         source.add_argument("--url", help="read this URL from now on")
@@ -39,7 +45,12 @@ class Command(BaseCommand):
                 raise CommandError(
                     f"{catalog} is being synced right now; try again when it is done."
                 )
-            result = sync_catalog(catalog, force=options["force"])
+            watched = sys.stderr.isatty()
+            result = sync_catalog(
+                catalog,
+                force=options["force"],
+                progress=_draw if watched else no_progress,
+            )
         seconds = time.monotonic() - started
         if options["json"]:
             self.stdout.write(json.dumps(_as_json(catalog, result, seconds)))
@@ -82,6 +93,14 @@ def _catalog(name: str, file: str | None, url: str | None) -> Catalog:
     raise CommandError(
         f'No catalog is called "{name}" (known: {known}). Give --file or --url to create it.'
     )
+
+
+def _draw(done: int, total: int) -> None:
+    """A bar on the terminal that says where the sync stands."""
+    filled = BAR_WIDTH * done // total if total else BAR_WIDTH
+    bar = "#" * filled + "." * (BAR_WIDTH - filled)
+    sys.stderr.write(f"\r[{bar}] {done:,} of {total:,} packages" + ("\n" if done == total else ""))
+    sys.stderr.flush()
 
 
 def _peak_rss_mb() -> float:
