@@ -48,12 +48,15 @@ class Cause:
     """One reason why operators need attention, with the operators that have it.
 
     `id` is the finding's, empty when the knowledge base does not know the message; then `reason`
-    and `sample`, the first message, stand for it.
+    and `sample`, the first message, stand for it. `sentence` says the cause; it names facts of the
+    operator `example` when the operators' facts differ.
     """
 
     id: str
     title: str
     finding: Finding | None
+    sentence: str
+    example: str
     reason: str
     sample: str
     count: int
@@ -138,13 +141,21 @@ def _cause(key: tuple[str, str], members: Sequence[Operator], names: int) -> Cau
         for name, value in first.facts.items()
         if all(member.facts.get(name) == value for member in members)
     }
-    subject = {"kind": first.kind}
-    if len(members) == 1:
-        subject = subject_names(first)
+    subject = subject_names(first) if len(members) == 1 else {"kind": first.kind}
     finding = finding_for(finding_id, shared, subject) if finding_id else None
-    title = finding.title if finding else finding_id or f"{reason or 'No reason given'}"
+    own = finding_of(first)
+    differs = finding is not None and own is not None and own.cause != finding.cause
+    told = own if differs else finding
     return Cause(
-        finding_id, title, finding, reason, first.message, len(members), tuple(members[:names])
+        id=finding_id,
+        title=finding.title if finding else finding_id or reason or "No reason given",
+        finding=finding,
+        sentence=told.cause if told else "",
+        example=first.name if differs else "",
+        reason=reason,
+        sample=first.message,
+        count=len(members),
+        operators=tuple(members[:names]),
     )
 
 

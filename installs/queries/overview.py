@@ -226,8 +226,8 @@ def recent(clusters: Sequence[Cluster]) -> Recent:
     failed, recovered = [0] * 24, [0] * 24
     for row in rows:
         hour = 23 - min(23, max(0, int((now - row.at).total_seconds() // 3600)))
-        if row.to_status in _BAD and row.from_status not in _BAD:
-            failed[hour] += 1
+        if row.to_status in _BAD and row.from_status and row.from_status not in _BAD:
+            failed[hour] += 1  # one first seen in this state did not begin to fail just now
         elif row.to_status == Health.HEALTHY and row.from_status in _BAD:
             recovered[hour] += 1
     top = max((a + b for a, b in zip(failed, recovered, strict=True)), default=0) or 1

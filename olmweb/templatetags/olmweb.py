@@ -58,13 +58,13 @@ STATES = {
 }
 # (condition type, status) -> (words, icon, class): Degraded is yellow, Unavailable red.
 PILLS = {
-    ("Available", "True"): ("Available", "check-circle", "pf-m-success"),
+    ("Available", "True"): ("Available", "check-circle", "pf-m-outline pf-m-success"),
     ("Available", "False"): ("Unavailable", "exclamation-circle", "pf-m-danger"),
     ("Progressing", "True"): ("Progressing", "sync", "pf-m-info"),
-    ("Progressing", "False"): ("Not progressing", "check-circle", ""),
+    ("Progressing", "False"): ("Not progressing", "check-circle", "pf-m-outline"),
     ("Degraded", "True"): ("Degraded", "exclamation-triangle", "pf-m-warning"),
-    ("Degraded", "False"): ("Not degraded", "check-circle", ""),
-    ("Upgradeable", "True"): ("Upgradeable", "check-circle", ""),
+    ("Degraded", "False"): ("Not degraded", "check-circle", "pf-m-outline"),
+    ("Upgradeable", "True"): ("Upgradeable", "check-circle", "pf-m-outline"),
     ("Upgradeable", "False"): ("Cannot update", "exclamation-triangle", "pf-m-warning"),
 }
 _ICON_NAME = re.compile(r"[a-z-]+")

@@ -190,6 +190,7 @@ document.addEventListener("htmx:afterRequest", (event) => {
   }
 });
 document.addEventListener("htmx:afterSettle", (event) => {
-  event.detail.target.querySelector?.("[data-focus]")?.focus();
+  const target = document.getElementById(event.detail.target.id);
+  target?.querySelector("[data-focus]")?.focus();
 });
 document.querySelector("[data-focus]")?.focus();
