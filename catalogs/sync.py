@@ -15,7 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from catalogs.cluster_catalogs import record_cluster_catalogs as record_cluster_catalogs
-from catalogs.content import Progress, Written, no_progress, replace_content, sweep
+from catalogs.content import Progress, Written, no_cyclic_gc, no_progress, replace_content, sweep
 from catalogs.derive import DERIVATION
 from catalogs.models import Catalog
 from catalogs.sources.base import LIMITS, Fetched, Limits, Source, SourceError, opened
@@ -137,8 +137,9 @@ class _Attempt:
             if fresh and fetched.sha256 == catalog.content_hash:
                 return self.unchanged("same content", fetched)
             self.start_run()
-            index = self.index(source, fetched, fetched.body)
-            written = self.write(index, fetched, fetched.body)
+            with no_cyclic_gc():
+                index = self.index(source, fetched, fetched.body)
+                written = self.write(index, fetched, fetched.body)
         rows = written.rows + 1 + sweep()
         return self.changed(written, fetched, rows)
 
