@@ -12,7 +12,6 @@ from catalogs import search
 MAX_QUERY = 200  # characters of a search
 MAX_VALUE = 300  # characters of a facet value: the longest column behind one
 MAX_VALUES = 20  # values of one facet
-YES_NO = ("deprecated", search.INSTALLED)
 FILTER_NAMES = (search.INSTALLED, *search.FACETS)
 
 
@@ -56,10 +55,11 @@ def _read_choices(params: QueryDict, notices: list[str]) -> dict[str, frozenset[
         readable = [
             value
             for value in values
-            if len(value) <= MAX_VALUE and (name not in YES_NO or value in (search.YES, search.NO))
+            if len(value) <= MAX_VALUE and value in search.ANSWERS.get(name, (value,))
         ]
         if len(readable) < len(values):
-            known = " Use yes or no." if name in YES_NO else ""
+            answers = search.ANSWERS.get(name)
+            known = f" Use {', '.join(answers[:-1])} or {answers[-1]}." if answers else ""
             notices.append(f"A value of “{name}” can't be read and was left out.{known}")
         if readable:
             chosen[name] = frozenset(readable)

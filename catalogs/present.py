@@ -44,7 +44,7 @@ CAPABILITIES = (
     "Deep Insights",
     "Auto Pilot",
 )
-WORDS = {search.YES: "Yes", search.NO: "No", "-": "No cluster"}
+WORDS = {search.YES: "Yes", search.FAILED: "Failed", search.NO: "No", "-": "No cluster"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,12 @@ class Card:
         )
 
     @property
-    def where(self) -> str:
-        """The clusters that have it installed, for a tooltip."""
-        return ", ".join(dict.fromkeys(each.cluster for each in self.installed))
+    def healths(self) -> dict[str, str]:
+        """Health to the clusters that say so: what the labels show."""
+        found: dict[str, dict[str, None]] = {}
+        for each in self.installed:
+            found.setdefault(each.health, {})[each.cluster] = None
+        return {health: ", ".join(clusters) for health, clusters in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +293,8 @@ def _order(
 ) -> tuple[bool, int, int, str]:
     """Chosen ones first, then levels from low to high, the rest by count."""
     fixed = CAPABILITIES.index(value) if value in CAPABILITIES and name == "capability" else 99
-    if name in (search.INSTALLED, "deprecated"):
-        return False, value != search.YES, 0, value
+    if name in search.ANSWERS:
+        return False, search.ANSWERS[name].index(value), 0, value
     return value not in chosen, fixed, -counts.get(value, 0), value.lower()
 
 

@@ -25,6 +25,8 @@ from olmweb.models import LOCAL
 PAGE_SIZE = 48
 SORTS = ("relevance", "name", "-name", "updated")
 YES, NO = "yes", "no"
+FAILED = "failed"  # asked for on a cluster, but no attempt got it installed
+ANSWERS = {"deprecated": (YES, NO), "installed": (YES, FAILED, NO)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ FACETS: dict[str, Callable[[Row], tuple[str, ...]]] = {
     "keyword": lambda row: row.keywords,
 }
 COUNTED = len(FACETS) - 1  # keywords, the last, filter only: there are thousands of them
+NOT_INSTALLED = ("Failed", "Blocked")  # values of installs.models.Health
 INSTALLED = "installed"  # changes with clusters, not with catalogs: counted apart from the index
 
 
@@ -200,11 +203,11 @@ def find_packages(
     wanted = filters.chosen.get(INSTALLED)
     words = filters.words
     counts: list[dict[str, int]] = [{} for _ in names[:COUNTED]]
-    installed_counts = {YES: 0, NO: 0}
+    installed_counts = dict.fromkeys(ANSWERS[INSTALLED], 0)
     matches = []
     for group in index.groups:
         here = installed.get(group.rows[0].name, ())
-        answer = YES if here else NO
+        answer = _installed_answer(here)
         other_answer = wanted is not None and answer not in wanted
         passed, near = _sift(group.rows, words, active)
         if passed:
@@ -221,6 +224,13 @@ def find_packages(
         counts={**dict(zip(names, counts, strict=False)), INSTALLED: installed_counts},
         names=len(index.groups),
     )
+
+
+def _installed_answer(here: Sequence[Installation]) -> str:
+    """A failed attempt is not an installation: saying so would hide what needs attention."""
+    if not here:
+        return NO
+    return FAILED if all(each.health in NOT_INSTALLED for each in here) else YES
 
 
 def nearest_names(index: Index, q: str, limit: int = 5) -> list[Row]:

@@ -141,19 +141,19 @@ def test_facets_count_what_choosing_would_show_given_the_other_filters(reader):
     assert facet(everything, "category") == {"Database": 2, "Storage": 2}
     assert facet(everything, "catalog") == {"blue": 2, "red": 2}
     assert facet(everything, "provider") == {"Two": 2, "One": 1}
-    assert facet(everything, "installed") == {"Yes": 1, "No": 2}
+    assert facet(everything, "installed") == {"Yes": 1, "Failed": 0, "No": 2}
     assert facet(everything, "deprecated") == {"Yes": 1, "No": 2}
 
     storage = reader.get(URL, {"category": "Storage"})
     assert names(storage) == ["b", "c"]
     assert facet(storage, "category") == {"Storage": 2, "Database": 2}  # its own choice stays free
     assert facet(storage, "provider") == {"Two": 2}
-    assert facet(storage, "installed") == {"Yes": 0, "No": 2}
+    assert facet(storage, "installed") == {"Yes": 0, "Failed": 0, "No": 2}
 
     installed = reader.get(URL, {"installed": "yes"})
     assert names(installed) == ["a"]
     assert facet(installed, "category") == {"Database": 1}
-    assert facet(installed, "installed") == {"Yes": 1, "No": 2}
+    assert facet(installed, "installed") == {"Yes": 1, "Failed": 0, "No": 2}
 
 
 def test_values_of_one_facet_widen_and_facets_narrow(reader):
@@ -222,7 +222,7 @@ def test_pages_hold_48_packages_and_links_keep_the_filters(reader):
         ({"page": "7"}, "There is no page 7"),
         ({"sort": "price"}, "can be relevance, name, -name, updated"),
         ({"view": "film"}, "can be cards, table"),
-        ({"installed": "maybe"}, "Use yes or no"),
+        ({"installed": "maybe"}, "Use yes, failed or no"),
         ({"q": "x" * 10_000}, "cut to its first 200 characters"),
         ({"category": ["a" * 10_000]}, "left out"),
         ({"category": [f"c{n}" for n in range(50)]}, "Only the first 20 values"),
@@ -315,3 +315,20 @@ def test_a_list_costs_few_queries_and_the_index_is_read_once(reader, django_asse
         reader.get(URL)
     with django_assert_max_num_queries(7):
         reader.get(URL, {"q": "p1", "category": "none"})
+
+
+def test_a_failed_attempt_is_labelled_failed_and_not_installed(reader):
+    cluster = make_cluster()
+    make_package(catalog=make_catalog(cluster=cluster), name="a")
+    operator = make_operator(cluster=cluster, name="a", health="Failed")
+    failed = reader.get(URL)
+    assert facet(failed, "installed") == {"Yes": 0, "Failed": 1, "No": 0}
+    assert names(reader.get(URL, {"installed": "failed"})) == ["a"]
+    assert names(reader.get(URL, {"installed": "yes"})) == []
+    assert re.search(r"__text.>Failed<", failed.content.decode())
+    assert not re.search(r"__text.>Installed<", failed.content.decode())
+    operator.health = "Healthy"
+    operator.save()
+    healthy = reader.get(URL)
+    assert facet(healthy, "installed") == {"Yes": 1, "Failed": 0, "No": 0}
+    assert re.search(r"__text.>Installed<", healthy.content.decode())
