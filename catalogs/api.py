@@ -57,6 +57,7 @@ from catalogs.models import (
     Package,
     PackageText,
 )
+from catalogs.search import NOT_INSTALLED
 from olmweb.api_formats import (
     MEDIA_TYPES,
     answer_one,
@@ -121,8 +122,12 @@ def holding(name: str, about: str, field: str) -> Filter:
 
 
 def operators() -> Any:
-    """Installed things, by the app registry: catalogs must not import installs."""
-    return apps.get_model("installs", "Operator")._default_manager.all()
+    """Installed things, by the app registry: catalogs must not import installs.
+
+    What failed to install is not among them, as in the software catalog.
+    """
+    everything = apps.get_model("installs", "Operator")._default_manager
+    return everything.exclude(health__in=NOT_INSTALLED)
 
 
 def installed() -> Q:
