@@ -33,11 +33,23 @@ const onlyOurFonts = (css) =>
     if (!file) rule.remove();
   });
 
+/** PatternFly's other themes (felt, glass, high contrast) are not offered. */
+const onlyOurThemes = (css) =>
+  css.walkRules(/theme-(felt|glass|high-contrast)/, (rule) => {
+    rule.selectors = rule.selectors.filter((one) => !/theme-(felt|glass|high-contrast)/.test(one));
+    if (!rule.selector) rule.remove();
+  });
+
 /** Without JavaScript nothing sets the dark class: the same rules under the reader's preference. */
 const darkByPreference = (css) =>
-  css.walkRules(":where(.pf-v6-theme-dark)", (rule) => {
+  css.walkRules(/:where\(\.pf-v6-theme-dark\)/, (rule) => {
+    if (rule.parent.type === "atrule" && rule.parent.name === "media") return;
+    const selector = rule.selector.replaceAll(
+      /(:root)?:where\(\.pf-v6-theme-dark\)/g,
+      (_, root) => (root ? ":root:where(:not(.olm-theme-set))" : ":where(:root:not(.olm-theme-set))"),
+    );
     const query = postcss.atRule({ name: "media", params: "(prefers-color-scheme: dark)" });
-    query.append(rule.clone({ selector: ":where(:root:not(.olm-theme-set))" }));
+    query.append(rule.clone({ selector }));
     rule.after(query);
   });
 
@@ -52,6 +64,7 @@ async function stylesheet() {
   );
   const css = postcss.parse(sheets.join("\n"));
   onlyOurFonts(css);
+  onlyOurThemes(css);
   const [purged] = await new PurgeCSS().purge({
     content,
     css: [{ raw: css.toString() }],
