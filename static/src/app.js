@@ -134,10 +134,17 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   if (document.hidden || selecting) event.preventDefault();
 });
 
+// What replaced the target: the old element is gone by then. Restored history has no target.
+function swapped(event) {
+  const target = event.detail.target;
+  return target && (document.getElementById(target.id) ?? target);
+}
+
 const kept = { rows: new Map(), open: new Set(), closed: new Set() };
 
 document.addEventListener("htmx:beforeSwap", (event) => {
   const target = event.detail.target;
+  if (!target) return;
   kept.rows = new Map();
   for (const row of target.querySelectorAll("[data-key]")) kept.rows.set(row.dataset.key, row.dataset.rev);
   const folds = [...target.querySelectorAll("details[id]")];
@@ -146,7 +153,8 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 });
 
 document.addEventListener("htmx:afterSwap", (event) => {
-  const target = document.getElementById(event.detail.target.id) ?? event.detail.target;
+  const target = swapped(event);
+  if (!target) return;
   for (const fold of target.querySelectorAll("details[id]")) {
     if (kept.open.has(fold.id)) fold.open = true;
     else if (kept.closed.has(fold.id)) fold.open = false;
@@ -190,7 +198,6 @@ document.addEventListener("htmx:afterRequest", (event) => {
   }
 });
 document.addEventListener("htmx:afterSettle", (event) => {
-  const target = document.getElementById(event.detail.target.id);
-  target?.querySelector("[data-focus]")?.focus();
+  swapped(event)?.querySelector("[data-focus]")?.focus();
 });
 document.querySelector("[data-focus]")?.focus();
