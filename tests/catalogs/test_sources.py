@@ -79,7 +79,7 @@ def test_a_damaged_file_is_refused_in_one_sentence(tmp_path, encoding):
     assert str(path) in error.message
 
 
-@pytest.mark.parametrize("data", [b"", gzip.compress(b"")])
+@pytest.mark.parametrize("data", [b"", gzip.compress(b"")], ids=["nothing", "empty gzip"])
 def test_an_empty_catalog_is_refused(tmp_path, data):
     path = tmp_path / "catalog"
     path.write_bytes(data)

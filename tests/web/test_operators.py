@@ -324,7 +324,7 @@ def test_odd_conditions_and_hostile_texts_harm_no_page(reader: Client, prod: Clu
         conditions=conditions, finding="no-such-finding", bundle=EVIL, channel=EVIL,
     )  # fmt: skip
     Transition.objects.create(
-        cluster=prod, kind=operator.kind, name="odd", type=EVIL, to_status=EVIL, message=EVIL
+        cluster=prod, kind=operator.kind, name="odd", type=EVIL, to_status=EVIL[:20], message=EVIL
     )
     page = assert_page(reader.get(detail("odd")))
     assert "img" not in page.tags[page.tags.index("main") :]
