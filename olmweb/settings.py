@@ -137,6 +137,8 @@ USE_TZ = True
 
 STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"
+if EMBEDDED:
+    STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # files are found without collecting them
 STATICFILES_DIRS = [path for path in [BASE_DIR / "static" / "dist"] if path.is_dir()]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -180,7 +182,7 @@ CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in ALLOWED_HOSTS] if HTTPS el
 # Longest any task may run (seconds). The broker gives a late-acknowledged task to a second worker
 # after the visibility timeout, so that must be longer than every task.
 TASK_TIME_LIMIT_MAX = 1800
-CELERY_BROKER_URL = REDIS_URL or "memory://"
+CELERY_BROKER_URL = REDIS_URL or "memory://localhost/"
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 2 * TASK_TIME_LIMIT_MAX}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "sync"

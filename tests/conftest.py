@@ -1,21 +1,10 @@
 """Fixtures that every test shares: people, loopback only, components that may be missing."""
 
-import os
 import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-# Settings are read when pytest-django imports them: a developer's own must not leak in.
-for name in list(os.environ):
-    if name.startswith("OLMWEB_") and not name.startswith("OLMWEB_TEST_"):
-        del os.environ[name]
-for name in ("REDIS_URL", "KUBECONFIG"):
-    os.environ.pop(name, None)
-os.environ["OLMWEB_DATA_DIR"] = tempfile.mkdtemp(prefix="olmweb-tests-")
-(Path(os.environ["OLMWEB_DATA_DIR"]) / "static").mkdir()  # WhiteNoise warns without it
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -30,10 +19,6 @@ def pytest_configure() -> None:
 
     # The real hasher takes a quarter of a second per user, and no test is about it.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
-def pytest_unconfigure() -> None:
-    shutil.rmtree(os.environ["OLMWEB_DATA_DIR"], ignore_errors=True)
 
 
 def need(component: str, present: bool) -> None:
