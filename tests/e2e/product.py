@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,14 +36,14 @@ class Product:
 @contextmanager
 def demo() -> Iterator[Product]:
     """`manage.py serve --demo` with a data folder of its own; yields when it says it is ready."""
-    with tempfile.TemporaryDirectory(prefix="olmweb-demo-") as name:
-        folder = Path(name)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="olmweb-demo-")))
         port = free_port()
         process = subprocess.Popen(
             [sys.executable, "manage.py", "serve", "--demo", "--port", str(port)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
-            stderr=(folder / "stderr").open("w"),
+            stderr=stack.enter_context((folder / "stderr").open("w")),
             text=True,
             env={
                 **os.environ,
@@ -73,9 +73,10 @@ def _wait_until_ready(process: subprocess.Popen[str], folder: Path) -> None:
 
     def read() -> None:
         assert process.stdout
-        for line in process.stdout:
-            if line.startswith("OLM Web is ready"):
-                ready.set()
+        with process.stdout:
+            for line in process.stdout:
+                if line.startswith("OLM Web is ready"):
+                    ready.set()
 
     threading.Thread(target=read, daemon=True).start()
     deadline = time.monotonic() + 90

@@ -1,0 +1,35 @@
+"""What journeys have in common: signing in, where an operator's pages are, following an action."""
+
+from playwright.sync_api import Page, expect
+
+PASSWORDS = {"operator": "demo-operator", "viewer": "demo-viewer"}
+CATALOG = "/software/sandbox/redhat-operators"
+OPERATOR = "/operators/sandbox/PlatformOperator/-"
+AGGREGATED = "/cluster-operators/sandbox/platform-operators-aggregated"
+# Sending, the sandbox's steps of a second each, the page's poll; generous for a busy machine.
+OUTCOME_MS = 40_000
+# A state pass every 2 s and a poll of the page every 5 s, with room for the work itself.
+SEEN_MS = 12_000
+
+
+def sign_in(page: Page, user: str, then: str = "/") -> None:
+    """Signs a demo user in and lands on the page `then`."""
+    page.goto(f"/login/?next={then}")
+    page.get_by_label("User name").fill(user)
+    page.get_by_label("Password").fill(PASSWORDS[user])
+    page.get_by_role("main").get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(then)
+
+
+def review_and_confirm(page: Page) -> None:
+    """From an install form to the page of the action: dry run first, then for good."""
+    page.get_by_role("button", name="Review", exact=True).click()
+    expect(page.get_by_text("Dry run passed")).to_be_visible()
+    page.get_by_role("button", name="Install", exact=True).click()
+    page.wait_for_url("**/activity/actions/*")
+
+
+def follow_to(page: Page, word: str) -> None:
+    """Waits until an action's page says its outcome; the page must update itself."""
+    outcome = page.get_by_role("region", name="Outcome")
+    expect(outcome.get_by_text(word, exact=True).first).to_be_visible(timeout=OUTCOME_MS)

@@ -1,0 +1,122 @@
+"""The install journey without a mouse: every stop is visible, and focus goes where the news is."""
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.e2e import steps
+
+pytestmark = pytest.mark.e2e
+
+# Whether the focused element differs from itself without focus: its own look or that around it.
+SHOWS_FOCUS = """() => {
+  const element = document.activeElement;
+  const look = () => [element, element.parentElement].flatMap((one) =>
+    ["", "::before", "::after"].map((part) => {
+      const style = getComputedStyle(one, part || null);
+      const outline = style.outlineStyle === "none" ? "none" : style.outline;
+      return [outline, style.boxShadow, style.borderBottom, style.border].join();
+    })).join("\\n");
+  for (const one of [element, element.parentElement]) one.classList.add("no-transition");
+  const focused = look();
+  const box = element.getBoundingClientRect();
+  const inside = box.width > 1 && box.bottom > 0 && box.top < innerHeight
+    && box.right > 0 && box.left < innerWidth;
+  element.blur();
+  const blurred = look();
+  element.focus({ focusVisible: true });
+  return inside && focused !== blurred;
+}"""
+
+
+def tab_to(page: Page, goal: Locator, *, limit: int = 90) -> None:
+    """Presses Tab until `goal` has the focus; every stop on the way must show that it has it."""
+    hidden = []
+    for _ in range(limit):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement === document.body"):
+            continue
+        if not page.evaluate(SHOWS_FOCUS):
+            hidden.append(page.evaluate("document.activeElement.outerHTML.slice(0, 160)"))
+        if goal.evaluate("element => element === document.activeElement"):
+            assert not hidden, f"focus is not visible on: {hidden}"
+            return
+    raise AssertionError(f"{limit} times Tab did not reach {goal}")
+
+
+def test_the_skip_link_is_the_first_stop_and_leads_past_the_navigation(new_page) -> None:
+    page = new_page()
+    page.goto("/operators/")
+    skip = page.get_by_role("link", name="Skip to content")
+    expect(skip).not_to_be_in_viewport()
+    page.keyboard.press("Tab")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("main")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("main").get_by_role("link", name="Install software")).to_be_focused()
+
+
+def test_a_package_is_found_installed_and_followed_with_the_keyboard_alone(new_page) -> None:
+    page = new_page()
+    page.goto("/")
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Search the software catalog")).to_be_focused()
+    page.keyboard.type("object store demo")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/software/?q=object+store+demo")
+
+    tab_to(page, page.get_by_role("link", name="Object Store Demo", exact=True))
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{steps.CATALOG}/object-store-demo")
+    tab_to(page, page.get_by_role("link", name="Install", exact=True))
+    page.keyboard.press("Enter")
+
+    page.wait_for_url("**/login/**")
+    tab_to(page, page.get_by_label("User name"))
+    page.keyboard.type("operator")
+    tab_to(page, page.get_by_label("Password"), limit=1)
+    page.keyboard.type(steps.PASSWORDS["operator"])
+    page.keyboard.press("Enter")
+
+    expect(page).to_have_url(f"{steps.CATALOG}/object-store-demo/install")
+    name = page.get_by_label("Name of the PlatformOperator")
+    tab_to(page, name)
+    page.keyboard.press("Control+A")
+    page.keyboard.type("Bad_Name")
+    page.keyboard.press("Enter")
+    summary = page.get_by_role("alert").filter(has_text="Name")
+    expect(summary).to_be_focused()
+    expect(name).to_have_attribute("aria-invalid", "true")
+    expect(name).to_have_value("Bad_Name")
+
+    tab_to(page, summary.get_by_role("link", name="Name"), limit=1)
+    page.keyboard.press("Enter")
+    expect(name).to_be_focused()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("by-keyboard")
+    page.keyboard.press("Enter")
+
+    # The next thing to do has the focus: Enter alone confirms what the dry run has accepted.
+    expect(page.get_by_text("Dry run passed")).to_be_visible()
+    expect(page.get_by_role("button", name="Install", exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/activity/actions/*")
+    steps.follow_to(page, "Succeeded")
+    tab_to(page, page.get_by_role("link", name="Open by-keyboard"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("by-keyboard")
+
+
+def test_the_narrow_navigation_opens_takes_the_focus_and_gives_it_back(new_page) -> None:
+    page = new_page(viewport={"width": 390, "height": 844})
+    page.goto("/")
+    toggle = page.get_by_role("button", name="Navigation")
+    tab_to(page, toggle)
+    expect(toggle).to_have_attribute("aria-expanded", "false")
+    page.keyboard.press("Enter")
+    expect(toggle).to_have_attribute("aria-expanded", "true")
+    expect(page.get_by_role("link", name="Overview")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(toggle).to_be_focused()
+    expect(page.get_by_role("link", name="Overview")).not_to_be_in_viewport()

@@ -1,0 +1,78 @@
+"""An open page follows the cluster by itself, and costs nothing while nothing changes."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from playwright.sync_api import expect
+
+from olmweb.kube.client import KubeClient
+from olmweb.kube.errors import NotFound
+from olmweb.kube.resources import PLATFORM_OPERATORS
+from olmweb.kube.session import open_client
+from tests.e2e import steps
+from tests.e2e.product import Product
+
+pytestmark = pytest.mark.e2e
+
+VERSION = "v1alpha1"
+NAME = "ceiling-demo"
+MANIFEST = {
+    "apiVersion": "platform.openshift.io/v1alpha1",
+    "kind": "PlatformOperator",
+    "metadata": {"name": NAME},
+    "spec": {"package": {"name": NAME}},
+}
+
+
+@pytest.fixture
+def cluster(product: Product) -> Iterator[KubeClient]:
+    """The demo's cluster, as somebody at a terminal would change it."""
+    client = open_client("sandbox", str(product.folder / "kubeconfig"))
+    with client:
+        yield client
+        with suppress(NotFound):
+            client.delete(PLATFORM_OPERATORS, VERSION, NAME)
+
+
+def test_an_open_list_shows_what_comes_and_goes_without_a_reload(new_page, cluster) -> None:
+    page = new_page()
+    page.goto(f"/operators/?view=all&q={NAME}")
+    loads: list[str] = []
+    page.on("domcontentloaded", lambda loaded: loads.append(loaded.url))
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name=NAME))
+    expect(row).to_have_count(0)
+
+    cluster.apply(PLATFORM_OPERATORS, VERSION, MANIFEST, field_manager="terminal")
+    expect(row).to_be_visible(timeout=steps.SEEN_MS)
+
+    cluster.delete(PLATFORM_OPERATORS, VERSION, NAME)
+    expect(row).to_have_count(0, timeout=steps.SEEN_MS)
+    assert not loads
+
+
+def test_a_fold_that_the_reader_opened_stays_open_when_the_list_changes(new_page, cluster) -> None:
+    page = new_page()
+    page.goto("/operators/")
+    fold = page.locator("details[id^=fix-]").first
+    fold.get_by_text("What to do").click()
+    expect(fold).to_have_attribute("open", "")
+    before = page.locator("#live").get_attribute("hx-get")
+
+    cluster.apply(PLATFORM_OPERATORS, VERSION, MANIFEST, field_manager="terminal")
+    expect(page.locator("#live")).not_to_have_attribute(
+        "hx-get", before or "", timeout=steps.SEEN_MS
+    )
+    expect(fold).to_have_attribute("open", "")
+
+
+def test_a_poll_of_an_unchanged_page_answers_204(new_page) -> None:
+    page = new_page()
+    page.goto("/operators/")
+    with page.expect_response(
+        lambda answer: "rev=" in answer.url and answer.status == 204, timeout=30_000
+    ) as unchanged:
+        pass
+    assert unchanged.value.headers.get("content-length", "0") == "0"
+    # Told with it: when the cluster was last heard from, which the masthead counts from.
+    assert "olm:seen" in unchanged.value.headers["hx-trigger"]
