@@ -1,21 +1,34 @@
 """Fixtures of the API tests: the world, and callers of each kind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.test import Client
+from pytest_django import DjangoDbBlocker
 
-from olmweb.models import ApiToken
+from olmweb.models import ApiToken, Cluster
 from tests.api.world import ROOT, World, build_world
 
 Get = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def stored_world(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The world's rows, built once a module: each test's own changes are undone to this point."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        build_world()
+        with django_db_blocker.block():
+            yield
+        transaction.set_rollback(True)
+
+
 @pytest.fixture
-def world(db: None) -> World:
-    return build_world()
+def world(stored_world: None, db: None) -> World:
+    clusters = {cluster.name: cluster for cluster in Cluster.objects.all()}
+    return World(prod=clusters["prod"], edge=clusters["edge"])
 
 
 @pytest.fixture
