@@ -33,12 +33,12 @@ def test_every_route_refuses_a_stranger_with_401(world: World, client: Client, p
     assert response["WWW-Authenticate"].startswith("Bearer")
 
 
-@pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
 @pytest.mark.parametrize("path", EVERYTHING.values(), ids=EVERYTHING)
-def test_every_route_refuses_other_methods_with_405(client: Client, path: str, method: str) -> None:
-    response = getattr(client, method)(ROOT + path)
-    assert_error(response, 405)
-    assert response["Allow"] == "GET"
+def test_every_route_refuses_other_methods_with_405(client: Client, path: str) -> None:
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        response = client.generic(method, ROOT + path)
+        assert_error(response, 405)
+        assert response["Allow"] == "GET"
 
 
 @pytest.mark.parametrize("path", MISSING)
@@ -47,13 +47,12 @@ def test_what_is_not_there_is_a_404(world: World, get: Get, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", NO_NUL.values(), ids=NO_NUL)
-@pytest.mark.parametrize("name", ["nonsense", "installable", "path", "status", "message", "hint"])
-def test_an_unknown_parameter_is_named_not_ignored(
-    world: World, get: Get, path: str, name: str
-) -> None:
-    error = assert_error(get(path, {name: "x"}), 400)
-    assert name in error["message"]
-    assert name in error["fields"]
+def test_an_unknown_parameter_is_named_not_ignored(world: World, get: Get, path: str) -> None:
+    # Some are words of the interface itself, which a route might take for its own.
+    for name in ("nonsense", "installable", "path", "status", "message", "hint"):
+        error = assert_error(get(path, {name: "x"}), 400)
+        assert name in error["message"]
+        assert name in error["fields"]
 
 
 @pytest.mark.parametrize("path", NO_NUL.values(), ids=NO_NUL)
@@ -68,10 +67,15 @@ def test_a_nul_character_is_a_400(world: World, get: Get, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", LISTS.values(), ids=LISTS)
+def test_every_list_names_a_bad_control(world: World, get: Get, path: str) -> None:
+    for name, value in (("limit", "0"), ("cursor", "x"), ("fields", "x"), ("format", "xml")):
+        error = assert_error(get(path, {name: value}), 400)
+        assert list(error["fields"]) == [name]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("limit", "0"),
         ("limit", "-1"),
         ("limit", "501"),
         ("limit", "ten"),
@@ -83,14 +87,13 @@ def test_a_nul_character_is_a_400(world: World, get: Get, path: str) -> None:
         ("cursor", "é" * 900),
         ("fields", "nonsense"),
         ("fields", ","),
-        ("format", "xml"),
         ("format", "CSV"),
     ],
 )
 def test_a_bad_control_is_a_400_that_names_it(
-    world: World, get: Get, path: str, name: str, value: str
+    world: World, get: Get, name: str, value: str
 ) -> None:
-    error = assert_error(get(path, {name: value}), 400)
+    error = assert_error(get(LISTS["packages"], {name: value}), 400)
     assert list(error["fields"]) == [name]
 
 
@@ -129,10 +132,10 @@ def test_a_value_that_a_filter_cannot_read_is_a_400(
 
 
 @pytest.mark.parametrize("text", ["%", "_", "\\", "'", '"', "\ud7ff", "😀", "a" * 1000, "-1", " "])
-@pytest.mark.parametrize("path", ["packages", "operators", "clusteroperators"])
-def test_any_text_may_be_searched(world: World, get: Get, path: str, text: str) -> None:
-    assert get(path, {"q": text}).status_code == 200
-    assert get(path, {"cluster": text}).status_code == 200
+def test_any_text_may_be_searched(world: World, get: Get, text: str) -> None:
+    for path in ("packages", "operators", "clusteroperators"):
+        assert get(path, {"q": text}).status_code == 200
+        assert get(path, {"cluster": text}).status_code == 200
 
 
 def test_more_parameters_than_django_reads_are_a_400(get: Get) -> None:

@@ -42,31 +42,33 @@ def test_every_sample_is_classified_as_its_entry(entry: Entry) -> None:
             assert match.entry.id == expected
 
 
-@entries
-def test_titles_are_short_sentences_and_texts_are_whole_ones(entry: Entry) -> None:
-    assert len(entry.title) <= 60
-    assert entry.title[0].isupper() or entry.title.startswith(("rukpak", "opm"))
-    assert not entry.title.endswith(".")
-    for text in texts_of(entry):
-        if text.startswith("$ "):
-            assert is_command(text[2:])
-        else:
-            assert text.endswith(".")
-            assert text[0].isupper() or text.startswith(("rukpak", "catalogd", "spec.", "operator"))
+def test_titles_are_short_sentences_and_texts_are_whole_ones() -> None:
+    for entry in knowledge():
+        assert len(entry.title) <= 60, entry.id
+        assert entry.title[0].isupper() or entry.title.startswith(("rukpak", "opm")), entry.id
+        assert not entry.title.endswith("."), entry.id
+        for text in texts_of(entry):
+            if text.startswith("$ "):
+                assert is_command(text[2:]), entry.id
+            else:
+                lower = ("rukpak", "catalogd", "spec.", "operator")
+                assert text.endswith("."), entry.id
+                assert text[0].isupper() or text.startswith(lower), entry.id
 
 
-@entries
-def test_every_placeholder_is_a_fact_or_a_name_of_the_subject(entry: Entry) -> None:
-    groups = {name.rstrip("0123456789") for name in entry.pattern.groupindex}
-    for text in texts_of(entry):
-        assert set(PLACEHOLDER.findall(text)) <= groups | set(SUBJECT_NAMES)
-    assert not groups & {"name", "namespace", "kind"}, "a fact would hide the subject's own name"
-    assert {variant.fact for variant in entry.record.variants} <= groups
+def test_every_placeholder_is_a_fact_or_a_name_of_the_subject() -> None:
+    for entry in knowledge():
+        groups = {name.rstrip("0123456789") for name in entry.pattern.groupindex}
+        for text in texts_of(entry):
+            assert set(PLACEHOLDER.findall(text)) <= groups | set(SUBJECT_NAMES), entry.id
+        # A fact of these names would hide the subject's own.
+        assert not groups & {"name", "namespace", "kind"}, entry.id
+        assert {variant.fact for variant in entry.record.variants} <= groups, entry.id
 
 
-@entries
-def test_the_cause_of_every_sample_has_all_its_facts(entry: Entry) -> None:
-    for sample in entry.record.samples:
+def test_the_cause_of_every_sample_has_all_its_facts() -> None:
+    samples = [(entry, sample) for entry in knowledge() for sample in entry.record.samples]
+    for entry, sample in samples:
         found = entry.pattern.search(sample)
         assert found is not None
         facts = {
@@ -74,8 +76,8 @@ def test_the_cause_of_every_sample_has_all_its_facts(entry: Entry) -> None:
         }
         names = {"name": "etcd", "namespace": "shop", "kind": entry.kinds[0], "package": "etcd"}
         finding = finding_for(entry.id, facts, names)
-        assert finding is not None
-        assert not re.search(r"<[a-z-]+>|[{}]", finding.cause)
+        assert finding is not None, entry.id
+        assert not re.search(r"<[a-z-]+>|[{}]", finding.cause), entry.id
 
 
 @entries
