@@ -25,8 +25,8 @@ def record_cluster_catalogs(cluster: Cluster, objects: list[dict[str, Any]]) -> 
     with transaction.atomic():
         rows = {row.name: row for row in cluster.catalogs.filter(source_kind=kind)}
         for found in objects:
-            name = str(found.get("metadata", {}).get("name", ""))
-            if not name:
+            name = _text(_dig(found, "metadata", "name"))
+            if not name or len(name) > 253:  # no API server has such an object
                 continue
             row = rows.pop(name, None) or Catalog(
                 cluster=cluster, source_kind=kind, name=name, slug=name
@@ -37,20 +37,35 @@ def record_cluster_catalogs(cluster: Cluster, objects: list[dict[str, Any]]) -> 
     return written
 
 
+def _dig(value: Any, *path: str) -> Any:
+    """`value[path[0]][path[1]]...`, or None where there is no such thing."""
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _text(value: object, limit: int | None = None) -> str:
+    """`value` as text without NUL, which PostgreSQL refuses."""
+    return str(value or "").replace("\x00", "\ufffd")[:limit]
+
+
+def _priority(value: object) -> int:
+    """A priority of the API's range, 32 bits with a sign; 0 for anything else."""
+    return value if isinstance(value, int) and -(2**31) <= value < 2**31 else 0
+
+
 def _fields(found: Mapping[str, Any]) -> dict[str, Any]:
-    spec, status = found.get("spec") or {}, found.get("status") or {}
-    image = (spec.get("source") or {}).get("image") or {}
-    resolved = (status.get("resolvedSource") or {}).get("image") or {}
+    conditions = _dig(found, "status", "conditions")
     kept = ("type", "status", "reason", "message", "lastTransitionTime")
     return {
-        "source": str(image.get("ref") or "")[:2000],
-        "priority": int(spec.get("priority") or 0),
-        "availability": str(spec.get("availabilityMode") or "Available")[:20],
-        "resolved_digest": str(resolved.get("ref") or "")[:1000],
-        "base_url": str((status.get("urls") or {}).get("base") or "")[:2000],
+        "source": _text(_dig(found, "spec", "source", "image", "ref"), 2000),
+        "priority": _priority(_dig(found, "spec", "priority")),
+        "availability": _text(_dig(found, "spec", "availabilityMode") or "Available", 20),
+        "resolved_digest": _text(_dig(found, "status", "resolvedSource", "image", "ref"), 1000),
+        "base_url": _text(_dig(found, "status", "urls", "base"), 2000),
         "conditions": [
-            {key: str(condition.get(key) or "") for key in kept}
-            for condition in status.get("conditions") or []
+            {key: _text(condition.get(key)) for key in kept}
+            for condition in (conditions if isinstance(conditions, list) else [])
             if isinstance(condition, Mapping)
         ],
     }
