@@ -16,6 +16,7 @@ from installs.diagnosis import finding_for
 from installs.models import Action, Health, Operator
 from installs.refusals import explain
 from installs.sync import sync_cluster
+from installs.sync.decode import text
 from olmweb.clusters import client_for
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import KubeError, NotFound
@@ -336,7 +337,7 @@ def _version(cluster: Cluster, resource: Resource) -> str:
 
 
 def _uid(item: dict[str, Any]) -> str:
-    return str(item["metadata"].get("uid", ""))
+    return text(item, "metadata", "uid", limit=64)
 
 
 def _impersonation(action: Action) -> Impersonation | None:

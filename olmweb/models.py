@@ -62,7 +62,7 @@ class SyncRun(models.Model):
         FAILED = "failed"
 
     kind = models.CharField(max_length=20, choices=Kind.choices)
-    target = models.CharField(max_length=250)
+    target = models.CharField(max_length=400)  # cluster, or cluster and catalog
     cluster = models.ForeignKey(Cluster, null=True, blank=True, on_delete=models.CASCADE)
     started_at = models.DateTimeField(default=timezone.now)
     finished_at = models.DateTimeField(null=True, blank=True)

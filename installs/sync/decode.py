@@ -222,14 +222,14 @@ def _kept(obj: Mapping[str, Any], kind: str, columns: dict[str, Any]) -> Kept | 
 
 
 def read_time(value: Any) -> datetime | None:
-    """A Kubernetes timestamp, or None for anything else."""
+    """A Kubernetes timestamp, or None for anything else and for a moment that UTC can't say."""
     if not isinstance(value, str):
         return None
     try:
         found = datetime.fromisoformat(value)
-    except ValueError:
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _component(

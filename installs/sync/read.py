@@ -7,7 +7,7 @@ answer at all, refuses our credentials, or lets us read nothing raises.
 from dataclasses import dataclass, field
 from typing import Any
 
-from installs.sync.decode import DECODERS, Kept, cluster_version
+from installs.sync.decode import DECODERS, Kept, cluster_version, text
 from olmweb.kube.client import Discovery, KubeClient
 from olmweb.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized, Unreachable
 from olmweb.kube.resources import ALL, CLUSTER_CATALOGS, CLUSTER_VERSIONS, Served
@@ -60,7 +60,7 @@ def read_cluster(client: KubeClient) -> Snapshot:
             version = cluster_version(objects[0])
     if errors and not any(one.state == SERVED for one in kinds.values()):
         raise errors[0]
-    return Snapshot(kinds, version or client.version(), client.server)
+    return Snapshot(kinds, version or text(client.version(), limit=100), client.server[:500])
 
 
 def _read_kind(

@@ -78,7 +78,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('kind', models.CharField(choices=[('catalog', 'Catalog'), ('cluster', 'Cluster')], max_length=20)),
-                ('target', models.CharField(max_length=250)),
+                ('target', models.CharField(max_length=400)),
                 ('started_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
                 ('outcome', models.CharField(choices=[('running', 'Running'), ('changed', 'Changed'), ('unchanged', 'Unchanged'), ('failed', 'Failed')], default='running', max_length=20)),

@@ -400,6 +400,37 @@ def test_odd_objects_are_kept_as_far_as_they_can_be_read(fake: KubeFake, cluster
     assert sync_cluster(cluster).outcome == "unchanged"
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_moment_that_utc_can_not_say_counts_as_absent(
+    fake: KubeFake, cluster: Cluster, time: str
+) -> None:
+    failed = condition("Installed", "False", "UnpackFailed", "m")
+    world.put_platform_operator(
+        fake, "odd", {**failed, "lastTransitionTime": time}, creationTimestamp=time
+    )
+    assert sync_cluster(cluster).outcome == "changed"
+    odd = Operator.objects.get(name="odd")
+    assert odd.created_at is None
+    assert odd.since is not None
+
+
+def test_texts_of_any_length_fit_their_columns(fake: KubeFake, cluster: Cluster) -> None:
+    long = "x\0" + "y" * 40_000
+    fake.version = long
+    odd = condition(long, long, long, long)
+    item = f'encountered the failing {"n" * 253} platform operator with reason "{"r" * 1024}"'
+    world.put_platform_operator(fake, "odd", {**odd, "type": "Installed"}, odd, uid=long)
+    world.put_bundle_deployment(fake, "odd", {**odd, "type": "HasValidBundle"}, odd)
+    world.put_cluster_operator(
+        fake, "platform-operators-aggregated", condition("Available", "False", long, item), odd
+    )
+    report = sync_cluster(cluster)
+    assert (report.outcome, report.error) == ("changed", "")
+    assert sync_cluster(cluster).outcome == "unchanged"
+    world.put_platform_operator(fake, "odd", {**odd, "type": "Installed", "reason": "z" * 2000})
+    assert sync_cluster(cluster).outcome == "changed"
+
+
 def test_a_list_that_expires_half_way_keeps_no_ghosts(fake: KubeFake, cluster: Cluster) -> None:
     from tests.kubefake import Answer, status_answer
 
