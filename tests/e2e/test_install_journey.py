@@ -81,7 +81,9 @@ def test_a_failed_install_tells_cause_and_remedy_is_grouped_by_cause_and_can_be_
     page.get_by_role("button", name="Remove", exact=True).click()
     page.wait_for_url("**/activity/actions/*")
     steps.follow_to(page, "Succeeded")
-    expect(page.get_by_role("region", name="Outcome")).to_contain_text("PlatformOperator tenant-demo is removed.")
+    expect(page.get_by_role("region", name="Outcome")).to_contain_text(
+        "PlatformOperator tenant-demo is removed."
+    )
 
     page.goto("/operators/?view=all&q=tenant-demo")
     expect(page.get_by_role("heading", name="No results found")).to_be_visible()
