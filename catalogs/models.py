@@ -33,7 +33,7 @@ class Catalog(models.Model):
     source_kind = models.CharField(max_length=20, choices=SourceKind.choices)
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=253)
-    slug = models.SlugField(max_length=253)
+    slug = models.CharField(max_length=253, db_index=True)
     source = models.CharField(max_length=2000, blank=True)  # path, URL or image reference
     priority = models.IntegerField(default=0)
     availability = models.CharField(max_length=20, default="Available")
