@@ -12,6 +12,8 @@ from tests.services import HOW_TO_GET, postgres, postgres_bin, required
 
 # Browser journeys start the product itself with its own database: once is enough.
 ONCE = "not e2e"
+# These ask no database, so a second one has nothing to say about them.
+PURE = [f"--ignore=tests/{folder}" for folder in ("unit", "kube", "sandbox")]
 
 
 def run_pytest(title: str, *arguments: str, **environment: str) -> int:
@@ -31,7 +33,9 @@ def main() -> int:
     else:
         with postgres() as url:
             failed.append(
-                run_pytest("tests on PostgreSQL", *workers, "-m", ONCE, *extra, DATABASE_URL=url)
+                run_pytest(
+                    "tests on PostgreSQL", *workers, "-m", ONCE, *PURE, *extra, DATABASE_URL=url
+                )
             )
     failed.append(run_pytest("browser journeys", "-m", "e2e", "-p", "no:randomly", *extra))
     return 1 if any(failed) else 0
