@@ -265,7 +265,13 @@ class _Attempt:
         cost = Fetched(None, bytes_read=error.bytes_read, requests=error.requests)
         result = self.result(FAILED, 1, cost, error=error)
         self.finish_run(result)
-        log.warning("catalog sync failed", catalog=str(self.catalog), code=error.code)
+        log.warning(
+            "catalog sync failed",
+            catalog=str(self.catalog),
+            code=error.code,
+            error=error.message,
+            hint=error.hint,
+        )
         return result
 
     def result(

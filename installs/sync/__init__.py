@@ -208,7 +208,13 @@ def _failed(
     )
     _record(cluster, report, started, error=error)
     if differs:
-        log.warning("cluster not synced", cluster=cluster.name, code=error.code)
+        log.warning(
+            "cluster not synced",
+            cluster=cluster.name,
+            code=error.code,
+            error=error.message,
+            hint=error.hint,
+        )
     return report
 
 
