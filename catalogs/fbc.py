@@ -8,6 +8,7 @@ known here. No Django, no network.
 
 import base64
 import binascii
+import re
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ PACKAGE, CHANNEL, BUNDLE, DEPRECATIONS = (
 )
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 NULL = msgspec.Raw(b"null")
+_NUL = re.compile(rb"((?<!\\)(?:\\\\)*)\\u0000")
 YAML_DEPTH = 100
 # A document may repeat a little by alias; more than this is how a few bytes become gigabytes.
 YAML_ALIASES = 10
@@ -370,7 +372,11 @@ def _full_csv(manifest: bytes) -> Csv | None:
             manifest = yaml_to_json(manifest)
         except BadBlob:
             return None
+    # Inside base64 a NUL is not seen where blobs are split, and PostgreSQL refuses it.
+    manifest, nuls = _NUL.subn(rb"\1", manifest)
     csv, faults = decode(manifest, _Csv)
+    if nuls:
+        faults += (Fault("olm.bundle.object", "holds NUL characters, which were left out"),)
     if csv.kind != "ClusterServiceVersion":
         return None
     spec = csv.spec if csv.spec != NULL else msgspec.Raw(b"{}")
