@@ -63,8 +63,9 @@ def _parse(url: str) -> SplitResult:
 
 
 def _refused(url: str, why: str) -> SourceError:
+    # Without its query, which may hold a token: of a redirect, even one that nobody typed.
     return SourceError(
-        f"{url[:200]} {why}.",
+        f"{url.partition('?')[0][:200]} {why}.",
         code="bad-url",
         hint="Give an http or https address that is not one of this machine or its network link.",
     )
