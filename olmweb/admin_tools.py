@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
-from django.db import transaction
+from django.db import DataError, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
@@ -49,6 +49,15 @@ class ReadOnlyAdmin(ModelAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer(*self.hidden)
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        """As Django's; an address that no database can look up is one of nothing, not a crash."""
+        try:
+            return super().get_object(request, object_id, from_field)
+        except (OverflowError, ValueError, DataError):
+            return None
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return [

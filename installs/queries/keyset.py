@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from django.core.exceptions import ValidationError
 from django.db.models import Model, Q, QuerySet
 
 from olmweb.errors import BadRequest
@@ -51,7 +52,7 @@ def paginate(
         if cursor:
             rows = rows.filter(_after(fields, _decode(cursor, len(fields)), descending))
         found = list(rows[: size + 1])
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, ValidationError) as error:
         raise _bad() from error
     more = len(found) > size
     last = found[size - 1] if more else None
@@ -90,7 +91,7 @@ def _decode(cursor: str, length: int) -> list[Any]:
         if not isinstance(plain, list) or len(plain) != length:
             raise _bad()
         values = [_plain(value) for value in plain]
-    except (binascii.Error, ValueError, UnicodeError, KeyError, TypeError) as error:
+    except (binascii.Error, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _bad() from error
     if type(values[-1]) is not int:
         raise _bad()

@@ -26,6 +26,7 @@ from olmweb.models import LOCAL, Cluster
 
 METHODS = ("GET", "HEAD", "POST")
 UNPROCESSABLE = 422
+KEY_LIMIT = 100  # characters, as the column holds
 
 
 @never_cache
@@ -45,7 +46,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "targets": targets,
         "target": target,
         "name": name,
-        "key": request.POST.get("key") or uuid.uuid4().hex,
+        "key": _key(request),
         "fields": {},
     }
     if target is None:
@@ -76,7 +77,7 @@ def _try_install(request: HttpRequest, plan: actions.Plan, context: dict[str, An
     if request.POST.get("step") != "confirm":
         return _form(request, "install", context)
     action = actions.request_install(
-        plan, request.user, tried=tried, idempotency_key=context["key"][:100]
+        plan, request.user, tried=tried, idempotency_key=context["key"]
     )
     return _follow(request, action)
 
@@ -100,7 +101,7 @@ def remove(
     context: dict[str, Any] = {
         "operator": operator,
         "consequences": actions.removal_consequences(operator),
-        "key": request.POST.get("key") or uuid.uuid4().hex,
+        "key": _key(request),
         "fields": {},
     }
     if request.method != "POST":
@@ -110,12 +111,18 @@ def remove(
         return _form(request, "remove", context, failed=True)
     try:
         action = actions.request_remove(
-            operator.cluster, operator, request.user, idempotency_key=context["key"][:100]
+            operator.cluster, operator, request.user, idempotency_key=context["key"]
         )
     except OlmwebError as error:
         context["refusal"] = error
         return _form(request, "remove", context, failed=True)
     return _follow(request, action)
+
+
+def _key(request: HttpRequest) -> str:
+    """The form's own key, which makes sending it twice one action; a new one for a new form."""
+    key = request.POST.get("key", "")
+    return key if key and key.isprintable() and len(key) <= KEY_LIMIT else uuid.uuid4().hex
 
 
 def _package(cluster: str, catalog: str, package: str) -> Package:
