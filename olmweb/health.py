@@ -118,13 +118,15 @@ class ProbeMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if request.path == "/livez":
-            return livez(request)
-        if request.path == "/readyz":
-            return readyz(request)
-        return self.get_response(request)
+        probe = PROBES.get(request.path)
+        if probe is None:
+            return self.get_response(request)
+        response = probe(request)
+        response["X-Content-Type-Options"] = "nosniff"  # as SecurityMiddleware, which comes later
+        return response
 
 
+PROBES = {"/livez": livez, "/readyz": readyz}
 CHECKS: dict[str, Callable[[], Check]] = {
     "database": check_database,
     "migrations": check_migrations,

@@ -38,13 +38,20 @@ if not EMBEDDED and not ALLOWED_HOSTS:
     env.problem("OLMWEB_HOSTS is not set; name the host names that users open, comma-separated.")
 DATABASE_URL = env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'olmweb.sqlite3'}")
 try:
+    DATABASE = dj_database_url.parse(DATABASE_URL, conn_max_age=60)
+except ValueError:  # its text may quote the address, hence the password
+    env.problem("DATABASE_URL is no database's address; write postgres://user:password@host/name.")
+try:
+    DATA_DIR.mkdir(parents=True, exist_ok=True)
+except OSError as error:
+    env.problem(f"OLMWEB_DATA_DIR names {DATA_DIR}, which can't be used: {error.strerror}.")
+try:
     env.finish()
 except EnvError as error:
     sys.exit(f"OLM Web can't start:\n{error}")
 
 if not SECRET_KEY:
     # Embedded on one machine: sessions survive a restart because the key is kept beside the data.
-    DATA_DIR.mkdir(parents=True, exist_ok=True)
     key_file = DATA_DIR / "secret-key"
     if not key_file.exists():
         key_file.touch(mode=0o600)
@@ -68,6 +75,7 @@ INSTALLED_APPS = [
     "installs",
 ]
 MIDDLEWARE = [
+    "csp.middleware.CSPMiddleware",  # first: redirects, probes and static files get the policy too
     "olmweb.health.ProbeMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -80,7 +88,6 @@ MIDDLEWARE = [
     "olmweb.access.ReadAccessMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "csp.middleware.CSPMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "olmweb.errors.ErrorPageMiddleware",
 ]
@@ -103,9 +110,8 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=60)}
+DATABASES = {"default": DATABASE}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
-    DATA_DIR.mkdir(parents=True, exist_ok=True)
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
         "timeout": 20,

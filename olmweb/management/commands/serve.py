@@ -11,6 +11,8 @@ from django.contrib.auth.models import Group, User
 from django.core.management import BaseCommand, CommandError, call_command
 
 from olmweb import embedded
+from olmweb.clusters import parse_entries
+from olmweb.errors import OlmwebError
 
 # (user, password, Django group); the sandbox's RBAC knows the user admin and these two groups.
 DEMO_USERS = (
@@ -38,6 +40,15 @@ class Command(BaseCommand):
                 "OLMWEB_CLUSTERS names no cluster. Set it to name=context, where context is one "
                 "of `kubectl config get-contexts -o name`."
             )
+        if not 1 <= options["port"] <= 65535:
+            raise CommandError(
+                f"Port {options['port']} can't be used: ports go from 1 to 65535. "
+                "Choose another with PORT=8001."
+            )
+        try:
+            parse_entries(settings.CLUSTERS)
+        except OlmwebError as error:
+            raise CommandError(f"{error.message} {error.hint}") from error
         call_command("migrate", verbosity=0)
         with ExitStack() as stack:
             if options["demo"]:
