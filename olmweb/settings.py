@@ -42,7 +42,9 @@ try:
 except ValueError:  # its text may quote the address, hence the password
     env.problem("DATABASE_URL is no database's address; write postgres://user:password@host/name.")
 try:
-    DATA_DIR.mkdir(parents=True, exist_ok=True)
+    # Production keeps nothing there: its file system may be read-only.
+    if not SECRET_KEY or DATABASE_URL.startswith("sqlite"):
+        DATA_DIR.mkdir(parents=True, exist_ok=True)
 except OSError as error:
     env.problem(f"OLMWEB_DATA_DIR names {DATA_DIR}, which can't be used: {error.strerror}.")
 try:

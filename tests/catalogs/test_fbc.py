@@ -149,6 +149,22 @@ def test_csv_facts_come_from_metadata():
     assert facts.gvks == [("etcd.example.org", "v1", "EtcdCluster", False)]
 
 
+def test_a_nul_hidden_in_base64_is_left_out_and_told():
+    import base64
+
+    csv = {"kind": "ClusterServiceVersion", "spec": {"displayName": "E\0t\0\0cd \\u0000"}}
+    data = base64.b64encode(json.dumps(csv).encode()).decode()
+    blob = bundle_blob()
+    blob["properties"] = [blob["properties"][0], {"type": "olm.bundle.object", "value": {}}]
+    blob["properties"][1]["value"] = {"data": data}
+    reader = PackageReader("etcd")
+    facts = reader.read_bundle(json.dumps(blob).encode(), 0, 0)
+    assert facts is not None
+    assert facts.display_name == "Etcd \\u0000"
+    told = [problem.message for problem in reader.problems]
+    assert "olm.bundle.object: holds NUL characters, which were left out" in told
+
+
 @pytest.mark.parametrize("as_yaml", [False, True])
 def test_csv_facts_come_from_the_full_csv_among_the_objects(as_yaml):
     import base64

@@ -232,6 +232,13 @@ def test_each_redirect_is_checked(fake):
     )
 
 
+def test_a_refused_redirect_is_told_without_its_query(fake):
+    fake.script = ["http://169.254.169.254/latest/?token=hush"]
+    error = failure(url_source(fake.url, allow_loopback=True))
+    assert "http://169.254.169.254/latest/ leads to" in error.message
+    assert "hush" not in error.message
+
+
 def test_a_query_is_sent_but_not_shown(fake):
     source = url_source(fake.url + "?token=hush", allow_loopback=True)
     assert "hush" not in source.label
