@@ -216,3 +216,12 @@ def test_both_forms_need_their_csrf_token(
     for path in (INSTALL, REMOVE):
         assert_page(strict.post(path, {"sure": "yes", "step": "confirm"}), 403)
     assert not Action.objects.exists()
+
+
+@pytest.mark.parametrize("key", ["a\0b", "k" * 101, "\n", ""])
+def test_a_form_key_that_can_not_be_kept_is_replaced_by_a_new_one(
+    writer: Client, package: Package, sandbox: Sandbox, key: str
+) -> None:
+    context = writer.post(INSTALL, {"name": "etcd", "key": key}).context
+    assert context["key"] != key
+    assert context["key"].isalnum()

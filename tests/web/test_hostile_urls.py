@@ -68,6 +68,8 @@ READ = {
     "/api/v1/bundles": ("provides", "cursor"),
     "/api/v1/transitions": ("since", "kind", "name", "cursor"),
 }
+# Django's own pages take most of the time; these are what a database may choke on.
+FOR_ADMIN = ("nul", "beyond 64 bits", "huge number")
 PARAMETERS = sorted({name for names in READ.values() for name in names})
 
 
@@ -134,6 +136,8 @@ def test_the_walk_finds_the_routes_of_both_apps_and_of_the_api() -> None:
 def test_a_hostile_value_in_the_path_is_never_a_500(reader: Client, what: str) -> None:
     value = HOSTILE[what]
     for route in WITH_VALUES:
+        if route.startswith("/admin/") and what not in FOR_ADMIN:
+            continue
         names = [name for name in KNOWN if f"{{{name}}}" in route]
         for changed in ({names[-1]: value}, dict.fromkeys(names, value)):
             path = fill(route, **changed)
