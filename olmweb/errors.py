@@ -2,7 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
+import structlog
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
+
+log = structlog.get_logger(__name__)
 
 
 class OlmwebError(Exception):
@@ -46,7 +50,7 @@ class Missing(OlmwebError):
 
 
 class ErrorPageMiddleware:
-    """Turns an OlmwebError that a page raised into the error page with its sentence."""
+    """An OlmwebError that a page raised, or its database, as the error page with a sentence."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -55,6 +59,14 @@ class ErrorPageMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if isinstance(error, OperationalError):
+            log.error("database failed", exc_info=error)
+            error = OlmwebError(
+                "The database can't be used right now, so this page can't be made or saved.",
+                code="database",
+                status=503,
+                hint="Try again in a moment; /readyz tells whoever runs OLM Web what is wrong.",
+            )
         if not isinstance(error, OlmwebError):
             return None
         from django.template.response import TemplateResponse

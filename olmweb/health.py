@@ -5,8 +5,10 @@ process answers for the whole installation. Reads models through the app registr
 sits below the apps.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import redis
 from django.conf import settings
@@ -76,9 +78,21 @@ def check_database() -> Check:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
+        if _is_read_only():
+            return Check(False, "The database can't be written to; check its disk and its rights.")
     except DatabaseError as error:
         return Check(False, f"The database can't be reached ({type(error).__name__}).")
     return Check(True, "The database answers.")
+
+
+def _is_read_only() -> bool:
+    """Without trying to write: that would wait for whoever writes just now."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW transaction_read_only")
+            return bool(cursor.fetchone()[0] == "on")
+    name = str(connection.settings_dict["NAME"])
+    return Path(name).is_file() and not os.access(name, os.W_OK)
 
 
 def check_migrations() -> Check:

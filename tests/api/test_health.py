@@ -146,3 +146,12 @@ def test_apitoken_refuses_an_unknown_or_disabled_user(bob: User) -> None:
     bob.save()
     with pytest.raises(CommandError, match="is disabled"):
         call_command("apitoken", "bob", "--scope", "read")
+
+
+def test_readyz_tells_a_database_that_is_read_only(
+    client: Client, db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("olmweb.health._is_read_only", lambda: True)
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert "can't be written to" in response.json()["message"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.conf import settings as live
 from django.contrib.auth.models import User
+from django.db import OperationalError
 from django.test import Client
 
 from tests.api.world import build_world
@@ -118,3 +119,15 @@ def test_a_start_that_can_not_work_ends_with_a_sentence(
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert "hush" not in done.stderr
+
+
+def test_a_database_that_refuses_to_write_is_a_503_with_a_sentence(
+    client: Client, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OperationalError("attempt to write a readonly database")
+
+    monkeypatch.setattr("django.contrib.auth.views.auth_login", refuse)
+    response = client.post("/login/", {"username": "bob", "password": "bob-password"})
+    assert response.status_code == 503
+    assert b"The database can&#x27;t be used right now" in response.content
