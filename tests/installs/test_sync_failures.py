@@ -50,7 +50,12 @@ def synced(fake: KubeFake, cluster: Cluster) -> Cluster:
     ],
 )
 def test_a_cluster_that_refuses_everything_keeps_its_rows_and_says_why(
-    fake: KubeFake, synced: Cluster, status: int, code: str, words: str
+    fake: KubeFake,
+    synced: Cluster,
+    caplog: pytest.LogCaptureFixture,
+    status: int,
+    code: str,
+    words: str,
 ) -> None:
     for group in GROUPS:
         fake.script("GET", group, status_answer(status, "because."))
@@ -58,6 +63,7 @@ def test_a_cluster_that_refuses_everything_keeps_its_rows_and_says_why(
     report = sync_cluster(synced)
     assert report.outcome == "failed"
     assert words in report.error
+    assert words in caplog.text
     assert rows() == (4, 4, 2)
     assert Transition.objects.count() == before
     assert (synced.reachable, synced.error_code) == (False, code)
