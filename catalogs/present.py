@@ -7,14 +7,14 @@ Reads no rows.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from html import escape
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote_plus, urlencode
 
 from django.db.models import QuerySet
 from django.http import QueryDict
 from django.urls import NoReverseMatch, reverse
-from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 
 from catalogs import search
 from catalogs.forms import FILTER_NAMES
@@ -55,16 +55,15 @@ class FacetValue:
     url: str  # the same page with this value added or taken away
 
     def html(self) -> SafeString:
-        """The list item. Made here because a page has hundreds of them."""
-        return format_html(
-            '<li><a class="olm-facet__value{}" href="{}"{}><span class="olm-facet__label">{}</span>'
-            '<span class="olm-facet__count">{}</span></a></li>',
-            (" olm-facet__value--chosen" if self.chosen else "")
-            + ("" if self.count else " olm-facet__value--none"),
-            self.url,
-            mark_safe(' aria-current="true"') if self.chosen else "",
-            self.label,
-            self.count,
+        """The list item. Made here, and by hand, because a page has hundreds of them."""
+        css = (" olm-facet__value--chosen" if self.chosen else "") + (
+            "" if self.count else " olm-facet__value--none"
+        )
+        current = ' aria-current="true"' if self.chosen else ""
+        return SafeString(
+            f'<li><a class="olm-facet__value{css}" href="{escape(self.url)}"{current}>'
+            f'<span class="olm-facet__label">{escape(self.label)}</span>'
+            f'<span class="olm-facet__count">{self.count}</span></a></li>'
         )
 
 

@@ -6,6 +6,7 @@ Builtins: pages need no load tag. They only format; they never query.
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import yaml as pyyaml
@@ -71,6 +72,7 @@ _ICON_NAME = re.compile(r"[a-z-]+")
 
 
 @register.simple_tag
+@lru_cache(maxsize=256)  # a list shows the same few icons and labels hundreds of times
 def icon(name: str, label: str = "") -> SafeString:
     """An icon of the sprite; decoration unless `label` says what it means."""
     if not _ICON_NAME.fullmatch(name):
@@ -89,6 +91,7 @@ def icon(name: str, label: str = "") -> SafeString:
     )
 
 
+@lru_cache(maxsize=1024)
 def label(words: str, name: str, css: str, title: str = "") -> SafeString:
     """A PatternFly label: icon and words; `title` is its tooltip."""
     return format_html(
