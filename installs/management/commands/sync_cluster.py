@@ -20,6 +20,7 @@ WAIT = 30  # seconds for a pass that a worker has under way
 
 
 class Command(BaseCommand):
+    requires_system_checks = ()
     help = "Reads a cluster once and brings the database to what it says."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
