@@ -31,7 +31,7 @@ COPY installs installs
 COPY templates templates
 COPY --from=static /app/static/dist static/dist
 COPY deploy/gunicorn.conf.py deploy/gunicorn.conf.py
-RUN REDIS_URL=redis://build OLMWEB_SECRET_KEY=build-only OLMWEB_HOSTS=build OLMWEB_DATA_DIR=/app/.local \
+RUN REDIS_URL=redis://build OLMWEB_SECRET_KEY=build-only OLMWEB_HOSTS=build \
     python manage.py collectstatic --noinput --verbosity 0 && rm -rf /app/olmweb/sandbox
 USER 10001
 EXPOSE 8000

@@ -21,12 +21,15 @@ python manage.py collectstatic --noinput --verbosity 0
 python manage.py check --deploy --fail-level WARNING
 python manage.py migrate --verbosity 0
 echo "gunicorn"
+# As in the image: the data folder is empty, and the pages' static files come from the image itself.
+export OLMWEB_DATA_DIR="$work/data" OLMWEB_HOSTS=127.0.0.1 OLMWEB_HTTPS=false
 port=$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 gunicorn --config deploy/gunicorn.conf.py --bind "127.0.0.1:$port" olmweb.wsgi 2>"$work/log" &
 server=$!
 for _ in $(seq 100); do
   if python -m olmweb.probe "http://127.0.0.1:$port/livez" 2>/dev/null; then
-    echo "the image's steps pass and /livez answers"
+    python -m olmweb.probe "http://127.0.0.1:$port/login/" || { cat "$work/log" >&2; exit 1; }
+    echo "the image's steps pass, /livez and the sign-in page answer"
     exit 0
   fi
   sleep 0.1

@@ -144,7 +144,7 @@ USE_I18N = False
 USE_TZ = True
 
 STATIC_URL = "static/"
-STATIC_ROOT = DATA_DIR / "static"
+STATIC_ROOT = BASE_DIR / "static" / "collected"  # part of the image, not of its data
 if EMBEDDED:
     STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # files are found without collecting them
 STATICFILES_DIRS = [path for path in [BASE_DIR / "static" / "dist"] if path.is_dir()]
