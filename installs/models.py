@@ -41,6 +41,7 @@ class Observed(models.Model):
     created_at = models.DateTimeField(null=True, blank=True)  # creationTimestamp
     deleting = models.BooleanField(default=False)  # has a deletionTimestamp
     conditions = models.JSONField(default=list)  # the object's own, unchanged
+    details = models.JSONField(default=dict)  # what else of its kind we keep: installs.sync.decode
     observed_at = models.DateTimeField(default=timezone.now)  # we last wrote this row
 
     class Meta:
@@ -51,10 +52,12 @@ class Observed(models.Model):
 
 
 class Operator(Observed):
-    """One installed thing: a PlatformOperator, ClusterExtension or Subscription."""
+    """One installed thing: a PlatformOperator, ClusterExtension or Subscription, or a
+    ClusterServiceVersion that no Subscription stands for."""
 
     package = models.CharField(max_length=253, blank=True)
     catalog = models.CharField(max_length=253, blank=True)
+    catalog_namespace = models.CharField(max_length=63, blank=True)  # of a CatalogSource
     channel = models.CharField(max_length=300, blank=True)
     version_asked = models.CharField(max_length=200, blank=True)
     version = models.CharField(max_length=200, blank=True)  # installed, or tried last
@@ -68,7 +71,8 @@ class Operator(Observed):
     broken_name = models.CharField(max_length=253, blank=True)
     since = models.DateTimeField(null=True, blank=True)  # we saw this health and reason begin
     deprecated = models.BooleanField(default=False)
-    upgrade = models.CharField(max_length=200, blank=True)
+    upgrade = models.CharField(max_length=200, blank=True)  # version that could be installed
+    upgrade_held = models.TextField(blank=True)  # why it is not, in a sentence
 
     class Meta:
         ordering = ("cluster", "name")
@@ -85,13 +89,18 @@ class Operator(Observed):
 
 
 class Component(Observed):
-    """An object that belongs to an operator: BundleDeployment, Bundle, ..."""
+    """An object that operators are made of or depend on: BundleDeployment, InstallPlan, ...
+
+    `operator` is the one it belongs to. What several share (an InstallPlan, a CatalogSource, an
+    OperatorGroup) belongs to none; a Reference of each names it.
+    """
 
     operator = models.ForeignKey(
         Operator, null=True, blank=True, on_delete=models.SET_NULL, related_name="components"
     )
     api_version = models.CharField(max_length=300, blank=True)
     owner_kind = models.CharField(max_length=100, blank=True)
+    owner_namespace = models.CharField(max_length=63, blank=True)
     owner_name = models.CharField(max_length=253, blank=True)
     phase = models.CharField(max_length=60, blank=True)
     image = models.CharField(max_length=1000, blank=True)
@@ -103,6 +112,75 @@ class Component(Observed):
                 fields=("cluster", "kind", "namespace", "name"), name="component_identity"
             ),
         )
+        indexes = (models.Index(fields=("cluster", "owner_kind", "owner_namespace", "owner_name")),)
+
+
+class Reference(models.Model):
+    """An object that an operator names or depends on, whether or not it exists."""
+
+    operator = models.ForeignKey(Operator, on_delete=models.CASCADE, related_name="references")
+    kind = models.CharField(max_length=100)
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=("operator", "kind", "namespace", "name"), name="reference_identity"
+            ),
+        )
+        indexes = (models.Index(fields=("kind", "namespace", "name")),)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace or '-'}/{self.name}"
+
+
+class CRDState(Observed):
+    """A CustomResourceDefinition without its schema: versions, who owns it, what is wrong."""
+
+    group = models.CharField(max_length=253, blank=True)
+    served_kind = models.CharField(max_length=100, blank=True)  # the kind that it defines
+    served = models.JSONField(default=list)  # names of served versions
+    defined = models.JSONField(default=list)  # names in spec.versions, served or not
+    stored = models.JSONField(default=list)  # status.storedVersions
+    owner_kind = models.CharField(max_length=100, blank=True)
+    owner_namespace = models.CharField(max_length=63, blank=True)
+    owner_name = models.CharField(max_length=253, blank=True)
+    finding = models.CharField(max_length=100, blank=True)  # id in the knowledge base
+    facts = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ("cluster", "name")
+        constraints = (models.UniqueConstraint(fields=("cluster", "name"), name="crd_identity"),)
+
+
+class Event(models.Model):
+    """A Kubernetes Event about an object that we keep; kept when the cluster forgets it."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="events")
+    uid = models.CharField(max_length=64)
+    resource_version = models.CharField(max_length=64, blank=True)
+    kind = models.CharField(max_length=100)  # of the object it is about
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)
+    type = models.CharField(max_length=20, blank=True)  # Normal or Warning
+    reason = models.CharField(max_length=128, blank=True)
+    message = models.TextField(blank=True)
+    source = models.CharField(max_length=253, blank=True)  # component that reports it
+    count = models.PositiveIntegerField(default=1)
+    first_at = models.DateTimeField(null=True, blank=True)
+    last_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-last_at", "-id")
+        constraints = (models.UniqueConstraint(fields=("cluster", "uid"), name="event_identity"),)
+        indexes = (
+            models.Index(fields=("cluster", "kind", "namespace", "name", "-last_at")),
+            models.Index(fields=("last_at",)),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} {self.reason}"
 
 
 class ClusterOperator(Observed):
@@ -175,6 +253,81 @@ class Transition(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name} {self.type} {self.to_status}/{self.to_reason}"
+
+
+class UnknownMessage(models.Model):
+    """Messages that the knowledge base does not know, alike but for names and numbers."""
+
+    fingerprint = models.CharField(max_length=64)
+    kind = models.CharField(max_length=100)  # of the object that said it
+    reason = models.CharField(max_length=1024, blank=True)
+    sample = models.TextField()
+    example = models.CharField(max_length=500, blank=True)  # cluster, namespace, name
+    count = models.PositiveBigIntegerField(default=1)  # times that an operator came to say it
+    first_at = models.DateTimeField(default=timezone.now)
+    last_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("-count", "-last_at")
+        constraints = (
+            models.UniqueConstraint(fields=("fingerprint", "kind"), name="unknown_identity"),
+        )
+
+    def __str__(self) -> str:
+        return self.sample[:100]
+
+
+class CopyReport(models.Model):
+    """What copied ClusterServiceVersions cost one cluster; made when a person asks for it."""
+
+    class State(models.TextChoices):
+        PENDING = "pending"
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="copy_reports")
+    state = models.CharField(max_length=20, choices=State.choices, default=State.PENDING)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    result = models.JSONField(default=dict)  # as installs.copies describes it
+    error_text = models.TextField(blank=True)
+    error_hint = models.TextField(blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+
+    def __str__(self) -> str:
+        return f"copied CSVs of {self.cluster_id}: {self.state}"
+
+
+class Notification(models.Model):
+    """A change of health that the webhook is to be told of: written with the Transition itself."""
+
+    class State(models.TextChoices):
+        PENDING = "pending"
+        SENT = "sent"
+        GIVEN_UP = "given-up", "given up"
+
+    transition = models.OneToOneField(
+        Transition, on_delete=models.CASCADE, related_name="notification"
+    )
+    body = models.JSONField(default=dict)  # what happened, as it was then: installs.notify
+    state = models.CharField(max_length=20, choices=State.choices, default=State.PENDING)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    next_at = models.DateTimeField(default=timezone.now)
+    error = models.TextField(blank=True)
+    sent_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("state", "next_at")),)
+
+    def __str__(self) -> str:
+        return f"{self.transition_id}: {self.state}"
 
 
 class Action(models.Model):

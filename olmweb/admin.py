@@ -43,8 +43,8 @@ class LeaseAdmin(ReadOnlyAdmin):
 
 @admin.register(Stream)
 class StreamAdmin(ReadOnlyAdmin):
-    list_display = ("cluster", "kind", "state", "resource_version", "last_list_at")
-    list_filter = ("kind", "state")
+    list_display = ("cluster", "feed", "state", "heard_at", "listed_at", "lists", "watches")
+    list_filter = ("feed", "state")
     search_fields = ("kind", "cluster__name")
     list_select_related = ("cluster",)
 

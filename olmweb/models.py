@@ -92,22 +92,39 @@ class Lease(models.Model):
 
 
 class Stream(models.Model):
-    """Where the reading of one kind on one cluster stands."""
+    """Where the reading of one feed (a kind, or a selection of one) of one cluster stands.
+
+    `resource_version` is saved in the transaction of the rows that it produced: a watch that
+    resumes from it misses nothing. `heard_at` is when the cluster last said anything about the
+    feed, a bookmark included; it is written at most every half minute while nothing changes.
+    """
+
+    class State(models.TextChoices):
+        WATCHING = "watching"
+        LISTED = "listed"  # read by a list; no watch is open
+        RETRYING = "retrying"  # the watch or list failed; `error` says why
+        ABSENT = "absent"  # the cluster does not serve the kind
+        FORBIDDEN = "forbidden"
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="streams")
+    feed = models.CharField(max_length=100)
     kind = models.CharField(max_length=100)
     resource_version = models.CharField(max_length=100, blank=True)
-    state = models.CharField(max_length=20, blank=True)
-    last_list_at = models.DateTimeField(null=True, blank=True)
-    last_event_at = models.DateTimeField(null=True, blank=True)
+    state = models.CharField(max_length=20, choices=State.choices, default=State.LISTED)
+    error = models.TextField(blank=True)
+    listed_at = models.DateTimeField(null=True, blank=True)  # last full list
+    heard_at = models.DateTimeField(null=True, blank=True)
+    lists = models.PositiveBigIntegerField(default=0)  # full lists so far
+    watches = models.PositiveBigIntegerField(default=0)  # watch requests so far
 
     class Meta:
+        ordering = ("cluster", "feed")
         constraints = (
-            models.UniqueConstraint(fields=("cluster", "kind"), name="one_stream_per_kind"),
+            models.UniqueConstraint(fields=("cluster", "feed"), name="one_stream_per_feed"),
         )
 
     def __str__(self) -> str:
-        return f"{self.cluster} {self.kind}"
+        return f"{self.cluster} {self.feed}"
 
 
 class ApiToken(models.Model):

@@ -168,7 +168,7 @@ def _installed(prod: Cluster, edge: Cluster) -> None:
     SyncRun.objects.create(kind="cluster", target="prod", cluster=prod, outcome="failed")
     SyncRun.objects.create(kind="cluster", target="edge", cluster=edge, outcome="unchanged")
     Lease.objects.create(name="cluster:1", owner="w1", expires_at=now)
-    Stream.objects.create(cluster=prod, kind="PlatformOperator")
+    Stream.objects.create(cluster=prod, feed="PlatformOperator", kind="PlatformOperator")
 
 
 def lines(body: bytes) -> list[dict[str, object]]:
