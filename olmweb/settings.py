@@ -25,6 +25,10 @@ KUBECONFIG = env.text("KUBECONFIG")
 CATALOG_POLL = env.seconds("OLMWEB_CATALOG_POLL", "10m")
 STATE_POLL = env.seconds("OLMWEB_STATE_POLL", "10s")
 RETENTION_DAYS = env.integer("OLMWEB_RETENTION_DAYS", 90, minimum=1)
+EVENT_RETENTION_DAYS = env.integer("OLMWEB_EVENT_RETENTION_DAYS", 7, minimum=1)
+WEBHOOK_URL = env.text("OLMWEB_WEBHOOK_URL")
+WEBHOOK_FORMAT = env.choice("OLMWEB_WEBHOOK_FORMAT", "json", ("json", "slack", "alertmanager"))
+PUBLIC_URL = env.text("OLMWEB_PUBLIC_URL").rstrip("/")
 LOG_FORMAT = env.choice("OLMWEB_LOG", "text" if EMBEDDED else "json", ("text", "json"))
 ADMIN_PASSWORD = env.text("OLMWEB_ADMIN_PASSWORD")
 HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
@@ -36,6 +40,9 @@ if not EMBEDDED and not SECRET_KEY:
     )
 if not EMBEDDED and not ALLOWED_HOSTS:
     env.problem("OLMWEB_HOSTS is not set; name the host names that users open, comma-separated.")
+for name, address in (("OLMWEB_WEBHOOK_URL", WEBHOOK_URL), ("OLMWEB_PUBLIC_URL", PUBLIC_URL)):
+    if address and not address.startswith(("http://", "https://")):
+        env.problem(f"{name} is no address of a web server; write https://host/path.")
 DATABASE_URL = env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'olmweb.sqlite3'}")
 try:
     DATABASE = dj_database_url.parse(DATABASE_URL, conn_max_age=60)
