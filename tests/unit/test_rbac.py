@@ -1,0 +1,35 @@
+"""The ClusterRole that we ship lets OLM Web read every kind that it reads, and nothing write."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from olmweb.kube.resources import ALL, Resource
+
+RBAC = Path(__file__).resolve().parent.parent.parent / "deploy" / "kubernetes" / "rbac.yaml"
+
+
+def reader() -> list[dict[str, Any]]:
+    documents = yaml.safe_load_all(RBAC.read_text(encoding="utf-8"))
+    return next(
+        one["rules"]
+        for one in documents
+        if one["kind"] == "ClusterRole" and one["metadata"]["name"] == "olmweb-reader"
+    )
+
+
+@pytest.mark.parametrize("resource", ALL, ids=lambda one: one.kind)
+def test_the_reader_may_list_and_watch_every_kind(resource: Resource) -> None:
+    verbs = {
+        verb
+        for rule in reader()
+        if resource.group in rule["apiGroups"] and resource.plural in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert {"get", "list", "watch"} <= verbs
+
+
+def test_the_reader_may_write_nothing() -> None:
+    assert {verb for rule in reader() for verb in rule["verbs"]} == {"get", "list", "watch"}
