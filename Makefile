@@ -82,5 +82,6 @@ lock: $(VENV)/.dev ## refresh the lock files (hashes, no registry addresses)
 	@$(UV) pyproject.toml -o requirements/app.txt
 	@$(UV) --group dev pyproject.toml -c requirements/app.txt -o requirements/dev.txt
 	@$(UV) --group node -o requirements/node.txt
+	@$(UV) --group go -o requirements/go.txt
 	@npm install --package-lock-only
 	@! grep -nE 'https?://' requirements/*.txt package-lock.json | grep -i regist

@@ -14,8 +14,10 @@ HOW_TO_GET = {
     "postgres": "PostgreSQL is not installed (Debian: apt-get install postgresql)",
     "redis": "redis-server is not installed (Debian: apt-get install redis-server)",
     "chromium": "Chromium is not installed (Debian: apt-get install chromium)",
-    "apiserver": "kube-apiserver is not built",
-    "olm": "OLM is not built",
+    "apiserver": "kube-apiserver and etcd are not built (`make peers` builds them)",
+    "opm": "opm is not built (`make peers` builds it)",
+    "catalogd": "catalogd or docker-registry is missing (`make peers` gets both)",
+    "olm": "OLM is not built (`make peers` builds it)",
 }
 
 
