@@ -67,6 +67,11 @@ class KubeClient:
     def server(self) -> str:
         return self._transport.server
 
+    @property
+    def transport(self) -> Transport:
+        """For a module of this package that asks for something else than whole objects."""
+        return self._transport
+
     def __enter__(self) -> "KubeClient":
         return self
 
