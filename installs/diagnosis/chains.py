@@ -6,6 +6,7 @@ Bundles; each copies the failure of the one below, so the deepest failing one is
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from installs.diagnosis.classify import DEPRECATIONS, find, render
 from installs.diagnosis.states import BROKEN, Class, class_of
@@ -42,7 +43,9 @@ class _Judgement:
     message: str = ""
 
 
-def diagnose(subject: Observation, components: Sequence[Observation]) -> Diagnosis:
+def diagnose(
+    subject: Observation, components: Sequence[Observation], *, now: datetime | None = None
+) -> Diagnosis:
     """Health, cause and chain of a PlatformOperator, ClusterExtension or ClusterCatalog.
 
     `components` are the objects that belong to it, in any order. An object without conditions is

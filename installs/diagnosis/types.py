@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 
@@ -20,7 +21,10 @@ class Condition:
 class Observation:
     """What is known of one object. `phase`, `reason`, `message` are those of its status.
 
-    `extra` may hold `package`, the name of the package that the object asks for.
+    `extra` may hold what the object asks for: `package`, and of a Subscription `catalog` and
+    `catalog_namespace`, the CatalogSource. `details` is what the sync keeps of its kind, as
+    installs.sync.decode writes it; content has other shapes than promised at times, so read it
+    with the functions of installs.diagnosis.reading.
     """
 
     kind: str
@@ -32,6 +36,8 @@ class Observation:
     reason: str = ""
     deleting: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +74,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`health` is a value of installs.models.Health; `message` is raw text of the cluster."""
+    """`health` is a value of installs.models.Health; `message` is raw text of the cluster.
+
+    `notes` are what is worth knowing but does not decide the health: a deprecation, an earlier
+    failure that is over, a step that takes unusually long.
+    """
 
     health: str
     reason: str
     message: str
     finding: Finding | None
     chain: tuple[Link, ...]
+    notes: tuple[Finding, ...] = ()
 
 
 def read_conditions(raw: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
