@@ -32,7 +32,7 @@ def facts() -> Mapping[str, Any]:
 def fingerprint() -> str:
     """Changes when the scenario's data do: a saved state of another one is not taken over."""
     total = hashlib.sha256()
-    for path in sorted(DATA.glob("*.yaml")):
+    for path in sorted(DATA.rglob("*.yaml")):
         total.update(path.read_bytes())
     return total.hexdigest()
 
