@@ -6,8 +6,8 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from installs import follow, sync
-from installs.models import Action, Transition
+from installs import copies, follow, sync
+from installs.models import Action, CopyReport, Transition
 from olmweb.clusters import configured, due
 from olmweb.errors import OlmwebError
 from olmweb.leases import lease
@@ -89,3 +89,19 @@ def resume_actions() -> None:
     """Picks up open actions whose worker is gone, or whose task never reached a worker."""
     for action_id in follow.waiting():
         run_action.delay(action_id)
+
+
+@task(name=copies.TASK, queue=copies.QUEUE, time_limit=copies.TASK_LIMIT)
+def count_copies(report_id: int) -> None:
+    """Makes a report of copied ClusterServiceVersions, unless it is made already."""
+    with lease(f"copies:{report_id}", copies.TASK_LIMIT + 30) as held:
+        waiting = CopyReport.objects.filter(pk=report_id, state__in=copies.OPEN)
+        report = waiting.select_related("cluster").first()
+        if held is None or report is None:
+            return
+        try:
+            copies.make_report(report)
+        except Exception as error:
+            log.exception("report of copies crashed", report=report_id)
+            text = f"The report could not be made ({type(error).__name__})."
+            copies.fail(report, text, "The log of the worker says more; ask for it again.")

@@ -1,0 +1,147 @@
+"""Lists and watches of metadata only, where whole objects would be a waste. Pure of policy.
+
+The API server itself leaves spec and status out (PartialObjectMetadata); the caller's own Struct
+says which of the rest is kept, so labels and annotations that nobody reads are dropped at decode.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from olmweb.kube.client import KubeClient
+from olmweb.kube.errors import Gone, KubeError, from_answer
+from olmweb.kube.resources import Resource
+from olmweb.kube.transport import Call
+
+_PARTIAL = "application/json;as={};g=meta.k8s.io;v=v1"
+_LIST = (("Accept", _PARTIAL.format("PartialObjectMetadataList")),)
+_WATCH = (("Accept", _PARTIAL.format("PartialObjectMetadata")),)
+CHUNK = 4096  # small: a read waits until it is full, and a quiet watch says little
+LINE_LIMIT = 4_000_000
+
+Meta = TypeVar("Meta")
+
+
+class _Item(msgspec.Struct, Generic[Meta]):
+    metadata: Meta
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str | None = msgspec.field(name="continue", default=None)
+
+
+class _List(msgspec.Struct, Generic[Meta]):
+    metadata: _ListMeta
+    items: list[_Item[Meta]] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataPage(Generic[Meta]):
+    """As olmweb.kube.client.Page, of the caller's Struct. `more`: another page would follow."""
+
+    items: list[Meta]
+    resource_version: str
+    more: bool
+    restart: bool = False
+
+
+def metadata_pages(
+    client: KubeClient,
+    resource: Resource,
+    version: str,
+    keep: type[Meta],
+    *,
+    label_selector: str = "",
+    limit: int = 500,
+) -> Iterator[MetadataPage[Meta]]:
+    """The metadata of all objects, `limit` a page, decoded as `keep`. Raises KubeError.
+
+    A continue token that expired meanwhile starts the list again once, as `list_pages` does.
+    """
+    decoder = msgspec.json.Decoder(_List[keep])  # type: ignore[valid-type]
+    base = [("limit", str(limit))]
+    base += [("labelSelector", label_selector)] if label_selector else []
+    token, restarts, fresh = "", 0, False
+    while True:
+        query = (*base, ("continue", token)) if token else tuple(base)
+        call = Call("GET", resource.path(version), query, headers=_LIST)
+        try:
+            page = decoder.decode(client.transport.send(call))
+        except Gone:
+            if not token or restarts:
+                raise
+            token, restarts, fresh = "", 1, True
+            continue
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise client.transport.broken_answer(call, "something that is not a list") from None
+        token = page.metadata.continue_ or ""
+        items = [item.metadata for item in page.items or ()]
+        yield MetadataPage(items, page.metadata.resource_version, bool(token), restart=fresh)
+        fresh = False
+        if not token:
+            return
+
+
+def watch_metadata(
+    client: KubeClient,
+    resource: Resource,
+    version: str,
+    keep: type[Meta],
+    *,
+    resource_version: str,
+    seconds: int,
+    label_selector: str = "",
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[tuple[str, Meta]]:
+    """(type, metadata) of what is ADDED, MODIFIED or DELETED during `seconds`, in order.
+
+    The read timeout of the client must be longer than `seconds`: a quiet watch says nothing.
+    Raises KubeError, an ERROR event included.
+    """
+    decoder = msgspec.json.Decoder(_Item[keep])  # type: ignore[valid-type]
+    query = [("watch", "1"), ("resourceVersion", resource_version)]
+    query += [("timeoutSeconds", str(seconds))]
+    query += [("labelSelector", label_selector)] if label_selector else []
+    call = Call("GET", resource.path(version), tuple(query), headers=_WATCH)
+    deadline = clock() + seconds
+    answer = client.transport.open_raw(call)
+    try:
+        if answer.status != 200:
+            raise answer.error()
+        rest = b""
+        while clock() < deadline and (chunk := answer.read(CHUNK)):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > LINE_LIMIT:
+                raise client.transport.broken_answer(call, "a line that does not end")
+            for line in lines:
+                try:
+                    event = msgspec.json.decode(line, type=_Event)
+                    if event.type == "ERROR":
+                        raise _told(client, call, bytes(event.object))
+                    if event.type != "BOOKMARK":
+                        yield event.type, decoder.decode(event.object).metadata
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    raise client.transport.broken_answer(
+                        call, "something that is not an event"
+                    ) from None
+    finally:
+        answer.close()
+
+
+def _told(client: KubeClient, call: Call, status: bytes) -> KubeError:
+    """The error that an ERROR event's Status stands for."""
+    code = msgspec.json.decode(status, type=_Status).code or 500
+    return from_answer(client.transport.name, call.method, call.path, code, status)
