@@ -59,9 +59,11 @@ run: install ## on your own cluster: make run [KUBECONFIG=..] [CONTEXT=..] [PORT
 test: $(VENV)/.dev static/dist/.built ## every test that this machine can run
 	@$(BIN)/python -m tests.run
 
-peers: ## the real components for the tests
-	@echo "PostgreSQL, Redis and Chromium (Debian's packages):"
+peers: $(BIN)/python ## the real components for the tests: Debian's, and API server, OLM, opm, catalogd
+	@echo "PostgreSQL, Redis, Chromium and an image registry (Debian's packages):"
 	@deploy/install-services.sh
+	@echo "kube-apiserver, etcd, opm, OLM and catalogd (built from source, once):"
+	@$(BIN)/python -m tests.peers.build
 
 bench: $(VENV)/.dev static/dist/.built ## measure; prints a table, writes .local/bench.json
 	@$(BIN)/python -m tests.bench

@@ -1,6 +1,6 @@
-"""`make test`: the suite on SQLite, then once more on PostgreSQL where that is installed.
+"""`make test`: the suite on SQLite, on PostgreSQL, on the real components, and in the browser.
 
-Both runs must pass. A component that is missing is named in one line; with OLMWEB_TEST_REQUIRE
+All runs must pass. A component that is missing is named in one line; with OLMWEB_TEST_REQUIRE
 naming it, its absence fails the run.
 """
 
@@ -8,10 +8,12 @@ import os
 import subprocess
 import sys
 
+from tests.peers.build import PEERS, binary
 from tests.services import HOW_TO_GET, postgres, postgres_bin, required
 
-# Browser journeys start the product itself with its own database: once is enough.
-ONCE = "not e2e"
+# Browser journeys start the product itself with its own database, and what the real components do
+# does not depend on ours: once is enough.
+EVERYWHERE = "not e2e and not peers"
 # These ask no database, so a second one has nothing to say about them.
 PURE = [f"--ignore=tests/{folder}" for folder in ("unit", "kube", "sandbox")]
 
@@ -26,7 +28,7 @@ def run_pytest(title: str, *arguments: str, **environment: str) -> int:
 def main() -> int:
     extra = sys.argv[1:]
     workers = ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "loadgroup"]
-    failed = [run_pytest("tests on SQLite", *workers, "-m", ONCE, *extra)]
+    failed = [run_pytest("tests on SQLite", *workers, "-m", EVERYWHERE, *extra)]
     if postgres_bin() is None:
         print(f"\nskipped: tests on PostgreSQL: {HOW_TO_GET['postgres']}")
         failed.append(int("postgres" in required()))
@@ -34,9 +36,14 @@ def main() -> int:
         with postgres() as url:
             failed.append(
                 run_pytest(
-                    "tests on PostgreSQL", *workers, "-m", ONCE, *PURE, *extra, DATABASE_URL=url
+                    "tests on PostgreSQL", *workers, "-m", EVERYWHERE, *PURE, *extra, DATABASE_URL=url
                 )
             )
+    if any(binary(name) for peer in PEERS for name in peer.binaries):
+        failed.append(run_pytest("tests on the real components", "-m", "peers and not e2e", *extra))
+    else:
+        print("\nskipped: tests on the real components: none is built (`make peers` builds them)")
+        failed.append(int(bool(required() & {"apiserver", "opm", "olm", "catalogd"})))
     failed.append(run_pytest("browser journeys", "-m", "e2e", "-p", "no:randomly", *extra))
     return 1 if any(failed) else 0
 

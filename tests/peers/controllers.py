@@ -162,9 +162,10 @@ class Registry:
             "config": {"Labels": {CONFIGS_LABEL: "/configs"}},
             "rootfs": {"type": "layers", "diff_ids": [digest(packed.getvalue())]},
         }
+        of_manifest = f"{DOCKER}.distribution.manifest.v2+json"
         manifest = {
             "schemaVersion": 2,
-            "mediaType": f"{DOCKER}.distribution.manifest.v2+json",
+            "mediaType": of_manifest,
             "config": self._blob(
                 repository, f"{DOCKER}.container.image.v1+json", json.dumps(config).encode()
             ),
@@ -174,7 +175,7 @@ class Registry:
             "PUT",
             f"http://{self.host}/v2/{repository}/manifests/{tag}",
             json.dumps(manifest).encode(),
-            manifest["mediaType"],
+            of_manifest,
         )
         return f"{self.host}/{repository}:{tag}"
 
