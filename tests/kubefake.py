@@ -103,12 +103,15 @@ class KubeFake:
         meta.setdefault("creationTimestamp", "2026-01-02T03:04:05Z")
         meta["resourceVersion"] = str(self._counter)
         obj.setdefault("kind", resource.kind)
-        obj.setdefault("apiVersion", f"{resource.group}/{resource.versions[0]}")
-        self._objects[resource.group, resource.plural][meta["name"]] = obj
+        group = f"{resource.group}/" if resource.group else ""
+        obj.setdefault("apiVersion", f"{group}{resource.versions[0]}")
+        name = _key(meta["name"], meta.get("namespace", ""))
+        self._objects[resource.group, resource.plural][name] = obj
         return obj
 
-    def remove(self, resource: Resource, name: str) -> None:
-        del self._objects[resource.group, resource.plural][name]
+    def remove(self, resource: Resource, name: str, namespace: str = "") -> None:
+        self._counter += 1
+        del self._objects[resource.group, resource.plural][_key(name, namespace)]
 
     def script(self, method: str, path: str, *answers: Answer) -> None:
         """The next requests to exactly this path get these answers, in order."""
@@ -123,11 +126,19 @@ class KubeFake:
             return status_answer(405, "not scripted", "MethodNotAllowed")
         if seen.path == "/version":
             return Answer(200, {"gitVersion": self.version})
-        parts = seen.path.strip("/").split("/")
-        if parts[0] == "apis" and len(parts) == 3:
-            return self._discovery(parts[1], parts[2])
-        if parts[0] == "apis" and len(parts) in (4, 5) and tuple(parts[1:4]) in self._served:
-            return self._read(seen, parts)
+        root, *parts = seen.path.strip("/").split("/")
+        if root == "api":
+            parts = ["", *parts]  # the core group has no name
+        namespace = ""
+        if parts[2:3] == ["namespaces"] and len(parts) > 4:
+            namespace = parts[3]
+            del parts[2:4]
+        if root not in ("api", "apis") or len(parts) < 2:
+            parts = []
+        if len(parts) == 2:
+            return self._discovery(parts[0], parts[1])
+        if len(parts) in (3, 4) and tuple(parts[:3]) in self._served:
+            return self._read(seen, parts, namespace)
         return status_answer(404, "the server could not find the requested resource", "NotFound")
 
     def _discovery(self, group: str, version: str) -> Answer:
@@ -138,15 +149,21 @@ class KubeFake:
             200, {"kind": "APIResourceList", "resources": [{"name": plural} for plural in plurals]}
         )
 
-    def _read(self, seen: Seen, parts: list[str]) -> Answer:
-        objects = self._objects[parts[1], parts[3]]
-        if len(parts) == 5:
-            if parts[4] in objects:
-                return Answer(200, objects[parts[4]])
-            return status_answer(404, f'{parts[3]}.{parts[1]} "{parts[4]}" not found', "NotFound")
+    def _read(self, seen: Seen, parts: list[str], namespace: str) -> Answer:
+        objects = self._objects[parts[0], parts[2]]
+        if len(parts) == 4:
+            name = _key(parts[3], namespace)
+            if name in objects:
+                return Answer(200, objects[name])
+            return status_answer(404, f'{parts[2]}.{parts[0]} "{parts[3]}" not found', "NotFound")
         start = int(seen.query.get("continue", "0"))
         limit = int(seen.query.get("limit", "500"))
-        names = sorted(objects)
+        names = sorted(
+            name
+            for name, obj in objects.items()
+            if (not namespace or obj["metadata"].get("namespace") == namespace)
+            and _selected(obj, seen.query)
+        )
         more = str(start + limit) if start + limit < len(names) else ""
         return Answer(
             200,
@@ -156,6 +173,31 @@ class KubeFake:
                 "items": [objects[name] for name in names[start : start + limit]],
             },
         )
+
+
+def _key(name: str, namespace: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _selected(obj: dict[str, Any], query: dict[str, str]) -> bool:
+    """The forms of selectors that we send: `key`, `!key`, `key=value`; fields by their path."""
+    labels = obj["metadata"].get("labels") or {}
+    for term in filter(None, query.get("labelSelector", "").split(",")):
+        key, equals, value = term.partition("=")
+        if key.startswith("!"):
+            fits = key[1:] not in labels
+        else:
+            fits = labels.get(key) == value if equals else key in labels
+        if not fits:
+            return False
+    for term in filter(None, query.get("fieldSelector", "").split(",")):
+        path, _, value = term.partition("=")
+        found: Any = obj
+        for part in path.split("."):
+            found = found.get(part) or "" if isinstance(found, dict) else ""
+        if found != value:
+            return False
+    return True
 
 
 def write_kubeconfig(path: Path, server: str, context: str = "prod") -> Path:

@@ -14,7 +14,8 @@ from kubernetes.client import ApiClient
 
 from olmweb.kube.errors import Gone, KubeError, NotFound, Unauthorized, Unreachable
 from olmweb.kube.limits import TokenBucket
-from olmweb.kube.resources import ALL, Resource, Served
+from olmweb.kube.resources import ALL, Resource, Served, group_path
+from olmweb.kube.shapes import narrow_list
 from olmweb.kube.transport import Call, Impersonation, RawResponse, Transport
 
 __all__ = ["Allowed", "Discovery", "Impersonation", "KubeClient", "Page"]
@@ -120,7 +121,7 @@ class KubeClient:
         return Discovery(served, failed)
 
     def _plurals(self, group: str, version: str) -> set[str]:
-        call = Call("GET", f"/apis/{group}/{version}", headers=_JSON)
+        call = Call("GET", group_path(group, version), headers=_JSON)
         resources = self._ask(call).get("resources")
         if not isinstance(resources, list):
             raise self._transport.broken_answer(call, "something that is not a list of resources")
@@ -134,8 +135,12 @@ class KubeClient:
         limit: int = 500,
         label_selector: str = "",
         field_selector: str = "",
+        namespace: str = "",
+        narrow: str = "",
     ) -> Iterator[Page]:
-        """The whole list, `limit` objects a page.
+        """The whole list, `limit` objects a page; only of one namespace when it is given.
+
+        With a kind in `narrow` objects have only the fields of olmweb.kube.shapes.
 
         A continue token that expired meanwhile (410) starts the list again once, with
         `Page.restart` set; a second one raises Gone.
@@ -148,9 +153,9 @@ class KubeClient:
         fresh = False
         while True:
             query = (*base, ("continue", token)) if token else tuple(base)
-            call = Call("GET", resource.path(version), query, headers=_JSON)
+            call = Call("GET", resource.path(version, namespace), query, headers=_JSON)
             try:
-                document = self._ask(call)
+                document = self._ask(call, narrow)
             except Gone:
                 if not token or restarts:
                     raise
@@ -277,10 +282,10 @@ class KubeClient:
             # Closed, not returned to the pool: the caller may stop in the middle of the body.
             response.close()
 
-    def _ask(self, call: Call) -> dict[str, Any]:
+    def _ask(self, call: Call, narrow: str = "") -> dict[str, Any]:
         body = self._transport.send(call)
         try:
-            document = msgspec.json.decode(body)
+            document = narrow_list(body, narrow) if narrow else msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise self._transport.broken_answer(call, "something that is not JSON") from None
         if not isinstance(document, dict):

@@ -15,9 +15,14 @@ class Resource:
 
     def path(self, version: str, namespace: str = "", name: str = "") -> str:
         """Path below the API server's address, e.g. `/apis/GROUP/VERSION/PLURAL/NAME`."""
-        root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
+        root = group_path(self.group, version)
         middle = f"/namespaces/{namespace}" if namespace else ""
         return f"{root}{middle}/{self.plural}" + (f"/{name}" if name else "")
+
+
+def group_path(group: str, version: str) -> str:
+    """Path of a group's discovery; the core group has no name and a root of its own."""
+    return f"/apis/{group}/{version}" if group else f"/api/{version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,39 @@ CLUSTER_CATALOGS = Resource(
     "olm.operatorframework.io", ("v1",), "clustercatalogs", "ClusterCatalog"
 )
 
+CLUSTER_OBJECT_SETS = Resource(
+    "olm.operatorframework.io", ("v1",), "clusterobjectsets", "ClusterObjectSet"
+)
+CATALOG_SOURCES = Resource(
+    "operators.coreos.com", ("v1alpha1",), "catalogsources", "CatalogSource", namespaced=True
+)
+SUBSCRIPTIONS = Resource(
+    "operators.coreos.com", ("v1alpha1",), "subscriptions", "Subscription", namespaced=True
+)
+INSTALL_PLANS = Resource(
+    "operators.coreos.com", ("v1alpha1",), "installplans", "InstallPlan", namespaced=True
+)
+CLUSTER_SERVICE_VERSIONS = Resource(
+    "operators.coreos.com",
+    ("v1alpha1",),
+    "clusterserviceversions",
+    "ClusterServiceVersion",
+    namespaced=True,
+)
+OPERATOR_GROUPS = Resource(
+    "operators.coreos.com", ("v1",), "operatorgroups", "OperatorGroup", namespaced=True
+)
+OLM_OPERATORS = Resource("operators.coreos.com", ("v1",), "operators", "Operator")
+OPERATOR_CONDITIONS = Resource(
+    "operators.coreos.com", ("v2", "v1"), "operatorconditions", "OperatorCondition", namespaced=True
+)
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    "apiextensions.k8s.io", ("v1",), "customresourcedefinitions", "CustomResourceDefinition"
+)
+DEPLOYMENTS = Resource("apps", ("v1",), "deployments", "Deployment", namespaced=True)
+EVENTS = Resource("", ("v1",), "events", "Event", namespaced=True)
+PODS = Resource("", ("v1",), "pods", "Pod", namespaced=True)
+
 ALL: tuple[Resource, ...] = (
     PLATFORM_OPERATORS,
     CLUSTER_OPERATORS,
@@ -51,5 +89,17 @@ ALL: tuple[Resource, ...] = (
     BUNDLE_DEPLOYMENTS,
     BUNDLES,
     CLUSTER_EXTENSIONS,
+    CLUSTER_OBJECT_SETS,
     CLUSTER_CATALOGS,
+    CATALOG_SOURCES,
+    SUBSCRIPTIONS,
+    INSTALL_PLANS,
+    CLUSTER_SERVICE_VERSIONS,
+    OPERATOR_GROUPS,
+    OLM_OPERATORS,
+    OPERATOR_CONDITIONS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
+    EVENTS,
+    PODS,
 )

@@ -1,0 +1,272 @@
+"""What we keep of each kind, as types that drop everything else while JSON is being decoded.
+
+A ClusterServiceVersion has icons and a description, a CustomResourceDefinition its schema: a
+hundred times what is kept of them, and never turned into Python objects here. Every leaf is
+`Any`: content is untrusted, and its types are the readers' concern. Knows no meaning of a field.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, field
+
+from olmweb.kube.conditions import FIELDS as CONDITION_FIELDS
+
+
+def _shape(name: str, *plain: str, **nested: Any) -> type[Struct]:
+    """A struct of optional fields: `plain` ones of any type, `nested` ones of the type given."""
+    fields: list[tuple[str, Any, Any]] = [(one, Any, UNSET) for one in plain]
+    fields += [(one, type_ | msgspec.UnsetType | None, UNSET) for one, type_ in nested.items()]
+    return msgspec.defstruct(name, fields, omit_defaults=True)
+
+
+def _many(name: str, *plain: str, **nested: Any) -> Any:
+    """The type of a list of such structs."""
+    shape: Any = _shape(name, *plain, **nested)
+    return list[shape]
+
+
+class Annotations(Struct, omit_defaults=True):
+    """The few annotations that mean something to us; others may hold whole manifests."""
+
+    generated_by: Any = field(name="olm.generated-by", default=UNSET)
+    operator_group: Any = field(name="olm.operatorGroup", default=UNSET)
+    operator_namespace: Any = field(name="olm.operatorNamespace", default=UNSET)
+    target_namespaces: Any = field(name="olm.targetNamespaces", default=UNSET)
+    provided_apis: Any = field(name="olm.providedAPIs", default=UNSET)
+    properties: Any = field(name="operatorframework.io/properties", default=UNSET)
+    package_name: Any = field(name="olm.operatorframework.io/package-name", default=UNSET)
+    bundle_name: Any = field(name="olm.operatorframework.io/bundle-name", default=UNSET)
+    bundle_version: Any = field(name="olm.operatorframework.io/bundle-version", default=UNSET)
+
+
+_OWNERS = _many("OwnerReference", "kind", "name", "uid", "controller")
+_META = _shape(
+    "Metadata",
+    *("name", "namespace", "uid", "resourceVersion", "generation"),
+    *("creationTimestamp", "deletionTimestamp", "labels"),
+    annotations=Annotations,
+    ownerReferences=_OWNERS,
+)
+_CONDITIONS = _many("Condition", *CONDITION_FIELDS)
+_NAMED = _shape("Named", "name", "namespace")
+
+
+def _object(spec: Any = None, status: Any = None, **more: Any) -> type[Struct]:
+    """The shape of an object; every kind's status has conditions unless it is given."""
+    if spec is not None:
+        more["spec"] = spec
+    more["status"] = _shape("Status", conditions=_CONDITIONS) if status is None else status
+    return _shape("Object", "apiVersion", "kind", metadata=_META, **more)
+
+
+def _status(*plain: str, **nested: Any) -> type[Struct]:
+    return _shape("Status", *plain, conditions=_CONDITIONS, **nested)
+
+
+_IMAGE = _shape("Source", image=_shape("Image", "ref"))
+_CRD_DESCRIPTIONS = _shape(
+    "Descriptions",
+    owned=_many("Owned", "name"),
+    required=_many("Required", "name"),
+)
+_REQUIREMENTS = _many(
+    "Requirement",
+    *("group", "version", "kind", "name", "status", "message"),
+    dependents=_many("Dependent", "group", "version", "kind", "status", "message"),
+)
+_CSV = _object(
+    spec=_shape(
+        "Spec",
+        *("displayName", "version", "replaces", "installModes"),
+        provider=_shape("Provider", "name"),
+        customresourcedefinitions=_CRD_DESCRIPTIONS,
+        install=_shape(
+            "Install",
+            spec=_shape("Strategy", deployments=_many("Deployment", "name")),
+        ),
+    ),
+    status=_shape(
+        "Status",
+        *("phase", "reason", "message", "lastUpdateTime", "lastTransitionTime"),
+        requirementStatus=_REQUIREMENTS,
+    ),
+)
+_STEPS = _many(
+    "Step",
+    *("resolving", "status"),
+    resource=_shape("StepResource", "kind", "name", "group", "version"),
+)
+_LOOKUPS = _many("Lookup", "identifier", catalogSourceRef=_NAMED, conditions=_CONDITIONS)
+_INSTALL_PLAN = _object(
+    spec=_shape("Spec", "approval", "approved", "clusterServiceVersionNames", "generation"),
+    status=_status(
+        *("phase", "message", "startTime"),
+        plan=_STEPS,
+        bundleLookups=_LOOKUPS,
+    ),
+)
+_SUBSCRIPTION = _object(
+    spec=_shape(
+        "Spec",
+        *("name", "channel", "source", "sourceNamespace", "startingCSV", "installPlanApproval"),
+    ),
+    status=_status(
+        *("state", "currentCSV", "installedCSV"),
+        installPlanRef=_NAMED,
+        catalogHealth=_many("CatalogHealth", "healthy", catalogSourceRef=_NAMED),
+    ),
+)
+_CATALOG_SOURCE = _object(
+    spec=_shape("Spec", "sourceType", "image", "address", "priority", "displayName"),
+    status=_status(
+        *("reason", "message", "latestImageRegistryPoll"),
+        connectionState=_shape("Connection", "lastObservedState", "lastConnect", "address"),
+    ),
+)
+_CRD = _object(
+    spec=_shape(
+        "Spec",
+        "group",
+        names=_shape("Names", "kind", "plural"),
+        versions=_many("Version", "name", "served", "storage"),
+    ),
+    status=_status("storedVersions"),
+)
+_EVENT = _shape(
+    "Event",
+    *("apiVersion", "kind", "reason", "message", "type", "count", "firstTimestamp"),
+    *("lastTimestamp", "eventTime", "reportingComponent"),
+    metadata=_META,
+    involvedObject=_shape("Involved", "kind", "namespace", "name", "apiVersion"),
+    source=_shape("EventSource", "component"),
+    series=_shape("Series", "count", "lastObservedTime"),
+)
+SHAPES: dict[str, type[Struct]] = {
+    "PlatformOperator": _object(spec=_shape("Spec", package=_shape("Package", "name"))),
+    "ClusterOperator": _object(status=_status("versions")),
+    "ClusterVersion": _object(
+        status=_status(
+            desired=_shape("Desired", "version"),
+            availableUpdates=_many("Update", "version"),
+            history=_many("History", "state", "version", "startedTime", "completionTime"),
+        )
+    ),
+    "BundleDeployment": _object(
+        spec=_shape(
+            "Spec",
+            source=_IMAGE,
+            template=_shape("Template", spec=_shape("TemplateSpec", source=_IMAGE)),
+        )
+    ),
+    "Bundle": _object(spec=_shape("Spec", source=_IMAGE), status=_status("phase")),
+    "ClusterExtension": _object(
+        spec=_shape(
+            "Spec",
+            "namespace",
+            source=_shape(
+                "Source",
+                "sourceType",
+                catalog=_shape(
+                    "Catalog",
+                    *("packageName", "version", "channels", "selector"),
+                    "upgradeConstraintPolicy",
+                ),
+            ),
+            config=_shape("Config", "configType"),
+        ),
+        status=_status(
+            activeRevisions=_many("Revision", "name"),
+            install=_shape("Install", bundle=_shape("Bundle", "name", "version")),
+        ),
+    ),
+    "ClusterObjectSet": _object(spec=_shape("Spec", "revision", "lifecycleState")),
+    "ClusterCatalog": _object(
+        spec=_shape("Spec", "priority", "availabilityMode", source=_IMAGE),
+        status=_status("lastUnpacked", resolvedSource=_IMAGE, urls=_shape("Urls", "base")),
+    ),
+    "CatalogSource": _CATALOG_SOURCE,
+    "Subscription": _SUBSCRIPTION,
+    "InstallPlan": _INSTALL_PLAN,
+    "ClusterServiceVersion": _CSV,
+    "OperatorGroup": _object(
+        spec=_shape(
+            "Spec", "targetNamespaces", "selector", "serviceAccountName", "upgradeStrategy"
+        ),
+        status=_status("namespaces"),
+    ),
+    "Operator": _object(
+        status=_shape(
+            "Status",
+            components=_shape("Components", refs=_many("Ref", "kind", "namespace", "name")),
+        )
+    ),
+    "OperatorCondition": _object(spec=_shape("Spec", "overrides", "conditions")),
+    "CustomResourceDefinition": _CRD,
+    "Deployment": _object(
+        spec=_shape("Spec", "replicas", "selector"),
+        status=_status(
+            *("replicas", "readyReplicas", "availableReplicas", "unavailableReplicas"),
+            *("updatedReplicas", "observedGeneration"),
+        ),
+    ),
+    "Event": _EVENT,
+}
+
+
+class _List(Struct):
+    items: list[msgspec.Raw] | None = None
+    metadata: Any = None
+
+
+class _WatchEvent(Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_LIST = msgspec.json.Decoder(_List)
+_WATCH_EVENT = msgspec.json.Decoder(_WatchEvent)
+_OBJECTS = {kind: msgspec.json.Decoder(shape) for kind, shape in SHAPES.items()}
+_WHOLE = ("BOOKMARK", "ERROR")
+
+
+def narrow_list(body: bytes, kind: str) -> dict[str, Any]:
+    """`{"metadata": ..., "items": [...]}` of a list's JSON, its objects with kept fields only.
+
+    An object whose content has other types than the API's stays whole; so does a document that is
+    no list. Raises msgspec.DecodeError or UnicodeDecodeError for what is not JSON.
+    """
+    try:
+        document = _LIST.decode(body)
+    except msgspec.ValidationError:
+        found: dict[str, Any] = msgspec.json.decode(body)
+        return found
+    return {
+        "metadata": document.metadata,
+        "items": [_narrow(item, kind) for item in document.items or ()],
+    }
+
+
+def narrow_event(line: bytes, kind: str) -> dict[str, Any]:
+    """`{"type": ..., "object": ...}` of one line of a watch, as narrow_list; raises as it does.
+
+    The objects of bookmarks and errors, which are of no kind that we keep, stay whole.
+    """
+    try:
+        event = _WATCH_EVENT.decode(line)
+    except msgspec.ValidationError:
+        found: dict[str, Any] = msgspec.json.decode(line)
+        return found
+    if event.type in _WHOLE:
+        return {"type": event.type, "object": msgspec.json.decode(event.object)}
+    return {"type": event.type, "object": _narrow(event.object, kind)}
+
+
+def _narrow(raw: msgspec.Raw, kind: str) -> Any:
+    decoder = _OBJECTS.get(kind)
+    if decoder is None:
+        return msgspec.json.decode(raw)
+    try:
+        return msgspec.to_builtins(decoder.decode(raw))
+    except msgspec.ValidationError:
+        return msgspec.json.decode(raw)
