@@ -2,14 +2,14 @@
 
 from django.urls import path
 
-from installs.views import activity, change, clusteroperators, operators
+from installs.views import activity, change, clusteroperators, operator, operators
 
 app_name = "installs"
 urlpatterns = [
     path("operators/", operators.operator_list, name="operators"),
     path(
         "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>",
-        operators.operator_detail,
+        operator.operator_detail,
         name="operator",
     ),
     path(

@@ -27,8 +27,8 @@ from catalogs.models import (
     RelatedImage,
 )
 from catalogs.semver import sort_key
-from installs.models import Operator
-from olmweb.models import Cluster
+from installs.models import Component, CRDState, Event, Operator, Reference, Transition
+from olmweb.models import Cluster, Stream
 
 SERVED = {
     "PlatformOperator": {"state": "served", "version": "v1alpha1"},
@@ -227,3 +227,83 @@ def make_operator(
     return Operator.objects.create(
         cluster=cluster, name=name, since=since or timezone.now(), **{**defaults, **fields}
     )
+
+
+def make_component(
+    *, operator: Operator | None = None, cluster: Cluster | None = None, **fields: Any
+) -> Component:
+    """An object that belongs to an operator, or to none (then with its cluster)."""
+    cluster = cluster or (operator.cluster if operator else make_cluster())
+    defaults: dict[str, Any] = {"uid": uuid4().hex, "created_at": timezone.now()}
+    return Component.objects.create(cluster=cluster, operator=operator, **{**defaults, **fields})
+
+
+def make_reference(*, operator: Operator, kind: str, name: str, namespace: str = "") -> Reference:
+    """The operator names this object, which may exist or not."""
+    return Reference.objects.create(operator=operator, kind=kind, namespace=namespace, name=name)
+
+
+def make_transition(*, subject: Operator | Component, type: str, **fields: Any) -> Transition:
+    """A change that we saw of one object."""
+    values: dict[str, Any] = {"at": timezone.now(), **fields}
+    return Transition.objects.create(
+        cluster=subject.cluster,
+        kind=subject.kind,
+        namespace=subject.namespace,
+        name=subject.name,
+        type=type,
+        **values,
+    )
+
+
+def make_event(*, subject: Operator | Component, **fields: Any) -> Event:
+    """A Kubernetes Event about one object."""
+    now = timezone.now()
+    values: dict[str, Any] = {
+        "uid": uuid4().hex,
+        "type": "Normal",
+        "reason": "Reconciled",
+        "message": "all is well",
+        "source": "operator-lifecycle-manager",
+        "first_at": now,
+        "last_at": now,
+        **fields,
+    }
+    return Event.objects.create(
+        cluster=subject.cluster,
+        kind=subject.kind,
+        namespace=subject.namespace,
+        name=subject.name,
+        **values,
+    )
+
+
+def make_stream(*, cluster: Cluster, kind: str = "Subscription", **fields: Any) -> Stream:
+    """A feed that is watched and was heard a moment ago."""
+    now = timezone.now()
+    values: dict[str, Any] = {
+        "feed": kind,
+        "state": Stream.State.WATCHING,
+        "resource_version": "1",
+        "listed_at": now,
+        "heard_at": now,
+        "lists": 1,
+        "watches": 3,
+        **fields,
+    }
+    return Stream.objects.create(cluster=cluster, kind=kind, **values)
+
+
+def make_crd(*, cluster: Cluster, name: str = "widgets.example.com", **fields: Any) -> CRDState:
+    """A CustomResourceDefinition whose one version is served and stored."""
+    plural, _, group = name.partition(".")
+    values: dict[str, Any] = {
+        "kind": "CustomResourceDefinition",
+        "group": group,
+        "served_kind": plural.removesuffix("s").capitalize(),
+        "served": ["v1"],
+        "defined": ["v1"],
+        "stored": ["v1"],
+        **fields,
+    }
+    return CRDState.objects.create(cluster=cluster, name=name, **values)

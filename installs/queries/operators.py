@@ -1,4 +1,4 @@
-"""Reads behind the operators list and one operator's page."""
+"""Reads behind the operators list: filters, causes, facets, why."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -7,27 +7,17 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from django.db.models import Case, CharField, Count, IntegerField, Q, QuerySet, Value, When
+from django.db.models import Case, Count, IntegerField, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 
-from catalogs.models import Package
-from installs.diagnosis import (
-    Diagnosis,
-    Finding,
-    Observation,
-    diagnose,
-    finding_for,
-    knowledge,
-    read_conditions,
-)
-from installs.models import NEEDS_ATTENTION, Action, Component, Health, Operator, Transition
+from installs.diagnosis import Finding, finding_for, knowledge
+from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.queries.filters import ATTENTION, OperatorFilters
 from installs.queries.keyset import Page, paginate
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES_SHOWN = 12
 CAUSE_ROWS = 2000
-TIMELINE_LIMIT = 200
 _RANK: Any = Case(
     *(When(health=value, then=Value(rank)) for rank, value in enumerate(Health.values)),
     default=Value(len(Health.values)),
@@ -199,20 +189,6 @@ def finding_titles() -> dict[str, str]:
     return {entry.id: entry.title for entry in knowledge()}
 
 
-def find_operator(cluster: str, kind: str, namespace: str, name: str) -> Operator | None:
-    """The operator that a URL names (`-` for no namespace), with its cluster; one query."""
-    return (
-        Operator.objects.select_related("cluster")
-        .filter(
-            cluster__name=cluster,
-            kind=kind,
-            namespace="" if namespace == "-" else namespace,
-            name=name,
-        )
-        .first()
-    )
-
-
 def subject_names(operator: Operator) -> dict[str, str]:
     """The names that remedies are filled with."""
     names = {"name": operator.name, "namespace": operator.namespace, "kind": operator.kind}
@@ -224,69 +200,3 @@ def finding_of(operator: Operator) -> Finding | None:
     if not operator.finding:
         return None
     return finding_for(operator.finding, operator.facts, subject_names(operator))
-
-
-def components_of(operator: Operator) -> list[Component]:
-    """The objects that belong to it; one query."""
-    return list(operator.components.order_by("kind", "name"))
-
-
-def observe(row: Operator | Component) -> Observation:
-    """A row as the diagnosis wants it."""
-    extra = {"package": row.package} if isinstance(row, Operator) and row.package else {}
-    return Observation(
-        kind=row.kind,
-        namespace=row.namespace,
-        name=row.name,
-        conditions=read_conditions(row.conditions),
-        phase=row.phase if isinstance(row, Component) else "",
-        deleting=row.deleting,
-        extra=extra,
-    )
-
-
-def diagnose_row(operator: Operator, components: Sequence[Component]) -> Diagnosis:
-    """The chain with its first broken link, from the rows alone."""
-    return diagnose(observe(operator), [observe(component) for component in components])
-
-
-def history(
-    cluster_id: int, kind: str, namespace: str, name: str, limit: int = TIMELINE_LIMIT
-) -> list[Transition]:
-    """What we saw happen to one object, newest first; one query."""
-    rows = Transition.objects.filter(cluster=cluster_id, kind=kind, namespace=namespace, name=name)
-    return list(rows.order_by("-at", "-pk")[:limit])
-
-
-def same_cause(operator: Operator) -> int:
-    """How many other operators that need attention have the same finding; one query or none."""
-    if not operator.finding:
-        return 0
-    others = Operator.objects.filter(finding=operator.finding, health__in=NEEDS_ATTENTION)
-    return others.exclude(pk=operator.pk).count()
-
-
-def packages_of(operator: Operator) -> list[Package]:
-    """The package in the catalogs of its cluster, its own catalog first; one query."""
-    if not operator.package:
-        return []
-    own = Case(
-        When(catalog__name=operator.catalog, then=Value("0")),
-        default=Value("1"),
-        output_field=CharField(),
-    )
-    rows = Package.objects.filter(catalog__cluster=operator.cluster_id, name=operator.package)
-    return list(
-        rows.select_related("catalog", "catalog__cluster").order_by(own, "catalog__name")[:10]
-    )
-
-
-def open_action(operator: Operator) -> Action | None:
-    """What a person asked of this object and is not finished; one query."""
-    return Action.objects.filter(
-        cluster=operator.cluster_id,
-        path=operator.kind,
-        namespace=operator.namespace,
-        name=operator.name,
-        state__in=Action.OPEN,
-    ).first()

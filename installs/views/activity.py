@@ -6,7 +6,7 @@ from django.views.decorators.http import require_safe
 from installs.diagnosis import finding_for
 from installs.models import Action
 from installs.queries import activity as queries
-from installs.queries import operators as operator_queries
+from installs.queries import detail
 from installs.queries.filters import read_choice, read_value
 from installs.views.live import render_live
 from installs.views.story import chain, steps
@@ -66,9 +66,9 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     operator = queries.object_of(action)
     links = []
     if operator is not None:
-        components = operator_queries.components_of(operator)
-        diagnosis = operator_queries.diagnose_row(operator, components)
-        links = chain(operator, diagnosis.chain, components)
+        parts = detail.parts_of(operator)
+        diagnosis = detail.diagnose_row(operator, parts.components)
+        links = chain(operator, diagnosis.chain, parts.components)
     names = {"name": action.name, "namespace": action.namespace, "kind": action.path}
     finding = finding_for(action.finding, operator.facts if operator else {}, names)
     final = action.state not in Action.OPEN

@@ -18,7 +18,7 @@ from catalogs.models import Package
 from installs import actions
 from installs.models import Action
 from installs.queries.overview import installable_kinds
-from installs.views.operators import find_or_404
+from installs.views.operator import find_or_404
 from olmweb.context import clusters
 from olmweb.errors import Missing, OlmwebError
 from olmweb.htmx import render_page, wants_fragment

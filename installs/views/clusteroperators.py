@@ -4,11 +4,11 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from installs.queries import clusteroperators as queries
-from installs.queries import operators as operator_queries
+from installs.queries import detail
 from installs.queries.filters import read_choice, read_value
 from installs.queries.overview import unreadable_kinds
 from installs.views.live import render_live
-from installs.views.story import moments
+from installs.views.timeline import timeline
 from olmweb.context import clusters
 from olmweb.errors import Missing
 from olmweb.polling import cluster_revision, revision_token, unchanged
@@ -79,13 +79,14 @@ def clusteroperator_detail(request: HttpRequest, cluster: str, name: str) -> Htt
         return answer
     blocks, leaves = queries.impact_of(row)
     groups = queries.members_of(row) if row.aggregated else []
-    history = operator_queries.history(row.cluster_id, "ClusterOperator", "", row.name)
+    key = detail.key_of(row)
+    history = detail.history(row.cluster_id, [key])
     context = {
         "row": row,
         "groups": groups,
         "member_count": sum(len(group.members) for group in groups),
         "blocks": blocks,
         "leaves": leaves,
-        "moments": moments(history),
+        "timeline": timeline(key, history),
     }
     return render_live(request, "installs/clusteroperator.html", context, token=token)

@@ -1,10 +1,9 @@
-"""The operators list, by cause or as a table, and the page of one operator."""
+"""The operators list, by cause or as a table."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from installs import actions
-from installs.models import NEEDS_ATTENTION, Health, Operator
+from installs.models import Health
 from installs.queries import operators as queries
 from installs.queries.filters import (
     ATTENTION,
@@ -14,9 +13,8 @@ from installs.queries.filters import (
     read_sort,
 )
 from installs.views.live import render_live
-from installs.views.story import chain, moments, spans, steps
+from installs.views.story import steps
 from olmweb.context import attention
-from olmweb.errors import Missing
 from olmweb.polling import cluster_revision, revision_token, unchanged
 
 VIEWS = ("cause", "all")
@@ -82,58 +80,3 @@ def _chips(filters: OperatorFilters) -> list[tuple[str, str, str]]:
             shown = "none"
         words.append((name, FILTER_WORDS[name], shown))
     return words
-
-
-@require_safe
-def operator_detail(
-    request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
-) -> HttpResponse:
-    """One operator: where exactly it broke, since when, what to type."""
-    operator = find_or_404(cluster, kind, namespace, name)
-    action = queries.open_action(operator)
-    token = revision_token(cluster_revision(request), action and (action.pk, action.state))
-    if (answer := unchanged(request, token)) is not None:
-        return answer
-    components = queries.components_of(operator)
-    diagnosis = queries.diagnose_row(operator, components)
-    finding = queries.finding_of(operator) or diagnosis.finding
-    transitions = queries.history(operator.cluster_id, kind, operator.namespace, name)
-    context = {
-        "operator": operator,
-        "needs_attention": operator.health in NEEDS_ATTENTION,
-        "why": queries.why(operator),
-        "finding": finding,
-        "steps": steps(finding.remedy) if finding else [],
-        "diagnosis": diagnosis,
-        "chain": chain(operator, diagnosis.chain, components),
-        "components": components,
-        "moments": moments(transitions),
-        "spans": spans(transitions, operator),
-        "same": queries.same_cause(operator),
-        "packages": queries.packages_of(operator),
-        "action": action,
-        "removable": operator.kind in actions.REMOVABLE,
-        "may_remove": _may_remove(request),
-    }
-    return render_live(request, "installs/operator.html", context, token=token)
-
-
-def _may_remove(request: HttpRequest) -> tuple[bool, str]:
-    """Whether to offer removal, and why not. Who is not signed in is offered it, by signing in."""
-    if not request.user.is_authenticated:
-        return True, ""
-    return actions.may_act(request.user)
-
-
-def find_or_404(cluster: str, kind: str, namespace: str, name: str) -> Operator:
-    """The operator a URL names. Raises Missing with a sentence."""
-    operator = None
-    if "\x00" not in f"{cluster}{kind}{namespace}{name}":
-        operator = queries.find_operator(cluster, kind, namespace, name)
-    if operator is None:
-        raise Missing(
-            f"There is no {kind[:80]} {name[:120]} on cluster {cluster[:80]}.",
-            code="unknown-operator",
-            hint="It may have been removed; Activity and the operators list show what is there.",
-        )
-    return operator

@@ -1,13 +1,14 @@
-"""How one object's rows become its chain, its timeline and the steps to take: plain values."""
+"""How an operator's objects become its chain and the steps to take: plain values for templates."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-
-from django.utils import timezone
+from typing import Any
 
 from installs.diagnosis import Link, is_command
-from installs.models import Component, Operator, Transition
+from installs.models import Component, Operator
+from installs.queries.detail import Parts, key_of
+from installs.views.evidence import Fact, facts_of
 
 STATE_ICONS = {
     "ok": "check-circle",
@@ -26,9 +27,18 @@ STATE_WORDS = {
 WHAT = {
     "PlatformOperator": "what you asked for",
     "ClusterExtension": "what you asked for",
+    "Subscription": "what you asked for",
     "BundleDeployment": "applies the bundle's objects",
     "Bundle": "fetches and checks the bundle's content",
     "ClusterObjectSet": "one revision of the objects",
+    "CatalogSource": "the catalog it comes from",
+    "InstallPlan": "what OLM resolved, and its approval",
+    "ClusterServiceVersion": "the installed version and what it requires",
+    "Deployment": "runs the operator",
+    "Pod": "one running copy of the operator",
+    "OperatorGroup": "which namespaces the operators of this namespace watch",
+    "OperatorCondition": "what the operator says about its own upgrade",
+    "Operator": "every object of this operator, as OLM counts them",
 }
 
 
@@ -50,30 +60,29 @@ class ChainStep:
     what: str
     created_at: datetime | None
     image: str
-    conditions: list[dict[str, str]]
+    conditions: list[dict[str, Any]]
+    facts: list[Fact]
     open: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """One line of the timeline. `after` is seconds since the line before it in time."""
+class Beside:
+    """An object that is no link of the chain; `row` is None when it is named and not there."""
 
-    at: datetime
-    type: str
-    before: str
-    after_words: str
-    message: str
-    took: float | None
-    kind: str  # 'health', 'object' or 'condition'
+    kind: str
+    namespace: str
+    name: str
+    what: str
+    row: Component | None
+    facts: list[Fact]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """How long an object was in one health, and whether it still is."""
+class ConditionTable:
+    """The conditions of one object, as it says them."""
 
-    health: str
-    seconds: float
-    current: bool
+    title: str
+    conditions: list[dict[str, Any]]
 
 
 def steps(remedy: Iterable[str]) -> list[Step]:
@@ -85,11 +94,14 @@ def chain(
     operator: Operator, links: Sequence[Link], components: Sequence[Component]
 ) -> list[ChainStep]:
     """The chain with ages and conditions of each object; only the first broken link is open."""
-    rows: dict[tuple[str, str], Operator | Component] = {(operator.kind, operator.name): operator}
-    rows |= {(component.kind, component.name): component for component in components}
+    rows: dict[tuple[str, str, str], Operator | Component] = {
+        key_of(component): component for component in components
+    }
+    # A CSV without a Subscription is both: its component has the phase and the requirements.
+    rows.setdefault(key_of(operator), operator)
     found = []
     for link in links:
-        row = rows.get((link.kind, link.name))
+        row = rows.get((link.kind, link.namespace, link.name))
         found.append(
             ChainStep(
                 link=link,
@@ -99,45 +111,30 @@ def chain(
                 created_at=row.created_at if row else None,
                 image=row.image if isinstance(row, Component) else "",
                 conditions=row.conditions if row else [],
+                facts=facts_of(row) if row else [],
                 open=link.first_broken,
             )
         )
     return found
 
 
-def moments(transitions: Sequence[Transition]) -> list[Moment]:
-    """The timeline, newest first as it came in, with the time between neighbours."""
-    found = []
-    for position, row in enumerate(transitions):
-        older = transitions[position + 1] if position + 1 < len(transitions) else None
-        kind = {"Health": "health", "Object": "object"}.get(row.type, "condition")
-        found.append(
-            Moment(
-                at=row.at,
-                type=row.type,
-                before=_state(row.from_status, row.from_reason),
-                after_words=_state(row.to_status, row.to_reason),
-                message=row.message,
-                took=(row.at - older.at).total_seconds() if older else None,
-                kind=kind,
-            )
-        )
-    return found
+def besides(links: Sequence[Link], parts: Parts) -> list[Beside]:
+    """What belongs to it or is named by it and is no link of its chain, absent ones first."""
+    shown = {(link.kind, link.namespace, link.name) for link in links}
+    absent = [
+        Beside(one.kind, one.namespace, one.name, WHAT.get(one.kind, ""), None, [])
+        for one in parts.absent
+        if (one.kind, one.namespace, one.name) not in shown
+    ]
+    there = [
+        Beside(one.kind, one.namespace, one.name, WHAT.get(one.kind, ""), one, facts_of(one))
+        for one in parts.components
+        if key_of(one) not in shown
+    ]
+    return absent + there
 
 
-def _state(status: str, reason: str) -> str:
-    return f"{status} · {reason}" if status and reason else status or reason
-
-
-def spans(transitions: Sequence[Transition], operator: Operator) -> list[Span]:
-    """Time in each health, oldest first, from the transitions of type Health."""
-    changes = [row for row in reversed(transitions) if row.type == "Health"]
-    found = []
-    for position, row in enumerate(changes):
-        last = position + 1 == len(changes)
-        end = timezone.now() if last else changes[position + 1].at
-        found.append(Span(row.to_status, (end - row.at).total_seconds(), last))
-    if not found and operator.since:
-        past = (timezone.now() - operator.since).total_seconds()
-        found.append(Span(operator.health, past, True))
-    return found
+def condition_tables(operator: Operator, components: Sequence[Component]) -> list[ConditionTable]:
+    """The operator's conditions, then those of each component that has any."""
+    below = [one for one in components if one.conditions and key_of(one) != key_of(operator)]
+    return [ConditionTable(f"{one.kind} {one.name}", one.conditions) for one in (operator, *below)]

@@ -56,6 +56,20 @@ STATES = {
     "refused": ("Refused", "ban", "pf-m-danger"),
     "not_installable": ("Not installable", "ban", "pf-m-danger"),
     "unknown": ("Unknown", "question-circle", ""),
+    # of the reading of a feed
+    "watching": ("Watching", "check-circle", "pf-m-success"),
+    "listed": ("Listed", "check-circle", "pf-m-success"),
+    "retrying": ("Retrying", "exclamation-triangle", "pf-m-warning"),
+    "forbidden": ("Not allowed", "ban", "pf-m-danger"),
+    # of Kubernetes Events
+    "normal": ("Normal", "info-circle", ""),
+    "warning": ("Warning", "exclamation-triangle", "pf-m-warning"),
+    # of what people should know of an operator
+    "flapping": ("Flapping", "sync", "pf-m-warning"),
+    "stuck": ("Slow", "clock", "pf-m-warning"),
+    "orphan": ("Without Subscription", "link-broken", "pf-m-warning"),
+    "upgrade": ("Upgrade available", "arrow-right", "pf-m-info"),
+    "done": ("Done", "check-circle", "pf-m-success"),
 }
 # (condition type, status) -> (words, icon, class): Degraded is yellow, Unavailable red.
 PILLS = {

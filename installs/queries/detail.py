@@ -1,0 +1,190 @@
+"""Reads behind one operator: what it is made of, what it depends on, what happened to all of it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce
+
+from catalogs.models import Package
+from installs.diagnosis import Diagnosis, Observation, diagnose, read_conditions
+from installs.models import (
+    NEEDS_ATTENTION,
+    Action,
+    Component,
+    Event,
+    Observed,
+    Operator,
+    Reference,
+    Transition,
+)
+
+TIMELINE_LIMIT = 200
+# A CSV may have dozens of Deployments; what happened to more of them than this is not a story.
+SUBJECTS_LIMIT = 40
+Key = tuple[str, str, str]  # kind, namespace, name
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an operator is made of and what it names.
+
+    `components` belong to it or are named by it; `absent` are named and not there; `others` are
+    InstallPlans of its namespace that it does not name.
+    """
+
+    components: tuple[Component, ...]
+    absent: tuple[Reference, ...]
+    others: tuple[Component, ...]
+
+    def of_kind(self, kind: str) -> list[Component]:
+        return [one for one in self.components if one.kind == kind]
+
+    def keys(self, operator: Operator) -> list[Key]:
+        """Identity of the operator and of everything that tells its story, the operator first."""
+        shared = ("CatalogSource", "OperatorGroup")  # tell the story of every operator beside it
+        own = [key_of(one) for one in self.components if one.kind not in shared]
+        absent = [(one.kind, one.namespace, one.name) for one in self.absent]
+        return [key_of(operator), *own, *absent][:SUBJECTS_LIMIT]
+
+
+def key_of(row: Observed) -> Key:
+    return row.kind, row.namespace, row.name
+
+
+def find_operator(cluster: str, kind: str, namespace: str, name: str) -> Operator | None:
+    """The operator that a URL names (`-` for no namespace), with its cluster; one query.
+
+    It comes with `same_cause`: how many others that need attention have its finding.
+    """
+    others = (
+        Operator.objects.filter(finding=OuterRef("finding"), health__in=NEEDS_ATTENTION)
+        .exclude(finding="")
+        .exclude(pk=OuterRef("pk"))
+        .order_by()
+        .values("finding")
+        .annotate(number=Count("pk", output_field=IntegerField()))
+        .values("number")
+    )
+    return (
+        Operator.objects.select_related("cluster")
+        .annotate(same_cause=Coalesce(Subquery(others), 0))
+        .filter(
+            cluster__name=cluster,
+            kind=kind,
+            namespace="" if namespace == "-" else namespace,
+            name=name,
+        )
+        .first()
+    )
+
+
+def parts_of(operator: Operator) -> Parts:
+    """Its components, those that it names, and what it names in vain; two queries."""
+    references = list(operator.references.order_by("kind", "namespace", "name"))
+    named = {(one.kind, one.namespace, one.name) for one in references}
+    wanted = Q(operator=operator) | among(named) if named else Q(operator=operator)
+    beside = operator.kind == "Subscription"
+    if beside:
+        wanted |= Q(kind="InstallPlan", namespace=operator.namespace)
+    rows = Component.objects.filter(wanted, cluster=operator.cluster_id).order_by("kind", "name")
+    own: list[Component] = []
+    others: list[Component] = []
+    for row in rows:
+        is_own = row.operator_id == operator.pk or key_of(row) in named
+        (own if is_own else others).append(row)
+    there = {key_of(row) for row in own} | {key_of(operator)}
+    return Parts(
+        components=tuple(own),
+        absent=tuple(one for one in references if (one.kind, one.namespace, one.name) not in there),
+        others=tuple(others),
+    )
+
+
+def among(keys: Iterable[Key]) -> Q:
+    """Rows with one of these identities. `keys` must not be empty."""
+    names: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for kind, namespace, name in sorted(set(keys)):
+        names[kind, namespace].append(name)
+    found = Q()
+    for (kind, namespace), listed in names.items():
+        found |= Q(kind=kind, namespace=namespace, name__in=listed)
+    return found
+
+
+def observe(row: Operator | Component) -> Observation:
+    """A row as the diagnosis wants it."""
+    extra = {"package": row.package} if isinstance(row, Operator) and row.package else {}
+    return Observation(
+        kind=row.kind,
+        namespace=row.namespace,
+        name=row.name,
+        conditions=read_conditions(row.conditions),
+        phase=row.phase if isinstance(row, Component) else "",
+        deleting=row.deleting,
+        extra=extra,
+    )
+
+
+def diagnose_row(operator: Operator, components: Iterable[Component]) -> Diagnosis:
+    """The chain with its first broken link, from the rows alone."""
+    return diagnose(observe(operator), [observe(component) for component in components])
+
+
+def history(cluster_id: int, keys: Sequence[Key], limit: int = TIMELINE_LIMIT) -> list[Transition]:
+    """What we saw happen to these objects, newest first; one query."""
+    rows = Transition.objects.filter(among(keys), cluster=cluster_id)
+    return list(rows.order_by("-at", "-pk")[:limit])
+
+
+def events_of(cluster_id: int, keys: Sequence[Key], limit: int = TIMELINE_LIMIT) -> list[Event]:
+    """Kubernetes Events about these objects, newest first; one query."""
+    rows = Event.objects.filter(among(keys), cluster=cluster_id)
+    return list(rows.order_by(F("last_at").desc(nulls_last=True), "-pk")[:limit])
+
+
+def subscriptions_beside(operator: Operator, namespace: str) -> list[Operator]:
+    """The Subscriptions of a namespace, whose InstallPlans OLM resolves together; one query."""
+    rows: QuerySet[Operator] = Operator.objects.filter(
+        cluster=operator.cluster_id, kind="Subscription", namespace=namespace
+    )
+    return list(rows.defer("conditions").order_by("name"))
+
+
+def packages_of(operator: Operator) -> list[Package]:
+    """The package in the catalogs of its cluster, its own catalog first; one query."""
+    if not operator.package:
+        return []
+    own = Case(
+        When(catalog__name=operator.catalog, then=Value("0")),
+        default=Value("1"),
+        output_field=CharField(),
+    )
+    rows = Package.objects.filter(catalog__cluster=operator.cluster_id, name=operator.package)
+    return list(
+        rows.select_related("catalog", "catalog__cluster").order_by(own, "catalog__name")[:10]
+    )
+
+
+def open_action(operator: Operator) -> Action | None:
+    """What a person asked of this object and is not finished; one query."""
+    return Action.objects.filter(
+        cluster=operator.cluster_id,
+        path=operator.kind,
+        namespace=operator.namespace,
+        name=operator.name,
+        state__in=Action.OPEN,
+    ).first()

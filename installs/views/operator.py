@@ -1,0 +1,85 @@
+"""The page of one operator: where exactly it broke, since when, what to type."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from installs import actions
+from installs.diagnosis import deprecations, read_conditions
+from installs.models import NEEDS_ATTENTION, Operator
+from installs.queries import detail
+from installs.queries.operators import finding_of, why
+from installs.views.evidence import deployments, facts_of, waiting_pods
+from installs.views.live import render_live
+from installs.views.story import besides, chain, condition_tables, steps
+from installs.views.timeline import spans, timeline
+from olmweb.errors import Missing
+from olmweb.polling import cluster_revision, revision_token, unchanged
+
+
+@require_safe
+def operator_detail(
+    request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
+) -> HttpResponse:
+    """What happened, what to do, the chain, what it requires, the timeline, the conditions."""
+    operator = find_or_404(cluster, kind, namespace, name)
+    action = detail.open_action(operator)
+    token = revision_token(cluster_revision(request), action and (action.pk, action.state))
+    if (answer := unchanged(request, token)) is not None:
+        return answer
+    context = {
+        "operator": operator,
+        "needs_attention": operator.health in NEEDS_ATTENTION,
+        "action": action,
+        "removable": operator.kind in actions.REMOVABLE,
+        "may_remove": _may_remove(request),
+        **_story(operator),
+    }
+    return render_live(request, "installs/operator.html", context, token=token)
+
+
+def _story(operator: Operator) -> dict[str, Any]:
+    """Everything that the rows say of it; at most six queries."""
+    parts = detail.parts_of(operator)
+    diagnosis = detail.diagnose_row(operator, parts.components)
+    finding = finding_of(operator) or diagnosis.finding
+    keys = parts.keys(operator)
+    transitions = detail.history(operator.cluster_id, keys)
+    events = detail.events_of(operator.cluster_id, keys)
+    return {
+        "why": why(operator),
+        "finding": finding,
+        "steps": steps(finding.remedy) if finding else [],
+        "chain": chain(operator, diagnosis.chain, parts.components),
+        "besides": besides(diagnosis.chain, parts),
+        "tables": condition_tables(operator, parts.components),
+        "facts": facts_of(operator),
+        "pods": waiting_pods(parts.components),
+        "deployments": deployments(parts.components),
+        "deprecations": deprecations(read_conditions(operator.conditions)),
+        "timeline": timeline(keys[0], transitions, events),
+        "spans": spans(transitions, operator),
+        "packages": detail.packages_of(operator),
+    }
+
+
+def _may_remove(request: HttpRequest) -> tuple[bool, str]:
+    """Whether to offer removal, and why not. Who is not signed in is offered it, by signing in."""
+    if not request.user.is_authenticated:
+        return True, ""
+    return actions.may_act(request.user)
+
+
+def find_or_404(cluster: str, kind: str, namespace: str, name: str) -> Operator:
+    """The operator a URL names. Raises Missing with a sentence."""
+    operator = None
+    if "\x00" not in f"{cluster}{kind}{namespace}{name}":
+        operator = detail.find_operator(cluster, kind, namespace, name)
+    if operator is None:
+        raise Missing(
+            f"There is no {kind[:80]} {name[:120]} on cluster {cluster[:80]}.",
+            code="unknown-operator",
+            hint="It may have been removed; Activity and the operators list show what is there.",
+        )
+    return operator

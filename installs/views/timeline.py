@@ -1,0 +1,132 @@
+"""The timeline of an object and of what belongs to it: what we saw change, Events in between."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.utils import timezone
+
+from installs.models import Event, Operator, Transition
+from installs.queries.detail import Key
+
+SHOWN = 40  # moments that are open at once; the rest is folded
+DAY = timedelta(hours=24)
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One line of the timeline.
+
+    `kind` is health, object, condition or event; `subject` names the object when it is not the
+    page's own. `took` is how many seconds it was in the state before. For an Event `type` is Normal
+    or Warning, `after_words` its reason, and `first_at` is set when it was seen more than once.
+    """
+
+    at: datetime
+    kind: str
+    subject: str
+    type: str
+    before: str
+    after_words: str
+    message: str
+    took: float | None = None
+    count: int = 1
+    first_at: datetime | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """How long an object was in one health, and whether it still is."""
+
+    health: str
+    seconds: float
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Newest first; `recent` are shown, `older` folded."""
+
+    recent: list[Moment]
+    older: list[Moment]
+
+
+def timeline(
+    subject: Key, transitions: Sequence[Transition], events: Sequence[Event] = ()
+) -> Timeline:
+    """One story of both, newest first."""
+    found = _changes(subject, transitions) + [_event(subject, row) for row in events]
+    found.sort(key=lambda moment: moment.at, reverse=True)
+    return Timeline(found[:SHOWN], found[SHOWN:])
+
+
+def _changes(subject: Key, transitions: Sequence[Transition]) -> list[Moment]:
+    """`transitions` are newest first."""
+    began: dict[tuple[Key, str], datetime] = {}
+    found = []
+    for row in reversed(transitions):
+        key = (row.kind, row.namespace, row.name)
+        before = began.get((key, row.type))
+        began[key, row.type] = row.at
+        kind = {"Health": "health", "Object": "object"}.get(row.type, "condition")
+        found.append(
+            Moment(
+                at=row.at,
+                kind=kind,
+                subject=_name(key, subject),
+                type=row.type,
+                before=row.from_status if kind == "health" else _state(row, "from"),
+                after_words=row.to_status if kind == "health" else _state(row, "to"),
+                message=row.message,
+                took=(row.at - before).total_seconds() if before and kind != "object" else None,
+            )
+        )
+    return found[::-1]
+
+
+def _state(row: Transition, end: str) -> str:
+    status, reason = getattr(row, f"{end}_status"), getattr(row, f"{end}_reason")
+    return f"{status} · {reason}" if status and reason else status or reason
+
+
+def _event(subject: Key, row: Event) -> Moment:
+    return Moment(
+        at=row.last_at or row.first_at or LONG_AGO,
+        kind="event",
+        subject=_name((row.kind, row.namespace, row.name), subject),
+        type=row.type or "Normal",
+        before="",
+        after_words=row.reason,
+        message=row.message,
+        count=row.count,
+        first_at=row.first_at if row.count > 1 and row.first_at != row.last_at else None,
+        source=row.source,
+    )
+
+
+def _name(key: Key, subject: Key) -> str:
+    return "" if key == subject else f"{key[0]} {key[2]}"
+
+
+def spans(transitions: Sequence[Transition], operator: Operator) -> list[Span]:
+    """Time in each health of the operator itself, oldest first."""
+    own = (operator.kind, operator.namespace, operator.name)
+    changes = [
+        row
+        for row in reversed(transitions)
+        if row.type == "Health" and (row.kind, row.namespace, row.name) == own
+    ]
+    found: list[Span] = []
+    for position, row in enumerate(changes):
+        last = position + 1 == len(changes)
+        end = timezone.now() if last else changes[position + 1].at
+        seconds = (end - row.at).total_seconds()
+        if found and found[-1].health == row.to_status:  # only the reason changed
+            seconds += found.pop().seconds
+        found.append(Span(row.to_status, seconds, last))
+    if not found and operator.since:
+        past = (timezone.now() - operator.since).total_seconds()
+        found.append(Span(operator.health, past, True))
+    return found

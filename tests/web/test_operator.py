@@ -1,0 +1,209 @@
+"""The page of one operator of OLM v0: what it names, what it requires, what happened to it."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from olmweb.models import Cluster
+from tests.factories import (
+    make_cluster,
+    make_component,
+    make_event,
+    make_operator,
+    make_reference,
+    make_transition,
+)
+from tests.web.html import Page, assert_page
+from tests.web.subscriptions import (
+    NAMESPACE,
+    make_crashing,
+    make_csv,
+    make_deployment,
+    make_orphan,
+    make_pending_approval,
+    make_subscription,
+    make_unmet_requirements,
+)
+
+pytestmark = pytest.mark.django_db
+EVIL = '"><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture
+def reader(client: Client, bob: Any) -> Client:
+    client.force_login(bob)
+    return client
+
+
+@pytest.fixture
+def prod() -> Cluster:
+    return make_cluster(name="prod")
+
+
+def address(name: str, kind: str = "Subscription", namespace: str = NAMESPACE) -> str:
+    return f"/operators/prod/{kind}/{namespace}/{name}"
+
+
+def page_of(reader: Client, name: str, **where: str) -> Page:
+    return assert_page(reader.get(address(name, **where)))
+
+
+def test_what_it_names_is_shown_and_what_is_not_there_is_said_so(
+    reader: Client, prod: Cluster
+) -> None:
+    make_crashing(prod)
+    gone = make_subscription(prod, "loki")
+    make_reference(operator=gone, kind="InstallPlan", namespace=NAMESPACE, name="install-gone")
+    page = page_of(reader, "loki")
+    assert "InstallPlan install-gone Not there" in page.text
+    assert "It is named, and the cluster does not have it." in page.text
+    assert "CatalogSource" in page.text
+    assert "registry.example/community:v4.16" in page.text
+
+
+def test_pods_that_do_not_run_say_why(reader: Client, prod: Cluster) -> None:
+    make_crashing(prod)
+    page = page_of(reader, "jaeger")
+    assert "jaeger-controller-5d9c7-abcde manager ImagePullBackOff" in page.text
+    assert "0 of 1 ready" in page.text
+
+
+def test_running_deployments_are_one_line(reader: Client, prod: Cluster) -> None:
+    make_deployment(make_subscription(prod))
+    page = page_of(reader, "grafana")
+    assert "1 of 1 ready" in page.text
+    assert "Pods that do not run" not in page.text
+
+
+def test_facts_of_a_subscription_stand_beside_its_version(reader: Client, prod: Cluster) -> None:
+    make_pending_approval(prod)
+    page = page_of(reader, "grafana")
+    assert "Approval Manual" in page.text
+    assert "Installed CSV grafana.v1.0.0" in page.text
+    assert "Current CSV grafana.v1.1.0" in page.text
+    assert "community-operators in openshift-marketplace" in page.text
+
+
+def test_an_upgrade_that_is_held_says_why(reader: Client, prod: Cluster) -> None:
+    make_pending_approval(prod)
+    page = page_of(reader, "grafana")
+    assert "Upgrade available Version 1.1.0 could be installed." in page.text
+    assert "An InstallPlan waits for approval." in page.text
+
+
+def test_a_deprecated_bundle_says_so_in_the_catalogs_words(reader: Client, prod: Cluster) -> None:
+    conditions = [
+        {"type": "BundleDeprecated", "status": "True", "message": "grafana 1.0 is end of life"}
+    ]
+    make_subscription(prod, deprecated=True, conditions=conditions)
+    assert "Deprecated grafana 1.0 is end of life" in page_of(reader, "grafana").text
+
+
+# --- timeline ----------------------------------------------------------------------------------
+
+
+def test_events_and_changes_are_one_story_newest_first(reader: Client, prod: Cluster) -> None:
+    make_unmet_requirements(prod)
+    page = page_of(reader, "tempo")
+    story = page.text[page.text.index("Timeline Installing") :]
+    warned = story.index("Warning RequirementsNotMet 12 times since 18 min ago")
+    blocked = story.index("Installing Blocked after 2 min")
+    unknown = story.index("Normal RequirementsUnknown")
+    assert warned < blocked < unknown
+    assert "ClusterServiceVersion tempo.v0.9.0 · reported by" in story
+
+
+def test_a_condition_tells_how_long_it_was_as_before(reader: Client, prod: Cluster) -> None:
+    row = make_subscription(prod)
+    csv = make_csv(row)
+    now = timezone.now()
+    for minutes, before, after in ((30, "", "True"), (10, "True", "False")):
+        make_transition(
+            subject=row, type="CatalogSourcesUnhealthy", from_status=before, to_status=after,
+            message=f"said {after}", at=now - timedelta(minutes=minutes),
+        )  # fmt: skip
+        make_transition(
+            subject=csv, type="Object", to_status="appeared", at=now - timedelta(minutes=20)
+        )
+    text = page_of(reader, "grafana").text
+    assert "CatalogSourcesUnhealthy: True False after 20 min said False" in text
+    assert "Appeared ClusterServiceVersion grafana.v1.0.0" in text
+
+
+def test_a_long_story_folds_its_older_part(reader: Client, prod: Cluster) -> None:
+    row = make_subscription(prod)
+    for number in range(60):
+        make_event(
+            subject=row, message=f"event {number}",
+            last_at=timezone.now() - timedelta(minutes=number),
+        )  # fmt: skip
+    page = page_of(reader, "grafana")
+    assert "20 older" in page.text
+    assert "event 59" in page.text
+
+
+def test_an_event_without_a_time_harms_nothing(reader: Client, prod: Cluster) -> None:
+    make_event(subject=make_subscription(prod), last_at=None, first_at=None, type=EVIL, count=3)
+    page = page_of(reader, "grafana")
+    assert "img" not in page.tags[page.tags.index("main") :]
+
+
+def test_conditions_of_every_object_are_folded_tables(reader: Client, prod: Cluster) -> None:
+    row = make_subscription(
+        prod, conditions=[{"type": "CatalogSourcesUnhealthy", "status": "False"}]
+    )
+    make_deployment(row)
+    page = page_of(reader, "grafana")
+    assert "Subscription grafana 1 condition" in page.text
+    assert "Deployment grafana-controller 1 condition" in page.text
+    assert "MinimumReplicasAvailable" in page.text
+
+
+# --- others ------------------------------------------------------------------------------------
+
+
+def test_a_csv_without_a_subscription_has_a_page(reader: Client, prod: Cluster) -> None:
+    make_orphan(prod)
+    page = page_of(reader, "mongodb.v0.3.0", kind="ClusterServiceVersion", namespace="legacy")
+    assert "mongodb.v0.3.0" in page.text
+    assert "Without Subscription" in page.text
+
+
+def test_a_cluster_extension_shows_where_it_installs(reader: Client, prod: Cluster) -> None:
+    make_operator(
+        cluster=prod, name="argocd", kind="ClusterExtension",
+        details={"namespace": "argocd", "policy": "CatalogProvided", "revisions": ["argocd-1"]},
+    )  # fmt: skip
+    page = page_of(reader, "argocd", kind="ClusterExtension", namespace="-")
+    assert "Installs into argocd" in page.text
+    assert "Upgrade policy CatalogProvided" in page.text
+
+
+def test_details_of_any_shape_harm_no_page(reader: Client, prod: Cluster) -> None:
+    row = make_subscription(prod, name="odd")
+    row.details = {"approval": {"a": 1}, "plan": [1], "current_csv": EVIL, "catalog_health": 7}
+    row.save()
+    for number, details in enumerate((
+        [], {"steps": 3, "csvs": [None, 1, EVIL], "requirements": [1, {"dependents": 3}]},
+        {"pods": [3, {"name": EVIL, "restarts": "many"}], "ready": "x", "replicas": None},
+    )):  # fmt: skip
+        for kind in ("InstallPlan", "ClusterServiceVersion", "Deployment", "CatalogSource",
+                     "OperatorGroup", "Operator", "OperatorCondition"):  # fmt: skip
+            make_component(
+                operator=row, kind=kind, namespace=NAMESPACE, name=f"n{number}", details=details
+            )
+    page = page_of(reader, "odd")
+    assert "img" not in page.tags[page.tags.index("main") :]
+
+
+def test_the_fullest_page_costs_at_most_twelve_queries(
+    reader: Client, prod: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    make_pending_approval(prod)
+    make_unmet_requirements(prod)
+    for name in ("grafana", "tempo"):
+        with django_assert_max_num_queries(12):
+            reader.get(address(name))
