@@ -15,7 +15,7 @@ from tests.services import HOW_TO_GET, postgres, postgres_bin, required
 # does not depend on ours: once is enough.
 EVERYWHERE = "not e2e and not peers"
 # These ask no database, so a second one has nothing to say about them.
-PURE = [f"--ignore=tests/{folder}" for folder in ("unit", "kube", "sandbox")]
+PURE = [f"--ignore=tests/{folder}" for folder in ("unit", "kube", "sandbox", "peers")]
 
 
 def run_pytest(title: str, *arguments: str, **environment: str) -> int:
@@ -34,11 +34,8 @@ def main() -> int:
         failed.append(int("postgres" in required()))
     else:
         with postgres() as url:
-            failed.append(
-                run_pytest(
-                    "tests on PostgreSQL", *workers, "-m", EVERYWHERE, *PURE, *extra, DATABASE_URL=url
-                )
-            )
+            everywhere = [*workers, "-m", EVERYWHERE, *PURE, *extra]
+            failed.append(run_pytest("tests on PostgreSQL", *everywhere, DATABASE_URL=url))
     if any(binary(name) for peer in PEERS for name in peer.binaries):
         failed.append(run_pytest("tests on the real components", "-m", "peers and not e2e", *extra))
     else:

@@ -277,15 +277,21 @@ def apply_crds(server: ApiServer, names: Iterable[str] | None = None) -> None:
     BundleDeployment in its v1alpha1 generation.
     """
     chosen = sorted({path.stem for path in CRDS.glob("*.yaml")} - NOT_BY_DEFAULT)
-    applied = []
+    paths = []
     for name in names or chosen:
         crd = yaml.load(crd_file(name).read_text(), yaml.CSafeLoader)
         crd.pop("status", None)
-        applied.append(server.admin.apply(crd)["metadata"]["name"])
-    wait_until(lambda: all(_established(server, name) for name in applied), "every CRD established")
+        spec = server.admin.apply(crd)["spec"]
+        version = next(v["name"] for v in spec["versions"] if v["storage"])
+        paths.append(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1")
+    wait_until(lambda: all(_is_served(server, path) for path in paths), "every CRD being served")
 
 
-def _established(server: ApiServer, name: str) -> bool:
-    crd = server.admin.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
-    conditions = crd.get("status", {}).get("conditions", [])
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+def _is_served(server: ApiServer, path: str) -> bool:
+    try:
+        server.admin.call("GET", path)
+    except ApiRefused as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
