@@ -10,16 +10,16 @@ from datetime import datetime
 from typing import Any
 
 from catalogs.api_rows import ErrorText, error_text, shallow
-from installs.diagnosis import Observation, diagnose, finding_for, read_conditions
+from installs.diagnosis import finding_for
 from installs.models import (
     Action,
     ClusterOperator,
     ClusterOperatorMember,
     Component,
-    Observed,
     Operator,
     Transition,
 )
+from installs.observe import diagnose_row
 from olmweb.models import Cluster
 
 
@@ -250,25 +250,10 @@ def operator_row(operator: Operator) -> OperatorRow:
     )
 
 
-def observation_of(row: Observed) -> Observation:
-    """A stored object as the diagnosis reads it."""
-    raw = [item for item in row.conditions if isinstance(item, dict)]
-    package = row.package if isinstance(row, Operator) else ""
-    return Observation(
-        kind=row.kind,
-        namespace=row.namespace,
-        name=row.name,
-        conditions=read_conditions(raw),
-        phase=row.phase if isinstance(row, Component) else "",
-        deleting=row.deleting,
-        extra={"package": package} if package else {},
-    )
-
-
 def operator_detail(
     operator: Operator, components: Iterable[Component], transitions: Iterable[Transition]
 ) -> OperatorDetail:
-    chain = diagnose(observation_of(operator), [observation_of(one) for one in components]).chain
+    chain = diagnose_row(operator, components).chain
     return OperatorDetail(
         **shallow(operator_row(operator)),
         conditions=operator.conditions,

@@ -20,7 +20,6 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from catalogs.models import Package
-from installs.diagnosis import Diagnosis, Observation, diagnose, read_conditions
 from installs.models import (
     NEEDS_ATTENTION,
     Action,
@@ -123,25 +122,6 @@ def among(keys: Iterable[Key]) -> Q:
     for (kind, namespace), listed in names.items():
         found |= Q(kind=kind, namespace=namespace, name__in=listed)
     return found
-
-
-def observe(row: Operator | Component) -> Observation:
-    """A row as the diagnosis wants it."""
-    extra = {"package": row.package} if isinstance(row, Operator) and row.package else {}
-    return Observation(
-        kind=row.kind,
-        namespace=row.namespace,
-        name=row.name,
-        conditions=read_conditions(row.conditions),
-        phase=row.phase if isinstance(row, Component) else "",
-        deleting=row.deleting,
-        extra=extra,
-    )
-
-
-def diagnose_row(operator: Operator, components: Iterable[Component]) -> Diagnosis:
-    """The chain with its first broken link, from the rows alone."""
-    return diagnose(observe(operator), [observe(component) for component in components])
 
 
 def history(cluster_id: int, keys: Sequence[Key], limit: int = TIMELINE_LIMIT) -> list[Transition]:

@@ -5,6 +5,7 @@ from django.views.decorators.http import require_safe
 
 from installs.diagnosis import finding_for
 from installs.models import Action
+from installs.observe import diagnose_row
 from installs.queries import activity as queries
 from installs.queries import detail
 from installs.queries.filters import read_choice, read_value
@@ -67,7 +68,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     links = []
     if operator is not None:
         parts = detail.parts_of(operator)
-        diagnosis = detail.diagnose_row(operator, parts.components)
+        diagnosis = diagnose_row(operator, parts.components)
         links = chain(operator, diagnosis.chain, parts.components)
     names = {"name": action.name, "namespace": action.namespace, "kind": action.path}
     finding = finding_for(action.finding, operator.facts if operator else {}, names)

@@ -8,6 +8,7 @@ from django.views.decorators.http import require_safe
 from installs import actions
 from installs.diagnosis import deprecations, read_conditions
 from installs.models import NEEDS_ATTENTION, Operator
+from installs.observe import diagnose_row
 from installs.queries import detail
 from installs.queries.operators import finding_of, why
 from installs.views.evidence import deployments, facts_of, waiting_pods
@@ -42,7 +43,7 @@ def operator_detail(
 def _story(operator: Operator) -> dict[str, Any]:
     """Everything that the rows say of it; at most six queries."""
     parts = detail.parts_of(operator)
-    diagnosis = detail.diagnose_row(operator, parts.components)
+    diagnosis = diagnose_row(operator, parts.components)
     finding = finding_of(operator) or diagnosis.finding
     keys = parts.keys(operator)
     transitions = detail.history(operator.cluster_id, keys)

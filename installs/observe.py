@@ -1,0 +1,34 @@
+"""A stored row as the diagnosis reads it. The one place that knows both."""
+
+from collections.abc import Iterable
+
+from installs.diagnosis import Diagnosis, Observation, diagnose, read_conditions
+from installs.models import Component, Observed, Operator
+
+
+def observe(row: Observed) -> Observation:
+    """The row of an Operator, Component or other object as an Observation."""
+    extra = {}
+    if isinstance(row, Operator):
+        told = {
+            "package": row.package,
+            "catalog": row.catalog,
+            "catalog_namespace": row.catalog_namespace,
+        }
+        extra = {name: value for name, value in told.items() if value}
+    return Observation(
+        kind=row.kind,
+        namespace=row.namespace,
+        name=row.name,
+        conditions=read_conditions(one for one in row.conditions if isinstance(one, dict)),
+        phase=row.phase if isinstance(row, Component) else "",
+        deleting=row.deleting,
+        extra=extra,
+        details=row.details if isinstance(row.details, dict) else {},
+        created_at=row.created_at,
+    )
+
+
+def diagnose_row(operator: Operator, components: Iterable[Component]) -> Diagnosis:
+    """Health, cause and chain from the rows alone; it asks nobody."""
+    return diagnose(observe(operator), [observe(component) for component in components])
