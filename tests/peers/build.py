@@ -21,7 +21,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 GO_REQUIREMENTS = HERE.parent.parent / "requirements" / "go.txt"
-FLAGS = ("-trimpath", "-ldflags", "-s -w")
+LINKER = "-s -w"
 GO_SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": "-modcacherw", "GOTOOLCHAIN": "local"}
 
 
@@ -36,19 +36,32 @@ class Peer:
     name: str
     binaries: dict[str, str]
     tags: str = ""
+    stamped: bool = False  # whether the Kubernetes version has to be linked in
 
     @property
     def folder(self) -> Path:
         return HERE / self.name
 
     def flags(self) -> list[str]:
-        return [*FLAGS, *(["-tags", self.tags] if self.tags else [])]
+        linker = f"{LINKER} {version_stamp(self.folder)}" if self.stamped else LINKER
+        return ["-trimpath", "-ldflags", linker, *(["-tags", self.tags] if self.tags else [])]
 
     def home(self) -> Path:
         """Where its binaries are, or will be: named after everything that they depend on."""
         asked = "\n".join([*self.flags(), *self.binaries.values()])
         key = hashlib.sha256((self.folder / "go.sum").read_bytes() + asked.encode()).hexdigest()
         return cache() / f"{self.name}-{key[:16]}"
+
+
+def version_stamp(folder: Path) -> str:
+    """Linker flags that make a program say the Kubernetes version of the folder's go.mod.
+
+    Without them it calls itself v0.0.0, which is older than any operator's minKubeVersion.
+    """
+    found = re.search(r"k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)", (folder / "go.mod").read_text())
+    assert found
+    values = zip(("gitVersion", "gitMajor", "gitMinor"), found.groups(), strict=True)
+    return " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in values)
 
 
 OPERATOR_FRAMEWORK = "github.com/operator-framework"
@@ -59,6 +72,7 @@ PEERS = (
             "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
             "etcd": "go.etcd.io/etcd/server/v3",
         },
+        stamped=True,
     ),
     Peer(
         "opm",

@@ -39,7 +39,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def peer(tmp_path: Path, go_sum: str = "one", tags: str = "") -> Made:
     (tmp_path / "go.sum").write_text(go_sum)
-    return Made("tool", {"a": "example.org/cmd/a", "b": "example.org/cmd/b"}, tags, tmp_path)
+    return Made("tool", {"a": "example.org/cmd/a", "b": "example.org/cmd/b"}, tags, where=tmp_path)
 
 
 def compiler(tmp_path: Path, script: str) -> str:

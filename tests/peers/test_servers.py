@@ -63,6 +63,13 @@ def test_every_kind_that_is_read_is_served_with_its_status_subresource(apiserver
     assert all("status" in v["subresources"] for crd in crds for v in crd["spec"]["versions"])
 
 
+def test_the_server_says_the_version_that_it_was_built_from(apiserver) -> None:
+    version = apiserver.admin.call("GET", "/version")
+    pinned = (ROOT / "tests" / "peers" / "apiserver" / "go.mod").read_text()
+    assert f"k8s.io/kubernetes {version['gitVersion']}\n" in pinned
+    assert version["gitVersion"].startswith(f"v{version['major']}.{version['minor']}.")
+
+
 @pytest.mark.data
 def test_our_small_crds_have_the_real_ones_names_scopes_versions_and_columns(shared_data) -> None:
     def facts(path: Path) -> dict[str, Any]:
