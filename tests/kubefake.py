@@ -35,7 +35,11 @@ class Seen:
 
 @dataclass
 class Answer:
-    """A scripted answer, `delay` seconds late. `cut` sends half of the body, `drop` nothing."""
+    """A scripted answer, `delay` seconds late. `cut` sends half of the body, `drop` nothing.
+
+    With `steps` the body is sent as it comes: bytes at once, a number is a pause in seconds, an
+    Event is waited for; `cut` then leaves out the end.
+    """
 
     status: int = 200
     body: Any = b""
@@ -43,6 +47,7 @@ class Answer:
     delay: float = 0
     cut: bool = False
     drop: bool = False
+    steps: tuple[bytes | float | threading.Event, ...] = ()
 
     def raw(self) -> bytes:
         return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
@@ -53,6 +58,17 @@ def status_answer(status: int, message: str, reason: str = "", **more: Any) -> A
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status}
     body |= {"message": message, "reason": reason, "details": more.get("details", {})}
     return Answer(status, body, more.get("headers", {}))
+
+
+def watch_answer(*events: Any, cut: bool = False) -> Answer:
+    """A watch: a tuple is an event (its type, its object); all else as in `Answer.steps`."""
+    steps = tuple(
+        json.dumps({"type": one[0], "object": one[1]}).encode() + b"\n"
+        if isinstance(one, tuple)
+        else one
+        for one in events
+    )
+    return Answer(steps=steps or (b"",), cut=cut)
 
 
 class KubeFake:
@@ -236,6 +252,9 @@ def _handler_for(fake: KubeFake) -> type[BaseHTTPRequestHandler]:
             if answer.drop:
                 self.close_connection = True
                 return
+            if answer.steps:
+                self._send_steps(answer)
+                return
             body = answer.raw()
             try:
                 self.send_response(answer.status)
@@ -248,6 +267,24 @@ def _handler_for(fake: KubeFake) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True  # the client gave up waiting, as its test wants
             if answer.cut:
                 self.close_connection = True
+
+        def _send_steps(self, answer: Answer) -> None:
+            self.close_connection = answer.cut
+            self.send_response(answer.status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            try:
+                for step in answer.steps:
+                    if isinstance(step, threading.Event):
+                        step.wait(10)
+                    elif isinstance(step, bytes):
+                        self.wfile.write(b"%x\r\n%s\r\n" % (len(step), step) if step else b"")
+                    else:
+                        time.sleep(step)
+                self.wfile.write(b"" if answer.cut else b"0\r\n\r\n")
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True  # the client closed the watch, as its test wants
 
         do_GET = do_POST = do_PATCH = do_DELETE = _handle
 

@@ -4,7 +4,8 @@ Every method makes requests within the timeouts and rate limit of its Transport 
 olmweb.kube.errors.KubeError. Knows nothing of databases or of what the objects mean.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +48,10 @@ class Discovery:
 
 
 class KubeClient:
-    """A connection to one cluster; close it, or use it in a `with` statement."""
+    """A connection to one cluster; close it, or use it in a `with` statement.
+
+    Threads may share it, and with it the cluster's rate limit. `renew` reads the credentials again.
+    """
 
     def __init__(
         self,
@@ -56,13 +60,23 @@ class KubeClient:
         name: str = "",
         timeout: tuple[float, float] = (5, 30),
         limiter: TokenBucket | None = None,
+        renew: Callable[[], ApiClient] | None = None,
     ) -> None:
-        self._transport = Transport(api, name=name, timeout=timeout, limiter=limiter)
+        self._transport = Transport(api, name=name, timeout=timeout, limiter=limiter, renew=renew)
+
+    @property
+    def name(self) -> str:
+        """What errors call the cluster."""
+        return self._transport.name
 
     @property
     def requests(self) -> int:
         """HTTP requests sent so far, retries included."""
         return self._transport.requests
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        """The same by (verb, status): ("GET", "200"), ("WATCH", "410"), ("GET", "none")..."""
+        return self._transport.counts()
 
     @property
     def server(self) -> str:

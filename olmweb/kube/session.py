@@ -26,14 +26,21 @@ def open_client(
 
     `kubeconfig` is a path, or several joined as in KUBECONFIG; empty means `~/.kube/config`.
     `name` is what errors call the cluster; `timeout` is (connect, read) in seconds. No request is
-    made. Raises ConfigError.
+    made. The client reads the credentials again when the cluster refuses those that it has.
+    Raises ConfigError.
     """
-    configuration = Configuration()
-    if context == IN_CLUSTER:
-        _load_in_cluster(configuration)
-    else:
-        _load_context(configuration, context, kubeconfig)
-    return KubeClient(ApiClient(configuration), name=name or context or "", timeout=timeout)
+
+    def load() -> ApiClient:
+        configuration = Configuration()
+        # A server that vanishes without a word is noticed even where nothing is being sent.
+        configuration.keep_alive = True
+        if context == IN_CLUSTER:
+            _load_in_cluster(configuration)
+        else:
+            _load_context(configuration, context, kubeconfig)
+        return ApiClient(configuration)
+
+    return KubeClient(load(), name=name or context or "", timeout=timeout, renew=load)
 
 
 def _load_in_cluster(configuration: Configuration) -> None:

@@ -5,9 +5,13 @@ through its request methods: those take one value per header, and impersonating 
 groups needs the header twice. Knows nothing of resources.
 """
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -64,6 +68,11 @@ class Call:
     def idempotent(self) -> bool:
         return self.method == "GET"
 
+    @property
+    def verb(self) -> str:
+        """For counting: the method, or WATCH."""
+        return "WATCH" if ("watch", "1") in self.query else self.method
+
 
 class RawResponse:
     """An open answer whose body is read as it came: no content decoding.
@@ -86,15 +95,46 @@ class RawResponse:
             raise self._transport.unreachable(error, self._call) from error
         return data
 
+    def read_some(self, size: int = 65_536) -> bytes:
+        """What has come so far, at most `size` bytes; waits only while there is nothing.
+
+        Empty at the end. Raises Unreachable, with the reason `timeout` after the read timeout.
+        """
+        try:
+            data: bytes = self._answer.read1(size, decode_content=False)
+        except (HTTPError, OSError, ValueError, AttributeError) as error:
+            # The last two: another thread has shut the socket down in the middle of the read.
+            raise self._transport.unreachable(error, self._call) from error
+        return data
+
     def error(self) -> KubeError:
         return self._transport.error_of(self._call, self._answer)
+
+    def shutdown(self) -> None:
+        """Ends the body for the thread that waits in a read; may be called from any thread."""
+        with suppress(OSError, ValueError, RuntimeError):  # it has ended by itself
+            self._answer.shutdown()
 
     def close(self) -> None:
         self._answer.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """Credentials and the connections made with them."""
+
+    api: ApiClient
+    pool: urllib3.PoolManager
+    server: str
+    certificate: bytes  # of the client, as it was when the pool was made
+
+
 class Transport:
-    """Holds the pool of one cluster; `requests` counts what went out, retries included."""
+    """Holds the pool of one cluster; threads may share it, and so its rate limit.
+
+    `renew` reads the credentials again; it is called when the cluster did not accept those that
+    we have, and the refused request is then sent once more.
+    """
 
     def __init__(
         self,
@@ -104,15 +144,33 @@ class Transport:
         timeout: tuple[float, float],
         limiter: TokenBucket | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        renew: Callable[[], ApiClient] | None = None,
     ) -> None:
-        self._api = api
-        self._pool: urllib3.PoolManager = api.rest_client.pool_manager
-        self._timeout = urllib3.Timeout(connect=timeout[0], read=timeout[1])
+        self._session = _session(api)
+        self._timeout = timeout
         self._limiter = limiter or TokenBucket(sleep=sleep)
         self._sleep = sleep
-        self.server: str = str(api.configuration.host).rstrip("/")
+        self._renew = renew
+        self._renewing = threading.Lock()
+        self._counting = threading.Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()
         self.name = name or self.server
-        self.requests = 0
+
+    @property
+    def server(self) -> str:
+        return self._session.server
+
+    @property
+    def requests(self) -> int:
+        """Requests that went out, retries included."""
+        with self._counting:
+            return self._counts.total()
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        """Requests by (verb, status); the verb of a GET that watches is WATCH, the status of a
+        request that got no answer is `none`."""
+        with self._counting:
+            return Counter(self._counts)
 
     def send(self, call: Call) -> bytes:
         """The body of a 2xx answer, decoded. Raises the KubeError of any other outcome."""
@@ -138,13 +196,16 @@ class Transport:
                 raise error
             self._sleep(wait)
 
-    def open_raw(self, call: Call) -> RawResponse:
-        return RawResponse(self._open(call, ()), self, call)
+    def open_raw(self, call: Call, *, silence: float | None = None) -> RawResponse:
+        """`silence`: seconds that a read may wait, if not the usual read timeout."""
+        return RawResponse(self._open(call, (), silence=silence), self, call)
 
     def close(self) -> None:
-        self._pool.clear()
+        self._session.pool.clear()
 
-    def _headers(self, call: Call, extra: Iterable[tuple[str, str]]) -> HTTPHeaderDict:
+    def _headers(
+        self, session: _Session, call: Call, extra: Iterable[tuple[str, str]]
+    ) -> HTTPHeaderDict:
         headers = HTTPHeaderDict()
         for name, value in (*extra, *call.headers):
             headers.add(name, value)
@@ -152,42 +213,74 @@ class Transport:
             headers.add("Impersonate-User", call.as_user.user)
             for group in call.as_user.groups:
                 headers.add("Impersonate-Group", group)
-        # Asked for at each request: this is where the official client renews short-lived tokens.
-        for one in self._api.configuration.auth_settings().values():
-            if one["value"]:
-                headers[one["key"]] = one["value"]
-        headers["User-Agent"] = "olmweb"
-        return headers
-
-    def _open(self, call: Call, extra: Iterable[tuple[str, str]]) -> Any:
-        url = self.server + call.path + (f"?{urlencode(call.query)}" if call.query else "")
         try:
-            headers = self._headers(call, extra)
+            # Asked for at each request: here the official client renews short-lived tokens.
+            for one in session.api.configuration.auth_settings().values():
+                if one["value"]:
+                    headers[one["key"]] = one["value"]
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(
                 f"The credentials for cluster {self.name} can't be read any more.",
                 hint="Check the token file or credential plugin that the kubeconfig names.",
             ) from error
+        headers["User-Agent"] = "olmweb"
+        return headers
+
+    def _open(
+        self, call: Call, extra: Iterable[tuple[str, str]], *, silence: float | None = None
+    ) -> Any:
+        session = self._session
+        headers = self._headers(session, call, extra)
+        answer = self._request(session, call, headers, silence)
+        if answer.status == 401:
+            renewed = self._renewed(session)
+            fresh = self._headers(renewed, call, extra)
+            # With the same credentials a second request would be refused just so.
+            if fresh != headers or renewed.certificate != session.certificate:
+                answer.close()
+                answer = self._request(renewed, call, fresh, silence)
+        return answer
+
+    def _renewed(self, refused: _Session) -> _Session:
+        """Reads the credentials again, once for all threads that were refused at the same time.
+
+        Raises ConfigError.
+        """
+        with self._renewing:
+            if self._session is refused and self._renew is not None:
+                self._session = _session(self._renew())
+            return self._session
+
+    def _request(
+        self, session: _Session, call: Call, headers: HTTPHeaderDict, silence: float | None
+    ) -> Any:
+        url = session.server + call.path + (f"?{urlencode(call.query)}" if call.query else "")
+        connect, read = self._timeout
         for last in (not call.idempotent, True):
             self._limiter.take()
-            self.requests += 1
+            status = "none"
             try:
-                return self._pool.request(
+                answer = session.pool.request(
                     call.method,
                     url,
                     body=call.body,
                     headers=headers,
-                    timeout=self._timeout,
+                    timeout=urllib3.Timeout(connect=connect, read=silence or read),
                     retries=False,
                     redirect=False,
                     preload_content=False,
                 )
+                status = str(answer.status)
+                return answer
             except ProtocolError as error:
                 # A kept-alive connection that the server closed meanwhile: a read may try again.
                 if last:
                     raise self.unreachable(error, call) from error
             except (HTTPError, OSError) as error:
                 raise self.unreachable(error, call) from error
+            finally:
+                with self._counting:
+                    self._counts[call.verb, status] += 1
         raise AssertionError("the last attempt returns or raises")
 
     def _read_all(self, answer: Any, call: Call) -> bytes:
@@ -235,6 +328,13 @@ class Transport:
         )
 
 
+def _session(api: ApiClient) -> _Session:
+    configuration = api.configuration
+    certificate = Path(configuration.cert_file).read_bytes() if configuration.cert_file else b""
+    server = str(configuration.host).rstrip("/")
+    return _Session(api, api.rest_client.pool_manager, server, certificate)
+
+
 def _explain(error: Exception) -> tuple[str, str, str]:
     """(slug, what happened, what to check) of a network fault. Types only: urllib3's texts
     quote whole URLs."""
@@ -256,7 +356,7 @@ def _explain(error: Exception) -> tuple[str, str, str]:
             "connection refused",
             "Check that the API server runs and that the address in the kubeconfig is right.",
         )
-    if isinstance(error, ProtocolError):
+    if isinstance(error, ProtocolError | EOFError):
         return "cut", "the connection was cut", "Check the network and any proxy in between."
     return "network", "the network failed", "Check the address, proxy, firewall and VPN."
 

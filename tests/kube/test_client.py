@@ -169,7 +169,7 @@ def test_answers_may_be_compressed(fake: KubeFake, client: KubeClient) -> None:
 def test_one_connection_serves_many_requests_errors_included(
     fake: KubeFake, client: KubeClient
 ) -> None:
-    pool = client._transport._pool
+    pool = client.transport._session.pool
     for _ in range(3):
         client.version()
         fake.script("GET", LIST, status_answer(403, "x" * 1000))
