@@ -6,7 +6,7 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from installs import copies, follow, sync
+from installs import copies, follow, notify_send, sync
 from installs.models import Action, CopyReport, Transition
 from olmweb.clusters import configured, due
 from olmweb.errors import OlmwebError
@@ -105,3 +105,12 @@ def count_copies(report_id: int) -> None:
             log.exception("report of copies crashed", report=report_id)
             text = f"The report could not be made ({type(error).__name__})."
             copies.fail(report, text, "The log of the worker says more; ask for it again.")
+
+
+@task(name="installs.notify", time_limit=notify_send.TASK_LIMIT, expires=60)
+def notify() -> None:
+    """Sends the changes of health that the webhook was not told of yet."""
+    try:
+        notify_send.send_waiting()
+    except Exception:
+        log.exception("notifications crashed")  # the rows wait for the next run

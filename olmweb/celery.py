@@ -34,3 +34,5 @@ def build_schedule(sender: Celery, **_: Any) -> None:
         "follow unfinished actions": {"task": "installs.resume_actions", "schedule": 30},
         "retention": {"task": "installs.prune", "schedule": 3600},
     }
+    if settings.WEBHOOK_URL:
+        sender.conf.beat_schedule["notifications"] = {"task": "installs.notify", "schedule": 15}
