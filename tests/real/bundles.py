@@ -1,0 +1,159 @@
+"""Bundles of our own for real OLM v0, as a file-based catalog.
+
+Every bundle carries its manifests in the catalog and names no image, so that OLM needs no pod to
+unpack it; its Deployment runs nothing, for there is no node.
+"""
+
+import base64
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+GROUP = "harbour.example.com"
+ALL_MODES = ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """One version of an operator that owns a CRD named after its package.
+
+    `requires`: plural names of CRDs of GROUP that must exist, which nobody provides.
+    """
+
+    package: str
+    version: str
+    modes: tuple[str, ...] = ALL_MODES
+    requires: tuple[str, ...] = ()
+    replaces: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.package}.v{self.version}"
+
+    def blob(self) -> dict[str, Any]:
+        manifests = [self._csv(), self._crd()]
+        return {
+            "schema": "olm.bundle",
+            "package": self.package,
+            "name": self.name,
+            "image": "",
+            "properties": [
+                {
+                    "type": "olm.package",
+                    "value": {"packageName": self.package, "version": self.version},
+                },
+                {
+                    "type": "olm.gvk",
+                    "value": {"group": GROUP, "version": "v1", "kind": self._kind},
+                },
+                *(
+                    {
+                        "type": "olm.bundle.object",
+                        "value": {"data": base64.b64encode(json.dumps(one).encode()).decode()},
+                    }
+                    for one in manifests
+                ),
+            ],
+        }
+
+    @property
+    def _kind(self) -> str:
+        return self.package.title()
+
+    @property
+    def _plural(self) -> str:
+        return f"{self.package}s"
+
+    def _csv(self) -> dict[str, Any]:
+        labels = {"app": self.package}
+        container = {"name": "manager", "image": f"registry.example/{self.package}:{self.version}"}
+        deployment = {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"serviceAccountName": self.package, "containers": [container]},
+            },
+        }
+        rules = [{"apiGroups": [GROUP], "resources": ["*"], "verbs": ["*"]}]
+        install = {
+            "deployments": [{"name": f"{self.package}-controller", "spec": deployment}],
+            "permissions": [{"serviceAccountName": self.package, "rules": rules}],
+        }
+        return {
+            "apiVersion": "operators.coreos.com/v1alpha1",
+            "kind": "ClusterServiceVersion",
+            "metadata": {"name": self.name, "annotations": {}},
+            "spec": {
+                "displayName": f"{self._kind} Operator",
+                "description": "Made for tests.",
+                "version": self.version,
+                **({"replaces": self.replaces} if self.replaces else {}),
+                "maturity": "stable",
+                "provider": {"name": "OLM Web"},
+                "installModes": [
+                    {"type": mode, "supported": mode in self.modes} for mode in ALL_MODES
+                ],
+                "install": {"strategy": "deployment", "spec": install},
+                "customresourcedefinitions": {
+                    "owned": [self._described(self._plural, self._kind)],
+                    "required": [self._described(plural, "Needed") for plural in self.requires],
+                },
+            },
+        }
+
+    def _described(self, plural: str, kind: str) -> dict[str, str]:
+        return {
+            "name": f"{plural}.{GROUP}",
+            "version": "v1",
+            "kind": kind,
+            "displayName": kind,
+            "description": kind,
+        }
+
+    def _crd(self) -> dict[str, Any]:
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {
+            "name": "v1",
+            "served": True,
+            "storage": True,
+            "schema": {"openAPIV3Schema": schema},
+        }
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{self._plural}.{GROUP}"},
+            "spec": {
+                "group": GROUP,
+                "scope": "Namespaced",
+                "names": {
+                    "kind": self._kind,
+                    "listKind": f"{self._kind}List",
+                    "plural": self._plural,
+                    "singular": self.package,
+                },
+                "versions": [version],
+            },
+        }
+
+
+def write_catalog(folder: Path, bundles: Iterable[Bundle]) -> None:
+    """Writes a catalog that `opm serve` takes: every package has the channel `stable`."""
+    by_package: dict[str, list[Bundle]] = {}
+    for bundle in bundles:
+        by_package.setdefault(bundle.package, []).append(bundle)
+    for package, versions in by_package.items():
+        entries = [
+            {"name": one.name, **({"replaces": one.replaces} if one.replaces else {})}
+            for one in versions
+        ]
+        blobs = [
+            {"schema": "olm.package", "name": package, "defaultChannel": "stable"},
+            {"schema": "olm.channel", "package": package, "name": "stable", "entries": entries},
+            *(one.blob() for one in versions),
+        ]
+        (folder / package).mkdir()
+        text = "\n".join(json.dumps(blob) for blob in blobs)
+        (folder / package / "catalog.json").write_text(text)
