@@ -7,11 +7,12 @@ answer at all, refuses our credentials, or lets us read nothing raises.
 from dataclasses import dataclass, field
 from typing import Any
 
-from installs.sync.decode import DECODERS, Kept, cluster_version, text
+from installs.sync.decode import DECODERS, Kept, text
 from olmweb.kube.client import Discovery, KubeClient
 from olmweb.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized, Unreachable
 from olmweb.kube.resources import ALL, CLUSTER_CATALOGS, CLUSTER_VERSIONS, Served
 
+_KEPT = ("PlatformOperator", "ClusterExtension", "BundleDeployment", "Bundle", "ClusterOperator")
 SERVED, ABSENT, FORBIDDEN, FAILED = "served", "absent", "forbidden", "failed"
 
 
@@ -45,7 +46,7 @@ def read_cluster(client: KubeClient) -> Snapshot:
     errors: list[KubeError] = list(discovery.failed.values())
     kinds: dict[str, KindRead] = {}
     version = ""
-    for resource in ALL:
+    for resource in ALL[:8]:
         kind = resource.kind
         try:
             objects, found = _read_kind(client, kind, discovery)
@@ -57,7 +58,8 @@ def read_cluster(client: KubeClient) -> Snapshot:
             continue
         kinds[kind] = found
         if resource is CLUSTER_VERSIONS and objects:
-            version = cluster_version(objects[0])
+            found_version = DECODERS[kind](objects[0])
+            version = found_version.details["version"] if found_version else ""
     if errors and not any(one.state == SERVED for one in kinds.values()):
         raise errors[0]
     return Snapshot(kinds, version or text(client.version(), limit=100), client.server[:500])
@@ -84,7 +86,7 @@ def _read_kind(
 
 def _list(client: KubeClient, served: Served) -> tuple[list[dict[str, Any]], list[Kept], int]:
     """Decodes page by page, so that fields we don't keep go with their page."""
-    decode = DECODERS.get(served.resource.kind)
+    decode = DECODERS.get(served.resource.kind) if served.resource.kind in _KEPT else None
     raw: list[dict[str, Any]] = []
     kept: dict[tuple[str, str, str], Kept] = {}
     for page in client.list_pages(served.resource, served.version):

@@ -7,9 +7,9 @@ from typing import Any
 from catalogs.models import Bundle
 from installs.aggregated import disagreement, parse_members
 from installs.models import ClusterOperatorMember, Component, Operator
-from installs.sync.decode import Kept, Key, is_installed
+from installs.sync.decode import Kept, Key
 from installs.sync.store import BATCH, upsert
-from olmweb.kube.conditions import find, text
+from olmweb.kube.conditions import find, status_of, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def with_problems(
     """
     if platform_operators is None:
         return list(cluster_operators)
-    failing = {one.name for one in platform_operators if not is_installed(one)}
+    failing = {one.name for one in platform_operators if status_of(one.conditions, "Installed") != "True"}
     return [
         replace(one, columns={**one.columns, "problem": disagreement(_members_of(one), failing)})
         if one.columns["aggregated"]

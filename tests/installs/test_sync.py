@@ -53,7 +53,7 @@ def test_a_first_pass_keeps_every_object_with_what_pages_show(
     report = sync_cluster(cluster)
     assert (report.outcome, report.error) == ("changed", "")
     assert report.kinds["PlatformOperator"] == {"objects": 3, "written": 3, "deleted": 0}
-    assert report.requests == len(fake.requests) == 12
+    assert report.requests == len(fake.requests) == 19
     bad = Operator.objects.get(name="bad")
     assert (bad.package, bad.catalog) == ("bad", "redhat-operators")
     assert bad.bundle == "quay.io/x/bad@sha256:1"
@@ -74,7 +74,7 @@ def test_a_first_pass_keeps_every_object_with_what_pages_show(
     assert cluster.kinds["BundleDeployment"]["version"] == "v1alpha2"
     assert cluster.revision == 1
     run = SyncRun.objects.get()
-    assert (run.outcome, run.target, run.counts["requests"]) == ("changed", "prod", 12)
+    assert (run.outcome, run.target, run.counts["requests"]) == ("changed", "prod", 19)
 
 
 def test_an_unchanged_pass_writes_only_the_cluster_row(fake: KubeFake, cluster: Cluster) -> None:

@@ -1,0 +1,182 @@
+"""The values that decoding makes, and how a field is read: tolerant, cut to size, without NUL.
+
+Everything a cluster says is untrusted: a field of another type than its API's counts as absent,
+text is cut to what its column holds, and NUL characters, which PostgreSQL refuses, are replaced.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from olmweb.kube import conditions as kube_conditions
+
+Key = tuple[str, str, str]  # kind, namespace, name
+Object = Mapping[str, Any]
+
+TEXT_LIMIT = 32_768  # the longest message that operator-controller writes
+_BIG = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What we keep of one object; `columns` are those of its own table.
+
+    `source` is the narrowed object itself, for the one kind whose rows another app makes.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    created_at: datetime | None
+    deleting: bool
+    conditions: list[dict[str, Any]]
+    columns: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+    source: Object | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.kind, self.namespace, self.name
+
+    def digest(self, salt: str = "") -> str:
+        """Of everything kept but the resourceVersion, which moves without anything changing."""
+        content = (
+            self.key,
+            self.uid,
+            self.generation,
+            self.created_at,
+            self.deleting,
+            self.conditions,
+            self.columns,
+            self.details,
+            salt,
+        )
+        return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
+
+
+def dig(value: Any, *path: str) -> Any:
+    """`value[path[0]][path[1]]...`, or None where there is no such thing."""
+    for part in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(part)
+    return value
+
+
+def text(value: Any, *path: str, limit: int = TEXT_LIMIT) -> str:
+    """The text at `path`, at most `limit` characters; empty for anything else."""
+    found = dig(value, *path)
+    return found.replace("\x00", "\ufffd")[:limit] if isinstance(found, str) else ""
+
+
+def number(value: Any, *path: str, default: int = 0) -> int:
+    """The whole number at `path`, as far as a column of 64 bits holds it; else `default`."""
+    found = dig(value, *path)
+    is_number = isinstance(found, int) and not isinstance(found, bool)
+    return found if is_number and -_BIG <= found < _BIG else default
+
+
+def items(value: Any, *path: str, limit: int = 500) -> list[Object]:
+    """The mappings of the list at `path`, at most `limit` of them."""
+    found = dig(value, *path)
+    listed = found if isinstance(found, list) else ()
+    return [one for one in listed if isinstance(one, Mapping)][:limit]
+
+
+def texts(value: Any, *path: str, limit: int = 500) -> list[str]:
+    """The texts of the list at `path`, at most `limit` of them."""
+    found = dig(value, *path)
+    listed: Sequence[Any] = found if isinstance(found, list) else ()
+    return [text(one) for one in listed if isinstance(one, str)][:limit]
+
+
+def picked(value: Object, *fields: str, limit: int = 4_000) -> dict[str, str]:
+    """These text fields of one mapping."""
+    return {name: text(value, name, limit=limit) for name in fields}
+
+
+def read_time(value: Any) -> datetime | None:
+    """A Kubernetes timestamp, or None for anything else and for a moment that UTC can't say."""
+    if not isinstance(value, str):
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def read_conditions(obj: Object) -> list[dict[str, Any]]:
+    """`status.conditions` with clean texts; see olmweb.kube.conditions.read."""
+    return [
+        {key: text(one, key) if isinstance(value, str) else value for key, value in one.items()}
+        for one in kube_conditions.read(obj)
+    ]
+
+
+def kept(
+    obj: Object,
+    kind: str,
+    columns: dict[str, Any],
+    details: dict[str, Any] | None = None,
+    *,
+    conditions: list[dict[str, Any]] | None = None,
+    source: Object | None = None,
+) -> Kept | None:
+    """None for an object without a name, which no API server sends."""
+    meta = dig(obj, "metadata")
+    name = text(meta, "name", limit=253)
+    if not name:
+        return None
+    return Kept(
+        kind=kind,
+        namespace=text(meta, "namespace", limit=63),
+        name=name,
+        uid=text(meta, "uid", limit=64),
+        resource_version=text(meta, "resourceVersion", limit=64),
+        generation=max(number(meta, "generation"), 0),
+        created_at=read_time(dig(meta, "creationTimestamp")),
+        deleting=bool(dig(meta, "deletionTimestamp")),
+        conditions=read_conditions(obj) if conditions is None else conditions,
+        columns=columns,
+        details=details or {},
+        source=source,
+    )
+
+
+def component(
+    obj: Object, owner: Key = ("", "", ""), *, phase: str = "", image: str = ""
+) -> dict[str, Any]:
+    """The columns of a Component."""
+    kind, namespace, name = owner
+    return {
+        "api_version": text(obj, "apiVersion", limit=300),
+        "owner_kind": kind[:100],
+        "owner_namespace": namespace[:63],
+        "owner_name": name[:253],
+        "phase": phase[:60],
+        "image": image[:1000],
+    }
+
+
+def controller(obj: Object) -> Key:
+    """The owner that controls the object; in its namespace, as an owner always is."""
+    for owner in items(obj, "metadata", "ownerReferences"):
+        if owner.get("controller") is True:
+            namespace = text(obj, "metadata", "namespace")
+            return text(owner, "kind"), namespace, text(owner, "name")
+    return "", "", ""
+
+
+def labelled_owner(obj: Object, prefix: str) -> Key:
+    """The owner that the labels `<prefix>/owner-kind` and `<prefix>/owner-name` name."""
+    labels = dig(obj, "metadata", "labels")
+    name = text(labels, f"{prefix}/owner-name")
+    return (text(labels, f"{prefix}/owner-kind"), "", name) if name else ("", "", "")
