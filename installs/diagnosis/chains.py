@@ -2,15 +2,26 @@
 
 A PlatformOperator makes a BundleDeployment of the same name, which (rukpak v1alpha1) makes
 Bundles; each copies the failure of the one below, so the deepest failing one is where it broke.
+Deployments come last: they are to blame only when what made them says that it is done or waits.
+OLM v0 has rules of its own, in olm_v0.py.
 """
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
-from installs.diagnosis.classify import DEPRECATIONS, find, render
-from installs.diagnosis.states import BROKEN, Class, class_of
-from installs.diagnosis.types import Condition, Diagnosis, Finding, Link, Observation
+from installs.diagnosis.classify import DEPRECATIONS
+from installs.diagnosis.finding import Said, finding_of
+from installs.diagnosis.judge import installed_before, judge
+from installs.diagnosis.judgement import Judgement, link_of
+from installs.diagnosis.notes import notes_of
+from installs.diagnosis.olm_v0 import KINDS as OLM_V0
+from installs.diagnosis.olm_v0 import diagnose_v0
+from installs.diagnosis.problems import NOT_RUNNING
+from installs.diagnosis.states import BROKEN, Class
+from installs.diagnosis.types import Condition, Diagnosis, Link, Observation
+from installs.diagnosis.workloads import Trouble, judge_deployment, trouble
 
 _HEALTH = {
     Class.HEALTHY: "Healthy",
@@ -23,62 +34,38 @@ _HEALTH = {
     Class.BLOCKED: "Blocked",
     Class.UNKNOWN: "Unknown",
 }
-_LINK_STATE = {
-    Class.HEALTHY: "ok",
-    Class.INFORMATION: "ok",
-    Class.PROGRESSING: "progressing",
-    Class.ABSENT: "waiting",
-    Class.UNKNOWN: "waiting",
-}
-# Says only that the real error stands in the Installed condition.
-_SEE_INSTALLED = "retrying to get installed bundle"
-
-
-@dataclass(frozen=True, slots=True)
-class _Judgement:
-    """The class of one object and the condition that decides it."""
-
-    state: Class
-    reason: str = ""
-    message: str = ""
+_QUIET = ("Healthy", "Installing", "Upgrading")
+_WAITING = (Class.PROGRESSING, Class.ABSENT)
+# What a ClusterExtension says when the objects are there and do not come up.
+_ROLL_OUT = frozenset(("ProbeFailure", "ProgressDeadlineExceeded", "RollingOut"))
+_CATALOG = re.compile(r'catalog "(?P<name>[^"]{1,253})"')
 
 
 def diagnose(
     subject: Observation, components: Sequence[Observation], *, now: datetime | None = None
 ) -> Diagnosis:
-    """Health, cause and chain of a PlatformOperator, ClusterExtension or ClusterCatalog.
+    """Health, cause and chain of a PlatformOperator, ClusterExtension, Subscription,
+    ClusterServiceVersion, ClusterCatalog or CatalogSource.
 
-    `components` are the objects that belong to it, in any order. An object without conditions is
-    being installed: its controller has not spoken yet. Never raises for odd input: what no known
-    controller writes gives health Unknown.
+    `components` are the objects that belong to it or that it refers to, in any order. An object
+    without conditions is being installed: its controller has not spoken yet. With `now` a step
+    that takes unusually long is noted. Never raises for odd input: what no known controller
+    writes gives health Unknown.
     """
-    observed = [subject, *_below(subject, components)]
-    judged = [_judge(one) for one in observed]
-    broken = max((i for i, one in enumerate(judged) if one.state in BROKEN), default=None)
-    links = [
-        _link(one, verdict, first_broken=i == broken)
-        for i, (one, verdict) in enumerate(zip(observed, judged, strict=True))
-    ]
-    own, deepest = judged[0], judged[broken] if broken is not None else judged[0]
-    health = _health(subject, judged)
-    message = deepest.message or own.message
-    finding = None
-    if health not in ("Healthy", "Installing", "Upgrading"):
-        finding = _finding(
-            subject, [(observed[broken or 0].kind, message), (subject.kind, own.message)]
-        )
-    if subject.kind == "PlatformOperator" and len(observed) == 1:
-        links.append(Link("BundleDeployment", "", subject.name, "absent"))
-    return Diagnosis(health, own.reason or deepest.reason, message, finding, tuple(links))
+    if subject.kind in OLM_V0:
+        found = diagnose_v0(subject, components)
+    else:
+        found = _diagnose(subject, components)
+    return replace(found, notes=notes_of(subject, components, found, now))
 
 
 def assess(observation: Observation) -> Link:
     """The state of one object by itself, as a link of a chain."""
-    return _link(observation, _judge(observation), first_broken=False)
+    return link_of(observation, judge(observation))
 
 
 def deprecations(conditions: Iterable[Condition]) -> tuple[str, ...]:
-    """What a ClusterExtension says is deprecated, in its catalog's words; empty when nothing is.
+    """What OLM says is deprecated, in its catalog's words; empty when nothing is.
 
     Judged by status alone: before v1.6 a condition that is not true has the reason Deprecated too.
     """
@@ -86,47 +73,125 @@ def deprecations(conditions: Iterable[Condition]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(told[type_] for type_ in DEPRECATIONS if type_ in told))
 
 
-def _health(subject: Observation, judged: Sequence[_Judgement]) -> str:
+def _diagnose(subject: Observation, components: Sequence[Observation]) -> Diagnosis:
+    observed = [subject, *_below(subject, components)]
+    judged = [judge(one) for one in observed]
+    deployments = sorted(_of_kind(components, "Deployment"), key=lambda one: one.name)
+    pods = trouble(deployments) if _pods_decide(judged) else None
+    if pods is not None:
+        return _not_running(subject, observed, judged, deployments, pods)
+    broken = max((i for i, one in enumerate(judged) if one.state in BROKEN), default=None)
+    links = [
+        link_of(one, verdict, first_broken=i == broken)
+        for i, (one, verdict) in enumerate(zip(observed, judged, strict=True))
+    ]
+    own, deepest = judged[0], judged[broken] if broken is not None else judged[0]
+    health = _health(subject, judged)
+    message = deepest.message or own.message
+    finding = None
+    if health not in _QUIET:
+        at = observed[broken or 0]
+        finding = finding_of(
+            subject,
+            # The names are the subject's: BundleDeployment and release are called as it is.
+            [
+                Said(kind, subject.namespace, subject.name, text)
+                for kind, text in ((at.kind, message or deepest.reason), (subject.kind, own.message))
+            ],
+        )
+    if subject.kind == "PlatformOperator" and len(observed) == 1:
+        links.append(Link("BundleDeployment", "", subject.name, "absent"))
+    links = _with_catalogs(subject, components, links, own)
+    links += [link_of(one, judge_deployment(one)) for one in deployments]
+    return Diagnosis(health, own.reason or deepest.reason, message, finding, tuple(links))
+
+
+def _pods_decide(judged: Sequence[Judgement]) -> bool:
+    """Whether Deployments may be the cause: nothing above them names another one."""
+    own = judged[0]
+    if own.reason in _ROLL_OUT:
+        return True
+    return own.state in (Class.HEALTHY, *_WAITING) and not any(
+        one.state in BROKEN and one.reason not in _ROLL_OUT for one in judged[1:]
+    )
+
+
+def _not_running(
+    subject: Observation,
+    observed: Sequence[Observation],
+    judged: Sequence[Judgement],
+    deployments: Sequence[Observation],
+    pods: Trouble,
+) -> Diagnosis:
+    """Everything is there and a Deployment does not run."""
+    installed = judged[0].state in (Class.HEALTHY, Class.DEGRADED) or installed_before(subject)
+    parts = (NOT_RUNNING, pods.reason, pods.message) if installed else (pods.message,)
+    at = pods.deployment
+    links = [link_of(one, verdict) for one, verdict in zip(observed, judged, strict=True)]
+    for one in deployments:
+        links += pods.links if one is at else (link_of(one, judge_deployment(one)),)
+    return Diagnosis(
+        "Degraded" if installed else "Failed",
+        pods.reason,
+        ": ".join(filter(None, parts)),
+        finding_of(subject, [Said(pods.kind, at.namespace, at.name, pods.said)]),
+        tuple(links),
+    )
+
+
+def _with_catalogs(
+    subject: Observation, components: Sequence[Observation], links: list[Link], own: Judgement
+) -> list[Link]:
+    """The ClusterCatalogs behind a ClusterExtension; one that its error names is where it broke."""
+    if subject.kind != "ClusterExtension":
+        return links
+    catalogs = {one.name: one for one in _of_kind(components, "ClusterCatalog")}
+    named = _CATALOG.search(own.message) if own.state in BROKEN else None
+    blamed = named["name"] if named else ""
+    found = [
+        replace(link_of(one, judge(one)), first_broken=name == blamed)
+        for name, one in sorted(catalogs.items())
+    ]
+    if blamed and blamed not in catalogs:
+        found.append(Link("ClusterCatalog", "", blamed, "absent", first_broken=True))
+    if blamed:
+        links = [replace(link, first_broken=False) for link in links]
+    return [links[0], *found, *links[1:]]
+
+
+def _health(subject: Observation, judged: Sequence[Judgement]) -> str:
     own = judged[0].state
     below = [one.state for one in judged[1:]]
     if subject.kind == "ClusterExtension" and own is Class.PROGRESSING:
-        installed = _condition(subject, "Installed")
-        return "Upgrading" if installed and installed.status == "True" else "Installing"
+        return "Upgrading" if installed_before(subject) else "Installing"
     if subject.kind == "PlatformOperator":
         failing = any(state in BROKEN for state in below)
         if own is Class.HEALTHY and failing:
             return "Degraded"
-        if own in (Class.PROGRESSING, Class.ABSENT) and failing:
+        if own in _WAITING and failing:
             return "Failed"
-        if own in (Class.PROGRESSING, Class.ABSENT) and below[:1] == [Class.HEALTHY]:
+        if own in _WAITING and below[:1] == [Class.HEALTHY]:
             # rukpak 0.17 and newer never tell the PlatformOperator that they are done.
             return "Degraded" if judged[0].reason == "UnpackPending" else "Installing"
     return _HEALTH[own]
 
 
-def _finding(subject: Observation, texts: Sequence[tuple[str, str]]) -> Finding | None:
-    names = {"name": subject.name, "namespace": subject.namespace, "kind": subject.kind}
-    if package := subject.extra.get("package"):
-        names["package"] = package
-    for kind, text in texts:
-        if text and (match := find(text, kind=kind)):
-            return render(match.entry, match.facts, names)
-    return None
+def _of_kind(components: Sequence[Observation], kind: str) -> list[Observation]:
+    return [one for one in components if one.kind == kind]
 
 
 def _below(subject: Observation, components: Sequence[Observation]) -> list[Observation]:
     """The objects that belong to the subject, from the top of the chain to its bottom."""
-    of_kind = {
-        kind: [one for one in components if one.kind == kind]
-        for kind in ("BundleDeployment", "Bundle", "ClusterObjectSet")
-    }
+    bundles = _newest(_of_kind(components, "Bundle"))
     if subject.kind == "PlatformOperator":
-        deployments = [one for one in of_kind["BundleDeployment"] if one.name == subject.name]
-        return deployments[:1] + _newest(of_kind["Bundle"])
+        deployments = [
+            one for one in _of_kind(components, "BundleDeployment") if one.name == subject.name
+        ]
+        return deployments[:1] + bundles
     if subject.kind == "BundleDeployment":
-        return _newest(of_kind["Bundle"])
+        return bundles
     if subject.kind == "ClusterExtension":
-        return _newest(of_kind["ClusterObjectSet"])
+        return _newest(_of_kind(components, "ClusterObjectSet"))
     return []
 
 
@@ -138,100 +203,3 @@ def _newest(candidates: Sequence[Observation]) -> list[Observation]:
         return (max(times, default=""), one.name)
 
     return [max(candidates, key=changed)] if candidates else []
-
-
-def _link(one: Observation, verdict: _Judgement, *, first_broken: bool) -> Link:
-    state = _LINK_STATE.get(verdict.state, "failed")
-    return Link(
-        one.kind, one.namespace, one.name, state, verdict.reason, verdict.message, first_broken
-    )
-
-
-def _judge(one: Observation) -> _Judgement:
-    if one.kind == "ClusterExtension":
-        return _judge_extension(one)
-    if one.kind == "ClusterCatalog":
-        return _judge_catalog(one)
-    if one.kind == "Bundle":
-        return _judge_bundle(one)
-    order = {
-        "PlatformOperator": ("Installed",),
-        "BundleDeployment": ("Installed", "HasValidBundle", "Unpacked", "Healthy"),
-        "ClusterObjectSet": ("Progressing", "Available"),
-    }.get(one.kind)
-    if order is None:
-        return _Judgement(Class.UNKNOWN, one.reason, one.message)
-    judged = [_of_type(one, type_) for type_ in order]
-    return _worst(judged)
-
-
-def _judge_bundle(one: Observation) -> _Judgement:
-    """A pending Bundle whose message names a cause (an image that can't be pulled) is stuck."""
-    verdict = _of_type(one, "Unpacked")
-    if (
-        verdict.state is Class.PROGRESSING
-        and verdict.message
-        and find(verdict.message, kind="Bundle")
-    ):
-        return replace(verdict, state=Class.RETRYING)
-    return verdict
-
-
-def _judge_extension(one: Observation) -> _Judgement:
-    installed, progressing = _of_type(one, "Installed"), _of_type(one, "Progressing")
-    available = _of_type(one, "Available")
-    if progressing.state in (Class.RETRYING, Class.FAILED):
-        told = (
-            installed
-            if progressing.message == _SEE_INSTALLED and installed.message
-            else progressing
-        )
-        works = installed.state is Class.HEALTHY
-        state = Class.DEGRADED if works else Class.FAILED
-        return _Judgement(state, progressing.reason, told.message)
-    if progressing.state in (Class.BLOCKED, Class.PROGRESSING, Class.UNKNOWN):
-        return progressing
-    if installed.state is Class.HEALTHY and available.state in (Class.DEGRADED, Class.PROGRESSING):
-        return available
-    if installed.state is Class.ABSENT:
-        return progressing
-    return installed
-
-
-def _judge_catalog(one: Observation) -> _Judgement:
-    serving, progressing = _of_type(one, "Serving"), _of_type(one, "Progressing")
-    if serving.state is Class.BLOCKED:  # switched off by its owner
-        return serving
-    if progressing.state in (Class.RETRYING, Class.FAILED):
-        state = Class.DEGRADED if serving.state is Class.HEALTHY else Class.RETRYING
-        return replace(progressing, state=state)
-    if progressing.state in (Class.BLOCKED, Class.UNKNOWN):
-        return progressing
-    return serving if serving.state is not Class.ABSENT else progressing
-
-
-def _of_type(one: Observation, type_: str) -> _Judgement:
-    condition = _condition(one, type_)
-    if condition is None:
-        return _Judgement(Class.ABSENT)
-    state = class_of(one.kind, type_, condition.status, condition.reason)
-    return _Judgement(state, condition.reason, condition.message)
-
-
-def _condition(one: Observation, type_: str) -> Condition | None:
-    return next((condition for condition in one.conditions if condition.type == type_), None)
-
-
-def _worst(judged: Sequence[_Judgement]) -> _Judgement:
-    """The first that is broken, else unknown, else progressing; else the first that is there."""
-    groups: tuple[frozenset[Class], ...] = (
-        BROKEN,
-        frozenset((Class.UNKNOWN,)),
-        frozenset((Class.PROGRESSING,)),
-        frozenset((Class.HEALTHY, Class.INFORMATION)),
-    )
-    for group in groups:
-        for verdict in judged:
-            if verdict.state in group:
-                return verdict
-    return _Judgement(Class.ABSENT)

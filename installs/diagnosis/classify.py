@@ -96,11 +96,13 @@ def find(text: str, *, kind: str = "") -> Match | None:
 
 
 def render(entry: Entry, facts: dict[str, str], names: Mapping[str, str]) -> Finding:
-    """The entry's texts with the subject's names and the facts filled in."""
+    """The entry's texts with the names and the facts filled in.
+
+    Facts win: they hold `kind`, `namespace` and `name` when another object than the subject says
+    the message, and then the commands are about that one.
+    """
     record = entry.record
-    values = {**facts, **names}
-    if "package" in facts:
-        values["package"] = facts["package"]
+    values = {**names, **facts}
     variant = next((one for one in record.variants if facts.get(one.fact)), None)
     return Finding(
         id=record.id,

@@ -1,7 +1,7 @@
 """The knowledge base: reads `installs/knowledge/*.yaml` once and checks its shape.
 
 Entries are tried by rank (0 specific, 1 general answers of any API server, 2 wrappers that catch
-what is left), then in the order of STAGES, then in file order; the first match wins. A `wrapper`
+what is left), then in the order of STAGES and of their files; the first match wins. A `wrapper`
 only adds context: the text in its group `detail`, `inner`, `last` or `logs` is classified again.
 Patterns must be bounded: no unlimited repetition except at their very end.
 """
@@ -14,7 +14,16 @@ from typing import Literal
 import msgspec
 
 FOLDER = Path(__file__).resolve().parent.parent / "knowledge"
-STAGES = ("source", "convert", "unpack", "resolve", "upgrade", "install", "runtime")
+# Stage of an installation -> the files that hold its failures.
+STAGES = {
+    "source": ("source",),
+    "convert": ("convert_modes", "convert_bundle"),
+    "unpack": ("unpack_image", "unpack_bundle"),
+    "resolve": ("resolve_v1", "resolve_v0"),
+    "upgrade": ("upgrade",),
+    "install": ("install_v1", "install_v0", "install_csv", "install_api"),
+    "runtime": ("runtime",),
+}
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,10 +96,11 @@ def knowledge() -> tuple[Entry, ...]:
     Raises msgspec.ValidationError or re.error when a file is wrong; a test reads them all.
     """
     entries: list[Entry] = []
-    for stage in STAGES:
-        text = (FOLDER / f"{stage}.yaml").read_bytes()
-        records = msgspec.yaml.decode(text, type=list[Record])
-        entries += [Entry(record, stage, re.compile(record.pattern)) for record in records]
+    for stage, names in STAGES.items():
+        for name in names:
+            text = (FOLDER / f"{name}.yaml").read_bytes()
+            records = msgspec.yaml.decode(text, type=list[Record])
+            entries += [Entry(record, stage, re.compile(record.pattern)) for record in records]
     return tuple(sorted(entries, key=lambda entry: entry.record.rank))
 
 
