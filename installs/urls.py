@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from installs.views import activity, change, clusteroperators, operator, operators
+from installs.views import activity, change, clusteroperators, clusters, operator, operators
 
 app_name = "installs"
 urlpatterns = [
@@ -28,6 +28,7 @@ urlpatterns = [
         clusteroperators.clusteroperator_detail,
         name="clusteroperator",
     ),
+    path("clusters/<str:cluster>", clusters.cluster_detail, name="cluster"),
     path("activity/", activity.activity, name="activity"),
     path("activity/actions/<int:id>", activity.action_detail, name="action"),
 ]

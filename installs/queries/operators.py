@@ -30,6 +30,8 @@ _KEYS = {
     "health": ("rank", "name"),
     "since": ("since_or_never", "name"),
     "version": ("version", "name"),
+    "path": ("kind", "name"),
+    "namespace": ("namespace", "name"),
 }
 
 
@@ -150,22 +152,27 @@ def _cause(key: tuple[str, str], members: Sequence[Operator], names: int) -> Cau
 
 
 def facets() -> dict[str, list[Facet]]:
-    """Choices of the filters cluster, kind and health with their counts; one query."""
+    """Choices of the filters cluster, kind, namespace and health with their counts; one query."""
     rows = (
         Operator.objects.order_by()
-        .values_list("cluster__name", "kind", "health")
+        .values_list("cluster__name", "kind", "namespace", "health")
         .annotate(number=Count("pk", output_field=IntegerField()))
     )
-    counts: dict[str, dict[str, int]] = {"cluster": {}, "kind": {}, "health": {}}
-    for cluster, kind, health, number in rows:
-        for name, value in (("cluster", cluster), ("kind", kind), ("health", health)):
+    names = ("cluster", "kind", "namespace", "health")
+    counts: dict[str, dict[str, int]] = {name: {} for name in names}
+    for *values, number in rows:
+        for name, value in zip(names, values, strict=True):
             counts[name][value] = counts[name].get(value, 0) + number
+    words = dict(Health.choices)
+    order = {value: rank for rank, value in enumerate(Health.values)}
     found = {
         name: [Facet(value, value, number) for value, number in sorted(values.items())]
         for name, values in counts.items()
     }
-    words = dict(Health.choices)
-    order = {value: rank for rank, value in enumerate(Health.values)}
+    found["namespace"] = [
+        one if one.value else Facet("-", "none (cluster-scoped)", one.count)
+        for one in found["namespace"]
+    ]
     found["health"] = [
         Facet(one.value, str(words.get(one.value, one.value)), one.count)
         for one in sorted(found["health"], key=lambda one: order.get(one.value, 99))

@@ -6,9 +6,9 @@ from django.views.decorators.http import require_safe
 
 from installs.queries import overview as queries
 from installs.queries.filters import read_value
+from installs.views.clusters import known_cluster
 from installs.views.live import render_live
 from olmweb.context import clusters
-from olmweb.errors import Missing
 from olmweb.polling import cluster_revision, revision_token, unchanged
 
 
@@ -16,14 +16,7 @@ from olmweb.polling import cluster_revision, revision_token, unchanged
 def overview(request: HttpRequest) -> HttpResponse:
     """One cluster in full, several as a table, none as three steps to the first one."""
     wanted = read_value(request.GET, "cluster")
-    shown = [c for c in clusters(request) if not wanted or c.name == wanted]
-    if wanted and not shown:
-        known = ", ".join(c.name for c in clusters(request)) or "none"
-        raise Missing(
-            f"There is no cluster {wanted[:80]} here.",
-            code="unknown-cluster",
-            hint=f"Known clusters: {known}.",
-        )
+    shown = [known_cluster(request, wanted)] if wanted else clusters(request)
     token = revision_token(cluster_revision(request), queries.catalogs_revision())
     if (answer := unchanged(request, token)) is not None:
         return answer

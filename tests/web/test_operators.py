@@ -11,6 +11,7 @@ from installs.models import Operator, Transition
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 from tests.web.html import Page, assert_fragment, assert_page
+from tests.web.subscriptions import make_orphan, make_pending_approval, make_subscription
 from tests.web.world import MODE, make_action, make_failing, make_failing_world
 
 pytestmark = pytest.mark.django_db
@@ -226,6 +227,31 @@ def test_hostile_names_and_messages_are_escaped_in_both_views(
     for view in ("all", "cause"):
         page = assert_page(reader.get("/operators/", {"view": view, "q": EVIL}))
         assert "img" not in page.tags[page.tags.index("main") :]
+
+
+def test_every_path_has_its_row_its_namespace_and_its_available_version(
+    reader: Client, prod: Cluster
+) -> None:
+    make_pending_approval(prod)
+    make_orphan(prod)
+    make_operator(cluster=prod, name="fine")
+    page = assert_page(reader.get("/operators/", {"view": "all", "sort": "path"}))
+    assert names(page) == ["mongodb.v0.3.0", "fine", "grafana", "loki"]
+    assert "ClusterServiceVersion Without Subscription" in page.text
+    assert "Subscription community-operators openshift-operators" in page.text
+    assert "1.0.0 1.1.0 held" in page.text
+    only = assert_page(reader.get("/operators/", {"view": "all", "kind": "Subscription"}))
+    assert names(only) == ["grafana", "loki"]
+    unscoped = assert_page(reader.get("/operators/", {"view": "all", "namespace": "-"}))
+    assert names(unscoped) == ["fine"]
+
+
+def test_the_namespace_filter_offers_what_there_is(reader: Client, prod: Cluster) -> None:
+    make_subscription(prod)
+    make_orphan(prod)
+    page = assert_page(reader.get("/operators/", {"view": "all", "namespace": "legacy"}))
+    assert "Namespace: all legacy (1) openshift-operators (1)" in page.text
+    assert names(page) == ["mongodb.v0.3.0"]
 
 
 # --- one operator ------------------------------------------------------------------------------

@@ -1,0 +1,182 @@
+"""Reads behind a cluster's page: how fresh what we show of it is, kind by kind, and why not."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, IntegerField, Value
+from django.utils import timezone
+
+from installs.models import ClusterOperator, Component, CRDState, Event, Operator
+from olmweb.kube.resources import ALL, Resource
+from olmweb.models import Cluster, Stream
+
+# A watch is opened anew every few minutes and the API server sends bookmarks in between.
+SILENT = timedelta(minutes=10)
+WORST_FIRST = ("silent", "retrying", "forbidden", "watching", "listed", "absent")
+_RESOURCES: Mapping[str, Resource] = {one.kind: one for one in ALL}
+_OF_KINDS = {"served": "listed", "absent": "absent", "forbidden": "forbidden", "failed": "retrying"}
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """How the reading of one feed stands.
+
+    `state` is one of Stream.State or `silent`: it says that it watches and nothing was heard for
+    longer than a watch can be silent. `objects` is None for all but one feed of a kind, because
+    the rows don't tell which feed brought them.
+    """
+
+    name: str
+    kind: str
+    state: str
+    error: str
+    heard_at: datetime | None
+    listed_at: datetime | None
+    lists: int
+    watches: int
+    objects: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """`rule` is the YAML of the RBAC rules that are missing, empty when none is."""
+
+    feeds: tuple[Feed, ...]
+    rule: str
+
+    def count(self, *states: str) -> int:
+        return sum(1 for feed in self.feeds if feed.state in states)
+
+    @property
+    def watching(self) -> int:
+        return self.count("watching")
+
+    @property
+    def served(self) -> int:
+        return len(self.feeds) - self.count("absent")
+
+    @property
+    def troubled(self) -> int:
+        return self.count("silent", "retrying", "forbidden")
+
+    @property
+    def lists(self) -> int:
+        return sum(feed.lists for feed in self.feeds)
+
+    @property
+    def watches(self) -> int:
+        return sum(feed.watches for feed in self.feeds)
+
+    @property
+    def heard_at(self) -> datetime | None:
+        return max((feed.heard_at for feed in self.feeds if feed.heard_at), default=None)
+
+
+def freshness(cluster: Cluster) -> Freshness:
+    """Every feed of the cluster, troubled ones first; two queries."""
+    streams = list(cluster.streams.order_by("kind", "feed"))
+    objects = _objects(cluster)
+    feeds = [_feed(row, objects) for row in streams]
+    streamed = {row.kind for row in streams}
+    feeds += [
+        _unstreamed(kind, told, objects)
+        for kind, told in sorted(cluster.kinds.items())
+        if kind not in streamed and isinstance(told, dict)
+    ]
+    feeds.sort(key=lambda feed: (WORST_FIRST.index(feed.state), feed.kind, feed.name))
+    forbidden = dict.fromkeys(feed.kind for feed in feeds if feed.state == "forbidden")
+    return Freshness(_count_once(feeds), missing_rules(tuple(forbidden)))
+
+
+def _feed(row: Stream, objects: Mapping[str, int]) -> Feed:
+    quiet = row.heard_at is None or timezone.now() - row.heard_at > SILENT
+    silent = row.state == Stream.State.WATCHING and quiet
+    return Feed(
+        name=row.feed,
+        kind=row.kind,
+        state="silent" if silent else row.state,
+        error=row.error,
+        heard_at=row.heard_at,
+        listed_at=row.listed_at,
+        lists=row.lists,
+        watches=row.watches,
+        objects=objects.get(row.kind, 0),
+    )
+
+
+def _unstreamed(kind: str, told: Mapping[str, str], objects: Mapping[str, int]) -> Feed:
+    """A kind of which only the last pass over the cluster is known."""
+    return Feed(
+        name=kind,
+        kind=kind,
+        state=_OF_KINDS.get(str(told.get("state", "")), "retrying"),
+        error=str(told.get("error") or ""),
+        heard_at=None,
+        listed_at=_time(told.get("synced_at")),
+        lists=0,
+        watches=0,
+        objects=objects.get(kind, 0),
+    )
+
+
+def _time(value: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return found if found and found.tzinfo else None
+
+
+def _count_once(feeds: Sequence[Feed]) -> tuple[Feed, ...]:
+    seen: set[str] = set()
+    counted = []
+    for feed in feeds:
+        shown = None if feed.kind in seen or feed.state == "absent" else feed.objects
+        seen.add(feed.kind)
+        counted.append(
+            Feed(
+                feed.name, feed.kind, feed.state, feed.error, feed.heard_at, feed.listed_at,
+                feed.lists, feed.watches, shown,
+            )
+        )  # fmt: skip
+    return tuple(counted)
+
+
+def _objects(cluster: Cluster) -> dict[str, int]:
+    """Kind -> rows that we keep of it; one query."""
+    number = Count("pk", output_field=IntegerField())
+
+    def by_kind(rows: Any) -> Any:
+        return rows.filter(cluster=cluster).order_by().values_list("kind").annotate(number=number)
+
+    events = (
+        Event.objects.filter(cluster=cluster)
+        .order_by()
+        .annotate(what=Value("Event"))
+        .values_list("what")
+        .annotate(number=number)
+    )
+    tables = [by_kind(table.objects.all()) for table in (Component, ClusterOperator, CRDState)]
+    rows = by_kind(Operator.objects.all()).union(*tables, events, all=True)
+    found: dict[str, int] = {}
+    for kind, count in rows:  # a CSV without a Subscription stands in two tables
+        found[kind] = max(count, found.get(kind, 0))
+    return found
+
+
+def missing_rules(kinds: Sequence[str]) -> str:
+    """The rules of a ClusterRole that let OLM Web read these kinds, as YAML; empty for none."""
+    groups: dict[str, list[str]] = {}
+    for kind in kinds:
+        if resource := _RESOURCES.get(kind):
+            groups.setdefault(resource.group, []).append(resource.plural)
+    lines = []
+    for group, plurals in sorted(groups.items()):
+        lines += [
+            f'- apiGroups: ["{group}"]',
+            f"  resources: [{', '.join(sorted(plurals))}]",
+            "  verbs: [get, list, watch]",
+        ]
+    return "\n".join(lines)
