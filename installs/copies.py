@@ -58,6 +58,7 @@ from olmweb.errors import OlmwebError
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, NotFound
 from olmweb.kube.metadata import metadata_pages, watch_metadata
+from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS as CSVS
 from olmweb.kube.resources import Resource
 from olmweb.kube.transport import Call
 from olmweb.models import Cluster
@@ -71,9 +72,6 @@ TASK_LIMIT = 600  # seconds
 OPEN = (CopyReport.State.PENDING, CopyReport.State.RUNNING)
 COPIED = "olm.copiedFrom"
 _JSON = (("Accept", "application/json"),)
-CSVS = Resource(
-    "operators.coreos.com", ("v1alpha1",), "clusterserviceversions", "ClusterServiceVersion", True
-)
 CONFIGS = Resource("operators.coreos.com", ("v1",), "olmconfigs", "OLMConfig")
 
 Key = tuple[str, str]  # an operator: name of its ClusterServiceVersion, namespace of the original
@@ -154,8 +152,7 @@ def make_report(report: CopyReport) -> None:
     report.save(update_fields=["state"])
     began = time.monotonic()
     try:
-        # Longer than the watch, which says nothing while nothing happens.
-        with client_for(report.cluster, timeout=(5, WATCH_SECONDS + 15)) as client:
+        with client_for(report.cluster) as client:
             reading = read(client)
             result = summarise(reading)
             result["requests"] = client.requests

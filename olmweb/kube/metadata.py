@@ -19,7 +19,7 @@ from olmweb.kube.transport import Call
 _PARTIAL = "application/json;as={};g=meta.k8s.io;v=v1"
 _LIST = (("Accept", _PARTIAL.format("PartialObjectMetadataList")),)
 _WATCH = (("Accept", _PARTIAL.format("PartialObjectMetadata")),)
-CHUNK = 4096  # small: a read waits until it is full, and a quiet watch says little
+SILENCE = 15.0  # seconds that a server may take to end a watch whose time is over
 LINE_LIMIT = 4_000_000
 
 Meta = TypeVar("Meta")
@@ -108,8 +108,7 @@ def watch_metadata(
 ) -> Iterator[tuple[str, Meta]]:
     """(type, metadata) of what is ADDED, MODIFIED or DELETED during `seconds`, in order.
 
-    The read timeout of the client must be longer than `seconds`: a quiet watch says nothing.
-    Raises KubeError, an ERROR event included.
+    Raises KubeError, for an ERROR event too, and when the stream is cut in the middle of an object.
     """
     decoder = msgspec.json.Decoder(_Item[keep])  # type: ignore[valid-type]
     query = [("watch", "1"), ("resourceVersion", resource_version)]
@@ -117,12 +116,17 @@ def watch_metadata(
     query += [("labelSelector", label_selector)] if label_selector else []
     call = Call("GET", resource.path(version), tuple(query), headers=_WATCH)
     deadline = clock() + seconds
-    answer = client.transport.open_raw(call)
+    answer = client.transport.open_raw(call, silence=seconds + SILENCE)
     try:
         if answer.status != 200:
             raise answer.error()
         rest = b""
-        while clock() < deadline and (chunk := answer.read(CHUNK)):
+        while clock() < deadline:
+            chunk = answer.read_some()
+            if not chunk:
+                if rest:  # the end of the body, but not of a line
+                    raise client.transport.unreachable(EOFError(), call)
+                return
             *lines, rest = (rest + chunk).split(b"\n")
             if len(rest) > LINE_LIMIT:
                 raise client.transport.broken_answer(call, "a line that does not end")

@@ -148,6 +148,7 @@ def test_the_body_says_what_happened_as_it_was_then(cluster: Cluster) -> None:
     assert body["finding"]["cause"]
     assert body["finding"]["remedy"]
     assert body["at"] == failed.at.isoformat()
+    assert operator.since is not None
     assert body["since"] == operator.since.isoformat()
 
 
