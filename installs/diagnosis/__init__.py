@@ -7,6 +7,7 @@ from installs.diagnosis.chains import assess, deprecations, diagnose
 from installs.diagnosis.classify import classify, finding_for, fingerprint
 from installs.diagnosis.knowledge import Entry, knowledge
 from installs.diagnosis.remedies import is_command
+from installs.diagnosis.requirements import Requirement, requirement_rows
 from installs.diagnosis.types import (
     Condition,
     Diagnosis,
@@ -23,6 +24,7 @@ __all__ = [
     "Finding",
     "Link",
     "Observation",
+    "Requirement",
     "assess",
     "classify",
     "deprecations",
@@ -32,4 +34,5 @@ __all__ = [
     "is_command",
     "knowledge",
     "read_conditions",
+    "requirement_rows",
 ]

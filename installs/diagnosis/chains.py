@@ -90,15 +90,10 @@ def _diagnose(subject: Observation, components: Sequence[Observation]) -> Diagno
     message = deepest.message or own.message
     finding = None
     if health not in _QUIET:
-        at = observed[broken or 0]
-        finding = finding_of(
-            subject,
-            # The names are the subject's: BundleDeployment and release are called as it is.
-            [
-                Said(kind, subject.namespace, subject.name, text)
-                for kind, text in ((at.kind, message or deepest.reason), (subject.kind, own.message))
-            ],
-        )
+        told = (observed[broken or 0].kind, message or deepest.reason), (subject.kind, own.message)
+        # The names are the subject's: BundleDeployment and release are called as it is.
+        said = [Said(kind, subject.namespace, subject.name, text) for kind, text in told]
+        finding = finding_of(subject, said)
     if subject.kind == "PlatformOperator" and len(observed) == 1:
         links.append(Link("BundleDeployment", "", subject.name, "absent"))
     links = _with_catalogs(subject, components, links, own)

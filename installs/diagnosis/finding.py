@@ -47,4 +47,3 @@ def names_of(subject: Observation) -> dict[str, str]:
     if package := subject.extra.get("package"):
         names["package"] = package
     return names
-

@@ -4,7 +4,7 @@ Knows nothing of chains; what the conditions mean is in states.py.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from installs.diagnosis import workloads
 from installs.diagnosis.classify import find
@@ -130,9 +130,7 @@ def judge_plan(one: Observation) -> Judgement:
             return Judgement(Class.PROGRESSING, one.phase)
         return Judgement(Class.BLOCKED, one.phase, message)
     if verdict.state is Class.FAILED:
-        return Judgement(
-            Class.FAILED, installed.reason or one.phase, installed.message or message
-        )
+        return Judgement(Class.FAILED, installed.reason or one.phase, installed.message or message)
     if verdict.state is not Class.HEALTHY:
         if installed.state in BROKEN:
             return installed
@@ -168,9 +166,9 @@ def judge_csv(one: Observation) -> Judgement:
     reason = one.reason or text(one.details, "reason")
     message = one.message or text(one.details, "message")
     state = class_of(one.kind, PHASE, one.phase, reason)
-    if state is Class.RETRYING and reason == "RequirementsNotMet":
-        if needs_a_person(requirement_rows(one.details)):
-            state = Class.BLOCKED
+    pending = state is Class.RETRYING and reason == "RequirementsNotMet"
+    if pending and needs_a_person(requirement_rows(one.details)):
+        state = Class.BLOCKED
     return Judgement(state, reason, message)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from installs.diagnosis.finding import Said, finding_of
 from installs.diagnosis.types import Diagnosis, Finding, Observation
 
 

@@ -239,9 +239,7 @@ def _plan(scene: Scene, plan: Observation, verdict: Judgement) -> Problem:
         link = Link(
             plan.kind, plan.namespace, plan.name, "waiting", APPROVAL, message, first_broken=True
         )
-    return Problem(
-        health, verdict.reason, message, tuple(said), (link,), after="CatalogSource"
-    )
+    return Problem(health, verdict.reason, message, tuple(said), (link,), after="CatalogSource")
 
 
 def _plan_unseen(scene: Scene, verdict: Judgement) -> Problem:
@@ -343,4 +341,4 @@ def _health(scene: Scene, state: Class) -> str:
     """Blocked and Degraded speak for themselves; a failure leaves what runs degraded."""
     if state is Class.BLOCKED:
         return "Blocked"
-    return "Degraded" if scene.works or state is Class.DEGRADED and scene.csv else "Failed"
+    return "Degraded" if scene.works or (state is Class.DEGRADED and scene.csv) else "Failed"

@@ -53,8 +53,5 @@ def blocked_by(subject: Observation, message: str) -> str:
 
 def _names(pattern: re.Pattern[str], message: str) -> list[str]:
     return [
-        name
-        for found in pattern.finditer(message[:_TEXT_LIMIT])
-        for name in found.groups()
-        if name
+        name for found in pattern.finditer(message[:_TEXT_LIMIT]) for name in found.groups() if name
     ]

@@ -117,11 +117,9 @@ def _lone_csv(
 
 
 def _takes_over(csv: Observation | None, older: Observation) -> bool:
-    return (
-        csv is not None
-        and older.phase in ("Replacing", "Deleting")
-        or (csv is not None and text(csv.details, "replaces") == older.name)
-    )
+    if csv is None:
+        return False
+    return older.phase in ("Replacing", "Deleting") or text(csv.details, "replaces") == older.name
 
 
 def _of_kind(near: Sequence[Observation], kind: str) -> tuple[Observation, ...]:
@@ -161,4 +159,3 @@ def _catalog(
         return found, (found.namespace, found.name) if found else ("", "")
     found = next((one for one in sources if (one.namespace, one.name) == (namespace, name)), None)
     return found, (namespace, name)
-
