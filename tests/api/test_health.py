@@ -1,4 +1,4 @@
-"""Probes, metrics and the command that makes tokens."""
+"""Probes and the command that makes tokens."""
 
 import io
 import json
@@ -10,11 +10,10 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError
 from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
-from prometheus_client.parser import text_string_to_metric_families
 
 from olmweb import health
 from olmweb.models import ApiToken
-from tests.api.world import ROOT, World
+from tests.api.world import ROOT
 
 
 def test_livez_answers_without_the_database(client: Client) -> None:
@@ -69,53 +68,6 @@ def test_readyz_reaches_a_real_broker(
     settings.EMBEDDED = False
     settings.REDIS_URL = redis_server
     assert client.get("/readyz").json()["checks"]["broker"]["ok"]
-
-
-def samples(response: Any) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    assert response.status_code == 200
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(response.content.decode())
-        for sample in family.samples
-    }
-
-
-def test_metrics_tell_operators_catalogs_and_syncs(
-    world: World, public: None, client: Client, django_assert_max_num_queries: Any
-) -> None:
-    with django_assert_max_num_queries(7):
-        found = samples(client.get("/metrics"))
-
-    def value(metric: str, /, **labels: str) -> float:
-        return found[f"olmweb_{metric}", frozenset(labels.items())]
-
-    assert value("operators", cluster="prod", kind="PlatformOperator", health="Failed") == 1
-    assert value("cluster_reachable", cluster="edge") == 0
-    assert value("clusteroperators", cluster="prod", condition="Degraded") == 1
-    assert value("findings", cluster="prod", finding="allnamespaces-required") == 1
-    assert value("catalog_ready", cluster="-", namespace="", name="from-file") == 1
-    assert value("catalog_packages", cluster="prod", namespace="", name="redhat-operators") == 5
-    assert value("catalog_sync_age_seconds", cluster="-", namespace="", name="from-file") >= 0
-    assert value("sync_failed_runs", kind="cluster", target="prod") == 1
-    assert value("sync_failed_runs", kind="cluster", target="edge") == 0
-    assert value(
-        "operator_abnormal", cluster="edge", kind="PlatformOperator", namespace="",
-        name="grafana", version="1.0.0", phase="Degraded", reason="=SUM(A1)",
-    ) == 1  # fmt: skip
-
-
-def test_metrics_need_the_same_access_as_reading(
-    world: World, client: Client, bob: User, token: str
-) -> None:
-    refused = client.get("/metrics")
-    assert refused.status_code == 401
-    assert list(refused.json()) == ["error"]
-    wrong = client.get("/metrics", headers={"authorization": "Bearer wrong"})
-    assert wrong.status_code == 401
-    right = client.get("/metrics", headers={"authorization": f"Bearer {token}"})
-    assert right.status_code == 200
-    client.force_login(bob)
-    assert client.get("/metrics").status_code == 200
 
 
 def test_apitoken_makes_a_token_that_works_and_keeps_only_its_hash(
