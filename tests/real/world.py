@@ -26,6 +26,7 @@ BUNDLES = (
     Bundle("mooring", "1.0.0", modes=("OwnNamespace", "SingleNamespace")),
     Bundle("beacon", "1.0.0", requires=("lamps",)),
     Bundle("winch", "1.0.0"),
+    Bundle("gull", "1.0.0"),
 )
 
 
@@ -42,24 +43,39 @@ class World:
     def kubectl(self) -> Client:
         return self.server.admin
 
-    def namespace(self, prefix: str, targets: Sequence[str] | None = ()) -> str:
-        """A new namespace with an OperatorGroup; `targets`: () all, None: no OperatorGroup.
-
-        A target `.` means the namespace itself.
-        """
+    def namespace(self, prefix: str) -> str:
+        """A new namespace, without an OperatorGroup."""
         name = f"{prefix}-{next(self._numbers)}"
         ensure_namespace(self.kubectl, name)
-        if targets is not None:
-            chosen = [name if target == "." else target for target in targets]
-            self.operator_group(name, chosen)
         return name
 
-    def operator_group(self, namespace: str, targets: Sequence[str] = ()) -> Object:
-        meta = {"name": "group", "namespace": namespace}
+    def own_namespace(self, prefix: str) -> str:
+        """A new namespace with an OperatorGroup for itself.
+
+        Stories may share a package then: OLM refuses the same APIs from two operators only where
+        their groups overlap.
+        """
+        name = self.namespace(prefix)
+        self.operator_group(name, [name])
+        return name
+
+    def all_namespaces(self, prefix: str) -> str:
+        """A new namespace with an OperatorGroup for all; needs a package of the story's own."""
+        name = self.namespace(prefix)
+        self.operator_group(name)
+        return name
+
+    def operator_group(
+        self, namespace: str, targets: Sequence[str] = (), name: str = "group"
+    ) -> Object:
+        meta = {"name": name, "namespace": namespace}
         spec = {"targetNamespaces": list(targets)} if targets else {}
         return self.kubectl.create(
             {"apiVersion": V1, "kind": "OperatorGroup", "metadata": meta, "spec": spec}
         )
+
+    def group_of(self, namespace: str) -> Object:
+        return self.kubectl.get(V1, "OperatorGroup", "group", namespace)
 
     def catalog_source(self, name: str, namespace: str, address: str) -> Object:
         """Creates a CatalogSource and waits until OLM has connected to it."""
