@@ -78,7 +78,7 @@ def _diagnose(subject: Observation, components: Sequence[Observation]) -> Diagno
     judged = [judge(one) for one in observed]
     deployments = sorted(_of_kind(components, "Deployment"), key=lambda one: one.name)
     pods = trouble(deployments) if _pods_decide(judged) else None
-    if pods is not None:
+    if pods is not None and (pods.certain or judged[0].state not in _WAITING):
         return _not_running(subject, observed, judged, deployments, pods)
     broken = max((i for i, one in enumerate(judged) if one.state in BROKEN), default=None)
     links = [

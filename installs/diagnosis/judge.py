@@ -155,7 +155,7 @@ def _unpacking(plan: Observation) -> Judgement | None:
 
 def _names_a_cause(message: str, kind: str) -> bool:
     found = find(message, kind=kind) if message else None
-    return found is not None and found.entry.id.startswith("image-")
+    return found is not None and found.entry.id.startswith(("image-", "olmv0-unpack-image-"))
 
 
 def judge_csv(one: Observation) -> Judgement:

@@ -60,7 +60,8 @@ def _installing(scene: Scene, csv: Observation, verdict: Judgement) -> Problem |
             return None  # the plan is still creating what is missing
     if verdict.reason == "RequirementsNotMet":
         return _requirement(scene, csv, verdict)
-    if verdict.reason in _WAITS_FOR_PODS and (found := trouble(scene.deployments)):
+    found = trouble(scene.deployments) if verdict.reason in _WAITS_FOR_PODS else None
+    if found and (found.certain or csv.phase == "Failed"):
         health = "Failed" if csv.phase != "Failed" else _health(scene, verdict.state)
         return _pods(found, health, found.message)
     if verdict.state in BROKEN:

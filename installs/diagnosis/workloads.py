@@ -18,7 +18,10 @@ SCALED_TO_ZERO = "ScaledToZero"
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a Deployment does not run. `said` is what the knowledge base reads, of `kind`."""
+    """Why a Deployment does not run. `said` is what the knowledge base reads, of `kind`.
+
+    `certain` is False while all that is known is that no pod is ready, as in every installation.
+    """
 
     deployment: Observation
     kind: str
@@ -26,6 +29,7 @@ class Trouble:
     message: str
     said: str
     links: tuple[Link, ...]  # the Deployment, and the Pod when it is the cause
+    certain: bool = True
 
 
 def judge_deployment(one: Observation) -> Judgement:
@@ -60,6 +64,7 @@ def trouble(deployments: Iterable[Observation]) -> Trouble | None:
             verdict.message,
             f"deployment {one.namespace}/{one.name}: {verdict.reason}: {verdict.message}",
             (link_of(one, verdict, first_broken=True),),
+            certain=verdict.reason != judge_type(one, "Available").reason,
         )
     return None
 

@@ -300,6 +300,7 @@ def test_every_exact_row_of_ours_about_olm_is_written_down_twice() -> None:
     }
 
 
+@pytest.mark.data
 def test_every_reason_of_the_written_reference_is_in_the_tables(shared_data: Path) -> None:
     """Each word that the reference's tables of conditions name as a reason is known here."""
     text = (shared_data.parent / "docs" / "failures.md").read_text()
