@@ -9,9 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+import structlog
+from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from olmweb.models import Lease
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,11 @@ def release(held: Held) -> None:
     )
 
 
+def is_held(name: str) -> bool:
+    """Whether some worker has the lease now."""
+    return Lease.objects.filter(name=name, expires_at__gt=timezone.now()).exists()
+
+
 @contextmanager
 def lease(name: str, seconds: int) -> Iterator[Held | None]:
     """`with lease(...) as held:`; `held` is None when another worker has it."""
@@ -57,3 +66,39 @@ def lease(name: str, seconds: int) -> Iterator[Held | None]:
     finally:
         if held:
             release(held)
+
+
+@contextmanager
+def kept_lease(name: str, seconds: int) -> Iterator[Held | None]:
+    """As `lease`, for long work: a thread renews it, so that `seconds` may be few.
+
+    A worker that is killed is then replaced soon, and one that is slow is not.
+    """
+    with lease(name, seconds) as held:
+        if held is None:
+            yield None
+            return
+        over = threading.Event()
+        thread = threading.Thread(
+            target=_keep, args=(held, seconds, over), name=f"lease {name}", daemon=True
+        )
+        thread.start()
+        try:
+            yield held
+        finally:
+            over.set()
+            thread.join(seconds)
+
+
+def _keep(held: Held, seconds: int, over: threading.Event) -> None:
+    try:
+        while not over.wait(seconds / 4):
+            try:
+                if not held.renew(seconds):
+                    return
+            except DatabaseError as error:
+                # It may be back before the lease expires.
+                log.warning("lease not renewed", lease=held.name, error=type(error).__name__)
+                connection.close()
+    finally:
+        connection.close()

@@ -17,6 +17,7 @@ from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import ConfigError
 
 IN_CLUSTER = "in-cluster"
+CONNECTIONS = 40  # kept open at most: a watched cluster has one for each feed
 
 
 def open_client(
@@ -34,6 +35,7 @@ def open_client(
         configuration = Configuration()
         # A server that vanishes without a word is noticed even where nothing is being sent.
         configuration.keep_alive = True
+        configuration.connection_pool_maxsize = CONNECTIONS
         if context == IN_CLUSTER:
             _load_in_cluster(configuration)
         else:

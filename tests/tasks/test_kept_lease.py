@@ -1,0 +1,69 @@
+"""A lease of few seconds that a thread keeps: while the work lasts, no longer than it lives."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from django.db import DatabaseError
+
+from olmweb import leases
+from olmweb.leases import acquire, is_held, kept_lease
+from olmweb.models import Lease
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def eventually(true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        if true():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def expiry() -> float:
+    return Lease.objects.get(name="cluster:1").expires_at.timestamp()
+
+
+def test_it_is_renewed_while_the_work_goes_on_and_free_after_it() -> None:
+    with kept_lease("cluster:1", 1) as held:
+        assert held
+        first = expiry()
+        assert eventually(lambda: expiry() > first)
+        assert acquire("cluster:1", 60) is None
+        assert is_held("cluster:1")
+    assert not is_held("cluster:1")
+    assert acquire("cluster:1", 60)
+
+
+def test_one_that_was_taken_away_is_not_taken_back() -> None:
+    with kept_lease("cluster:1", 1) as held:
+        assert held
+        Lease.objects.update(owner="thief")
+        time.sleep(0.6)
+        assert not held.renew(1)
+    assert Lease.objects.get(name="cluster:1").owner == "thief"
+
+
+def test_one_that_is_held_is_told_so() -> None:
+    assert acquire("cluster:1", 60)
+    with kept_lease("cluster:1", 1) as held:
+        assert held is None
+
+
+def test_a_database_that_is_away_for_a_moment_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    renew, failures = leases.Held.renew, iter([True])
+
+    def fails_once(self: leases.Held, seconds: int) -> bool:
+        if next(failures, False):
+            raise DatabaseError
+        return renew(self, seconds)
+
+    monkeypatch.setattr(leases.Held, "renew", fails_once)
+    with kept_lease("cluster:1", 1):
+        first = expiry()
+        assert eventually(lambda: expiry() > first)
+    assert "lease not renewed" in caplog.text
