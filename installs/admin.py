@@ -1,16 +1,32 @@
-"""Admin of what clusters said and people asked for: a record, so everything is read-only."""
+"""Admin of what clusters said and people asked for: a record, so everything is read-only.
 
-from django.contrib import admin
+A notification that did not arrive can be sent again.
+"""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
 
 from installs.models import (
     Action,
     ClusterOperator,
     ClusterOperatorMember,
     Component,
+    CopyReport,
+    CRDState,
+    Event,
+    Notification,
     Operator,
+    Reference,
     Transition,
+    UnknownMessage,
 )
+from installs.notify import send_again
 from olmweb.admin_tools import ReadOnlyAdmin
+
+TEXT = 200  # characters of a message in a list
 
 
 @admin.register(Operator)
@@ -60,3 +76,90 @@ class ActionAdmin(ReadOnlyAdmin):
     search_fields = ("name", "package", "as_user")
     list_select_related = ("cluster", "user")
     date_hierarchy = "created_at"
+
+
+@admin.register(Reference)
+class ReferenceAdmin(ReadOnlyAdmin):
+    list_display = ("operator", "kind", "namespace", "name")
+    list_filter = ("kind",)
+    search_fields = ("name", "operator__name")
+    list_select_related = ("operator",)
+
+
+@admin.register(CRDState)
+class CRDStateAdmin(ReadOnlyAdmin):
+    list_display = ("name", "cluster", "served", "stored", "owner_kind", "owner_name", "finding")
+    list_filter = ("finding", "owner_kind", "cluster")
+    search_fields = ("name", "served_kind", "owner_name")
+    list_select_related = ("cluster",)
+
+
+@admin.register(Event)
+class EventAdmin(ReadOnlyAdmin):
+    list_display = (
+        *("last_at", "cluster", "kind", "namespace", "name", "type", "reason", "count"),
+        "source",
+    )
+    list_filter = ("type", "kind", "cluster")
+    search_fields = ("name", "reason", "message")
+    list_select_related = ("cluster",)
+    date_hierarchy = "last_at"
+
+
+@admin.register(UnknownMessage)
+class UnknownMessageAdmin(ReadOnlyAdmin):
+    """What the knowledge base does not know yet: messages that are alike are one row."""
+
+    list_display = ("count", "kind", "reason", "text", "example", "first_at", "last_at")
+    list_display_links = ("text",)
+    list_filter = ("kind", "last_at")
+    search_fields = ("sample", "reason", "fingerprint")
+
+    @admin.display(description="message", ordering="sample")
+    def text(self, row: UnknownMessage) -> str:
+        return row.sample if len(row.sample) <= TEXT else f"{row.sample[:TEXT]}…"
+
+
+@admin.register(CopyReport)
+class CopyReportAdmin(ReadOnlyAdmin):
+    list_display = ("created_at", "cluster", "state", "copies", "user", "finished_at", "error_text")
+    list_filter = ("state", "cluster")
+    list_select_related = ("cluster", "user")
+    date_hierarchy = "created_at"
+
+    @admin.display(description="copies")
+    def copies(self, row: CopyReport) -> Any:
+        return row.result.get("copies")
+
+
+@admin.register(Notification)
+class NotificationAdmin(ReadOnlyAdmin):
+    list_display = (
+        *("id", "subject", "change", "state", "attempts", "next_at", "sent_at", "error"),
+    )
+    list_filter = ("state", "transition__cluster")
+    search_fields = ("transition__name", "error")
+    date_hierarchy = "transition__at"
+    actions = ("send_again",)
+
+    @admin.display(description="operator", ordering="transition__name")
+    def subject(self, row: Notification) -> str:
+        told = row.body
+        place = "/".join(filter(None, (told.get("namespace"), told.get("name"))))
+        return f"{told.get('cluster')}: {told.get('kind')} {place}"
+
+    @admin.display(description="change")
+    def change(self, row: Notification) -> str:
+        return f"{row.body.get('was') or 'new'} → {row.body.get('to')}"
+
+    @admin.action(description="Send again", permissions=["view"])
+    def send_again(self, request: HttpRequest, queryset: QuerySet[Notification]) -> None:
+        chosen = len(queryset)
+        again = send_again(queryset)
+        messages.success(request, f"{again} notification(s) will be sent again.")
+        if again < chosen:
+            messages.warning(
+                request,
+                f"{chosen - again} left out: they wait already, or a later change of the same "
+                "operator was told.",
+            )

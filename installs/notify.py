@@ -22,6 +22,7 @@ from typing import Any, TypedDict
 
 from django.conf import settings
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
+from django.utils import timezone
 
 from installs.diagnosis import finding_for
 from installs.models import NEEDS_ATTENTION, Health, Notification, Operator, Transition
@@ -140,13 +141,23 @@ def remember_deleted() -> int:
     return _save(fresh)
 
 
+def send_again(rows: QuerySet[Notification]) -> int:
+    """Lets those of `rows` that were sent or given up wait to be sent anew; returns how many.
+
+    Not those that a later one of the same operator has overtaken: they would tell what is over.
+    """
+    chosen = rows.filter(~_overtaken()).exclude(state=Notification.State.PENDING)
+    ids = list(chosen.values_list("pk", flat=True))
+    return Notification.objects.filter(pk__in=ids).update(
+        state=Notification.State.PENDING, attempts=0, error="", next_at=timezone.now()
+    )
+
+
 def standing() -> QuerySet[Notification]:
     """Rows of the trouble that operators are in as far as was told: the last one of each, unless
     that said that it is over."""
-    same = {f"transition__{part}": OuterRef(f"transition__{part}") for part in _SUBJECT}
-    later = Notification.objects.filter(**same, id__gt=OuterRef("id"))
     return Notification.objects.filter(
-        ~Exists(later), transition__type=HEALTH, transition__to_status__in=NEEDS_ATTENTION
+        ~_overtaken(), transition__type=HEALTH, transition__to_status__in=NEEDS_ATTENTION
     )
 
 
@@ -157,6 +168,11 @@ def renewable() -> QuerySet[Notification]:
 
 def subject_of(row: Transition | Operator) -> Subject:
     return (row.cluster_id, row.kind, row.namespace, row.name)
+
+
+def _overtaken() -> Exists:
+    same = {f"transition__{part}": OuterRef(f"transition__{part}") for part in _SUBJECT}
+    return Exists(Notification.objects.filter(**same, id__gt=OuterRef("id")))
 
 
 def _operator_exists() -> Exists:

@@ -9,6 +9,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
+from installs.models import CopyReport, CRDState, Notification, UnknownMessage
 from olmweb import celery_app
 from olmweb.models import ApiToken
 from tests.api.world import BLOB, World
@@ -119,3 +120,25 @@ def test_sync_now_sends_the_task_after_commit(
         signed_in.post(address(model, "changelist"), chosen)
         assert sent == []
     assert sent == [(task, [row.pk], queue)]
+
+
+def test_a_notification_that_was_given_up_can_be_sent_again(signed_in: Client) -> None:
+    row = Notification.objects.get()
+    chosen = {"action": "send_again", "_selected_action": [row.pk]}
+    done = signed_in.post(address(Notification, "changelist"), chosen, follow=True)
+    assert b"1 notification(s) will be sent again." in done.content
+    row.refresh_from_db()
+    assert (row.state, row.error) == (Notification.State.PENDING, "")
+    again = signed_in.post(address(Notification, "changelist"), chosen, follow=True)
+    assert b"1 left out" in again.content
+
+
+def test_admin_lists_say_what_a_person_looks_for(signed_in: Client) -> None:
+    def listed(model: Any) -> str:
+        return signed_in.get(address(model, "changelist")).content.decode()
+
+    assert "prod: PlatformOperator etcd" in listed(Notification)
+    assert "new → Failed" in listed(Notification)
+    assert "etcd &lt;b&gt;odd&lt;/b&gt;" in listed(UnknownMessage)
+    assert "crd-stored-version-gone" in listed(CRDState)
+    assert ">7<" in listed(CopyReport)

@@ -12,17 +12,23 @@ from installs.models import (
     ClusterOperator,
     ClusterOperatorMember,
     Component,
+    CopyReport,
+    Notification,
     Transition,
+    UnknownMessage,
 )
 from olmweb.models import Cluster, Lease, Stream, SyncRun
 from tests.factories import (
     make_blob,
     make_catalog,
     make_cluster,
+    make_crd,
+    make_event,
     make_icon,
     make_operator,
     make_package,
     make_problem,
+    make_reference,
 )
 
 # Odd spacing, an escape and a long key order: what a re-serialisation would change.
@@ -159,6 +165,16 @@ def _installed(prod: Cluster, edge: Cluster) -> None:
             to_status="False", to_reason="InstallFailed", at=now - timedelta(minutes=i // 2),
         )
         for i in range(7)
+    )  # fmt: skip
+    make_reference(operator=etcd, kind="BundleDeployment", name="etcd")
+    make_crd(cluster=prod, finding="crd-stored-version-gone")
+    make_event(subject=etcd)
+    UnknownMessage.objects.create(fingerprint="f", kind="Subscription", sample="etcd <b>odd</b>")
+    CopyReport.objects.create(cluster=prod, state="done", result={"copies": 7})
+    Notification.objects.create(
+        transition=prod.transitions.earliest("id"), state="given-up",
+        body={"cluster": "prod", "kind": "PlatformOperator", "name": "etcd", "to": "Failed"},
+        error="hooks.example answered 404.",
     )  # fmt: skip
     for number in (1, 2):
         Action.objects.create(

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from installs.models import Notification, Operator, Transition
-from installs.notify import remember, remember_deleted, renewable, standing
+from installs.notify import remember, remember_deleted, renewable, send_again, standing
 from olmweb.models import Cluster
 from tests.factories import make_cluster, make_operator
 
@@ -223,3 +223,20 @@ def test_a_burst_costs_a_fixed_number_of_queries(
     changes = [change(operator, "Healthy", "Failed") for operator in operators]
     with django_assert_max_num_queries(4):
         assert remember(changes, operators) == 60
+
+
+def test_what_was_not_overtaken_can_be_sent_again(etcd: Operator, cluster: Cluster) -> None:
+    walk(etcd, "Healthy", "Failed", "Healthy")
+    walk(make_operator(cluster=cluster, name="other"), "Healthy", "Failed")
+    gone, sent = Notification.State.GIVEN_UP, Notification.State.SENT
+    first, second, third = Notification.objects.order_by("id")
+    for row, state in ((first, gone), (second, gone), (third, sent)):
+        Notification.objects.filter(pk=row.pk).update(state=state, attempts=9, error="No.")
+    assert send_again(Notification.objects.all()) == 2
+    assert send_again(Notification.objects.all()) == 0
+    rows = Notification.objects.order_by("id")
+    assert [(row.state, row.attempts, row.error) for row in rows] == [
+        (gone, 9, "No."),
+        (Notification.State.PENDING, 0, ""),
+        (Notification.State.PENDING, 0, ""),
+    ]
