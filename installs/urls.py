@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from installs.views import activity, change, clusteroperators, clusters, operator, operators
+from installs.views import activity, change, clusteroperators, clusters, crds, operator, operators
 
 app_name = "installs"
 urlpatterns = [
@@ -29,6 +29,7 @@ urlpatterns = [
         name="clusteroperator",
     ),
     path("clusters/<str:cluster>", clusters.cluster_detail, name="cluster"),
+    path("crds/", crds.crd_list, name="crds"),
     path("activity/", activity.activity, name="activity"),
     path("activity/actions/<int:id>", activity.action_detail, name="action"),
 ]

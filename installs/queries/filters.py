@@ -19,7 +19,8 @@ SORTS = ("name", "cluster", "health", "since", "version", "path", "namespace")
 class OperatorFilters:
     """What the operators list is narrowed to; an empty string narrows nothing.
 
-    `namespace` is `-` for cluster-scoped objects, `finding` is `-` for causes not known.
+    `namespace` is `-` for cluster-scoped objects, `finding` is `-` for causes not known, `upgrade`
+    is `yes` for those with another version to take.
     """
 
     cluster: str = ""
@@ -29,6 +30,7 @@ class OperatorFilters:
     reason: str = ""
     finding: str = ""
     package: str = ""
+    upgrade: str = ""
     q: str = ""
 
     def chosen(self) -> list[tuple[str, str]]:
@@ -48,6 +50,7 @@ def read_operator_filters(params: Mapping[str, str]) -> OperatorFilters:
             code="bad-filter",
             health=f"one of {allowed}",
         )
+    read_choice(params, "upgrade", ("yes",))
     return OperatorFilters(**values)
 
 

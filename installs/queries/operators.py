@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from django.db.models import Case, Count, IntegerField, Q, QuerySet, Value, When
+from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 
 from installs.diagnosis import Finding, finding_for, knowledge
@@ -89,6 +89,8 @@ def operators_matching(filters: OperatorFilters) -> QuerySet[Operator]:
         rows = rows.filter(health__in=NEEDS_ATTENTION)
     elif filters.health:
         rows = rows.filter(health=filters.health)
+    if filters.upgrade:
+        rows = rows.exclude(upgrade="").exclude(upgrade=F("version"))
     for word in filters.q.split()[:8]:
         rows = rows.filter(
             Q(name__icontains=word) | Q(package__icontains=word) | Q(message__icontains=word)

@@ -3,22 +3,19 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
-from django.db.models import Count, F, IntegerField, Q, Sum
-from django.utils import timezone
+from django.db.models import Count, F, IntegerField, Q
 
 from catalogs.models import Catalog
 from installs.aggregated import NAME as AGGREGATED
 from installs.aggregated import explain_impact
 from installs.diagnosis import read_conditions
-from installs.models import NEEDS_ATTENTION, Action, ClusterOperator, Health, Operator, Transition
+from installs.models import NEEDS_ATTENTION, ClusterOperator, Health, Operator
 from installs.queries.operators import CAUSE_ROWS, Cause, group_by_cause
+from installs.queries.update import ClusterUpdate, cluster_versions, update_of
+from installs.queries.waiting import Approval, approvals_of
 from olmweb.models import Cluster
 
-CHANGES_SHOWN = 8
-RECENT = timedelta(hours=24)
-RECENT_LIMIT = 5000
 _BAD = tuple(str(value) for value in NEEDS_ATTENTION)
 
 
@@ -27,6 +24,7 @@ class HealthCounts:
     """How many operators there are of each health."""
 
     by_health: dict[str, int]
+    upgrades: int = 0  # operators with another version to take
 
     @property
     def total(self) -> int:
@@ -92,28 +90,6 @@ class BlockingOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class Hour:
-    """One bar of the last 24 hours."""
-
-    at: datetime
-    failed: int
-    recovered: int
-    height: int  # of 100
-    failed_height: int
-    x: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recent:
-    """What changed in the last 24 hours; `hours` are 24 bars, oldest first."""
-
-    failed: int
-    recovered: int
-    hours: tuple[Hour, ...]
-    changes: tuple[Transition, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterOverview:
     """Everything the overview says of one cluster."""
 
@@ -123,6 +99,8 @@ class ClusterOverview:
     causes: list[Cause]
     cluster_operators: list[BlockingOperator]
     unhealthy_cluster_operators: int
+    update: ClusterUpdate | None  # None where no ClusterVersion was read
+    approvals: list[Approval]
     problems: list[str]  # kinds that can't be read, in words
 
     @property
@@ -136,11 +114,12 @@ class ClusterOverview:
 
 
 def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
-    """One entry a cluster, worst first; three queries however many clusters there are."""
+    """One entry a cluster, worst first; four queries however many clusters there are."""
     ids = [cluster.pk for cluster in clusters]
     counts = _health_counts(ids)
     failing = _failing(ids)
     blocking = _cluster_operators(ids)
+    versions = cluster_versions(ids)
     found = [
         ClusterOverview(
             cluster=cluster,
@@ -151,6 +130,8 @@ def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
                 one for one in blocking[cluster.pk] if one.row.severity or one.row.aggregated
             ],
             unhealthy_cluster_operators=sum(1 for one in blocking[cluster.pk] if one.row.severity),
+            update=update_of(versions.get(cluster.pk), [one.row for one in blocking[cluster.pk]]),
+            approvals=approvals_of(cluster.name, failing[cluster.pk]),
             problems=unreadable_kinds(cluster),
         )
         for cluster in clusters
@@ -164,10 +145,16 @@ def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
 
 def _health_counts(ids: Sequence[int]) -> dict[int, HealthCounts]:
     numbers: dict[int, dict[str, int]] = {pk: {} for pk in ids}
+    upgrades = dict.fromkeys(ids, 0)
     rows = Operator.objects.filter(cluster__in=ids).order_by().values_list("cluster", "health")
-    for cluster, health, number in rows.annotate(number=Count("pk", output_field=IntegerField())):
+    other_version = ~Q(upgrade="") & ~Q(upgrade=F("version"))
+    for cluster, health, number, upgradable in rows.annotate(
+        number=Count("pk", output_field=IntegerField()),
+        upgradable=Count("pk", filter=other_version, output_field=IntegerField()),
+    ):
         numbers[cluster][health] = number
-    return {pk: HealthCounts(values) for pk, values in numbers.items()}
+        upgrades[cluster] += upgradable
+    return {pk: HealthCounts(values, upgrades[pk]) for pk, values in numbers.items()}
 
 
 def _failing(ids: Sequence[int]) -> dict[int, list[Operator]]:
@@ -215,36 +202,6 @@ def installable_kinds(cluster: Cluster) -> list[str]:
     ]
 
 
-def recent(clusters: Sequence[Cluster]) -> Recent:
-    """Changes of health in the last 24 hours on these clusters; one query."""
-    now = timezone.now()
-    rows = list(
-        Transition.objects.select_related("cluster")
-        .filter(cluster__in=[c.pk for c in clusters], type="Health", at__gte=now - RECENT)
-        .order_by("-at", "-pk")[:RECENT_LIMIT]
-    )
-    failed, recovered = [0] * 24, [0] * 24
-    for row in rows:
-        hour = 23 - min(23, max(0, int((now - row.at).total_seconds() // 3600)))
-        if row.to_status in _BAD and row.from_status and row.from_status not in _BAD:
-            failed[hour] += 1  # one first seen in this state did not begin to fail just now
-        elif row.to_status == Health.HEALTHY and row.from_status in _BAD:
-            recovered[hour] += 1
-    top = max((a + b for a, b in zip(failed, recovered, strict=True)), default=0) or 1
-    hours = tuple(
-        Hour(
-            at=now - timedelta(hours=23 - index),
-            failed=failed[index],
-            recovered=recovered[index],
-            height=round((failed[index] + recovered[index]) * 40 / top),
-            failed_height=round(failed[index] * 40 / top),
-            x=index * 10,
-        )
-        for index in range(24)
-    )
-    return Recent(sum(failed), sum(recovered), hours, tuple(rows[:CHANGES_SHOWN]))
-
-
 @dataclass(frozen=True, slots=True)
 class CatalogSummary:
     """The catalogs of the clusters shown; `troubled` are those failing, stale or switched off."""
@@ -255,49 +212,24 @@ class CatalogSummary:
     new: int
 
 
-def catalog_summary(clusters: Sequence[Cluster]) -> CatalogSummary:
-    """One query. Catalogs read from files belong to no cluster and count everywhere."""
-    rows = list(
-        Catalog.objects.select_related("cluster").filter(
-            Q(cluster__in=[c.pk for c in clusters]) | Q(cluster=None)
-        )
-    )
+def read_catalogs() -> list[Catalog]:
+    """Every catalog with its cluster; one query."""
+    return list(Catalog.objects.select_related("cluster").order_by("name"))
+
+
+def catalogs_revision(rows: Sequence[Catalog]) -> str:
+    """What moves when any catalog's content or state changed."""
+    return ";".join(f"{row.pk}:{row.revision}:{row.state}:{row.stale}" for row in rows)
+
+
+def catalog_summary(rows: Sequence[Catalog], clusters: Sequence[Cluster]) -> CatalogSummary:
+    """Of these clusters. Catalogs read from files belong to no cluster and count everywhere."""
+    ids = {None, *(cluster.pk for cluster in clusters)}
+    shown = [row for row in rows if row.cluster_id in ids]
     states = Catalog.State
-    troubled = [row for row in rows if row.stale or row.state == states.FAILED]
     return CatalogSummary(
-        serving=sum(1 for row in rows if row.state == states.SERVING and not row.stale),
-        packages=sum(row.package_count for row in rows),
-        troubled=troubled,
-        new=sum(1 for row in rows if row.state == states.NEW),
+        serving=sum(1 for row in shown if row.state == states.SERVING and not row.stale),
+        packages=sum(row.package_count for row in shown),
+        troubled=[row for row in shown if row.stale or row.state == states.FAILED],
+        new=sum(1 for row in shown if row.state == states.NEW),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What waits for a person or is under way."""
-
-    actions: int
-    upgrades: int
-
-
-def waiting(clusters: Sequence[Cluster]) -> Waiting:
-    """Open actions and operators with an upgrade to take; two queries."""
-    ids = [cluster.pk for cluster in clusters]
-    return Waiting(
-        actions=Action.objects.filter(cluster__in=ids, state__in=Action.OPEN).count(),
-        upgrades=Operator.objects.filter(cluster__in=ids)
-        .exclude(upgrade="")
-        .exclude(upgrade=F("version"))
-        .count(),
-    )
-
-
-def catalogs_revision() -> str:
-    """What moves when any catalog's content or state changed; one query."""
-    totals = Catalog.objects.aggregate(
-        revisions=Sum("revision"),
-        number=Count("pk"),
-        failed=Count("pk", filter=Q(state=Catalog.State.FAILED)),
-        new=Count("pk", filter=Q(state=Catalog.State.NEW)),
-    )
-    return ":".join(str(value) for value in totals.values())

@@ -5,10 +5,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from installs.diagnosis.requirements import Requirement, requirement_rows
 from installs.models import Component, Operator
 from olmweb.templatetags.olmweb import moment
 
 NAMES_SHOWN = 8
+_STATUS_WORDS = {
+    "Present": "There",
+    "NotPresent": "Missing",
+    "PresentNotSatisfied": "There, not satisfied",
+    "PresentNotAvailable": "There, not available",
+    "DeploymentFound": "Deployment there",
+    "DeploymentNotFound": "Deployment missing",
+    "Satisfied": "Satisfied",
+    "NotSatisfied": "Not satisfied",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,35 @@ class DeploymentRow:
     @property
     def ok(self) -> bool:
         return self.ready >= self.replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What a ClusterServiceVersion requires; `rows` are (requirement, its status in words)."""
+
+    csv: str
+    rows: list[tuple[Requirement, str]]
+
+    @property
+    def unmet(self) -> int:
+        return sum(1 for row, _ in self.rows if not row.met)
+
+
+def requirements_of(components: Sequence[Component]) -> Requirements:
+    """Those of the first ClusterServiceVersion that misses any; none when nothing is missing."""
+    for one in components:
+        if one.kind == "ClusterServiceVersion" and isinstance(one.details, Mapping):
+            rows = requirement_rows(one.details)
+            if any(not row.met for row in rows):
+                return Requirements(one.name, [(row, status_words(row)) for row in rows])
+    return Requirements("", [])
+
+
+def status_words(row: Requirement) -> str:
+    """The status of a requirement, which OLM writes as one word, as a reader would say it."""
+    if row.status == "Present" and not row.met:
+        return "There, not satisfied"
+    return _STATUS_WORDS.get(row.status, row.status or "Not told")
 
 
 def facts_of(row: Operator | Component) -> list[Fact]:

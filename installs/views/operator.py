@@ -11,7 +11,7 @@ from installs.models import NEEDS_ATTENTION, Operator
 from installs.observe import diagnose_row
 from installs.queries import detail
 from installs.queries.operators import finding_of, why
-from installs.views.evidence import deployments, facts_of, waiting_pods
+from installs.views.evidence import deployments, facts_of, requirements_of, waiting_pods
 from installs.views.live import render_live
 from installs.views.story import besides, chain, condition_tables, steps
 from installs.views.timeline import spans, timeline
@@ -56,6 +56,8 @@ def _story(operator: Operator) -> dict[str, Any]:
         "besides": besides(diagnosis.chain, parts),
         "tables": condition_tables(operator, parts.components),
         "facts": facts_of(operator),
+        "notes": diagnosis.notes,
+        "requirements": requirements_of(parts.components),
         "pods": waiting_pods(parts.components),
         "deployments": deployments(parts.components),
         "deprecations": deprecations(read_conditions(operator.conditions)),

@@ -26,6 +26,7 @@ FILTER_WORDS = {
     "reason": "Reason",
     "finding": "Cause",
     "package": "Package",
+    "upgrade": "Upgrade",
     "q": "Text",
 }
 
@@ -61,7 +62,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
 
 
 def _default_view(request: HttpRequest, filters: OperatorFilters) -> str:
-    narrowed = filters.finding or filters.reason or filters.q or filters.health
+    narrowed = any((filters.finding, filters.reason, filters.q, filters.health, filters.upgrade))
     return "cause" if not narrowed and any(attention(request).values()) else "all"
 
 
@@ -78,5 +79,7 @@ def _chips(filters: OperatorFilters) -> list[tuple[str, str, str]]:
             shown = "needs attention" if value == ATTENTION else str(healths[value])
         elif name == "namespace" and value == "-":
             shown = "none"
+        elif name == "upgrade":
+            shown = "available"
         words.append((name, FILTER_WORDS[name], shown))
     return words

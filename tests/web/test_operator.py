@@ -64,6 +64,25 @@ def test_what_it_names_is_shown_and_what_is_not_there_is_said_so(
     assert "registry.example/community:v4.16" in page.text
 
 
+def test_requirements_that_are_not_met_are_a_table_in_words(reader: Client, prod: Cluster) -> None:
+    make_unmet_requirements(prod)
+    page = page_of(reader, "tempo")
+    assert "2 of 3 not met" in page.text
+    assert "certificates.cert-manager.io apiextensions.k8s.io/v1 Missing" in page.text
+    assert "There, not satisfied Policy rule not satisfied 1 not satisfied" in page.text
+    assert '"resources":["nodes"]' in page.text
+    rows = page.text[page.text.index("What tempo.v0.9.0 requires") :]
+    assert rows.index("Missing") < rows.index("There CSV minKubeVersion")
+
+
+def test_requirements_that_are_met_are_not_listed(reader: Client, prod: Cluster) -> None:
+    make_csv(
+        make_subscription(prod),
+        requirements=[{"kind": "ServiceAccount", "name": "x", "status": "Present"}],
+    )
+    assert "What grafana.v1.0.0 requires" not in page_of(reader, "grafana").text
+
+
 def test_pods_that_do_not_run_say_why(reader: Client, prod: Cluster) -> None:
     make_crashing(prod)
     page = page_of(reader, "jaeger")

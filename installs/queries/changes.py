@@ -1,0 +1,154 @@
+"""Reads behind "what changed": changes of health, and operators that came or went."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+from django.utils import timezone
+
+from installs.models import NEEDS_ATTENTION, Health, Transition
+from olmweb.models import Cluster
+
+CHANGES_SHOWN = 12
+HOUR, DAY = timedelta(hours=1), timedelta(hours=24)
+ROWS_LIMIT = 5000
+OPERATOR_KINDS = ("PlatformOperator", "ClusterExtension", "Subscription", "ClusterServiceVersion")
+# Direction -> its words, in the order of the columns; the first grows downwards in the mind.
+DIRECTIONS = {
+    "failed": "began to fail",
+    "recovered": "recovered",
+    "installed": "installed or upgraded",
+    "removed": "removed",
+}
+BAR_HEIGHT = 40
+_BAD = tuple(str(value) for value in NEEDS_ATTENTION)
+_WORKING = (str(Health.INSTALLING), str(Health.UPGRADING), str(Health.NEEDS_APPROVAL))
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """How many operators went this way in the last hour and in the last day."""
+
+    id: str
+    words: str
+    hour: int
+    day: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One part of the bar of an hour; pixels in a box of BAR_HEIGHT."""
+
+    css: str
+    y: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """One hour of the last 24, which ends at `until`."""
+
+    until: datetime
+    counts: tuple[int, ...]  # in the order of DIRECTIONS
+    bars: tuple[Bar, ...]
+    x: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """What changed in the last 24 hours; `hours` are 24, oldest first."""
+
+    directions: tuple[Direction, ...]
+    hours: tuple[Hour, ...]
+    changes: tuple[Transition, ...]
+
+    def day(self, direction: str) -> int:
+        return next(one.day for one in self.directions if one.id == direction)
+
+    @property
+    def failed(self) -> int:
+        return self.day("failed")
+
+    @property
+    def recovered(self) -> int:
+        return self.day("recovered")
+
+    @property
+    def any(self) -> bool:
+        return any(one.day for one in self.directions)
+
+
+def direction_of(row: Transition) -> str:
+    """Which way an operator went; empty when a change is no news, as one bad state to another.
+
+    One first seen in a state did not come to it just now, and one that waits for an approval or
+    was being installed before did not recover.
+    """
+    if row.type == "Object":
+        return "removed" if row.to_status == "deleted" else ""
+    if not row.from_status:
+        return ""
+    if row.to_status in _BAD:
+        is_new = row.from_status not in _BAD or row.from_status == Health.NEEDS_APPROVAL
+        return "failed" if is_new and row.to_status != Health.NEEDS_APPROVAL else ""
+    if row.to_status != Health.HEALTHY:
+        return ""
+    if row.from_status in _WORKING:
+        return "installed"
+    return "recovered" if row.from_status in _BAD else ""
+
+
+def recent(clusters: Sequence[Cluster]) -> Recent:
+    """Changes on these clusters in the last 24 hours; one query."""
+    now = timezone.now()
+    news = Q(type="Health") | Q(type="Object", to_status__in=("appeared", "deleted"))
+    rows = list(
+        Transition.objects.select_related("cluster")
+        .filter(
+            news,
+            cluster__in=[cluster.pk for cluster in clusters],
+            kind__in=OPERATOR_KINDS,
+            at__gte=now - DAY,
+        )
+        .defer("message")
+        .order_by("-at", "-pk")[:ROWS_LIMIT]
+    )
+    counts = [dict.fromkeys(DIRECTIONS, 0) for _ in range(24)]
+    for row in rows:
+        if direction := direction_of(row):
+            past = int((now - row.at) / HOUR)
+            counts[23 - min(23, max(0, past))][direction] += 1
+    directions = tuple(
+        Direction(name, words, counts[-1][name], sum(hour[name] for hour in counts))
+        for name, words in DIRECTIONS.items()
+    )
+    return Recent(directions, _hours(counts, now), tuple(rows[:CHANGES_SHOWN]))
+
+
+def _hours(counts: Sequence[dict[str, int]], now: datetime) -> tuple[Hour, ...]:
+    top = max((sum(hour.values()) for hour in counts), default=0) or 1
+    return tuple(
+        Hour(
+            until=now - HOUR * (23 - position),
+            counts=tuple(hour.values()),
+            bars=_bars(hour, top),
+            x=position * 10,
+        )
+        for position, hour in enumerate(counts)
+    )
+
+
+def _bars(hour: dict[str, int], top: int) -> tuple[Bar, ...]:
+    """Stacked from the bottom; a part that is not zero is never too thin to see."""
+    bars, floor = [], BAR_HEIGHT
+    for name, count in hour.items():
+        if count:
+            height = max(3, round(count * BAR_HEIGHT / top))
+            floor -= height
+            bars.append(Bar(name, floor, height))
+    return tuple(bars)

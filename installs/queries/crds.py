@@ -1,0 +1,80 @@
+"""Reads about CustomResourceDefinitions: those that will block an upgrade first."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
+
+from installs.diagnosis import Finding, finding_for
+from installs.models import CRDState
+from installs.queries.keyset import Page, paginate
+from olmweb.models import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class CRDRow:
+    """A CustomResourceDefinition with what is wrong with it.
+
+    `owner` is a package when `owner_kind` is Subscription, else the name of an operator; it is only
+    words, without a page, when `owner_kind` is empty.
+    """
+
+    row: CRDState
+    finding: Finding | None
+    owner: str
+    owner_kind: str
+    owner_namespace: str
+
+
+def crds_matching(*, cluster: str = "", q: str = "", finding: str = "") -> QuerySet[CRDState]:
+    """CustomResourceDefinitions with their cluster; `calm` is 0 for those with a finding."""
+    rows = CRDState.objects.select_related("cluster").annotate(
+        calm=Case(When(finding="", then=Value(1)), default=Value(0), output_field=IntegerField())
+    )
+    if cluster:
+        rows = rows.filter(cluster__name=cluster)
+    if finding == "-":
+        rows = rows.filter(finding="")
+    elif finding:
+        rows = rows.filter(finding=finding)
+    for word in q.split()[:8]:
+        rows = rows.filter(
+            Q(name__icontains=word) | Q(served_kind__icontains=word) | Q(owner_name__icontains=word)
+        )
+    return rows
+
+
+def crd_page(
+    *, cluster: str = "", q: str = "", problems: bool = False, cursor: str = ""
+) -> Page[CRDState]:
+    """One page, those with a finding first; two queries. Raises BadRequest (cursor)."""
+    rows = crds_matching(cluster=cluster, q=q)
+    if problems:
+        rows = rows.exclude(finding="")
+    return paginate(rows, ("calm", "cluster__name", "name"), cursor=cursor)
+
+
+def crd_finding(row: CRDState) -> Finding | None:
+    """What is wrong with it, with its own name in the commands."""
+    if not row.finding:
+        return None
+    facts = {str(key): str(value) for key, value in row.facts.items()}
+    return finding_for(row.finding, facts, {"kind": row.kind, "name": row.name})
+
+
+def crd_row(row: CRDState) -> CRDRow:
+    """What the page shows of one."""
+    kind, namespace, name = row.owner_kind, row.owner_namespace, row.owner_name
+    if kind == "Operator":  # OLM's own grouping, called PACKAGE.NAMESPACE
+        package, _, namespace = name.rpartition(".")
+        return CRDRow(row, crd_finding(row), package, "Subscription", namespace)
+    if kind == "BundleDeployment" and name:
+        return CRDRow(row, crd_finding(row), name, "PlatformOperator", "")
+    has_page = kind == "ClusterExtension" and name
+    return CRDRow(row, crd_finding(row), name, kind if has_page else "", namespace)
+
+
+def troubled_crds(clusters: Sequence[Cluster]) -> list[CRDState]:
+    """Those with a finding on these clusters; one query."""
+    rows = CRDState.objects.select_related("cluster").exclude(finding="")
+    return list(rows.filter(cluster__in=[one.pk for one in clusters])[:200])
