@@ -1,6 +1,6 @@
 """Rows of a cluster's ClusterCatalogs: what their objects say, not their content."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from celery import current_app
@@ -13,17 +13,23 @@ from olmweb.models import Cluster
 TASK = "catalogs.sync_catalog"  # by name: tasks know sync, not the other way round
 
 
-def record_cluster_catalogs(cluster: Cluster, objects: list[dict[str, Any]]) -> int:
+def record_cluster_catalogs(
+    cluster: Cluster, objects: Iterable[Mapping[str, Any]], only: Collection[str] | None = None
+) -> int:
     """Makes the ClusterCatalog rows of `cluster` those of `objects`; returns the rows written.
 
-    `objects` is the authoritative list: a catalog that isn't in it is deleted with its content.
+    `objects` is the authoritative list, of the catalogs named in `only` or of all of them: a
+    catalog that isn't in it is deleted with its content.
     One that is only unready or unavailable keeps its content. Content that the object says is
     another one is enqueued to be synced on commit. Nothing is written for what is the same.
     """
     kind = Catalog.SourceKind.CLUSTER_CATALOG
     written = 0
     with transaction.atomic():
-        rows = {row.name: row for row in cluster.catalogs.filter(source_kind=kind)}
+        known = cluster.catalogs.filter(source_kind=kind)
+        if only is not None:
+            known = known.filter(name__in=only)
+        rows = {row.name: row for row in known}
         for found in objects:
             name = _text(_dig(found, "metadata", "name"))
             if not name or len(name) > 253:  # no API server has such an object

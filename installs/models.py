@@ -229,6 +229,7 @@ class Transition(models.Model):
 
     `type` is the condition type, or `Object` for appeared/deleted, or `Health` for ours.
     `at` is when we saw it: clusters don't move lastTransitionTime when only the reason changes.
+    `resource_version` is that of a deletion: what is told later of an older state is not news.
     """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="transitions")
@@ -242,6 +243,7 @@ class Transition(models.Model):
     to_status = models.CharField(max_length=20, blank=True)
     to_reason = models.CharField(max_length=1024, blank=True)
     message = models.TextField(blank=True)
+    resource_version = models.CharField(max_length=64, blank=True)
     at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -16,7 +16,8 @@ class Cluster(models.Model):
 
     `kinds` maps Kubernetes kind to `{"state": "served|absent|forbidden|failed", "version",
     "objects", "synced_at", "error"}` as of the last pass. `revision` grows by one whenever any row
-    of the cluster changed: open pages poll with it.
+    of the cluster changed: open pages poll with it. `assessed` says with which rules and catalogs
+    its operators were diagnosed last.
     """
 
     name = models.CharField(max_length=100, unique=True)
@@ -32,6 +33,7 @@ class Cluster(models.Model):
     synced_at = models.DateTimeField(null=True, blank=True)  # last complete pass
     checked_at = models.DateTimeField(null=True, blank=True)  # last attempt
     revision = models.PositiveBigIntegerField(default=0)
+    assessed = models.CharField(max_length=64, blank=True)
 
     class Meta:
         ordering = ("name",)

@@ -1,7 +1,8 @@
 """One level-triggered pass over a cluster: read everything, write what differs, diagnose it.
 
 The list is the truth; a pass may be repeated, skipped or killed half-way without loss. Reading
-happens before the transaction, so the database is never locked while a cluster thinks.
+happens before the transaction, so the database is never locked while a cluster thinks. What a
+watch tells between two passes goes the same way, through `apply_changes`.
 """
 
 import time
@@ -11,20 +12,33 @@ from datetime import datetime
 from typing import Any
 
 import structlog
-from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from installs.sync.read import ABSENT, SERVED, Snapshot, read_cluster
-from installs.sync.store import Moment
-from installs.sync.write import Written, write_snapshot
+from installs.sync.events import prune_events
+from installs.sync.feeds import BY_NAME, Change, Position
+from installs.sync.pods import refresh_pods
+from installs.sync.read import Snapshot, read_feeds
+from installs.sync.write import Written, apply_changes, write_snapshot
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError
-from olmweb.kube.resources import ALL
 from olmweb.models import Cluster, SyncRun
 
-__all__ = ["SyncReport", "record_crash", "sync_cluster"]
+__all__ = [
+    "Change",
+    "Position",
+    "Snapshot",
+    "SyncReport",
+    "Written",
+    "apply_changes",
+    "prune_events",
+    "read_feeds",
+    "record_crash",
+    "refresh_pods",
+    "sync_cluster",
+    "write_snapshot",
+]
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +92,7 @@ def sync_cluster(
         if opened is None:
             opened = client_for(cluster)
         try:
-            snapshot = read_cluster(opened)
+            return _pass(cluster, opened, still_ours, started, clock)
         finally:
             if client is None:
                 opened.close()
@@ -86,38 +100,61 @@ def sync_cluster(
         requests = opened.requests if opened else 0
         failure = Failure(error.code, error.message, error.hint)
         return _failed(cluster, failure, started, requests, time.monotonic() - clock)
+
+
+def _pass(
+    cluster: Cluster,
+    client: KubeClient,
+    still_ours: Callable[[], bool],
+    started: datetime,
+    clock: float,
+) -> SyncReport:
+    """The pass itself; raises the KubeError that no feed could be read for."""
+    snapshot = read_feeds(client)
+    refusal = snapshot.refusal()
+    if refusal is not None:
+        raise refusal
     if not still_ours():
         return SyncReport(
             SyncRun.Outcome.FAILED.value,
-            requests=opened.requests,
+            requests=client.requests,
             seconds=time.monotonic() - clock,
             error=f"Another worker took over cluster {cluster.name}; nothing was written.",
         )
-    moment = Moment(cluster.pk, timezone.now(), _first_seen(cluster))
     was_failing = bool(cluster.error_code)
-    with transaction.atomic():
-        written = write_snapshot(cluster, snapshot, moment)
-        changed = _update_cluster(cluster, snapshot, written, moment.now)
+    written = write_snapshot(cluster, snapshot)
+    pods = _pods(cluster, client)
+    changed = written.changed or pods.changed
     report = SyncReport(
-        SyncRun.Outcome.CHANGED.value if changed else SyncRun.Outcome.UNCHANGED.value,
-        kinds=_counts(snapshot, written),
-        requests=opened.requests,
+        (SyncRun.Outcome.CHANGED if changed else SyncRun.Outcome.UNCHANGED).value,
+        kinds=_counts(cluster, snapshot, written),
+        requests=client.requests,
         seconds=time.monotonic() - clock,
     )
     if changed or was_failing:
         _record(cluster, report, started, rows=written)
-        log.info("cluster synced", cluster=cluster.name, rows=written.total)
+        log.info("cluster synced", cluster=cluster.name, rows=written.total + pods.total)
     return report
 
 
-def _counts(snapshot: Snapshot, written: Written) -> dict[str, dict[str, int]]:
+def _pods(cluster: Cluster, client: KubeClient) -> Written:
+    """What pods wait for is worth a request each, but never the pass."""
+    try:
+        return refresh_pods(cluster, client)
+    except KubeError as error:
+        log.info("pods not read", cluster=cluster.name, code=error.code)
+        return Written()
+
+
+def _counts(cluster: Cluster, snapshot: Snapshot, written: Written) -> dict[str, dict[str, int]]:
+    kinds = dict.fromkeys(BY_NAME[name].kind for name in snapshot.feeds)
     return {
         kind: {
-            "objects": one.count,
+            "objects": cluster.kinds[kind]["objects"],
             "written": written.written[kind],
             "deleted": written.deleted[kind],
         }
-        for kind, one in snapshot.kinds.items()
+        for kind in kinds
     }
 
 
@@ -132,56 +169,6 @@ def record_crash(cluster: Cluster, error: Exception, started: datetime) -> SyncR
         "The worker's log has the details; the rows shown are those of the last good pass.",
     )
     return _failed(cluster, failure, started, 0, (timezone.now() - started).total_seconds())
-
-
-def _first_seen(cluster: Cluster) -> frozenset[str]:
-    """Kinds that no pass has read yet: their objects were there before us, they did not appear."""
-
-    return frozenset(
-        resource.kind
-        for resource in ALL[:8]
-        if not cluster.kinds.get(resource.kind, {}).get("synced_at")
-    )
-
-
-def _update_cluster(cluster: Cluster, snapshot: Snapshot, written: Written, now: datetime) -> bool:
-    """Writes the Cluster row, in one UPDATE; returns whether a reader would see a difference."""
-    before = (cluster.version, cluster.server, cluster.reachable, cluster.error_code)
-    kinds = {kind: _kind_state(cluster, snapshot, kind, now) for kind in snapshot.kinds}
-    told = ("state", "version", "error")
-    old = {kind: [one.get(key) for key in told] for kind, one in cluster.kinds.items()}
-    new = {kind: [one.get(key) for key in told] for kind, one in kinds.items()}
-    after = (snapshot.version, snapshot.server, True, "")
-    changed = bool(written.total) or before != after or old != new
-    _save(
-        cluster,
-        changed,
-        version=snapshot.version,
-        server=snapshot.server,
-        kinds=kinds,
-        reachable=True,
-        error_code="",
-        error_text="",
-        error_hint="",
-        unreachable_since=None,
-        synced_at=now,
-        checked_at=now,
-    )
-    return changed
-
-
-def _kind_state(cluster: Cluster, snapshot: Snapshot, kind: str, now: datetime) -> dict[str, Any]:
-    """The entry of one kind; if it could not be read, with count and time of its last reading."""
-    one = snapshot.kinds[kind]
-    old = cluster.kinds.get(kind, {})
-    is_read = one.state in (SERVED, ABSENT)
-    return {
-        "state": one.state,
-        "version": one.version or ("" if is_read else old.get("version", "")),
-        "objects": one.count if is_read else old.get("objects", 0),
-        "synced_at": now.isoformat() if is_read else old.get("synced_at"),
-        "error": one.error,
-    }
 
 
 def _failed(

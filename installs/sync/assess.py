@@ -1,18 +1,33 @@
-"""Puts the diagnosis of changed operators into their rows, and its changes into the history."""
+"""Puts what follows from the rows into the rows of operators: version, upgrade, diagnosis.
+
+Its changes of health go into the history, and to whoever wants to be told of them.
+"""
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 
-import installs.diagnosis
-from installs.diagnosis import Observation, deprecations, diagnose, read_conditions
-from installs.models import Component, Operator, Transition
+import msgspec
+
+import installs
+from catalogs.models import Catalog
+from installs import notify
+from installs.diagnosis import diagnose
+from installs.models import Component, Operator, Reference, Transition
+from installs.observe import observe
+from installs.sync import unknown, upgrades
 from installs.sync.decode import Key, read_time
-from installs.sync.store import BATCH, HEALTH, Moment, transition, upsert
+from installs.sync.history import HEALTH, Moment, transition
+from installs.sync.offers import Offer, bundles_by_image, offers_of, usable
+from installs.sync.store import BATCH, batched, rows_of, upsert
 
 _COLUMNS = (
+    "version",
+    "bundle",
     "health",
     "finding",
     "facts",
@@ -22,80 +37,144 @@ _COLUMNS = (
     "broken_name",
     "since",
     "deprecated",
+    "upgrade",
+    "upgrade_held",
 )
 
 
 @cache
 def rules_version() -> str:
-    """Changes whenever the diagnosis may say something else: a hash of its code and knowledge.
-
-    Part of every operator's digest, so that a new version of OLM Web diagnoses anew.
-    """
-    package = Path(installs.diagnosis.__file__).parent
+    """Changes whenever the code or the knowledge that rows are derived with does."""
+    package = Path(installs.__file__).parent
     hashed = hashlib.sha256()
-    for path in sorted([*package.glob("*.py"), *(package.parent / "knowledge").glob("*.yaml")]):
+    folders = (package / "diagnosis", package / "knowledge", package / "sync")
+    paths = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    for path in sorted(one for one in paths if one.suffix in (".py", ".yaml")):
         hashed.update(path.read_bytes())
     return hashed.hexdigest()
 
 
-def assess(ids: Collection[int], fresh: Collection[Key], moment: Moment) -> int:
-    """Diagnoses the operators with these ids; returns how many rows it wrote.
+def basis(cluster_id: int) -> str:
+    """What the derived columns rest on beside the rows: our rules, and the catalogs' contents."""
+    catalogs = Catalog.objects.filter(usable(cluster_id)).order_by("pk")
+    told = list(catalogs.values_list("pk", "name", "priority", "revision", "content_hash"))
+    return hashlib.sha256(msgspec.json.encode((rules_version(), told))).hexdigest()
+
+
+@dataclass(slots=True)
+class _Scene:
+    """Some operators and everything around them."""
+
+    rows: list[Operator]
+    parts: dict[int, list[Component]]  # of each: owned ones and those it refers to
+    offers: dict[str, list[Offer]] = field(default_factory=dict)
+    images: dict[str, tuple[str, str, bool]] = field(default_factory=dict)
+
+
+def assess(cluster_id: int, ids: Collection[int], fresh: Collection[Key], moment: Moment) -> int:
+    """Brings the derived columns of these operators up to date; returns how many rows it wrote.
 
     `fresh` are those seen for the first time, whose state began before we looked.
     """
-    wanted = sorted(ids)
     written = 0
-    for start in range(0, len(wanted), BATCH):
-        batch = wanted[start : start + BATCH]
-        rows = list(Operator.objects.filter(id__in=batch))
-        parts: dict[int, list[Component]] = {}
-        for part in Component.objects.filter(operator_id__in=batch).order_by("-created_at", "id"):
-            parts.setdefault(part.operator_id or 0, []).append(part)
+    for batch in batched(sorted(ids)):
+        scene = _load(cluster_id, batch)
         history: list[Transition] = []
-        touched = []
-        for row in rows:
-            key = (row.kind, row.namespace, row.name)
+        touched: list[Operator] = []
+        sayings: list[Operator] = []
+        for row in scene.rows:
             before = [getattr(row, name) for name in _COLUMNS]
-            history += _diagnose(row, parts.get(row.pk, ()), moment, fresh=key in fresh)
+            was_unknown = unknown.saying(row)
+            is_fresh = (row.kind, row.namespace, row.name) in fresh
+            _derive(row, scene)
+            history += _diagnose(row, scene.parts[row.pk], moment, fresh=is_fresh)
+            if (now := unknown.saying(row)) is not None and now != was_unknown:
+                sayings.append(row)
             if before != [getattr(row, name) for name in _COLUMNS]:
                 touched.append(row)
         upsert(Operator, touched, _COLUMNS)
-        Transition.objects.bulk_create(history, batch_size=BATCH)
+        saved = Transition.objects.bulk_create(history, batch_size=BATCH)
+        notify.remember(saved, scene.rows)
+        unknown.count(sayings, moment)
         written += len(touched)
     return written
 
 
-def observation_of(row: Operator | Component) -> Observation:
-    """The row as the diagnosis wants it."""
-    package = row.package if isinstance(row, Operator) else ""
-    return Observation(
-        kind=row.kind,
-        namespace=row.namespace,
-        name=row.name,
-        conditions=read_conditions(row.conditions),
-        phase="" if isinstance(row, Operator) else row.phase,
-        deleting=row.deleting,
-        extra={"package": package} if package else {},
-    )
+def _load(cluster_id: int, ids: Sequence[int]) -> _Scene:
+    rows = list(Operator.objects.filter(id__in=ids).order_by("id"))
+    owned = Component.objects.filter(operator_id__in=ids).order_by("-created_at", "id")
+    parts: dict[int, dict[int, Component]] = defaultdict(dict)
+    for part in owned:
+        parts[part.operator_id or 0][part.pk] = part
+    wanted: dict[Key, list[int]] = defaultdict(list)
+    references = Reference.objects.filter(operator_id__in=ids).order_by()
+    for pk, kind, namespace, name in references.values_list(
+        "operator_id", "kind", "namespace", "name"
+    ):
+        wanted[kind, namespace, name].append(pk)
+    components = Component.objects.filter(cluster_id=cluster_id)
+    found = rows_of(components, wanted, "id")
+    by_id = {pk: key for key, (pk,) in found}
+    for batch in batched(by_id):
+        for part in components.filter(id__in=batch).order_by("id"):
+            for pk in wanted[by_id[part.pk]]:
+                parts[pk][part.pk] = part
+    scene = _Scene(rows, {row.pk: list(parts[row.pk].values()) for row in rows})
+    scene.offers = offers_of(cluster_id, {row.package for row in rows if row.package} - {""})
+    scene.images = _images(cluster_id, scene)
+    return scene
+
+
+def _images(cluster_id: int, scene: _Scene) -> dict[str, tuple[str, str, bool]]:
+    platform = [row for row in scene.rows if row.kind == "PlatformOperator"]
+    images = {_image(scene.parts[row.pk]) for row in platform} - {""}
+    return bundles_by_image(cluster_id, {row.package for row in platform}, images)
+
+
+def _image(parts: Iterable[Component]) -> str:
+    return next((one.image for one in parts if one.kind == "BundleDeployment"), "")
+
+
+def _derive(row: Operator, scene: _Scene) -> None:
+    """Version, deprecation and upgrade.
+
+    A PlatformOperator names neither bundle nor version; its BundleDeployment names an image, and a
+    catalog that has that image knows the rest. Without one the image stands for the bundle.
+    """
+    parts, offers = scene.parts[row.pk], scene.offers.get(row.package, [])
+    if row.kind == "PlatformOperator":
+        image = _image(parts)
+        row.bundle, row.version, row.deprecated = scene.images.get(image, (image, "", False))
+    elif row.kind == "Subscription":
+        offer = upgrades.offer_of_subscription(row, offers)
+        csvs = {one.name: one for one in parts if one.kind == "ClusterServiceVersion"}
+        row.version = upgrades.version_of(row.bundle, csvs, offer) if row.bundle else ""
+        row.deprecated = upgrades.is_deprecated(row, row.conditions, offer)
+        found = upgrades.of_subscription(row, parts, offer)
+        row.upgrade, row.upgrade_held = found.version, found.held
+    elif row.kind == "ClusterExtension":
+        usable_ones = [one for one in offers if row.catalog in ("", one.catalog)]
+        has_it = next((one for one in usable_ones if row.bundle in one.versions), None)
+        row.deprecated = upgrades.is_deprecated(row, row.conditions, has_it)
+        found = upgrades.of_extension(row, offers)
+        row.upgrade, row.upgrade_held = found.version, found.held
 
 
 def _diagnose(
     row: Operator, parts: Sequence[Component], moment: Moment, *, fresh: bool
 ) -> list[Transition]:
-    found = diagnose(observation_of(row), [observation_of(part) for part in parts])
+    found = diagnose(observe(row), [observe(part) for part in parts], now=moment.now)
     reason = found.reason[:1024]
     was_health, was_reason = ("", "") if fresh else (row.health, row.reason)
     broken = next((link for link in found.chain if link.first_broken), None)
     row.health, row.reason, row.message = found.health, reason, found.message
-    row.finding = found.finding.id if found.finding else ""
+    row.finding = found.finding.id[:100] if found.finding else ""
     row.facts = dict(found.finding.facts) if found.finding else {}
-    row.broken_kind = broken.kind if broken else ""
-    row.broken_name = broken.name if broken else ""
-    if row.kind == "ClusterExtension":
-        row.deprecated = bool(deprecations(read_conditions(row.conditions)))
+    row.broken_kind = broken.kind[:100] if broken else ""
+    row.broken_name = broken.name[:253] if broken else ""
     if (was_health, was_reason) == (row.health, reason):
         return []
-    row.since = _began(row, reason) or moment.now if fresh else moment.now
+    row.since = _began([row, *parts], reason) or moment.now if fresh else moment.now
     return [
         transition(
             moment,
@@ -111,12 +190,18 @@ def _diagnose(
     ]
 
 
-def _began(row: Operator, reason: str) -> datetime | None:
-    """Since when a state that was there before we looked has held, as far as its condition says."""
-    times = [
-        at
-        for condition in row.conditions
-        if condition.get("reason") == reason
-        and (at := read_time(condition.get("lastTransitionTime")))
-    ]
-    return max(times, default=None)
+def _began(rows: Sequence[Operator | Component], reason: str) -> datetime | None:
+    """Since when a state that was there before we looked has held, as far as conditions say; the
+    operator's own come first."""
+    for own in (rows[:1], rows[1:]):
+        times = [
+            at
+            for row in own
+            for condition in row.conditions
+            if reason
+            and condition.get("reason") == reason
+            and (at := read_time(condition.get("lastTransitionTime")))
+        ]
+        if times:
+            return max(times)
+    return None

@@ -1,31 +1,37 @@
-"""One reading of a cluster: what it serves, and every object of the kinds we keep. No database.
+"""One reading of a cluster: what it serves, and every object of the feeds we keep. No database.
 
-One kind that can't be read is that kind's outcome and nobody else's; only a cluster that gives no
-answer at all, refuses our credentials, or lets us read nothing raises.
+One feed that can't be read is that feed's outcome and nobody else's; only a cluster that gives no
+answer at all or refuses our credentials raises.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
 
-from installs.sync.decode import DECODERS, Kept, text
+from django.utils import timezone
+
+from installs.sync.decode import Kept, text
+from installs.sync.feeds import FEEDS, Feed, decode, served_by
 from olmweb.kube.client import Discovery, KubeClient
 from olmweb.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized, Unreachable
-from olmweb.kube.resources import ALL, CLUSTER_CATALOGS, CLUSTER_VERSIONS, Served
+from olmweb.kube.resources import CLUSTER_VERSIONS, Served
 
-_KEPT = ("PlatformOperator", "ClusterExtension", "BundleDeployment", "Bundle", "ClusterOperator")
 SERVED, ABSENT, FORBIDDEN, FAILED = "served", "absent", "forbidden", "failed"
 
 
 @dataclass(frozen=True, slots=True)
-class KindRead:
-    """Outcome of one kind. `objects` is the complete list when `authoritative`, else empty."""
+class FeedRead:
+    """Outcome of one feed. `objects` is the complete list when `authoritative`, else empty.
+
+    `resource_version` is the list's: a watch goes on from there. `version` is that of the API.
+    """
 
     state: str
     version: str = ""
+    resource_version: str = ""
     objects: tuple[Kept, ...] = ()
-    raw: tuple[dict[str, Any], ...] = ()  # of ClusterCatalogs only, which catalogs.sync keeps
-    count: int = 0
     error: str = ""
+    cause: KubeError | None = None
 
     @property
     def authoritative(self) -> bool:
@@ -35,71 +41,79 @@ class KindRead:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    kinds: dict[str, KindRead] = field(default_factory=dict)
+    """What some feeds held. `version` and `server` are the cluster's, empty when not asked for."""
+
+    feeds: dict[str, FeedRead] = field(default_factory=dict)
     version: str = ""
     server: str = ""
+    began_at: datetime = field(default_factory=timezone.now)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every feed was asked for."""
+        return len(self.feeds) == len(FEEDS)
+
+    def refusal(self) -> KubeError | None:
+        """Why nothing at all could be read of what was asked for; None when anything could."""
+        errors = [one.cause for one in self.feeds.values() if one.cause is not None]
+        if any(one.state == SERVED for one in self.feeds.values()):
+            return None
+        return errors[0] if errors else None
 
 
-def read_cluster(client: KubeClient) -> Snapshot:
-    """Everything we keep of the cluster, in about one request a kind. Raises KubeError."""
-    discovery = client.discover()
-    errors: list[KubeError] = list(discovery.failed.values())
-    kinds: dict[str, KindRead] = {}
-    version = ""
-    for resource in ALL[:8]:
-        kind = resource.kind
+def read_feeds(
+    client: KubeClient, feeds: Iterable[Feed] = FEEDS, discovery: Discovery | None = None
+) -> Snapshot:
+    """Everything we keep of these feeds, in about one request each; asks what is served if need be.
+
+    Raises Unreachable, Unauthorized and ConfigError, which concern the cluster as a whole; any
+    other KubeError is the outcome of its feed.
+    """
+    began = timezone.now()
+    discovery = discovery or client.discover()
+    found: dict[str, FeedRead] = {}
+    version = None
+    for feed in feeds:
         try:
-            objects, found = _read_kind(client, kind, discovery)
+            one = _read_feed(client, feed, discovery)
         except (Unreachable, Unauthorized, ConfigError):
             raise
         except KubeError as error:
-            errors.append(error)
-            kinds[kind] = _unread(error)
-            continue
-        kinds[kind] = found
-        if resource is CLUSTER_VERSIONS and objects:
-            found_version = DECODERS[kind](objects[0])
-            version = found_version.details["version"] if found_version else ""
-    if errors and not any(one.state == SERVED for one in kinds.values()):
-        raise errors[0]
-    return Snapshot(kinds, version or text(client.version(), limit=100), client.server[:500])
+            state = FORBIDDEN if isinstance(error, Forbidden) else FAILED
+            one = FeedRead(state, error=error.message, cause=error)
+        found[feed.name] = one
+        if feed.resource is CLUSTER_VERSIONS:
+            version = next((kept.details["version"] for kept in one.objects), "")
+    snapshot = Snapshot(found, server=client.server[:500], began_at=began)
+    if version is None or snapshot.refusal():
+        return snapshot
+    version = version or text(client.version(), limit=100)
+    return Snapshot(found, version, client.server[:500], began)
 
 
-def _read_kind(
-    client: KubeClient, kind: str, discovery: Discovery
-) -> tuple[list[dict[str, Any]], KindRead]:
-    """(raw objects of the kinds that have no table of ours, outcome)."""
-    if kind in discovery.failed:
-        return [], _unread(discovery.failed[kind])
-    served = discovery.served.get(kind)
+def _read_feed(client: KubeClient, feed: Feed, discovery: Discovery) -> FeedRead:
+    served = served_by(feed, discovery)
     if served is None:
-        return [], KindRead(ABSENT)
-    raw, kept, count = _list(client, served)
-    return raw, KindRead(
-        SERVED,
-        version=served.version,
-        objects=tuple(kept),
-        raw=tuple(raw) if served.resource is CLUSTER_CATALOGS else (),
-        count=count,
-    )
+        return FeedRead(ABSENT)
+    objects, resource_version = _list(client, feed, served)
+    return FeedRead(SERVED, served.version, resource_version, objects)
 
 
-def _list(client: KubeClient, served: Served) -> tuple[list[dict[str, Any]], list[Kept], int]:
+def _list(client: KubeClient, feed: Feed, served: Served) -> tuple[tuple[Kept, ...], str]:
     """Decodes page by page, so that fields we don't keep go with their page."""
-    decode = DECODERS.get(served.resource.kind) if served.resource.kind in _KEPT else None
-    raw: list[dict[str, Any]] = []
-    kept: dict[tuple[str, str, str], Kept] = {}
-    for page in client.list_pages(served.resource, served.version):
+    found: dict[tuple[str, str, str], Kept] = {}
+    resource_version = ""
+    pages = client.list_pages(
+        served.resource,
+        served.version,
+        limit=feed.page,
+        label_selector=feed.label_selector,
+        field_selector=feed.field_selector,
+        narrow=feed.kind,
+    )
+    for page in pages:
         if page.restart:
-            raw.clear()
-            kept.clear()
-        if decode is None:
-            raw += page.items
-        else:
-            kept.update({one.key: one for item in page.items if (one := decode(item))})
-    return raw, list(kept.values()), len(raw) + len(kept)
-
-
-def _unread(error: KubeError) -> KindRead:
-    state = FORBIDDEN if isinstance(error, Forbidden) else FAILED
-    return KindRead(state, error=error.message)
+            found.clear()
+        found.update({one.key: one for item in page.items if (one := decode(feed, item))})
+        resource_version = page.resource_version[:100]
+    return tuple(found.values()), resource_version

@@ -1,21 +1,30 @@
-"""Brings the rows of one table to what a reading kept: writes what differs, deletes what is gone.
+"""Brings the rows of one table to what was told of their objects, in whatever order it was told.
 
-Knows the columns that all observed objects have and the history that their changes make; nothing
-of what the objects mean.
+Knows the columns that all observed objects have, which of two tellings is the newer one, and the
+history that changes make; nothing of what the objects mean.
+
+Order: resourceVersions of one kind grow, so within one uid an older telling is ignored, and a
+deletion takes only a row that is not newer than it. What was deleted stays in the history with its
+uid and resourceVersion, so that a late telling of it brings nothing back.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from functools import reduce
+from itertools import islice
+from operator import or_
+from typing import Any, TypeVar
+
+from django.db.models import Q, QuerySet
 
 from installs.models import ClusterOperator as ClusterOperatorRow
-from installs.models import Component, Operator, Transition
+from installs.models import Component, CRDState, Operator, Transition
 from installs.sync.decode import Kept, Key
+from installs.sync.decode.workloads import carry_pods
+from installs.sync.history import OBJECT, Moment, State, history_of, states_of, vanished
 
-Table = type[Operator] | type[Component] | type[ClusterOperatorRow]
-OBJECT, HEALTH = "Object", "Health"
+Table = type[Operator] | type[Component] | type[ClusterOperatorRow] | type[CRDState]
 BATCH = 500
 _COMMON = (
     "uid",
@@ -25,8 +34,54 @@ _COMMON = (
     "created_at",
     "deleting",
     "conditions",
+    "details",
     "observed_at",
 )
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A stored row, as far as order needs it. `owner_kind` is that of a Component."""
+
+    id: int
+    uid: str
+    digest: str
+    resource_version: str
+    owner_kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a row said before it was changed or deleted; the last two are a Component's."""
+
+    conditions: list[dict[str, Any]]
+    details: dict[str, Any]
+    phase: str = ""
+    operator_id: int | None = None
+
+    def states(self, kind: str) -> dict[str, State]:
+        return states_of(kind, self.conditions, self.phase, self.details)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was told of objects of one table.
+
+    `told`: key -> tellings, oldest first. `gone`: key -> (uid, resourceVersion as of which the
+    object is not there), empty texts when not known. `mark`: keys whose row must take a
+    resourceVersion that moved alone, as no position of their feed vouches for it. `rewound`: the
+    cluster went back in time (etcd was restored): what it says counts whatever its version.
+    """
+
+    told: dict[Key, list[Kept]] = field(default_factory=dict)
+    gone: dict[Key, tuple[str, str]] = field(default_factory=dict)
+    mark: set[Key] = field(default_factory=set)
+    rewound: bool = False
+
+    @property
+    def subjects(self) -> set[Key]:
+        return {*self.told, *self.gone}
 
 
 @dataclass(slots=True)
@@ -34,91 +89,225 @@ class Delta:
     """What `store` did. `fresh`: objects not seen before, or others of the same name."""
 
     ids: dict[Key, int] = field(default_factory=dict)
-    changed: set[Key] = field(default_factory=set)
+    changed: dict[Key, Kept] = field(default_factory=dict)
+    before: dict[Key, Before] = field(default_factory=dict)
     fresh: set[Key] = field(default_factory=set)
-    written: Counter[str] = field(default_factory=Counter)
-    deleted: Counter[str] = field(default_factory=Counter)
+    deleted: set[Key] = field(default_factory=set)
+
+    @property
+    def touched(self) -> set[Key]:
+        return {*self.changed, *self.deleted}
+
+    def written(self) -> Counter[str]:
+        return Counter(kind for kind, _, _ in self.changed)
+
+    def removed(self) -> Counter[str]:
+        return Counter(kind for kind, _, _ in self.deleted)
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """When and how a pass writes: `first` kinds were never read before, so nothing `appeared`."""
-
-    cluster_id: int
-    now: datetime
-    first: frozenset[str]
+def older(one: str, other: str) -> bool:
+    """Whether the resourceVersion `one` is known to be older than `other`."""
+    return _is_number(one) and _is_number(other) and int(one) < int(other)
 
 
-def store(
-    table: Table,
-    kept: Sequence[Kept],
-    kinds: Collection[str],
-    moment: Moment,
-    *,
-    salt: str = "",
-) -> Delta:
-    """Makes the rows of `kinds` (all read completely) equal to `kept`, in the open transaction."""
-    rows = table._default_manager.filter(cluster_id=moment.cluster_id, kind__in=kinds)
-    known: dict[Key, tuple[int, str, str]] = {
-        (kind, namespace, name): (pk, uid, digest)
-        for pk, kind, namespace, name, uid, digest in rows.values_list(
-            "id", "kind", "namespace", "name", "uid", "digest"
-        )
+def _is_number(version: str) -> bool:
+    return version.isascii() and version.isdigit()
+
+
+def batched(values: Iterable[_T], size: int = BATCH) -> Iterator[list[_T]]:
+    iterator = iter(values)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def among(keys: Collection[Key]) -> Q:
+    """Rows that may have one of these keys; the caller compares, as names mix with namespaces."""
+    by_kind: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+    for kind, namespace, name in keys:
+        by_kind[kind][0].add(namespace)
+        by_kind[kind][1].add(name)
+    return reduce(
+        or_,
+        (
+            Q(kind=kind, namespace__in=namespaces, name__in=names)
+            for kind, (namespaces, names) in by_kind.items()
+        ),
+    )
+
+
+def rows_of(
+    rows: QuerySet[Any, Any], keys: Iterable[Key], *fields: str
+) -> Iterator[tuple[Key, tuple[Any, ...]]]:
+    """(key, values of `fields`) of the rows that have one of these keys."""
+    for batch in batched(sorted(keys)):
+        wanted = set(batch)
+        found = rows.filter(among(batch)).values_list("kind", "namespace", "name", *fields)
+        for kind, namespace, name, *values in found.order_by():
+            if (kind, namespace, name) in wanted:
+                yield (kind, namespace, name), tuple(values)
+
+
+def known_rows(
+    table: Table, cluster_id: int, *, kinds: Collection[str] = (), keys: Collection[Key] = ()
+) -> dict[Key, Known]:
+    """The stored rows of these kinds, or those with these keys."""
+    rows = table._default_manager.filter(cluster_id=cluster_id)
+    fields = ["id", "uid", "digest", "resource_version"]
+    fields += ["owner_kind"] if table is Component else []
+    if keys:
+        return {key: Known(*values) for key, values in rows_of(rows, keys, *fields)}
+    if not kinds:
+        return {}
+    found = rows.filter(kind__in=kinds).values_list("kind", "namespace", "name", *fields)
+    return {(row[0], row[1], row[2]): Known(*row[3:]) for row in found.order_by()}
+
+
+def store(table: Table, reading: Reading, known: Mapping[Key, Known], moment: Moment) -> Delta:
+    """Writes what the reading says that the rows don't, in the open transaction.
+
+    `known` has the rows of all keys of the reading that have one.
+    """
+    delta = Delta(ids={key: known[key].id for key in reading.subjects if key in known})
+    buried = _buried(reading, known, moment)
+    news = _news(reading, known, buried)
+    digests: dict[Key, str] = {}
+    marked: list[Kept] = []
+    for key, told in news.items():
+        old, last = known.get(key), told[-1]
+        digest = last.digest()
+        if old is None or old.digest != digest:
+            digests[key], delta.changed[key] = digest, last
+        elif key in reading.mark and old.resource_version != last.resource_version:
+            marked.append(last)
+        if old is None or old.uid != last.uid:
+            delta.fresh.add(key)
+    delta.deleted = {
+        key
+        for key, (_, version) in reading.gone.items()
+        if key in known and (reading.rewound or not older(version, known[key].resource_version))
     }
-    delta = Delta(ids={key: row[0] for key, row in known.items()})
-    digests = {one.key: one.digest(salt) for one in kept}
-    changed = [one for one in kept if one.key not in known or known[one.key][2] != digests[one.key]]
-    gone = [key for key in known if key not in digests]
-    before = _conditions_of(table, [known[one.key][0] for one in changed if one.key in known])
-    history = [_vanished(moment, key, known[key][1]) for key in gone]
-    for one in changed:
-        old = known.get(one.key)
-        delta.changed.add(one.key)
-        delta.written[one.kind] += 1
-        if old is None or old[1] != one.uid:
-            delta.fresh.add(one.key)
-            history += _first_sight(moment, one, replaced=old[1] if old else "")
-        else:
-            history += _condition_changes(moment, one, before[old[0]])
-    delta.deleted.update(key[0] for key in gone)
-    _upsert(table, changed, digests, moment, delta)
-    for start in range(0, len(gone), BATCH):
-        batch = [delta.ids.pop(key) for key in gone[start : start + BATCH]]
+    _remember_before(table, delta, known)
+    history = _funerals(reading, delta, known, buried, moment)
+    for key in delta.changed:
+        uid, before = known[key].uid if key in known else None, delta.before.get(key)
+        history += history_of(moment, news[key], uid, before.states(key[0]) if before else {})
+    _write(table, delta, digests, moment)
+    _mark(table, marked, moment)
+    for batch in batched(delta.ids.pop(key) for key in delta.deleted):
         table._default_manager.filter(id__in=batch).delete()
     Transition.objects.bulk_create(history, batch_size=BATCH)
     return delta
 
 
-def _upsert(
-    table: Table,
-    changed: Sequence[Kept],
-    digests: Mapping[Key, str],
-    moment: Moment,
+def _buried(
+    reading: Reading, known: Mapping[Key, Known], moment: Moment
+) -> dict[tuple[Key, str], str]:
+    """(key, uid) -> resourceVersion of the deletion, of objects of the reading without a row."""
+    if reading.rewound:
+        return {}
+    keys = {key for key in reading.subjects if key not in known and key[0] not in moment.first}
+    rows = Transition.objects.filter(cluster_id=moment.cluster_id, type=OBJECT, to_status="deleted")
+    found: dict[tuple[Key, str], str] = {}
+    for key, (uid, version) in rows_of(rows, keys, "uid", "resource_version"):
+        if not older(version, found.get((key, uid), "")):
+            found[key, uid] = version
+    return found
+
+
+def _news(
+    reading: Reading, known: Mapping[Key, Known], buried: Mapping[tuple[Key, str], str]
+) -> dict[Key, list[Kept]]:
+    """The tellings that are not older than what we know already."""
+    if reading.rewound:
+        return reading.told
+    news = {}
+    for key, told in reading.told.items():
+        old = known.get(key)
+        fresh = [
+            one
+            for one in told
+            if not older(
+                one.resource_version,
+                old.resource_version if old else buried.get((key, one.uid), ""),
+            )
+        ]
+        if fresh:
+            news[key] = fresh
+    return news
+
+
+def _remember_before(table: Table, delta: Delta, known: Mapping[Key, Known]) -> None:
+    keys = {known[key].id: key for key in (*delta.changed, *delta.deleted) if key in known}
+    fields = ["id", "conditions", "details"]
+    fields += ["phase", "operator_id"] if table is Component else []
+    for batch in batched(keys):
+        rows = table._default_manager.filter(id__in=batch).order_by()
+        for pk, *values in rows.values_list(*fields):
+            delta.before[keys[pk]] = Before(*values)
+
+
+def _funerals(
+    reading: Reading,
     delta: Delta,
-) -> None:
-    if not changed:
-        return
+    known: Mapping[Key, Known],
+    buried: Mapping[tuple[Key, str], str],
+    moment: Moment,
+) -> list[Transition]:
+    """Deletions, those of objects that we never saw among them: a late telling must not revive."""
+    history = []
+    for key, (uid, version) in reading.gone.items():
+        if key in delta.deleted:
+            history.append(vanished(moment, key, known[key].uid, version))
+        elif key not in known and uid and (key, uid) not in buried:
+            history.append(vanished(moment, key, uid, version, seen=False))
+    return history
+
+
+def _write(table: Table, delta: Delta, digests: Mapping[Key, str], moment: Moment) -> None:
+    """Kind by kind, as each has columns of its own; others are derived and stay as they are."""
+    by_kind: dict[str, list[Kept]] = defaultdict(list)
+    for key, one in delta.changed.items():
+        by_kind[key[0] if table is Operator else ""].append(one)
+    for kept in by_kind.values():
+        rows: list[Any] = [
+            table(
+                cluster_id=moment.cluster_id,
+                kind=one.kind,
+                namespace=one.namespace,
+                name=one.name,
+                uid=one.uid,
+                resource_version=one.resource_version,
+                generation=one.generation,
+                digest=digests[one.key],
+                created_at=one.created_at,
+                deleting=one.deleting,
+                conditions=one.conditions,
+                details=_details(one, delta.before.get(one.key)),
+                observed_at=moment.now,
+                **one.columns,
+            )
+            for one in kept
+        ]
+        upsert(table, rows, [*_COMMON, *kept[0].columns])
+        delta.ids.update({one.key: row.pk for one, row in zip(kept, rows, strict=True)})
+
+
+def _details(one: Kept, before: Before | None) -> dict[str, Any]:
+    return carry_pods(one, before.details) if before and one.kind == "Deployment" else one.details
+
+
+def _mark(table: Table, marked: Sequence[Kept], moment: Moment) -> None:
     rows: list[Any] = [
         table(
             cluster_id=moment.cluster_id,
             kind=one.kind,
             namespace=one.namespace,
             name=one.name,
-            uid=one.uid,
             resource_version=one.resource_version,
-            generation=one.generation,
-            digest=digests[one.key],
-            created_at=one.created_at,
-            deleting=one.deleting,
-            conditions=one.conditions,
-            observed_at=moment.now,
-            **one.columns,
         )
-        for one in changed
+        for one in marked
     ]
-    columns = dict.fromkeys(name for one in changed for name in one.columns)
-    upsert(table, rows, [*_COMMON, *columns])
-    delta.ids.update({one.key: row.pk for one, row in zip(changed, rows, strict=True)})
+    upsert(table, rows, ["resource_version"])
 
 
 def upsert(table: Table, rows: Sequence[Any], columns: Sequence[str]) -> None:
@@ -126,8 +315,10 @@ def upsert(table: Table, rows: Sequence[Any], columns: Sequence[str]) -> None:
 
     A hundred times faster than bulk_update, whose statement grows with rows times columns.
     """
+    if not rows:
+        return
     identity = ["cluster", "name"]
-    if table is not ClusterOperatorRow:
+    if table not in (ClusterOperatorRow, CRDState):
         identity += ["kind", "namespace"]
     for row in rows:
         row.pk = None  # with an id the insert would conflict with two constraints at once
@@ -139,63 +330,3 @@ def upsert(table: Table, rows: Sequence[Any], columns: Sequence[str]) -> None:
         unique_fields=identity,
         update_fields=columns,
     )
-
-
-def _conditions_of(table: Table, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    found: dict[int, list[dict[str, Any]]] = {}
-    for start in range(0, len(ids), BATCH):
-        rows = table._default_manager.filter(id__in=ids[start : start + BATCH])
-        found.update(rows.values_list("id", "conditions"))
-    return found
-
-
-def transition(moment: Moment, key: Key, uid: str, type_: str, **fields: str) -> Transition:
-    """A row of the history, its texts cut to their columns."""
-    limits = {"from_status": 20, "to_status": 20, "from_reason": 1024, "to_reason": 1024}
-    kind, namespace, name = key
-    return Transition(
-        cluster_id=moment.cluster_id,
-        kind=kind,
-        namespace=namespace,
-        name=name,
-        uid=uid,
-        type=type_[:316],
-        at=moment.now,
-        **{field: value[: limits.get(field)] for field, value in fields.items()},
-    )
-
-
-def _vanished(moment: Moment, key: Key, uid: str) -> Transition:
-    return transition(moment, key, uid, OBJECT, from_status="present", to_status="deleted")
-
-
-def _first_sight(moment: Moment, one: Kept, *, replaced: str) -> Iterable[Transition]:
-    """An object we did not know; `replaced` is the uid of another one with its name."""
-    if replaced:
-        yield _vanished(moment, one.key, replaced)
-    if one.kind not in moment.first:
-        yield transition(moment, one.key, one.uid, OBJECT, to_status="appeared")
-    yield from _condition_changes(moment, one, [])
-
-
-def _condition_changes(
-    moment: Moment, one: Kept, before: Sequence[Mapping[str, Any]]
-) -> Iterable[Transition]:
-    """A row for each condition whose status or reason differs, came or went."""
-    old = {str(condition["type"]): condition for condition in before}
-    new = {str(condition["type"]): condition for condition in one.conditions}
-    for type_ in [*new, *(type_ for type_ in old if type_ not in new)]:
-        was, is_ = old.get(type_, {}), new.get(type_, {})
-        states = [str(c.get(part, "")) for c in (was, is_) for part in ("status", "reason")]
-        if states[:2] != states[2:]:
-            yield transition(
-                moment,
-                one.key,
-                one.uid,
-                type_,
-                from_status=states[0],
-                from_reason=states[1],
-                to_status=states[2],
-                to_reason=states[3],
-                message=str(is_.get("message", "")),
-            )

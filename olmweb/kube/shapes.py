@@ -142,6 +142,12 @@ _EVENT = _shape(
     source=_shape("EventSource", "component"),
     series=_shape("Series", "count", "lastObservedTime"),
 )
+_STATE = _shape(
+    "State",
+    waiting=_shape("Waiting", "reason", "message"),
+    terminated=_shape("Terminated", "reason", "message", "exitCode"),
+)
+_CONTAINERS = _many("Container", "name", "restartCount", state=_STATE)
 SHAPES: dict[str, type[Struct]] = {
     "PlatformOperator": _object(spec=_shape("Spec", package=_shape("Package", "name"))),
     "ClusterOperator": _object(status=_status("versions")),
@@ -211,6 +217,9 @@ SHAPES: dict[str, type[Struct]] = {
         ),
     ),
     "Event": _EVENT,
+    "Pod": _object(
+        status=_status(containerStatuses=_CONTAINERS, initContainerStatuses=_CONTAINERS)
+    ),
 }
 
 

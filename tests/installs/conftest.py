@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
     """What each pass hands to catalogs.sync, whose own tests see to the rest."""
     passes: list[list[dict[str, Any]]] = []
 
-    def record(_: Cluster, objects: list[dict[str, Any]]) -> int:
+    def record(_: Cluster, given: Iterable[Any], only: Any = None) -> int:
+        objects = list(given)
         is_same = bool(passes) and passes[-1] == objects
         passes.append(objects)
         return 0 if is_same else len(objects)

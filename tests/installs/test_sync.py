@@ -15,6 +15,7 @@ from installs.models import (
     Transition,
 )
 from installs.sync import assess, sync_cluster
+from installs.sync.feeds import FEEDS
 from olmweb.kube.resources import (
     BUNDLE_DEPLOYMENTS,
     BUNDLES,
@@ -22,7 +23,7 @@ from olmweb.kube.resources import (
     CLUSTER_VERSIONS,
     PLATFORM_OPERATORS,
 )
-from olmweb.models import Cluster, SyncRun
+from olmweb.models import Cluster, Stream, SyncRun
 from tests.factories import make_bundle, make_catalog, make_package
 from tests.installs import world
 from tests.installs.world import condition
@@ -53,7 +54,7 @@ def test_a_first_pass_keeps_every_object_with_what_pages_show(
     report = sync_cluster(cluster)
     assert (report.outcome, report.error) == ("changed", "")
     assert report.kinds["PlatformOperator"] == {"objects": 3, "written": 3, "deleted": 0}
-    assert report.requests == len(fake.requests) == 19
+    assert report.requests == len(fake.requests) == 40
     bad = Operator.objects.get(name="bad")
     assert (bad.package, bad.catalog) == ("bad", "redhat-operators")
     assert bad.bundle == "quay.io/x/bad@sha256:1"
@@ -74,7 +75,7 @@ def test_a_first_pass_keeps_every_object_with_what_pages_show(
     assert cluster.kinds["BundleDeployment"]["version"] == "v1alpha2"
     assert cluster.revision == 1
     run = SyncRun.objects.get()
-    assert (run.outcome, run.target, run.counts["requests"]) == ("changed", "prod", 19)
+    assert (run.outcome, run.target, run.counts["requests"]) == ("changed", "prod", 40)
 
 
 def test_an_unchanged_pass_writes_only_the_cluster_row(fake: KubeFake, cluster: Cluster) -> None:
@@ -86,8 +87,11 @@ def test_an_unchanged_pass_writes_only_the_cluster_row(fake: KubeFake, cluster: 
     ) as queries:
         report = sync_cluster(cluster)
     assert report.outcome == "unchanged"
-    (only,) = writes_of(queries)
-    assert only.startswith('UPDATE "olmweb_cluster"')
+    streams, row = writes_of(queries)
+    assert streams.startswith('INSERT INTO "olmweb_stream"')
+    assert row.startswith('UPDATE "olmweb_cluster"')
+    assert Stream.objects.count() == len(FEEDS)
+    assert set(Stream.objects.values_list("lists", flat=True)) == {2}
     assert cluster.synced_at != before
     assert cluster.revision == 1
     assert SyncRun.objects.count() == 1
@@ -372,10 +376,10 @@ def test_new_rules_diagnose_anew(
     Operator.objects.update(finding="old-id")
     sync_cluster(cluster)
     assert Operator.objects.get().finding == "old-id"
-    monkeypatch.setattr("installs.sync.write.rules_version", lambda: "newer")
+    assert len(assess.rules_version()) == 64
+    monkeypatch.setattr("installs.sync.assess.rules_version", lambda: "newer")
     sync_cluster(cluster)
     assert Operator.objects.get().finding != "old-id"
-    assert len(assess.rules_version()) == 64
 
 
 def test_odd_objects_are_kept_as_far_as_they_can_be_read(fake: KubeFake, cluster: Cluster) -> None:

@@ -10,7 +10,13 @@ from django.utils import timezone
 from installs.models import ClusterOperator, Component, Operator, Transition
 from installs.sync import record_crash, sync_cluster
 from olmweb.clusters import client_for
-from olmweb.kube.resources import BUNDLES, CLUSTER_EXTENSIONS, PLATFORM_OPERATORS
+from olmweb.kube.resources import (
+    ALL,
+    BUNDLES,
+    CLUSTER_EXTENSIONS,
+    PLATFORM_OPERATORS,
+    group_path,
+)
 from olmweb.models import Cluster, SyncRun
 from tests.installs import world
 from tests.kubefake import TOKEN, Answer, KubeFake, status_answer, write_kubeconfig
@@ -19,13 +25,7 @@ pytestmark = pytest.mark.usefixtures("recorded")
 
 FIRST = "/apis/platform.openshift.io/v1alpha1"  # what a pass asks first
 LIST = f"{FIRST}/platformoperators"
-GROUPS = (
-    FIRST,
-    "/apis/config.openshift.io/v1",
-    "/apis/core.rukpak.io/v1alpha2",
-    "/apis/core.rukpak.io/v1alpha1",
-    "/apis/olm.operatorframework.io/v1",
-)
+GROUPS = tuple(dict.fromkeys(group_path(one.group, v) for one in ALL for v in one.versions))
 
 
 def rows() -> tuple[int, int, int]:
@@ -36,7 +36,7 @@ def rows() -> tuple[int, int, int]:
 def synced(fake: KubeFake, cluster: Cluster) -> Cluster:
     world.fill(fake)
     sync_cluster(cluster)
-    assert rows() == (4, 4, 2)
+    assert rows() == (4, 5, 2)
     return cluster
 
 
@@ -64,7 +64,7 @@ def test_a_cluster_that_refuses_everything_keeps_its_rows_and_says_why(
     assert report.outcome == "failed"
     assert words in report.error
     assert words in caplog.text
-    assert rows() == (4, 4, 2)
+    assert rows() == (4, 5, 2)
     assert Transition.objects.count() == before
     assert (synced.reachable, synced.error_code) == (False, code)
     assert words in synced.error_text
@@ -88,7 +88,7 @@ def test_an_unreachable_cluster_keeps_when_that_began_and_comes_back(
     began, revision = synced.unreachable_since, synced.revision
     sync_cluster(synced)
     assert (synced.unreachable_since, synced.revision) == (began, revision)
-    assert rows() == (4, 4, 2)
+    assert rows() == (4, 5, 2)
     settings.KUBECONFIG = good
     report = sync_cluster(synced)
     assert (report.outcome, synced.reachable, synced.error_text) == ("changed", True, "")
@@ -120,7 +120,7 @@ def test_a_kind_that_can_not_be_listed_keeps_its_rows_and_stops_nobody(
     world.put_cluster_extension(fake, "second")
     report = sync_cluster(synced)
     assert report.outcome == "changed"
-    assert rows() == (5, 4, 2)
+    assert rows() == (5, 5, 2)
     assert ClusterOperator.objects.get(name="dns").severity == 3
     told = synced.kinds["PlatformOperator"]
     assert (told["state"], told["objects"]) == (state, 3)
@@ -134,7 +134,7 @@ def test_a_kind_that_can_not_be_listed_keeps_its_rows_and_stops_nobody(
 def test_a_kind_whose_discovery_fails_keeps_its_rows(fake: KubeFake, synced: Cluster) -> None:
     fake.script("GET", FIRST, status_answer(503, "aggregation is away"))
     sync_cluster(synced)
-    assert rows() == (4, 4, 2)
+    assert rows() == (4, 5, 2)
     assert synced.kinds["PlatformOperator"]["state"] == "failed"
     assert synced.kinds["PlatformOperator"]["synced_at"] is not None
 
@@ -146,7 +146,7 @@ def test_a_kind_that_is_not_served_is_normal_and_loses_its_rows(
     fake.hide(BUNDLES)
     report = sync_cluster(synced)
     assert report.outcome == "changed"
-    assert rows() == (1, 3, 2)
+    assert rows() == (1, 4, 2)
     assert synced.kinds["PlatformOperator"]["state"] == "absent"
     assert synced.reachable is True
     assert ClusterOperator.objects.get(aggregated=True).members.get().operator is None
@@ -188,12 +188,12 @@ def test_a_pass_killed_between_its_writes_leaves_no_trace(
 ) -> None:
     world.put_failed(fake, "good")
 
-    def die(*_: Any) -> None:
+    def die(*_: Any, **__: Any) -> None:
         raise MemoryError("killed")
 
     before = Transition.objects.count()
     with monkeypatch.context() as patched:
-        patched.setattr("installs.sync.write.relations.join_members", die)
+        patched.setattr("installs.sync.write.update_members", die)
         with pytest.raises(MemoryError):
             sync_cluster(synced)
     assert Operator.objects.get(name="good").health == "Healthy"

@@ -173,7 +173,7 @@ def test_a_crash_of_ours_is_recorded_and_frees_the_lease(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr("installs.sync.read_cluster", crash)
+        patched.setattr("installs.sync.read_feeds", crash)
         tasks.sync_cluster(cluster.pk)
     cluster.refresh_from_db()
     assert cluster.error_code == "internal"
@@ -214,7 +214,7 @@ def test_the_command_tells_a_person_what_it_did(fake: KubeFake, cluster: Cluster
     out = io.StringIO()
     call_command("sync_cluster", "prod", stdout=out)
     assert "PlatformOperator: 3 objects, 3 written, 0 deleted" in out.getvalue()
-    assert "prod: changed, 19 requests" in out.getvalue()
+    assert "prod: changed, 40 requests" in out.getvalue()
 
 
 def test_the_command_fails_with_the_sentence(fake: KubeFake, cluster: Cluster) -> None:

@@ -45,7 +45,7 @@ class Kept:
     def key(self) -> Key:
         return self.kind, self.namespace, self.name
 
-    def digest(self, salt: str = "") -> str:
+    def digest(self) -> str:
         """Of everything kept but the resourceVersion, which moves without anything changing."""
         content = (
             self.key,
@@ -56,7 +56,6 @@ class Kept:
             self.conditions,
             self.columns,
             self.details,
-            salt,
         )
         return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 

@@ -69,7 +69,6 @@ def cluster_operator(obj: Object) -> Kept | None:
         severity=severity,
         reason=kube_conditions.text(worst, "reason")[:1024],
         message=kube_conditions.text(worst, "message"),
-        problem="",
         aggregated=one.name == AGGREGATED or bool(parse_members(available)),
     )
     return one

@@ -73,6 +73,18 @@ def deployment(obj: Object) -> Kept | None:
     return kept(obj, "Deployment", component(obj, deployment_owner(obj)), details)
 
 
+def is_available(details: Object) -> bool:
+    """Whether all replicas that a Deployment wants are there, as its details say."""
+    return number(details, "available") >= number(details, "replicas")
+
+
+def carry_pods(one: Kept, before: Object) -> dict[str, Any]:
+    """Details of a Deployment with the pods last seen, for as long as it is not available."""
+    if is_available(one.details):
+        return one.details
+    return {**one.details, "pods": items(before, "pods")}
+
+
 def deployment_owner(obj: Object) -> Key:
     labels = dig(obj, "metadata", "labels")
     if name := text(labels, "olm.owner"):
