@@ -1,17 +1,15 @@
 """Celery tasks of the installs app: thin, safe to run twice, half-way or late."""
 
-from datetime import timedelta
-
 import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from installs import copies, follow, notify_send, sync
-from installs.models import Action, CopyReport, Transition
+from installs import copies, follow, notify_send, retention, sync
+from installs.models import CopyReport
 from olmweb.clusters import configured, due
 from olmweb.errors import OlmwebError
 from olmweb.leases import lease
-from olmweb.models import Cluster, SyncRun
+from olmweb.models import Cluster
 from olmweb.tasks import task
 
 log = structlog.get_logger(__name__)
@@ -61,14 +59,10 @@ def sync_cluster(cluster_id: int) -> None:
 
 @task(name="installs.prune", time_limit=600, expires=3600)
 def prune() -> None:
-    """Deletes history older than OLMWEB_RETENTION_DAYS; unfinished actions stay."""
-    limit = timezone.now() - timedelta(days=settings.RETENTION_DAYS)
-    transitions, _ = Transition.objects.filter(at__lt=limit).delete()
-    runs, _ = SyncRun.objects.filter(started_at__lt=limit).delete()
-    finished = Action.objects.exclude(state__in=Action.OPEN)
-    actions, _ = finished.filter(finished_at__lt=limit).delete()
-    if transitions or runs or actions:
-        log.info("history pruned", transitions=transitions, runs=runs, actions=actions)
+    """Deletes what is older than it is to be kept."""
+    deleted = retention.prune(timezone.now())
+    if any(deleted.values()):
+        log.info("history pruned", **deleted)
 
 
 @task(name="installs.run_action", queue="actions", time_limit=400)
