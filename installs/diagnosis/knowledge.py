@@ -20,7 +20,7 @@ STAGES = {
     "convert": ("convert_modes", "convert_bundle"),
     "unpack": ("unpack_image", "unpack_bundle"),
     "resolve": ("resolve_v1", "resolve_v0"),
-    "upgrade": ("upgrade",),
+    "upgrade": ("upgrade", "upgrade_crds"),
     "install": ("install_v1", "install_v0", "install_csv", "install_api"),
     "runtime": ("runtime", "runtime_pods"),
 }

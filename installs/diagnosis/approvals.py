@@ -1,0 +1,115 @@
+"""What approving an InstallPlan changes, and which other operators it carries along.
+
+OLM makes one InstallPlan for all Subscriptions of a namespace, and one Subscription that asks for
+manual approval makes the whole plan wait.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from installs.diagnosis.judgement import APPROVAL
+from installs.diagnosis.reading import number, rows, text, texts
+from installs.diagnosis.types import Observation
+
+_SHOWN = ("CustomResourceDefinition", "ClusterRole", "Role", "Secret", "Subscription")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One ClusterServiceVersion of the plan. `action` is install, upgrade, keep or dependency.
+
+    `subscription` and `package` are empty for a dependency: OLM makes its Subscription itself.
+    """
+
+    csv: str
+    action: str
+    subscription: str = ""
+    package: str = ""
+    replaces: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """What the plan would do. `objects` counts its steps by kind; `cut` says that the plan has
+    more steps than are kept, so that the counts are too low."""
+
+    plan: str
+    namespace: str
+    needed: bool
+    changes: tuple[Change, ...]
+    objects: tuple[tuple[str, int], ...]
+    crds: tuple[str, ...]
+    cut: bool
+
+    def others(self, subscription: str) -> tuple[Change, ...]:
+        """What else it changes, seen from one Subscription."""
+        return tuple(
+            one for one in self.changes if one.subscription != subscription and one.action != "keep"
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What approving changes, in one sentence."""
+        parts = [_words(one) for one in self.changes if one.action != "keep"]
+        brings = [
+            f"{count} {kind}{'s' if count > 1 else ''}"
+            for kind, count in self.objects
+            if kind in _SHOWN
+        ]
+        told = f"Approving {self.plan} {_listing(parts) or 'changes no version'}"
+        if not brings:
+            return f"{told}."
+        return f"{told}; it writes {'at least ' if self.cut else ''}{_listing(brings)}."
+
+
+def approval(plan: Observation, subscriptions: Sequence[Observation]) -> Approval:
+    """What approving the InstallPlan will change.
+
+    `subscriptions` are all those of its namespace; without them nothing is known of what is
+    installed now, and every version counts as a dependency.
+    """
+    steps = rows(plan.details, "steps")
+    counted = Counter(text(step, "kind") for step in steps)
+    return Approval(
+        plan=plan.name,
+        namespace=plan.namespace,
+        needed=plan.phase == APPROVAL and plan.details.get("approved") is not True,
+        changes=tuple(
+            _change(csv, plan.namespace, subscriptions) for csv in texts(plan.details, "csvs")
+        ),
+        objects=tuple(sorted((kind, count) for kind, count in counted.items() if kind)),
+        crds=tuple(
+            sorted(
+                text(step, "name")
+                for step in steps
+                if text(step, "kind") == "CustomResourceDefinition"
+            )
+        ),
+        cut=(number(plan.details, "steps_total") or 0) > len(steps),
+    )
+
+
+def _change(csv: str, namespace: str, subscriptions: Sequence[Observation]) -> Change:
+    for one in subscriptions:
+        if one.namespace != namespace or text(one.details, "current_csv") != csv:
+            continue
+        installed = text(one.details, "installed_csv")
+        package = one.extra.get("package", "")
+        if installed == csv:
+            return Change(csv, "keep", one.name, package)
+        action = "upgrade" if installed else "install"
+        return Change(csv, action, one.name, package, installed)
+    return Change(csv, "dependency")
+
+
+def _words(one: Change) -> str:
+    if one.action == "upgrade":
+        return f"upgrades {one.replaces} to {one.csv}"
+    if one.action == "dependency":
+        return f"installs {one.csv}, which another operator needs"
+    return f"installs {one.csv}"
+
+
+def _listing(items: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
