@@ -36,11 +36,31 @@ class Product:
 @contextmanager
 def demo() -> Iterator[Product]:
     """`manage.py serve --demo` with a data folder of its own; yields when it says it is ready."""
+    with product_folder() as folder:
+        environment = {
+            "KUBECONFIG": str(folder / "kubeconfig"),
+            "OLMWEB_CLUSTERS": "sandbox=sandbox",
+            "OLMWEB_PUBLIC_READ": "true",
+            "OLMWEB_STATE_POLL": "2s",
+            "OLMWEB_CATALOG_POLL": "1m",
+        }
+        with serve(folder, environment, "--demo") as running:
+            yield running
+
+
+@contextmanager
+def product_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="olmweb-product-") as name:
+        yield Path(name)
+
+
+@contextmanager
+def serve(folder: Path, environment: dict[str, str], *arguments: str) -> Iterator[Product]:
+    """`manage.py serve` with its data in `folder`; yields when it says it is ready."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="olmweb-demo-")))
         port = free_port()
         process = subprocess.Popen(
-            [sys.executable, "manage.py", "serve", "--demo", "--port", str(port)],
+            [sys.executable, "manage.py", "serve", "--port", str(port), *arguments],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=stack.enter_context((folder / "stderr").open("w")),
@@ -48,12 +68,8 @@ def demo() -> Iterator[Product]:
             env={
                 **os.environ,
                 "OLMWEB_DATA_DIR": str(folder),
-                "KUBECONFIG": str(folder / "kubeconfig"),
-                "OLMWEB_CLUSTERS": "sandbox=sandbox",
-                "OLMWEB_PUBLIC_READ": "true",
-                "OLMWEB_STATE_POLL": "2s",
-                "OLMWEB_CATALOG_POLL": "1m",
                 "PYTHONUNBUFFERED": "1",
+                **environment,
             },
         )
         try:
@@ -82,4 +98,4 @@ def _wait_until_ready(process: subprocess.Popen[str], folder: Path) -> None:
     deadline = time.monotonic() + 90
     while not ready.wait(0.1):
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the demo did not start:\n{(folder / 'stderr').read_text()}")
+            raise RuntimeError(f"the product did not start:\n{(folder / 'stderr').read_text()}")
