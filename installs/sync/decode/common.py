@@ -129,11 +129,15 @@ def kept(
     conditions: list[dict[str, Any]] | None = None,
     source: Object | None = None,
 ) -> Kept | None:
-    """None for an object without a name, which no API server sends."""
+    """None for an object without a name, which no API server sends.
+
+    What is being deleted has `deleted_at` in its details: the diagnosis says what takes long.
+    """
     meta = dig(obj, "metadata")
     name = text(meta, "name", limit=253)
     if not name:
         return None
+    deleted = text(meta, "deletionTimestamp", limit=60)
     return Kept(
         kind=kind,
         namespace=text(meta, "namespace", limit=63),
@@ -145,7 +149,7 @@ def kept(
         deleting=bool(dig(meta, "deletionTimestamp")),
         conditions=read_conditions(obj) if conditions is None else conditions,
         columns=columns,
-        details=details or {},
+        details=(details or {}) | ({"deleted_at": deleted} if deleted else {}),
         source=source,
     )
 
