@@ -22,7 +22,7 @@ STAGES = {
     "resolve": ("resolve_v1", "resolve_v0"),
     "upgrade": ("upgrade", "upgrade_crds"),
     "install": ("install_v1", "install_v0", "install_csv", "install_api"),
-    "runtime": ("runtime", "runtime_pods"),
+    "runtime": ("runtime", "runtime_pods", "notes", "normal"),
 }
 
 
