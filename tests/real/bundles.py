@@ -33,7 +33,7 @@ class Bundle:
         return f"{self.package}.v{self.version}"
 
     def blob(self) -> dict[str, Any]:
-        manifests = [self._csv(), self._crd()]
+        manifests = [self._csv(), crd(self._plural, self._kind)]
         return {
             "schema": "olm.bundle",
             "package": self.package,
@@ -113,30 +113,32 @@ class Bundle:
             "description": kind,
         }
 
-    def _crd(self) -> dict[str, Any]:
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        version = {
-            "name": "v1",
-            "served": True,
-            "storage": True,
-            "schema": {"openAPIV3Schema": schema},
-        }
-        return {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{self._plural}.{GROUP}"},
-            "spec": {
-                "group": GROUP,
-                "scope": "Namespaced",
-                "names": {
-                    "kind": self._kind,
-                    "listKind": f"{self._kind}List",
-                    "plural": self._plural,
-                    "singular": self.package,
-                },
-                "versions": [version],
+
+def crd(plural: str, kind: str) -> dict[str, Any]:
+    """A CRD of GROUP that takes anything."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
             },
-        }
+            "versions": [version],
+        },
+    }
 
 
 def write_catalog(folder: Path, bundles: Iterable[Bundle]) -> None:
