@@ -8,13 +8,14 @@ a time.
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from tests.bench.tools import p95, row
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOG = ROOT.parent / "shared" / "data" / "catalogs" / "community-full.jsonl.xz"
@@ -104,7 +105,7 @@ def measure() -> list[dict[str, Any]]:
         for number in range(CATALOGS):
             _quietly("sync_catalog", f"c{number}", file=str(CATALOG), json=True)
         pages |= catalog_pages()
-        rows.append(_row("catalog index built (once a change)", _build(), "ms", 1000.0))
+        rows.append(row("pages: catalog index built (once a change)", _build(), "ms", 1000.0))
     client = Client(headers={"Accept-Encoding": "gzip"})
     client.force_login(User.objects.create_superuser("bench"))
     rows += [row for name, urls in pages.items() for row in _page_rows(client, name, urls)]
@@ -158,23 +159,10 @@ def _page_rows(client: Any, name: str, urls: list[str]) -> list[dict[str, Any]]:
         times.append((time.perf_counter() - started) * 1000)
     limit = MAX_LIST_MS if name.startswith(LISTS) else MAX_MS
     return [
-        _row(f"{name}: p95", statistics.quantiles(times, n=20)[-1], "ms", limit),
-        _row(f"{name}: queries", queries, "queries", MAX_QUERIES),
-        _row(f"{name}: size", kilobytes, "kB gzip", MAX_KB),
+        row(f"pages: {name}: p95", p95(times), "ms", limit),
+        row(f"pages: {name}: queries", queries, "queries", MAX_QUERIES),
+        row(f"pages: {name}: size", kilobytes, "kB gzip", MAX_KB),
     ]
-
-
-def _row(name: str, value: float, unit: str, target: float) -> dict[str, Any]:
-    return {
-        "name": f"pages: {name}",
-        "value": round(value, 1),
-        "unit": unit,
-        "reference": None,
-        "reference_value": None,
-        "ratio": None,
-        "target": f"<= {target:g} {unit}",
-        "ok": value <= target,
-    }
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ the start of Python and its imports. Peak memory is the process's, less that of 
 
 import json
 import lzma
-import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.bench.tools import ROOT, environment, migrate, row
+
 CATALOG = ROOT.parent / "shared" / "data" / "catalogs" / "community-full.jsonl.xz"
 RUNS = 3  # the best of so many: other work on the machine only ever adds
 
@@ -81,7 +81,7 @@ def run() -> list[dict[str, Any]]:
         for number in range(RUNS):
             floors.append(_python(folder, FLOOR, str(source), str(folder / f"floor{number}.db")))
             shutil.rmtree(folder / "data", ignore_errors=True)
-            _migrate(folder)
+            migrate(environment(folder))
             colds.append(_python(folder, SYNC, str(source), "changed"))
         floor, cold = (min(found, key=lambda one: one["seconds"]) for found in (floors, colds))
         unchanged = _python(folder, SYNC, str(source), "unchanged")
@@ -90,48 +90,14 @@ def run() -> list[dict[str, Any]]:
         _change_one_package(source)
         one = _python(folder, SYNC, str(source), "changed")
     return [
-        _row("cold sync", cold["seconds"], "s", "floor", floor["seconds"], 3.0, by_ratio=True),
-        _row("cold sync, memory over idle", cold["peak_rss_mb"], "MB", "", None, 100),
-        _row("unchanged file", unchanged["seconds"] * 1000, "ms", "", None, 50),
-        _row("unchanged file, rows written", unchanged["rows"], "rows", "", None, 1),
-        _row("same content in a new file", same["seconds"] * 1000, "ms", "", None, 250),
-        _row("one package changed", one["seconds"], "s", "", None, 1.0),
-        _row("one package changed, rows written", one["rows"], "rows", "", None, 1000),
+        row("catalog: cold sync", cold["seconds"], "s", 3.0, beside=("floor", floor["seconds"])),
+        row("catalog: cold sync, memory over idle", cold["peak_rss_mb"], "MB", 100),
+        row("catalog: unchanged file", unchanged["seconds"] * 1000, "ms", 50),
+        row("catalog: unchanged file, rows written", unchanged["rows"], "rows", 1),
+        row("catalog: same content in a new file", same["seconds"] * 1000, "ms", 250),
+        row("catalog: one package changed", one["seconds"], "s", 1.0),
+        row("catalog: one package changed, rows written", one["rows"], "rows", 1000),
     ]
-
-
-def _row(
-    name: str,
-    value: float,
-    unit: str,
-    reference: str,
-    reference_value: float | None,
-    target: float,
-    *,
-    by_ratio: bool = False,
-) -> dict[str, Any]:
-    ratio = value / reference_value if reference_value else None
-    return {
-        "name": f"catalog: {name}",
-        "value": round(value, 3),
-        "unit": unit,
-        "reference": reference,
-        "reference_value": round(reference_value, 3) if reference_value else None,
-        "ratio": round(ratio, 2) if ratio else None,
-        "target": f"<= {target:g} x" if by_ratio else f"<= {target:g} {unit}",
-        "ok": (ratio if by_ratio and ratio else value) <= target,
-    }
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("OLMWEB_")}
-    for name in ("DATABASE_URL", "REDIS_URL", "KUBECONFIG"):
-        kept.pop(name, None)
-    return kept | {
-        "DJANGO_SETTINGS_MODULE": "olmweb.settings",
-        "OLMWEB_DATA_DIR": str(folder / "data"),
-        "PYTHONPATH": str(ROOT),
-    }
 
 
 def _python(folder: Path, program: str, *args: str) -> dict[str, float]:
@@ -139,20 +105,11 @@ def _python(folder: Path, program: str, *args: str) -> dict[str, float]:
         [sys.executable, "-c", program, *args],
         check=True,
         capture_output=True,
-        env=_environment(folder),
+        env=environment(folder),
         text=True,
     )
     found: dict[str, float] = json.loads(done.stdout)
     return found
-
-
-def _migrate(folder: Path) -> None:
-    subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), "migrate", "--verbosity", "0"],
-        check=True,
-        capture_output=True,
-        env=_environment(folder),
-    )
 
 
 def _touch(source: Path) -> None:

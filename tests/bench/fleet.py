@@ -1,0 +1,62 @@
+"""`python -m tests.bench.fleet NUMBER KUBECONFIG`: so many sandbox clusters in one process.
+
+The first is slow: every answer comes two seconds late. For each line on stdin one object of every
+cluster changes. Must not know what watches them.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.store import copied
+
+SLOW_SECONDS = 2.0
+NAME = "touched"
+
+
+def main() -> None:
+    number, kubeconfig = int(sys.argv[1]), Path(sys.argv[2])
+    sandboxes = [Sandbox(bookmark_seconds=30) for _ in range(number)]
+    for sandbox in sandboxes:
+        sandbox.start()
+    for _ in range(5_000):
+        sandboxes[0].script.delay_next(SLOW_SECONDS)
+    kubeconfig.write_text(yaml.safe_dump(merged(sandboxes)), encoding="utf-8")
+    print("ready", flush=True)
+    for turn, _ in enumerate(sys.stdin):
+        for sandbox in sandboxes:
+            touch(sandbox, turn)
+        print("touched", flush=True)
+    for sandbox in sandboxes:
+        sandbox.stop()
+
+
+def merged(sandboxes: list[Sandbox]) -> dict[str, Any]:
+    """One kubeconfig with a context for each: c0, c1, ..."""
+    config: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"}
+    config |= {"clusters": [], "users": [], "contexts": []}
+    for number, sandbox in enumerate(sandboxes):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "kubeconfig"
+            sandbox.write_kubeconfig(path, context=f"c{number}")
+            one = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for part in ("clusters", "users", "contexts"):
+            config[part] += one[part]
+    return config
+
+
+def touch(sandbox: Sandbox, turn: int) -> None:
+    """Gives a PlatformOperator another condition, as its controller would."""
+    found = next(iter(sandbox.store.items("PlatformOperator", "")[0]))
+    changed = copied(found)
+    for condition in changed["status"]["conditions"]:
+        condition["reason"] = f"{NAME}{turn}"
+    sandbox.store.put(changed)
+
+
+if __name__ == "__main__":
+    main()
