@@ -1,4 +1,4 @@
-"""Objects of OLM v0 as the diagnosis sees them, for its tests: a sound one unless told otherwise."""
+"""Objects of OLM v0 as the diagnosis sees them, for its tests: sound ones unless told otherwise."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,14 +8,14 @@ from installs.diagnosis import Condition, Diagnosis, Link, Observation
 NS = "shop"
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 REFUSED = (
-    "error using catalogsource olm/community: failed to list bundles: rpc error: code = Unavailable "
-    'desc = connection error: desc = "transport: Error while dialing: dial tcp 10.0.0.1:50051: '
-    'connect: connection refused"'
+    "error using catalogsource olm/community: failed to list bundles: rpc error: code = "
+    'Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp '
+    '10.0.0.1:50051: connect: connection refused"'
 )
 NO_MONITOR = (
     "api-server resource not found installing ServiceMonitor etcd-monitor: GroupVersionKind "
-    "monitoring.coreos.com/v1, Kind=ServiceMonitor not found on the cluster. This API may have been "
-    "deprecated and removed"
+    "monitoring.coreos.com/v1, Kind=ServiceMonitor not found on the cluster. This API may have "
+    "been deprecated and removed"
 )
 
 

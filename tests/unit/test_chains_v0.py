@@ -1,5 +1,7 @@
 """Subscriptions and ClusterServiceVersions: health, and the link that is to blame."""
 
+from typing import Any
+
 import pytest
 
 from installs.diagnosis import Observation, diagnose
@@ -440,91 +442,6 @@ def test_a_deleted_version_is_not_installed_again_and_that_is_said() -> None:
     assert broken(diagnosis) == ("ClusterServiceVersion", "etcd.v1")
 
 
-@pytest.mark.parametrize(
-    ("reason", "message", "expected"),
-    [
-        ("ImagePullBackOff", 'Back-off pulling image "quay.io/x:1"', "pod-image-pull"),
-        ("ErrImagePull", "unauthorized: authentication required", "pod-image-pull"),
-        ("CrashLoopBackOff", "back-off 5m0s restarting failed container", "pod-crash-loop"),
-        ("CreateContainerConfigError", 'secret "x" not found', "pod-config-missing"),
-        ("Unschedulable", "0/3 nodes are available: 3 Insufficient cpu.",
-         "pod-unschedulable-resources"),
-        ("SomethingNew", "never heard of it", ""),
-    ],
-)  # fmt: skip
-def test_installed_and_not_running_is_degraded_and_the_pod_says_why(
-    reason: str, message: str, expected: str
-) -> None:
-    down = deployment("False", pods=(pod(reason, message),))
-    diagnosis = diagnose(installed(), (catalog(), plan(), csv(), down))
-    assert (diagnosis.health, diagnosis.reason) == ("Degraded", reason)
-    assert diagnosis.message == f"Installed, not running: {reason}: {message}"
-    assert (broken(diagnosis), finding_id(diagnosis)) == (
-        ("Pod", "etcd-operator-7d9f8"), expected,
-    )  # fmt: skip
-
-
-def test_a_pod_that_only_starts_is_no_cause() -> None:
-    down = deployment("False", pods=(pod("ContainerCreating"),))
-    diagnosis = diagnose(installed(), (catalog(), plan(), csv(), down))
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Degraded", "deployment-unavailable")
-    assert broken(diagnosis) == ("Deployment", "etcd-operator")
-    starting = csv("Installing", "InstallWaiting")
-    assert diagnose(installed(), (catalog(), plan(), starting, down)).health == "Installing"
-
-
-def test_an_installation_whose_pods_can_not_start_has_failed_already() -> None:
-    starting = csv(
-        "Installing",
-        "InstallWaiting",
-        "installing: waiting for deployment etcd-operator to become ready: not available",
-    )
-    down = deployment("False", pods=(pod("ImagePullBackOff", "Back-off"),))
-    diagnosis = diagnose(installed(), (catalog(), plan(), starting, down))
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "pod-image-pull")
-    assert diagnosis.message == "Back-off"
-    gave_up = csv("Failed", "InstallCheckFailed", "install timeout")
-    diagnosis = diagnose(installed(), (catalog(), plan(), gave_up, down))
-    assert (diagnosis.health, broken(diagnosis)[0]) == ("Failed", "Pod")
-
-
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
-        (("Progressing", "False", "ProgressDeadlineExceeded",
-          'ReplicaSet "etcd-7d9f8" has timed out progressing.'), "deployment-progress-deadline"),
-        (("ReplicaFailure", "True", "FailedCreate",
-          'pods "x-" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=10, '
-          "limited: pods=10"), "api-quota"),
-        (("ReplicaFailure", "True", "FailedCreate", 'pods "x-" is forbidden: violates PodSecurity '
-          '"restricted:latest": privileged'), "api-podsecurity"),
-        (("ReplicaFailure", "True", "FailedCreate", 'pods "x-" is forbidden: error looking up '
-          'service account shop/etcd: serviceaccount "etcd" not found'),
-         "deployment-service-account-missing"),
-        (("ReplicaFailure", "True", "FailedCreate", "something odd"), "deployment-failed-create"),
-    ],
-)  # fmt: skip
-def test_a_deployment_whose_pods_are_not_made_says_why_itself(
-    condition: tuple[str, ...], expected: str
-) -> None:
-    diagnosis = diagnose(installed(), (catalog(), plan(), csv(), deployment("False", condition)))
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Degraded", expected)
-    assert broken(diagnosis) == ("Deployment", "etcd-operator")
-    assert diagnosis.message.startswith(f"Installed, not running: {condition[2]}: ")
-
-
-def test_a_deployment_that_somebody_scaled_to_zero_does_not_run() -> None:
-    diagnosis = diagnose(installed(), (catalog(), plan(), csv(), deployment(replicas=0)))
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Degraded", "deployment-scaled-to-zero")
-
-
-def test_one_deployment_of_several_that_does_not_run_is_enough() -> None:
-    parts = (catalog(), plan(), csv(), deployment(name="a"), deployment("False", name="b"))
-    diagnosis = diagnose(installed(), parts)
-    assert broken(diagnosis) == ("Deployment", "b")
-    assert [link.name for link in diagnosis.chain[-2:]] == ["a", "b"]
-
-
 def test_a_csv_without_a_subscription_is_judged_by_its_own_component() -> None:
     subject = Observation("ClusterServiceVersion", NS, "etcd.v1")
     assert diagnose(subject, (csv(), deployment())).health == "Healthy"
@@ -543,9 +460,9 @@ def test_a_phase_that_nobody_knows_is_unknown() -> None:
 
 
 def test_details_of_any_shape_are_survived() -> None:
-    odd = {key: value for key in ("requirements", "csvs", "lookups", "pods", "catalog_health",
-                                  "install_modes", "plan", "current_csv", "namespaces")
-           for value in ([1, None, {"conditions": 3}],)}  # fmt: skip
+    keys = ("requirements", "csvs", "lookups", "pods", "catalog_health", "install_modes", "plan",
+            "current_csv", "namespaces")  # fmt: skip
+    odd: dict[str, Any] = {key: [1, None, {"conditions": 3}] for key in keys}
     parts = [
         Observation(kind, NS, "x", phase="Pending", details={**odd, "reason": "RequirementsNotMet"})
         for kind in ("CatalogSource", "InstallPlan", "ClusterServiceVersion", "OperatorGroup",

@@ -83,7 +83,7 @@ def scene(row: dict[str, Any]) -> tuple[Observation, list[Observation]]:
     subject = Observation(
         "Subscription",
         NS,
-        row["package"],
+        "s",
         read_conditions(row["subscription"] or ()),
         details=named if row["phase"] else {},
         extra={"package": row["package"], "catalog": "community", "catalog_namespace": "olm"},
@@ -133,6 +133,7 @@ def test_what_real_olm_did_with_real_operators_is_explained(shared_data: Path) -
     assert seen["Healthy", ""] > 100
     assert seen["Blocked", "csv-installmode-unsupported"] >= 20
     assert seen["Failed", "plan-api-missing"] >= 5
+    assert seen["Failed", "sub-required-dependency-missing"] == 2
     assert seen["Unknown", ""] == 0
 
 
