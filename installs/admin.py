@@ -3,6 +3,7 @@
 A notification that did not arrive can be sent again.
 """
 
+import re
 from typing import Any
 
 from django.contrib import admin, messages
@@ -110,14 +111,16 @@ class EventAdmin(ReadOnlyAdmin):
 class UnknownMessageAdmin(ReadOnlyAdmin):
     """What the knowledge base does not know yet: messages that are alike are one row."""
 
-    list_display = ("count", "kind", "reason", "text", "example", "first_at", "last_at")
+    list_display = ("count", "text", "kind", "reason", "example", "first_at", "last_at")
     list_display_links = ("text",)
     list_filter = ("kind", "last_at")
     search_fields = ("sample", "reason", "fingerprint")
 
     @admin.display(description="message", ordering="sample")
     def text(self, row: UnknownMessage) -> str:
-        return row.sample if len(row.sample) <= TEXT else f"{row.sample[:TEXT]}…"
+        cut = row.sample if len(row.sample) <= TEXT else f"{row.sample[:TEXT]}…"
+        # Django's lists break no words, and image references are long ones.
+        return re.sub(r"(\S{30})", "\\1\u200b", cut)
 
 
 @admin.register(CopyReport)
@@ -134,9 +137,7 @@ class CopyReportAdmin(ReadOnlyAdmin):
 
 @admin.register(Notification)
 class NotificationAdmin(ReadOnlyAdmin):
-    list_display = (
-        *("id", "subject", "change", "state", "attempts", "next_at", "sent_at", "error"),
-    )
+    list_display = ("subject", "change", "state", "error", "attempts", "next_at", "sent_at")
     list_filter = ("state", "transition__cluster")
     search_fields = ("transition__name", "error")
     date_hierarchy = "transition__at"
