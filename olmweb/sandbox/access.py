@@ -4,15 +4,18 @@ Owns identities and rules; must not know objects. The sandbox's own token is a m
 system:masters; everybody else comes in through impersonation, as OLM Web's users do.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from olmweb.sandbox.errors import bad_request, forbidden
-from olmweb.sandbox.kinds import Kind
+from olmweb.sandbox.errors import Cause, bad_request, forbidden, forbidden_path, invalid
 
 MASTERS = "system:masters"
+AUTHENTICATED = "system:authenticated"
 READ = frozenset({"get", "list", "watch"})
 WRITE = frozenset({"create", "update", "patch", "delete"})
+_HEALTH = ("/healthz", "/livez", "/readyz", "/version")
+_DISCOVERY = ("/api", "/apis", "/openapi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +25,17 @@ class Identity:
     user: str
     groups: tuple[str, ...]
     uid: str = ""
+    extra: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`subjects` (users or groups) may do `verbs` on `plurals` of our API groups."""
+    """`subjects` (users or groups) may do `verbs` on `plurals` of any API group."""
 
     name: str
     subjects: frozenset[str]
     verbs: frozenset[str]
-    plurals: frozenset[str]  # empty: every resource
+    plurals: frozenset[str]  # empty: every resource and subresource
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,8 @@ class Decision:
     reason: str = ""
 
 
-ADMIN = Identity("sandbox-admin", (MASTERS, "system:authenticated"))
+ADMIN = Identity("sandbox-admin", (MASTERS, AUTHENTICATED))
+ANONYMOUS = Identity("system:anonymous", ("system:unauthenticated",))
 
 RULES = (
     Rule(
@@ -57,67 +62,147 @@ RULES = (
     ),
     Rule("olmweb-admin", frozenset({"admin"}), WRITE, frozenset({"clusterextensions"})),
 )
+# What the default roles let everybody who signed in ask: about themselves.
+_REVIEWS = {
+    "authorization.k8s.io": ("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+    "authentication.k8s.io": ("selfsubjectreviews",),
+}
 
 
 def identify(
-    authorization: str, token: str, user: str, groups: Iterable[str], uid: str = ""
+    authorization: str,
+    token: str,
+    user: str,
+    groups: Iterable[str],
+    uid: str = "",
+    extra: Iterable[tuple[str, str]] = (),
 ) -> Identity | None:
     """The identity of a request; None when its bearer token isn't ours (401).
 
-    `user` and `groups` are the impersonation headers. Raises ApiError 400 for groups without a
-    user.
+    `user` and the rest are the impersonation headers. Raises ApiError 400 for groups without a
+    user. Nobody but the token's owner may impersonate: others stay who they are.
     """
+    if not authorization:
+        return ANONYMOUS
     if token and authorization != f"Bearer {token}":
         return None
     named = tuple(groups)
-    if not user:
-        if named:
-            raise bad_request(f"requested {list(named)} without impersonating a user")
-        return ADMIN
-    everyone = () if "system:authenticated" in named else ("system:authenticated",)
-    return Identity(user, (*named, *everyone), uid)
+    if user:
+        return Identity(user, _all_groups(user, named), uid, tuple(extra))
+    if named or uid:
+        listed = ", ".join(f'"{group}"' for group in named)
+        found = f"[]string{{{listed}}}" if named else "[]string(nil)"
+        raise bad_request(
+            f'requested &user.DefaultInfo{{Name:"", UID:"{uid}", Groups:{found}, '
+            "Extra:map[string][]string(nil)} without impersonating a user name"
+        )
+    return ADMIN
 
 
-def decide(who: Identity, verb: str, plural: str) -> Decision:
-    """RBAC's answer and its reason, as an access review prints it."""
+def _all_groups(user: str, groups: tuple[str, ...]) -> tuple[str, ...]:
+    parts = user.split(":")
+    if not groups and parts[:2] == ["system", "serviceaccount"] and len(parts) == 4:
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{parts[2]}")
+    return groups if AUTHENTICATED in groups else (*groups, AUTHENTICATED)
+
+
+def decide(who: Identity, verb: str, group: str, resource: str) -> Decision:
+    """RBAC's answer and its reason, as an access review prints it.
+
+    `resource` is a plural, with `/subresource` where there is one.
+    """
     if MASTERS in who.groups:
         return Decision(allowed=True)
     for rule in RULES:
-        if verb not in rule.verbs or (rule.plurals and plural not in rule.plurals):
+        if verb not in rule.verbs or (rule.plurals and resource not in rule.plurals):
             continue
         if who.user in rule.subjects:
-            return Decision(True, _because(rule, "User", who.user))
-        for group in who.groups:
-            if group in rule.subjects:
-                return Decision(True, _because(rule, "Group", group))
+            return Decision(True, _because(rule.name, who.user, "User"))
+        for subject in who.groups:
+            if subject in rule.subjects:
+                return Decision(True, _because(rule.name, subject))
+    if verb == "create" and resource in _REVIEWS.get(group, ()) and AUTHENTICATED in who.groups:
+        return Decision(True, _because("system:basic-user", AUTHENTICATED))
     return Decision(allowed=False)
 
 
-def _because(rule: Rule, kind: str, subject: str) -> str:
-    return (
-        f'RBAC: allowed by ClusterRoleBinding "{rule.name}" of ClusterRole "{rule.name}" '
-        f'to {kind} "{subject}"'
-    )
+def decide_path(who: Identity, path: str) -> Decision:
+    """Whether `who` may get a path that is no resource."""
+    if MASTERS in who.groups:
+        return Decision(allowed=True)
+    if path.rstrip("/") in _HEALTH:
+        return Decision(True, _because("system:public-info-viewer", who.groups[-1]))
+    known = any(path == root or path.startswith(f"{root}/") for root in _DISCOVERY)
+    if known and AUTHENTICATED in who.groups:
+        return Decision(True, _because("system:discovery", AUTHENTICATED))
+    return Decision(allowed=False)
 
 
-def require(who: Identity, verb: str, kind: Kind, namespace: str = "", name: str = "") -> None:
+def _because(role: str, subject: str, sort: str = "Group") -> str:
+    return f'RBAC: allowed by ClusterRoleBinding "{role}" of ClusterRole "{role}" to {sort} "{subject}"'
+
+
+def require(
+    who: Identity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
+) -> None:
     """Raises ApiError 403 in RBAC's words."""
-    if not decide(who, verb, kind.plural).allowed:
-        raise forbidden(who.user, verb, kind.group, kind.plural, namespace, name)
+    if not decide(who, verb, group, resource).allowed:
+        raise forbidden(who.user, verb, group, resource, namespace, name)
 
 
-def access_review(who: Identity, spec: dict[str, object]) -> dict[str, object]:
-    """`status` of a SelfSubjectAccessReview for its `spec`."""
-    attributes = spec.get("resourceAttributes")
-    if not isinstance(attributes, dict):
-        decision = Decision(allowed=MASTERS in who.groups)
+def require_path(who: Identity, path: str) -> None:
+    """Raises ApiError 403 for a path that is no resource."""
+    if not decide_path(who, path).allowed:
+        raise forbidden_path(who.user, path)
+
+
+def access_review(who: Identity, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """`status` of a SelfSubjectAccessReview for its `spec`; ApiError 422 when it asks nothing."""
+    wanted, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if (wanted is None) == (path is None):
+        text = (
+            "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must "
+            "be specified"
+        )
+        cause = Cause("FieldValueInvalid", text, "spec.resourceAttributes")
+        raise invalid("", "authorization.k8s.io", "", [cause])
+    if wanted is None:
+        decision = decide_path(who, str((path or {}).get("path", "")))
     else:
-        decision = decide(who, attributes.get("verb", ""), attributes.get("resource", ""))
-    status: dict[str, object] = {"allowed": decision.allowed}
+        subresource = wanted.get("subresource", "")
+        resource = wanted.get("resource", "") + (f"/{subresource}" if subresource else "")
+        decision = decide(who, wanted.get("verb", ""), wanted.get("group", ""), resource)
+    status: dict[str, Any] = {"allowed": decision.allowed}
     return status | ({"reason": decision.reason} if decision.reason else {})
 
 
-def self_review(who: Identity) -> dict[str, object]:
+def self_review(who: Identity) -> dict[str, Any]:
     """`status` of a SelfSubjectReview."""
-    info: dict[str, object] = {"username": who.user, "groups": list(who.groups)}
-    return {"userInfo": info | ({"uid": who.uid} if who.uid else {})}
+    info: dict[str, Any] = {"username": who.user, "groups": list(who.groups)}
+    info |= {"uid": who.uid} if who.uid else {}
+    return {"userInfo": info | ({"extra": {k: [v] for k, v in who.extra}} if who.extra else {})}
+
+
+def rules_review(who: Identity) -> dict[str, Any]:
+    """`status` of a SelfSubjectRulesReview; every rule here holds in every namespace."""
+    found = [
+        {
+            "verbs": sorted(rule.verbs),
+            "apiGroups": ["*"],
+            "resources": sorted(rule.plurals) or ["*"],
+        }
+        for rule in RULES
+        if rule.subjects & {who.user, *who.groups}
+    ]
+    if MASTERS in who.groups:
+        found = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+    found += [
+        {"verbs": ["create"], "apiGroups": [group], "resources": list(resources)}
+        for group, resources in _REVIEWS.items()
+    ]
+    paths = [*_HEALTH, *_DISCOVERY, *(f"{root}/*" for root in _DISCOVERY)]
+    return {
+        "resourceRules": found,
+        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": paths}],
+        "incomplete": False,
+    }

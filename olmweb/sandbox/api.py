@@ -1,98 +1,115 @@
 """Routing of the Kubernetes API: which path and verb means what, and who may do it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from olmweb.sandbox import access, discovery, errors
-from olmweb.sandbox.kinds import Kind, by_path
-from olmweb.sandbox.messages import Request, Response, json_response
-from olmweb.sandbox.reads import Lists, Watches
+from olmweb.sandbox import access, bodies, discovery, errors, views
+from olmweb.sandbox.bodies import Target
+from olmweb.sandbox.kinds import Kind, all_kinds, by_path
+from olmweb.sandbox.messages import Request, Response, json_response, text_response
+from olmweb.sandbox.reads import Reads
 from olmweb.sandbox.store import Store
-from olmweb.sandbox.writes import Target, Writes
+from olmweb.sandbox.watches import Watches
+from olmweb.sandbox.writes import Writes
 
-_REVIEWS: Mapping[str, Callable[[Request, dict[str, object]], dict[str, object]]] = {
-    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": lambda request, spec: (
-        access.access_review(request.who, spec)
-    ),
-    "/apis/authentication.k8s.io/v1/selfsubjectreviews": lambda request, _spec: access.self_review(
-        request.who
-    ),
+_REVIEWS: Mapping[str, Callable[[access.Identity, dict[str, Any]], dict[str, Any]]] = {
+    "SelfSubjectAccessReview": access.access_review,
+    "SelfSubjectRulesReview": lambda who, _spec: access.rules_review(who),
+    "SelfSubjectReview": lambda who, _spec: access.self_review(who),
 }
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_HEALTH = ("/livez", "/readyz", "/healthz")
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """A path that names a resource, served or not."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def resource(self) -> str:
+        return f"{self.plural}/{self.subresource}" if self.subresource else self.plural
 
 
 class Api:
     """Answers one request at a time; thread-safe through the store."""
 
     def __init__(self, store: Store, watches: Watches) -> None:
-        self._store = store
-        self.lists = Lists(store)
+        self._reads = Reads(store)
         self._watches = watches
         self._writes = Writes(store)
 
     def handle(self, request: Request) -> Response:
         """Raises ApiError for everything that is refused."""
-        if request.path in ("/livez", "/readyz", "/healthz"):
-            return Response(200, b"ok", (("Content-Type", "text/plain; charset=utf-8"),))
-        if request.path in _REVIEWS:
-            return self._review(request)
-        found = discovery.document(request.path)
-        if found is not None:
-            if request.method != "GET":
-                raise errors.method_not_allowed()
-            return json_response(found)
-        target = parse(request.path)
-        if target is None:
-            raise errors.no_such_path()
+        path = parse(request.path)
+        if path is None:
+            return _no_resource(request)
+        verb = _verb(path, request)
+        # Like a real namespace's own reads and writes, those of `namespaces` are inside it.
+        inside = path.name if path.plural == "namespaces" and not path.group else path.namespace
+        access.require(request.who, verb, path.group, path.resource, inside, path.name)
+        review = dict(discovery.REVIEWS.get(path.group, ())).get(path.plural)
+        if review:
+            return _review(review, request)
+        kind = by_path(path.group, path.version, path.plural)
+        if kind is None or not _fits(kind, path, request.method):
+            return _unserved(path)
+        view = views.negotiate(request.headers.get("accept", ""))
+        target = Target(kind, path.namespace, path.name, path.subresource)
         if request.method in ("GET", "HEAD"):
-            return self._read(target, request)
-        return self._write(target, request)
+            return self._read(target, request, view)
+        return self._write(target, request, view)
 
-    def _review(self, request: Request) -> Response:
-        if request.method != "POST":
-            raise errors.method_not_allowed()
-        body = request.document()
-        if not isinstance(body, dict):
-            raise errors.bad_request("the object provided is unrecognized (must be an object)")
-        status = _REVIEWS[request.path](request, body.get("spec") or {})
-        return json_response({**body, "metadata": {}, "status": status}, 201)
-
-    def _read(self, target: Target, request: Request) -> Response:
-        kind = target.kind
+    def _read(self, target: Target, request: Request, view: views.View) -> Response:
+        kind, query = target.kind, request.query
         if target.name:
-            access.require(request.who, "get", kind, target.namespace, target.name)
-            found = self._store.get(kind.kind, target.name, target.namespace)
-            if found is None:
+            if target.subresource and not (target.status and kind.has_status):
                 raise errors.not_found(kind.group, kind.plural, target.name)
-            return json_response(found)
+            found = self._reads.one(kind, target.namespace, target.name, query)
+            return json_response(views.shown(view, kind, found, query))
         if request.flag("watch"):
-            access.require(request.who, "watch", kind, target.namespace)
-            lines = self._watches.lines(kind, target.namespace, request.query)
+            lines = self._watches.lines(
+                kind, target.namespace, query, lambda item: views.shown(view, kind, item, query)
+            )
             return Response(200, headers=(("Content-Type", "application/json"),), stream=lines)
-        access.require(request.who, "list", kind, target.namespace)
-        return json_response(self.lists.page(kind, target.namespace, request.query))
+        page = self._reads.page(kind, target.namespace, query)
+        return json_response(views.shown(view, kind, page, query))
 
-    def _write(self, target: Target, request: Request) -> Response:
-        verb = _VERBS.get(request.method, "")
-        on_collection = verb == "create"
-        if not verb or on_collection == bool(target.name):
+    def _write(self, target: Target, request: Request, view: views.View) -> Response:
+        kind, method = target.kind, request.method
+        if method not in _VERBS:
             raise errors.method_not_allowed()
-        kind = target.kind
-        if kind.namespaced and not target.namespace:
+        if target.subresource and (not target.status or not kind.has_status):
+            raise errors.not_found(kind.group, kind.plural, target.name)
+        if target.status and method in ("POST", "DELETE"):
+            raise errors.verb_not_supported(kind.group, kind.plural, _VERBS[method])
+        if not target.name and method in ("PUT", "PATCH"):
+            raise errors.bad_request("name must be provided")
+        if target.name and method == "POST":
             raise errors.method_not_allowed()
-        access.require(request.who, verb, kind, target.namespace, target.name)
-        if verb == "delete":
-            return json_response(self._writes.delete(target, request))
+        if method == "DELETE":
+            remove = self._writes.delete if target.name else self._writes.delete_all
+            gone = remove(target, request)
+            return json_response(views.shown(view, kind, gone, request.query))
         actions = {
-            "create": self._writes.create,
-            "update": self._writes.replace,
-            "patch": self._writes.patch,
+            "POST": self._writes.create,
+            "PUT": self._writes.replace,
+            "PATCH": self._writes.patch,
         }
-        done = actions[verb](target, request)
-        return json_response(done.object, done.status, done.warnings)
+        done = actions[method](target, request)
+        shown = views.shown(view, kind, done.object, request.query)
+        return json_response(shown, done.status, done.warnings)
 
 
-def parse(path: str) -> Target | None:
-    """The resource that a path names, or None when nothing of it is served."""
+def parse(path: str) -> _Path | None:
+    """The resource that a path names, or None when it is no resource's."""
     parts = [part for part in path.split("/") if part]
     if parts[:1] == ["api"] and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -101,16 +118,57 @@ def parse(path: str) -> Target | None:
     else:
         return None
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] != "status":
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
-    kind = by_path(group, version, rest[0])
-    if kind is None or len(rest) > 3 or not _fits(kind, namespace, len(rest) > 1):
-        return None
-    if len(rest) == 3 and (rest[2] != "status" or not kind.has_status):
-        return None
-    return Target(kind, namespace, rest[1] if len(rest) > 1 else "", len(rest) == 3)
+    name = rest[1] if len(rest) > 1 else ""
+    return _Path(group, version, rest[0], namespace, name, rest[2] if len(rest) > 2 else "")
 
 
-def _fits(kind: Kind, namespace: str, named: bool) -> bool:
-    """A namespaced kind is read by name only inside its namespace; others have none."""
-    return kind.namespaced if namespace else not (kind.namespaced and named)
+def _verb(path: _Path, request: Request) -> str:
+    """As RBAC calls it."""
+    if request.method in ("GET", "HEAD"):
+        if path.name:
+            return "get"
+        return "watch" if request.flag("watch") else "list"
+    if request.method == "DELETE" and not path.name:
+        return "deletecollection"
+    return _VERBS.get(request.method, request.method.lower())
+
+
+def _fits(kind: Kind, path: _Path, method: str) -> bool:
+    """A namespaced kind is listed anywhere and else lives in a namespace; others have none."""
+    if path.namespace:
+        return kind.namespaced
+    return not kind.namespaced or (not path.name and method in ("GET", "HEAD"))
+
+
+def _unserved(path: _Path) -> Response:
+    """Groups that are built in answer with a Status, those of CRDs with plain text."""
+    built_in = {(kind.group, kind.version) for kind in all_kinds() if not kind.custom}
+    if (path.group, path.version) in built_in:
+        raise errors.no_such_resource()
+    return _no_page()
+
+
+def _no_page() -> Response:
+    return text_response("404 page not found\n", 404)
+
+
+def _no_resource(request: Request) -> Response:
+    """Health, version and discovery."""
+    access.require_path(request.who, request.path)
+    found = discovery.document(request.path)
+    healthy = request.path in _HEALTH
+    if found is None and not healthy:
+        return _no_page()
+    if request.method not in ("GET", "HEAD"):
+        raise errors.method_not_allowed()
+    return text_response("ok") if healthy else json_response(found)
+
+
+def _review(kind: str, request: Request) -> Response:
+    if request.method != "POST":
+        raise errors.method_not_allowed()
+    body = bodies.parsed(kind, request)
+    status = _REVIEWS[kind](request.who, body.get("spec") or {})
+    return json_response({**body, "kind": kind, "metadata": {}, "status": status}, 201)

@@ -1,7 +1,7 @@
-"""Server-side apply: who owns which field, what an apply merges and when it conflicts.
+"""Field ownership and server-side apply: who owns what, what an apply merges, how it conflicts.
 
 Follows structured-merge-diff for what these kinds need: maps merge, lists with map keys merge by
-item, other lists are atomic. Must not know HTTP or the store.
+item, sets by value, other lists are atomic. Must not know HTTP or the store.
 """
 
 import copy
@@ -12,12 +12,14 @@ from typing import Any
 from olmweb.sandbox.errors import ApiError
 from olmweb.sandbox.kinds import Kind, Schema
 
-Path = tuple[str, ...]  # elements as in fieldsV1: `f:NAME` or `k:{"key":"value"}`
+# Elements as in fieldsV1: `f:NAME`, `k:{"key":"value"}`, `v:"value"`.
+Path = tuple[str, ...]
 Object = dict[str, Any]
 
 _SERVER_FIELDS = frozenset(
     [
         "creationTimestamp",
+        "deletionGracePeriodSeconds",
         "deletionTimestamp",
         "generation",
         "managedFields",
@@ -26,18 +28,23 @@ _SERVER_FIELDS = frozenset(
         "resourceVersion",
         "selfLink",
         "uid",
-        "generateName",
     ]
 )
-_MERGED_LISTS: Mapping[Path, list[str]] = {("f:metadata", "f:ownerReferences"): ["uid"]}
+_OWNERS: Path = ("f:metadata", "f:ownerReferences")
+_SETS: frozenset[Path] = frozenset({("f:metadata", "f:finalizers")})
+_HERE = object()  # stands for a map or list that is owned as such, whatever is in it
 
 
 def _list_keys(path: Path, schema: Schema) -> list[str]:
-    if path in _MERGED_LISTS:
-        return _MERGED_LISTS[path]
+    if path == _OWNERS:
+        return ["uid"]
     if schema.get("x-kubernetes-list-type") == "map":
         return list(schema["x-kubernetes-list-map-keys"])
     return []
+
+
+def _is_set(path: Path, schema: Schema) -> bool:
+    return path in _SETS or schema.get("x-kubernetes-list-type") == "set"
 
 
 def _child(schema: Schema, key: str) -> Schema:
@@ -45,36 +52,57 @@ def _child(schema: Schema, key: str) -> Schema:
     return found if isinstance(found, dict) else {}
 
 
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 def _item_key(item: Object, keys: list[str]) -> str:
-    return "k:" + json.dumps({key: item.get(key) for key in keys}, separators=(",", ":"))
+    return "k:" + _compact({key: item.get(key) for key in keys})
 
 
-def leaves(value: Any, schema: Schema, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every owned field of an object with its value; the server's own metadata left out."""
+def fields(value: Any, schema: Schema, maps: bool, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every field of an object with its value; the server's own metadata left out.
+
+    With `maps` the maps and lists above them too: an update owns those that it made, an apply only
+    the items of merged lists.
+    """
     if isinstance(value, dict) and value:
+        if path not in ((), ("f:metadata",)) and (maps or path[-1][0] == "k"):
+            yield path, _HERE
         for key, item in value.items():
             if not path and key in ("apiVersion", "kind"):
                 continue
             if path == ("f:metadata",) and key in _SERVER_FIELDS:
                 continue
-            yield from leaves(item, _child(schema, key), (*path, f"f:{key}"))
+            yield from fields(item, _child(schema, key), maps, (*path, f"f:{key}"))
         return
-    if isinstance(value, list) and (keys := _list_keys(path, schema)):
+    if isinstance(value, list) and value and (keys := _list_keys(path, schema)):
+        if maps:
+            yield path, _HERE
         for item in value:
-            yield from leaves(item, schema.get("items", {}), (*path, _item_key(item, keys)))
+            where = (*path, _item_key(item, keys))
+            if path == _OWNERS:
+                yield where, item  # a reference is owned as a whole
+            else:
+                yield from fields(item, schema.get("items", {}), maps, where)
+        return
+    if isinstance(value, list) and value and _is_set(path, schema):
+        if maps:
+            yield path, _HERE
+        yield from (((*path, f"v:{_compact(item)}"), item) for item in value)
         return
     if path != ("f:metadata",):
         yield path, value
 
 
-def _decode(fields: Mapping[str, Any], path: Path = ()) -> Iterator[Path]:
-    for key, below in fields.items():
+def _decode(tree: Mapping[str, Any], path: Path = ()) -> Iterator[Path]:
+    if not tree and path:
+        yield path
+    for key, below in tree.items():
         if key == ".":
-            continue
-        if below:
-            yield from _decode(below, (*path, key))
+            yield path
         else:
-            yield (*path, key)
+            yield from _decode(below, (*path, key))
 
 
 def _encode(paths: set[Path]) -> dict[str, Any]:
@@ -83,17 +111,25 @@ def _encode(paths: set[Path]) -> dict[str, Any]:
         node = root
         for element in path:
             node = node.setdefault(element, {})
+    for path in paths:
+        node = root
+        for element in path:
+            node = node[element]
+        if node:
+            node["."] = {}
     return root
 
 
 def _printed(path: Path) -> str:
     text = ""
     for element in path:
-        if element.startswith("f:"):
-            text += "." + element[2:]
+        sort, found = element[0], element[2:]
+        if sort == "f":
+            text += "." + found
+        elif sort == "v":
+            text += f"[={found}]"
         else:
-            keys = json.loads(element[2:])
-            text += "[" + ",".join(f'{k}="{v}"' for k, v in keys.items()) + "]"
+            text += "[" + ",".join(f'{k}="{v}"' for k, v in json.loads(found).items()) + "]"
     return text
 
 
@@ -146,7 +182,8 @@ class Ownership:
             owned -= paths
 
     def as_json(self) -> list[Object]:
-        return [{**entry, "fieldsV1": _encode(owned)} for entry, owned in self._entries if owned]
+        found = [{**entry, "fieldsV1": _encode(owned)} for entry, owned in self._entries if owned]
+        return sorted(found, key=lambda e: (e["operation"], e["time"], *_identity(e)))
 
 
 def _identity(entry: Object) -> tuple[str, str, str]:
@@ -157,8 +194,8 @@ def record_update(
     before: Object | None, after: Object, kind: Kind, manager: str, at: str, subresource: str = ""
 ) -> Object:
     """The object with the changed fields owned by `manager` (POST, PUT and the other PATCHes)."""
-    old = dict(leaves(before, kind.schema)) if before else {}
-    new = dict(leaves(after, kind.schema))
+    old = dict(fields(before, kind.schema, True)) if before else {}
+    new = dict(fields(after, kind.schema, True))
     changed = {path for path, value in new.items() if path not in old or old[path] != value}
     ownership = Ownership(before)
     owned = ownership.of(manager, "Update", subresource)
@@ -182,8 +219,8 @@ def apply(
     subresource: str = "",
 ) -> Object:
     """The merged object. Raises ApiError 409 that names the other managers, unless `force`."""
-    new = dict(leaves(wanted, kind.schema))
-    old = dict(leaves(live, kind.schema)) if live else {}
+    new = dict(fields(wanted, kind.schema, False))
+    old = dict(fields(live, kind.schema, True)) if live else {}
     ownership = Ownership(live)
     conflicts = [
         (entry, path)
@@ -225,16 +262,23 @@ def _merge(live: Any, wanted: Any, schema: Schema, path: Path) -> Any:
             key = _item_key(item, keys)
             items[key] = _merge(items.get(key, {}), item, schema.get("items", {}), (*path, key))
         return list(items.values())
+    if isinstance(live, list) and isinstance(wanted, list) and _is_set(path, schema):
+        return [*live, *(item for item in wanted if item not in live)]
     return copy.deepcopy(wanted)
 
 
 def _remove(node: Any, path: Path) -> None:
     """Drops one field, and what it leaves empty."""
     head, rest = path[0], path[1:]
-    if head.startswith("k:"):
+    if head[0] == "v":
+        value = json.loads(head[2:])
+        node[:] = [item for item in node if item != value]
+        return
+    if head[0] == "k":
         keys = json.loads(head[2:])
         for item in [item for item in node if all(item.get(k) == v for k, v in keys.items())]:
-            _remove(item, rest)
+            if rest:
+                _remove(item, rest)
             if set(item) <= set(keys):
                 node.remove(item)
         return
@@ -254,7 +298,7 @@ def _manager_text(entry: Object) -> str:
     if "subresource" in entry:
         text += f" with subresource {json.dumps(entry['subresource'])}"
     if entry["operation"] == "Update":
-        text += f" using {entry['apiVersion']} at {entry['time']}"
+        text += f" using {entry['apiVersion']}"
     return text
 
 
@@ -275,9 +319,8 @@ def _conflict(conflicts: list[tuple[Object, Path]]) -> ApiError:
         for entry, path in conflicts:
             by_manager.setdefault(_manager_text(entry), []).append(_printed(path))
         parts = [
-            f"conflicts with {who}:\n" + "\n".join(f"- {field}" for field in sorted(fields))
-            for who, fields in sorted(by_manager.items())
+            f"conflicts with {who}:\n" + "\n".join(f"- {field}" for field in sorted(found))
+            for who, found in sorted(by_manager.items())
         ]
-        separator = " " if len(parts) == 1 else "\n"
-        text = f"{len(conflicts)} conflicts:{separator}" + "\n".join(parts)
+        text = f"{len(conflicts)} conflicts: " + "\n".join(parts)
     return ApiError(409, "Conflict", f"Apply failed with {text}", {"causes": causes})

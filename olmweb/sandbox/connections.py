@@ -13,10 +13,12 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from olmweb.sandbox import access
-from olmweb.sandbox.errors import ApiError, unauthorized
+from olmweb.sandbox.errors import ApiError, too_large, unauthorized
 from olmweb.sandbox.messages import Request, Response, refusal
 from olmweb.sandbox.script import Script
 
+LARGEST_BODY = 3 * 1024 * 1024
+_EXTRA = "impersonate-extra-"
 Handle = Callable[[Request], Response]
 
 
@@ -100,6 +102,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
+        if length > LARGEST_BODY:
+            self._refuse_body(length)
+            return
         body = self.rfile.read(length)
         script = self.server.script
         script.requests.append((self.command, self.path))
@@ -118,6 +123,12 @@ class Handler(BaseHTTPRequestHandler):
             response = self._respond(body)
         self._send(response, script.cut())
 
+    def _refuse_body(self, length: int) -> None:
+        """Reads what is coming all the same: a client that is still sending hears no answer."""
+        while length > 0:
+            length -= len(self.rfile.read(min(length, LARGEST_BODY))) or length
+        self._send(refusal(too_large(LARGEST_BODY)), None)
+
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _answer
 
     def _respond(self, body: bytes) -> Response:
@@ -128,6 +139,11 @@ class Handler(BaseHTTPRequestHandler):
                 self.headers.get("Impersonate-User", ""),
                 self.headers.get_all("Impersonate-Group") or [],
                 self.headers.get("Impersonate-Uid", ""),
+                [
+                    (name.lower().removeprefix(_EXTRA), value)
+                    for name, value in self.headers.items()
+                    if name.lower().startswith(_EXTRA)
+                ],
             )
             if who is None:
                 raise unauthorized()

@@ -1,6 +1,6 @@
 """Discovery: `/version`, `/api`, `/apis` and the resource lists. Answers never change."""
 
-from itertools import groupby
+import re
 from typing import Any
 
 from olmweb.sandbox.kinds import Kind, all_kinds
@@ -9,13 +9,22 @@ VERSION = {
     "major": "1",
     "minor": "25",
     "gitVersion": "v1.25.2+sandbox",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
     "platform": "linux/amd64",
 }
-_REVIEWS = {
-    "authorization.k8s.io": ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-    "authentication.k8s.io": ("selfsubjectreviews", "SelfSubjectReview"),
+REVIEWS = {
+    "authorization.k8s.io": (
+        ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+        ("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+    ),
+    "authentication.k8s.io": (("selfsubjectreviews", "SelfSubjectReview"),),
 }
-_VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
+_STABILITY = {"": 2, "beta": 1, "alpha": 0}
 
 
 def document(path: str) -> dict[str, Any] | None:
@@ -24,7 +33,7 @@ def document(path: str) -> dict[str, Any] | None:
     if parts == ["version"]:
         return dict(VERSION)
     if parts == ["api"]:
-        return {"kind": "APIVersions", "apiVersion": "v1", "versions": ["v1"]}
+        return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
     if parts == ["apis"]:
         groups = [_group(name) for name in _groups()]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
@@ -32,26 +41,34 @@ def document(path: str) -> dict[str, Any] | None:
         return _resources("", "v1")
     if parts[0] == "apis" and len(parts) == 2 and parts[1] in _groups():
         return {"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1])}
-    if parts[0] == "apis" and len(parts) == 3 and (parts[1], parts[2]) in _versions():
+    if parts[0] == "apis" and len(parts) == 3 and parts[2] in _versions(parts[1]):
         return _resources(parts[1], parts[2])
     return None
 
 
-def _versions() -> list[tuple[str, str]]:
-    served = {(kind.group, kind.version) for kind in all_kinds() if kind.group}
-    return sorted(served | {(group, "v1") for group in _REVIEWS})
-
-
 def _groups() -> list[str]:
-    return sorted({group for group, _version in _versions()})
+    return sorted({kind.group for kind in all_kinds() if kind.group} | set(REVIEWS))
+
+
+def _versions(group: str) -> list[str]:
+    """The versions of a group, the one to prefer first."""
+    served = {kind.version for kind in all_kinds() if kind.group == group}
+    if group in REVIEWS:
+        served.add("v1")
+    return sorted(served, key=_priority, reverse=True)
+
+
+def _priority(version: str) -> tuple[int, int, int]:
+    """Stable before beta before alpha, then the higher number."""
+    found = re.match(r"^v(\d+)(?:(alpha|beta)(\d+))?$", version)
+    if not found:
+        return -1, 0, 0
+    return _STABILITY[found[2] or ""], int(found[1]), int(found[3] or 0)
 
 
 def _group(name: str) -> dict[str, Any]:
     found = [
-        {"groupVersion": f"{name}/{version}", "version": version}
-        for _name, version in next(
-            list(pairs) for key, pairs in groupby(_versions(), key=lambda p: p[0]) if key == name
-        )
+        {"groupVersion": f"{name}/{version}", "version": version} for version in _versions(name)
     ]
     return {"name": name, "versions": found, "preferredVersion": found[0]}
 
@@ -61,8 +78,7 @@ def _resources(group: str, version: str) -> dict[str, Any]:
     for kind in all_kinds():
         if (kind.group, kind.version) == (group, version):
             served += _entries(kind)
-    if group in _REVIEWS:
-        plural, name = _REVIEWS[group]
+    for plural, name in REVIEWS.get(group, ()):
         served.append(
             {
                 "name": plural,
@@ -86,7 +102,7 @@ def _entries(kind: Kind) -> list[dict[str, Any]]:
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
         "kind": kind.kind,
-        "verbs": _VERBS,
+        "verbs": VERBS,
     }
     if kind.short_names:
         entry["shortNames"] = list(kind.short_names)

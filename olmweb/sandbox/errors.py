@@ -1,12 +1,21 @@
 """The API server's refusals: each becomes a `Status` object, worded as the real one words it.
 
-Knows HTTP codes and reasons; must not know the store or the HTTP server.
+Knows HTTP codes and reasons; must not know the store or the HTTP server. Every wording here is
+compared with a real API server's by tests/conformance.
 """
 
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+_TOO_OLD_TO_CONTINUE = (
+    "The provided continue parameter is too old to display a consistent list result. You can start "
+    "a new list without the continue parameter, or use the continue token in this response to "
+    "retrieve the remainder of the results. Continuing with the provided token results in an "
+    "inconsistent list - objects that were created, modified, or deleted between the time the first "
+    "chunk was returned and now may show up in the list."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,31 +31,41 @@ class Cause:
 
 
 class ApiError(Exception):
-    """A request that is answered with a Status of `code`; `details` as in metav1.StatusDetails."""
+    """A request that is answered with a Status of `code`.
+
+    `details` as in metav1.StatusDetails, None for none at all; a `reason` of "" is left out, as the
+    real server does where an error of its own comes through; `token` goes on an expired list.
+    """
 
     def __init__(
-        self, code: int, reason: str, message: str, details: dict[str, Any] | None = None
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        token: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.message = message
-        self.details = details or {}
+        self.details = details
+        self.token = token
 
     def status(self) -> dict[str, Any]:
         """The Status object that the client reads."""
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.token} if self.token else {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
-            "code": self.code,
         }
-        if self.details:
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details is not None:
             body["details"] = self.details
-        return body
+        return body | {"code": self.code}
 
 
 def quoted(value: object) -> str:
@@ -54,48 +73,63 @@ def quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _named(group: str, plural: str) -> str:
+def named(group: str, plural: str) -> str:
+    """`plural.group`, as messages name a resource or a kind."""
     return f"{plural}.{group}" if group else plural
 
 
 def _details(name: str, group: str, plural: str) -> dict[str, Any]:
-    details = {"name": name, "kind": plural}
-    return details | ({"group": group} if group else {})
+    found = {"name": name, "group": group, "kind": plural}
+    return {key: value for key, value in found.items() if value}
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
-    text = f'{_named(group, plural)} "{name}" not found'
+    text = f'{named(group, plural)} "{name}" not found'
     return ApiError(404, "NotFound", text, _details(name, group, plural))
 
 
-def no_such_path() -> ApiError:
-    """What an unknown URL answers: the kind isn't served here."""
-    text = "the server could not find the requested resource"
-    return ApiError(404, "NotFound", text)
+def no_such_resource() -> ApiError:
+    """What a group that is built in answers for a kind that it lacks."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(group: str, plural: str, name: str) -> ApiError:
-    text = f'{_named(group, plural)} "{name}" already exists'
+def already_exists(group: str, plural: str, name: str, *, going: bool = False) -> ApiError:
+    """`going`: the object that is in the way is being deleted."""
+    text = f'{named(group, plural)} "{name}" already exists'
+    if going:
+        text = f"object is being deleted: {text}"
     return ApiError(409, "AlreadyExists", text, _details(name, group, plural))
+
+
+def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
+    text = f'Operation cannot be fulfilled on {named(group, plural)} "{name}": {why}'
+    return ApiError(409, "Conflict", text, _details(name, group, plural))
 
 
 def stale(group: str, plural: str, name: str) -> ApiError:
     """A PUT or PATCH that carries an older resourceVersion than the stored object."""
-    text = (
-        f'Operation cannot be fulfilled on {_named(group, plural)} "{name}": the object has been '
-        "modified; please apply your changes to the latest version and try again"
-    )
-    return ApiError(409, "Conflict", text, _details(name, group, plural))
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(group, plural, name, why)
 
 
 def invalid(kind: str, group: str, name: str, causes: Iterable[Cause]) -> ApiError:
-    """422 with one cause a field."""
+    """422 with one cause a field; a cause that is there twice is told once."""
     found = list(causes)
-    texts = [f"{cause.field}: {cause.message}" for cause in found]
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in found))
     text = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
-    title = f"{kind}.{group}" if group else kind
     details = _details(name, group, kind) | {"causes": [cause.as_json() for cause in found]}
-    return ApiError(422, "Invalid", f'{title} "{name}" is invalid: {text}', details)
+    return ApiError(422, "Invalid", f'{named(group, kind)} "{name}" is invalid: {text}', details)
+
+
+def bad_option(options: str, cause: Cause) -> ApiError:
+    """422 of one of the query's parameters; `options` is its kind, such as `PatchOptions`."""
+    return invalid(options, "meta.k8s.io", "", [cause])
+
+
+def unsupported(field: str, value: object, choices: Iterable[str]) -> Cause:
+    listed = ", ".join(quoted(choice) for choice in choices)
+    text = f"Unsupported value: {quoted(value)}: supported values: {listed}"
+    return Cause("FieldValueNotSupported", text, field)
 
 
 def bad_request(message: str) -> ApiError:
@@ -104,7 +138,17 @@ def bad_request(message: str) -> ApiError:
 
 def method_not_allowed() -> ApiError:
     text = "the server does not allow this method on the requested resource"
-    return ApiError(405, "MethodNotAllowed", text)
+    return ApiError(405, "MethodNotAllowed", text, {})
+
+
+def verb_not_supported(group: str, plural: str, verb: str) -> ApiError:
+    """A verb that a subresource lacks."""
+    text = f'{verb} is not supported on resources of kind "{named(group, plural)}"'
+    return ApiError(405, "MethodNotAllowed", text, _details("", group, plural))
+
+
+def not_acceptable(message: str) -> ApiError:
+    return ApiError(406, "NotAcceptable", message)
 
 
 def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
@@ -115,12 +159,18 @@ def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", text)
 
 
-def expired_continue() -> ApiError:
-    text = (
-        "The provided continue parameter is too old to display a consistent list result. "
-        "You can start a new list without the continue parameter."
-    )
-    return ApiError(410, "Expired", text)
+def too_large(limit: int) -> ApiError:
+    text = f"Request entity too large: limit is {limit}"
+    return ApiError(413, "RequestEntityTooLarge", text)
+
+
+def expired_continue(token: str) -> ApiError:
+    """`token` goes on with what is there now."""
+    return ApiError(410, "Expired", _TOO_OLD_TO_CONTINUE, token=token)
+
+
+def expired_version() -> ApiError:
+    return ApiError(410, "Expired", "The resourceVersion for the provided list is too old.")
 
 
 def too_old(asked: int, oldest: int) -> ApiError:
@@ -128,18 +178,30 @@ def too_old(asked: int, oldest: int) -> ApiError:
     return ApiError(410, "Expired", f"too old resource version: {asked} ({oldest})")
 
 
+def too_new(asked: int, newest: int) -> ApiError:
+    """A resourceVersion that this server has not reached."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    text = f"Timeout: Too large resource version: {asked}, current: {newest}"
+    return ApiError(504, "Timeout", text, {"causes": [cause], "retryAfterSeconds": 1})
+
+
 def unauthorized() -> ApiError:
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
 def forbidden(
-    user: str, verb: str, group: str, plural: str, namespace: str = "", name: str = ""
+    user: str, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
 ) -> ApiError:
-    """RBAC's refusal in its own words."""
+    """RBAC's refusal in its own words; `resource` may be `plural/subresource`."""
+    plural = resource.split("/", 1)[0]
     subject = f' "{name}"' if name else ""
     scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
     text = (
-        f'{_named(group, plural)}{subject} is forbidden: User "{user}" cannot {verb} resource '
-        f'"{plural}" in API group "{group}" {scope}'
+        f'{named(group, plural)}{subject} is forbidden: User "{user}" cannot {verb} resource '
+        f'"{resource}" in API group "{group}" {scope}'
     )
     return ApiError(403, "Forbidden", text, _details(name, group, plural))
+
+
+def forbidden_path(user: str, path: str) -> ApiError:
+    return ApiError(403, "Forbidden", f'forbidden: User "{user}" cannot get path "{path}"', {})

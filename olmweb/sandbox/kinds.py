@@ -120,9 +120,7 @@ _BUILT_IN = (
         generation=True,
         fields=("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase"),
     ),
-    _built_in(
-        "apps", "deployments", "Deployment", "deploy", categories=("all",), generation=True
-    ),
+    _built_in("apps", "deployments", "Deployment", "deploy", categories=("all",), generation=True),
     _built_in(
         "apiextensions.k8s.io",
         "customresourcedefinitions",

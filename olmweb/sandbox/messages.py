@@ -3,12 +3,9 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import yaml
 
 from olmweb.sandbox.access import Identity
-from olmweb.sandbox.errors import ApiError, bad_request
+from olmweb.sandbox.errors import ApiError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +26,6 @@ class Request:
     def flag(self, name: str) -> bool:
         return self.query.get(name, "") in ("true", "1")
 
-    def document(self) -> Any:
-        """The body, JSON or YAML. Raises ApiError 400 when it is neither."""
-        try:
-            if self.media_type.endswith("yaml"):
-                return yaml.safe_load(self.body)
-            return json.loads(self.body or b"null")
-        except (ValueError, yaml.YAMLError) as error:
-            raise bad_request(f"error decoding the body of the request: {error}") from error
-
 
 @dataclass(frozen=True, slots=True)
 class Response:
@@ -57,6 +45,10 @@ def json_response(value: object, status: int = 200, warnings: tuple[str, ...] = 
     headers = [("Content-Type", "application/json")]
     headers += [("Warning", f"299 - {json.dumps(text)}") for text in warnings]
     return Response(status, encoded(value) + b"\n", tuple(headers))
+
+
+def text_response(text: str, status: int = 200) -> Response:
+    return Response(status, text.encode(), (("Content-Type", "text/plain; charset=utf-8"),))
 
 
 def refusal(error: ApiError) -> Response:

@@ -1,166 +1,175 @@
-"""Lists in pages and watches. Reads the store only."""
+"""Reads and lists in pages, at the version that the query asks for. Reads the store only."""
 
 import base64
 import json
-import time
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from olmweb.sandbox.errors import bad_request, expired_continue, too_old
+from olmweb.sandbox import errors
+from olmweb.sandbox.errors import ApiError, Cause
 from olmweb.sandbox.kinds import Kind
-from olmweb.sandbox.messages import encoded
 from olmweb.sandbox.selectors import Selector, field_selector, label_selector
-from olmweb.sandbox.store import Event, Object, Store
+from olmweb.sandbox.store import Object, Store
 
-SNAPSHOTS = 64
+_MATCHES = ("Exact", "NotOlderThan", "")
+_INCONSISTENT = -1  # as a continue token's version: go on with what is there now
 
 
-def _selector(query: Mapping[str, str]) -> Selector:
+def selector(kind: Kind, query: Mapping[str, str]) -> Selector:
+    """The query's label and field selectors as one predicate. Raises ApiError 400."""
     labels = label_selector(query.get("labelSelector", ""))
-    fields = field_selector(query.get("fieldSelector", ""))
+    fields = field_selector(query.get("fieldSelector", ""), kind)
     return lambda item: labels(item) and fields(item)
 
 
-def _number(query: Mapping[str, str], name: str, default: int) -> int:
+def number(query: Mapping[str, str], name: str, default: int) -> int:
+    """A parameter as an integer. Raises ApiError 400."""
     text = query.get(name, "")
     if not text:
         return default
-    if not text.isdigit():
-        raise bad_request(f'strconv.ParseUint: parsing "{text}": invalid syntax ({name})')
+    if not re.fullmatch(r"-?\d+", text):
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)
 
 
-class Lists:
-    """Answers lists; remembers what a started paged list saw so that its pages fit together."""
+def version_fault(text: str) -> str:
+    """What is wrong with a resourceVersion, or ""."""
+    if text.isdigit() or not text:
+        return ""
+    fault = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+    return f'resourceVersion: Invalid value: "{text}": {fault}'
+
+
+def check_match(query: Mapping[str, str], *, watch: bool) -> None:
+    """Raises ApiError 422 for a resourceVersionMatch or sendInitialEvents that makes no sense."""
+    match, version = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
+    first = "sendInitialEvents" in query
+    if match not in _MATCHES:
+        cause = errors.unsupported("resourceVersionMatch", match, _MATCHES)
+        raise errors.bad_option("ListOptions", cause)
+    if first and not watch:
+        raise _forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    if watch and first and match != "NotOlderThan":
+        text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        raise _forbidden("resourceVersionMatch", text)
+    if watch and match and not first:
+        text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        raise _forbidden("resourceVersionMatch", text)
+    if match and not version and not watch:
+        text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise _forbidden("resourceVersionMatch", text)
+    if match == "Exact" and version == "0":
+        text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        raise _forbidden("resourceVersionMatch", text)
+
+
+def _forbidden(field: str, text: str) -> ApiError:
+    cause = Cause("FieldValueForbidden", f"Forbidden: {text}", field)
+    return errors.bad_option("ListOptions", cause)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Items of one version, and the key at which the page begins."""
+
+    items: list[Object]
+    version: int
+    start: str = ""
+
+
+class Reads:
+    """Answers reads and lists. A page's token says the version and where to go on."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._seen: OrderedDict[tuple[str, str, int], list[Object]] = OrderedDict()
 
-    def expire(self) -> None:
-        """Makes every continue token too old (410)."""
-        self._seen.clear()
+    def one(self, kind: Kind, namespace: str, name: str, query: Mapping[str, str]) -> Object:
+        """Raises ApiError 404, 504 for a version of the future, 500 for one that is no number."""
+        asked = query.get("resourceVersion", "")
+        if fault := version_fault(asked):
+            raise ApiError(500, "", fault)
+        self._check_reached(int(asked or 0))
+        found = self._store.get(kind.kind, name, namespace)
+        if found is None:
+            raise errors.not_found(kind.group, kind.plural, name)
+        return found
 
     def page(self, kind: Kind, namespace: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """A `...List` object. Raises ApiError 400 or 410."""
-        limit = _number(query, "limit", 0)
-        token = query.get("continue", "")
-        if token:
-            items, version, start = self._resume(kind, namespace, token)
-        else:
-            items, version = self._store.items(kind.kind, namespace)
-            matches = _selector(query)
-            items, start = [item for item in items if matches(item)], 0
-        end = start + limit if limit else len(items)
-        metadata: dict[str, Any] = {"resourceVersion": str(version), "continue": ""}
-        if end < len(items):
-            with self._store.changed:
-                self._seen[kind.kind, namespace, version] = items
-                while len(self._seen) > SNAPSHOTS:
-                    self._seen.popitem(last=False)
-            text = json.dumps({"v": version, "start": end})
-            metadata["continue"] = base64.urlsafe_b64encode(text.encode()).decode()
-            metadata["remainingItemCount"] = len(items) - end
+        """A `...List` object. Raises ApiError 400, 410, 422 or 504."""
+        limit = max(0, number(query, "limit", 0))
+        matches = selector(kind, query)
+        view = self._view(kind, namespace, query, limit)
+        if query.get("resourceVersion") == "0":
+            limit = 0
+        chosen = [
+            item for item in view.items if matches(item) and _key(item, namespace) >= view.start
+        ]
+        shown = chosen[:limit] if limit else chosen
+        metadata: dict[str, Any] = {"continue": "", "resourceVersion": str(view.version)}
+        if len(shown) < len(chosen):
+            metadata["continue"] = _token(view.version, _key(shown[-1], namespace) + "\0")
+            if not (query.get("labelSelector") or query.get("fieldSelector")):
+                metadata["remainingItemCount"] = len(chosen) - len(shown)
         return {
             "apiVersion": kind.api_version,
+            "items": shown,
             "kind": f"{kind.kind}List",
             "metadata": metadata,
-            "items": items[start:end],
         }
 
-    def _resume(self, kind: Kind, namespace: str, token: str) -> tuple[list[Object], int, int]:
-        try:
-            saved = json.loads(base64.urlsafe_b64decode(token))
-            version, start = int(saved["v"]), int(saved["start"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise bad_request("continue key is not valid: encoded key is not readable") from error
-        items = self._seen.get((kind.kind, namespace, version))
-        if items is None:
-            raise expired_continue()
-        return items, version, start
+    def _view(self, kind: Kind, namespace: str, query: Mapping[str, str], limit: int) -> _View:
+        check_match(query, watch=False)
+        text, token = query.get("resourceVersion", ""), query.get("continue", "")
+        if fault := version_fault(text):
+            raise errors.bad_request(f"invalid resource version: {fault}")
+        if token:
+            if text not in ("", "0"):
+                text = "specifying resource version is not allowed when using continue"
+                raise errors.bad_request(text)
+            return self._resumed(kind, namespace, token)
+        asked = int(text or 0)
+        self._check_reached(asked)
+        match = query.get("resourceVersionMatch", "")
+        if asked and (match == "Exact" or (limit and not match)):
+            then = self._store.items_at(kind.kind, namespace, asked)
+            if then is None:
+                raise errors.expired_version()
+            return _View(then, asked)
+        return _View(*self._store.items(kind.kind, namespace))
+
+    def _resumed(self, kind: Kind, namespace: str, token: str) -> _View:
+        version, start = _read_token(token)
+        if version == _INCONSISTENT:
+            items, now = self._store.items(kind.kind, namespace)
+            return _View(items, now, start)
+        then = self._store.items_at(kind.kind, namespace, version)
+        if then is None:
+            raise errors.expired_continue(_token(_INCONSISTENT, start))
+        return _View(then, version, start)
+
+    def _check_reached(self, version: int) -> None:
+        if version > self._store.version:
+            raise errors.too_new(version, self._store.version)
 
 
-class Watches:
-    """Streams changes as JSON lines until the timeout, the client or the server ends it."""
-
-    def __init__(self, store: Store, bookmark_seconds: float) -> None:
-        self._store = store
-        self._bookmark_seconds = bookmark_seconds
-        self._stopped = False
-
-    def stop(self) -> None:
-        self._stopped = True
-        with self._store.changed:
-            self._store.changed.notify_all()
-
-    def lines(self, kind: Kind, namespace: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        """`{"type":..., "object":...}` lines; a version that is too old gives one ERROR line."""
-        matches = _selector(query)
-        asked = _number(query, "resourceVersion", 0)
-        ends = time.monotonic() + _number(query, "timeoutSeconds", 1800)
-        bookmarks = query.get("allowWatchBookmarks", "") in ("true", "1")
-        return self._run(kind, namespace, matches, asked, ends, bookmarks)
-
-    def _run(
-        self,
-        kind: Kind,
-        namespace: str,
-        matches: Selector,
-        asked: int,
-        ends: float,
-        bookmarks: bool,
-    ) -> Iterator[bytes]:
-        position = asked
-        if not asked:
-            items, position = self._store.items(kind.kind, namespace)
-            for item in items:
-                if matches(item):
-                    yield _line("ADDED", item)
-        next_bookmark = time.monotonic() + self._bookmark_seconds
-        while not self._stopped:
-            with self._store.changed:
-                events = self._store.events_after(position, kind)
-                if events == []:
-                    pause = min(ends, next_bookmark if bookmarks else ends) - time.monotonic()
-                    self._store.changed.wait(max(0.0, min(pause, 1.0)))
-                    events = self._store.events_after(position, kind)
-                newest, oldest = self._store.version, self._store.oldest
-            if events is None:
-                yield _line("ERROR", too_old(position, oldest).status())
-                return
-            for event in events:
-                position = event.version
-                if namespace and event.object["metadata"].get("namespace") != namespace:
-                    continue
-                if type_ := _seen_type(event, matches):
-                    yield _line(type_, event.object)
-            position = max(position, newest)
-            now = time.monotonic()
-            if bookmarks and now >= min(next_bookmark, ends):
-                yield _bookmark(kind, position)
-                next_bookmark = now + self._bookmark_seconds
-            if now >= ends:
-                return
+def _key(item: Object, namespace: str) -> str:
+    """Where an object is in a list of `namespace`, "" for all."""
+    metadata = item["metadata"]
+    inside = "" if namespace else metadata.get("namespace", "")
+    return f"{inside}/{metadata['name']}" if inside else f"/{metadata['name']}"
 
 
-def _seen_type(event: Event, matches: Selector) -> str:
-    """What the change is for this selector: an object that stops matching is DELETED for it."""
-    was = event.before is not None and matches(event.before)
-    is_now = event.type != "DELETED" and matches(event.object)
-    if was and is_now:
-        return "MODIFIED"
-    return "ADDED" if is_now else "DELETED" if was else ""
+def _token(version: int, start: str) -> str:
+    text = json.dumps({"v": "meta.k8s.io/v1", "rv": version, "start": start})
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _line(type_: str, item: dict[str, Any]) -> bytes:
-    return encoded({"type": type_, "object": item}) + b"\n"
-
-
-def _bookmark(kind: Kind, version: int) -> bytes:
-    marker = {
-        "kind": kind.kind,
-        "apiVersion": kind.api_version,
-        "metadata": {"resourceVersion": str(version), "creationTimestamp": None},
-    }
-    return _line("BOOKMARK", marker)
+def _read_token(token: str) -> tuple[int, str]:
+    try:
+        saved = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        return int(saved["rv"]), str(saved["start"])
+    except (ValueError, KeyError, TypeError) as error:
+        text = f"invalid continue token: continue key is not valid: {error}"
+        raise errors.bad_request(text) from error

@@ -16,10 +16,10 @@ from olmweb.sandbox.catalogd import PREFIX, Catalogd
 from olmweb.sandbox.connections import Server
 from olmweb.sandbox.controller import Controller
 from olmweb.sandbox.messages import Request, Response
-from olmweb.sandbox.reads import Watches
 from olmweb.sandbox.script import Script
 from olmweb.sandbox.state import StateFile
 from olmweb.sandbox.store import Store, copied, timestamp
+from olmweb.sandbox.watches import Watches
 
 TOKEN = "sandbox-admin-token"  # noqa: S105  # guards nothing: the server listens on loopback only
 
@@ -87,8 +87,11 @@ class Sandbox:
         self._server.server_close()
 
     def expire_lists(self) -> None:
-        """Makes every continue token too old: the next page of a started list answers 410."""
-        self._api.lists.expire()
+        """Makes every continue token too old: the next page of a started list answers 410.
+
+        As with etcd's compaction, a watch from an older version is too old then as well.
+        """
+        self.store.compact()
 
     def write_kubeconfig(self, path: Path, context: str = "sandbox") -> None:
         """A kubeconfig with one context for this sandbox, readable by its owner only."""

@@ -7,7 +7,7 @@ Must not know HTTP, schemas or who asks. Objects handed out must not be changed:
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -74,7 +74,22 @@ def _content(item: Object) -> Object:
 
 
 def _spec(item: Object) -> Object:
-    return {key: value for key, value in item.items() if key not in ("metadata", "status")}
+    """What counts up the generation: everything but metadata and status, and the deletion."""
+    found = {key: value for key, value in item.items() if key not in ("metadata", "status")}
+    return found | {"deleted": item["metadata"].get("deletionTimestamp")}
+
+
+def _generation(made: Object, before: Object | None) -> int:
+    if before is None:
+        return 1
+    count: int = before["metadata"].get("generation", 1)
+    return count + 1 if _spec(before) != _spec(made) else count
+
+
+def _sorted(items: Mapping[Key, Object], kind: str, namespace: str) -> list[Object]:
+    """Those of a kind by namespace and name; "" is every namespace."""
+    keys = sorted(k for k in items if k[0] == kind and (not namespace or k[1] == namespace))
+    return [items[key] for key in keys]
 
 
 class Store:
@@ -95,12 +110,25 @@ class Store:
     def items(self, kind: str, namespace: str = "") -> tuple[list[Object], int]:
         """Objects by namespace and name, and the version of this view. "" is every namespace."""
         with self.changed:
-            keys = sorted(
-                key
-                for key in self._items
-                if key[0] == kind and (not namespace or key[1] == namespace)
-            )
-            return [self._items[key] for key in keys], self.version
+            return _sorted(self._items, kind, namespace), self.version
+
+    def items_at(self, kind: str, namespace: str, version: int) -> list[Object] | None:
+        """Objects as they were at `version`; None when that history is gone."""
+        with self.changed:
+            if version < self.oldest:
+                return None
+            then = {key: item for key, item in self._items.items() if key[0] == kind}
+            for event in reversed(self._events):
+                if event.version <= version:
+                    break
+                if event.kind != kind:
+                    continue
+                key = key_of(event.object)
+                if event.before is None:
+                    then.pop(key, None)
+                else:
+                    then[key] = event.before
+            return _sorted(then, kind, namespace)
 
     def put(self, item: Object) -> Object:
         """Creates or replaces; fills in the server's metadata and gives the stored object.
@@ -121,21 +149,19 @@ class Store:
 
     def prepared(self, item: Object) -> Object:
         """The object as `put` would store it, without storing it (dry-run)."""
-        kind = by_kind(item["kind"])
         made = copied(item)
         metadata = made["metadata"]
         before = self._items.get(key_of(made))
         if before is None:
             metadata.setdefault("uid", str(uuid.uuid4()))
             metadata.setdefault("creationTimestamp", timestamp(self.now()))
-            metadata["generation"] = metadata.get("generation", 1)
         else:
-            for field in ("uid", "creationTimestamp"):
+            for field in ("uid", "creationTimestamp", "resourceVersion"):
                 metadata[field] = before["metadata"][field]
-            generation = before["metadata"].get("generation", 1)
-            counted = _spec(before) != _spec(made) if kind.has_status else before != made
-            metadata["generation"] = generation + 1 if counted else generation
-            metadata["resourceVersion"] = before["metadata"]["resourceVersion"]
+        if by_kind(made["kind"]).has_generation:
+            metadata["generation"] = _generation(made, before)
+        else:
+            metadata.pop("generation", None)
         return made
 
     def delete(self, kind: str, name: str, namespace: str = "") -> Object | None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from olmweb.sandbox import aggregate, content, extensions
+from olmweb.sandbox import aggregate, content, definitions, extensions
 from olmweb.sandbox.controller import SOURCE, Controller
 from olmweb.sandbox.facts import digest, number, packages
-from olmweb.sandbox.kinds import DATA
+from olmweb.sandbox.kinds import DATA, all_kinds
 from olmweb.sandbox.rules import SYSTEM_NAMESPACE
 from olmweb.sandbox.store import Object, Store, timestamp, uid_of
 
@@ -99,6 +99,9 @@ def _cluster(store: Store) -> None:
                 "status": {"phase": "Active"},
             },
         )
+    for kind in all_kinds():
+        if kind.custom:
+            _put(store, definitions.established(kind, timestamp(store.now())))
     _put(store, _catalogd_service())
     _put(store, _cluster_version(store.now()))
     for name in facts()["clusteroperators"]:

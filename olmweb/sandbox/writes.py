@@ -1,32 +1,34 @@
 """Create, replace, patch, apply and delete, each also as a dry-run.
 
-Owns validation order and field ownership; must not know HTTP connections or who may do what.
+Owns the order of the checks; must not know HTTP connections or who may do what.
 """
 
 import hashlib
-import re
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from olmweb.sandbox import apply as ssa
-from olmweb.sandbox import errors, schema
+from olmweb.sandbox import bodies, errors, metadata, patches, schema
+from olmweb.sandbox.bodies import Target
 from olmweb.sandbox.errors import ApiError, Cause
 from olmweb.sandbox.kinds import Kind
 from olmweb.sandbox.messages import Request
+from olmweb.sandbox.reads import selector
 from olmweb.sandbox.store import Object, Store, copied, timestamp
 
-_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_NAME_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
-    f"for validation is '{_SUBDOMAIN}')"
+_SERVERS = (
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
 )
-PATCHES = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/apply-patch+yaml",
-)
+_POLICIES = ("Foreground", "Background", "Orphan")
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +40,6 @@ class Written:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a write is about; `status` when it goes to the status subresource."""
-
-    kind: Kind
-    namespace: str
-    name: str
-    status: bool = False
-
-
 class Writes:
     """The writing verbs on the store. Every method raises ApiError for what is refused."""
 
@@ -55,72 +47,68 @@ class Writes:
         self._store = store
 
     def create(self, target: Target, request: Request) -> Written:
+        bodies.check_options(request, "CreateOptions")
         kind = target.kind
-        item, warnings = self._body(target, request)
-        metadata = item["metadata"]
-        prefix = metadata.pop("generateName", "")
-        if not metadata.get("name") and prefix:
-            metadata["name"] = prefix + _suffix(prefix, str(self._store.version))
+        body = bodies.created(target, request)
+        item, meta = body.object, body.object["metadata"]
+        if meta.pop("resourceVersion", ""):
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        for field in _SERVERS:
+            meta.pop(field, None)
+        prefix = meta.get("generateName", "")
+        if not meta.get("name") and prefix:
+            meta["name"] = prefix + _suffix(prefix, str(self._store.version))
         if kind.has_status:
             item.pop("status", None)
-        self._validate(kind, item, None)
-        name = metadata["name"]
+        if kind.kind == "Namespace":
+            _furnish(item)
+        self._validate(target, item, None)
         with self._store.changed:
-            if self._store.get(kind.kind, name, target.namespace):
-                raise errors.already_exists(kind.group, kind.plural, name)
-            for field in ("uid", "resourceVersion", "creationTimestamp", "generation"):
-                metadata.pop(field, None)
+            self._check_namespace(target)
+            if found := self._store.get(kind.kind, meta["name"], target.namespace):
+                going = "deletionTimestamp" in found["metadata"]
+                raise errors.already_exists(kind.group, kind.plural, meta["name"], going=going)
             made = ssa.record_update(None, item, kind, _manager(request), self._now())
+            warnings = (*body.warnings, *metadata.warnings(meta))
             return Written(self._keep(made, request), 201, warnings)
 
     def replace(self, target: Target, request: Request) -> Written:
-        item, warnings = self._body(target, request)
+        bodies.check_options(request, "UpdateOptions")
+        body = bodies.replaced(target, request)
         with self._store.changed:
             before = self._existing(target)
-            self._check_version(target, before, item)
-            return Written(self._update(target, before, item, request), 200, warnings)
+            asked = body.object["metadata"].get("resourceVersion", "")
+            if not asked and target.kind.custom:
+                raise _no_version(target)
+            return self._update(target, before, body, request)
 
     def patch(self, target: Target, request: Request) -> Written:
-        if request.media_type not in PATCHES:
-            raise errors.unsupported_media_type(PATCHES)
-        if request.media_type == "application/apply-patch+yaml":
+        if request.media_type not in patches.ACCEPTED:
+            raise errors.unsupported_media_type(patches.ACCEPTED)
+        is_apply = request.media_type == patches.APPLY
+        bodies.check_options(request, "PatchOptions", is_apply)
+        if is_apply:
             return self._apply(target, request)
-        change = request.document()
+        change = patches.decoded(request.media_type, request.body)
         with self._store.changed:
             before = self._existing(target)
-            if request.media_type == "application/merge-patch+json":
-                item: Any = _merge_patch(before, change)
+            if request.media_type == patches.MERGE:
+                item = patches.merged(before, change)
             else:
-                item = _json_patch(before, change)
-            item, warnings = self._pruned(target.kind, self._checked(target, item), request)
-            self._check_version(target, before, item)
-            return Written(self._update(target, before, item, request), 200, warnings)
+                item = patches.patched(before, change)
+            return self._update(target, before, bodies.changed(target, item, request), request)
 
     def _apply(self, target: Target, request: Request) -> Written:
         kind = target.kind
-        manager = request.query.get("fieldManager", "")
-        if not manager:
-            raise errors.invalid(
-                "PatchOptions",
-                "meta.k8s.io",
-                "",
-                [
-                    Cause(
-                        "FieldValueRequired",
-                        "Required value: is required for apply patch",
-                        "fieldManager",
-                    )
-                ],
-            )
-        wanted, unknown = self._applied_body(target, request)
-        if unknown:
-            raise ApiError(
-                500,
-                "InternalError",
-                f"failed to create typed patch object (/{target.name}; {kind.api_version}, "
-                f"Kind={kind.kind}): .{unknown[0]}: field not declared in schema",
-            )
+        wanted = bodies.applied(target, request)
+        asked = wanted["metadata"].pop("resourceVersion", "")
+        uid = wanted["metadata"].pop("uid", "")
+        if target.status:
+            wanted = {"metadata": {"name": target.name}, "status": wanted.get("status", {})}
+        elif kind.has_status:
+            wanted.pop("status", None)
         with self._store.changed:
+            self._check_namespace(target)
             before = self._store.get(kind.kind, target.name, target.namespace)
             if target.status and before is None:
                 raise errors.not_found(kind.group, kind.plural, target.name)
@@ -128,65 +116,85 @@ class Writes:
                 before,
                 wanted,
                 kind,
-                manager,
+                request.query["fieldManager"],
                 self._now(),
                 force=request.flag("force"),
-                subresource="status" if target.status else "",
+                subresource=target.subresource,
             )
             made["apiVersion"], made["kind"] = kind.api_version, kind.kind
             made = schema.with_defaults(made, kind.schema)
-            self._validate(kind, made, before)
+            if before and uid:
+                made["metadata"]["uid"] = uid
+            self._validate(target, made, before)
+            if before and asked not in ("", before["metadata"]["resourceVersion"]):
+                raise errors.stale(kind.group, kind.plural, target.name)
             return Written(self._keep(made, request), 200 if before else 201)
 
-    def _applied_body(self, target: Target, request: Request) -> tuple[Object, list[str]]:
-        item = self._object(target, request)
+    def _update(
+        self, target: Target, before: Object, body: bodies.Body, request: Request
+    ) -> Written:
+        kind = target.kind
+        made = copied(body.object)
+        asked = made["metadata"].get("resourceVersion", "")
+        if asked and asked != before["metadata"]["resourceVersion"]:
+            raise errors.stale(kind.group, kind.plural, target.name)
         if target.status:
-            item = {
-                "metadata": {"name": target.name},
-                "status": item.get("status", {}),
-            }
-        elif target.kind.has_status:
-            item.pop("status", None)
-        body = {k: v for k, v in item.items() if k not in ("apiVersion", "kind", "metadata")}
-        _, unknown = schema.prune(body, target.kind.schema)
-        return item, unknown
+            made = {**copied(before), "status": made.get("status", {})}
+        elif kind.has_status:
+            made.pop("status", None)
+            if "status" in before:
+                made["status"] = copied(before["status"])
+        self._validate(target, made, before)
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+            made["metadata"].pop(field, None)
+            if field in before["metadata"]:
+                made["metadata"][field] = before["metadata"][field]
+        manager = _manager(request)
+        made = ssa.record_update(before, made, kind, manager, self._now(), target.subresource)
+        return Written(self._keep(made, request), 200, body.warnings)
 
     def delete(self, target: Target, request: Request) -> Object:
-        """The Status of a finished delete; what the object owns goes with it."""
-        kind = target.kind
-        options = request.document() or {}
-        if not isinstance(options, dict):
-            raise errors.bad_request("the options of a delete must be an object")
+        """The Status of a finished delete, or the object that its finalizers still hold."""
+        options = _delete_options(request)
         with self._store.changed:
             before = self._existing(target)
-            self._check_preconditions(target, before, options.get("preconditions") or {})
-            dry = _is_dry(request, options)
-            if not dry:
-                self._store.delete(kind.kind, target.name, target.namespace)
-        details = {"name": target.name, "kind": kind.plural, "uid": before["metadata"]["uid"]}
-        if kind.group:
-            details["group"] = kind.group
+            _check_preconditions(target, before, options.get("preconditions") or {})
+            return self._delete(target.kind, before, _is_dry(request, options))
+
+    def delete_all(self, target: Target, request: Request) -> Object:
+        """The list of what was deleted, or is going once its finalizers let it."""
+        options = _delete_options(request)
+        kind = target.kind
+        matches = selector(kind, request.query)
+        with self._store.changed:
+            items, version = self._store.items(kind.kind, target.namespace)
+            gone = [item for item in items if matches(item)]
+            for item in gone:
+                self._delete(kind, item, _is_dry(request, options))
+        return {
+            "apiVersion": kind.api_version,
+            "items": gone,
+            "kind": f"{kind.kind}List",
+            "metadata": {"continue": "", "resourceVersion": str(version)},
+        }
+
+    def _delete(self, kind: Kind, before: Object, dry: bool) -> Object:
+        meta = before["metadata"]
+        if meta.get("finalizers"):
+            made = copied(before)
+            made["metadata"].setdefault("deletionTimestamp", self._now())
+            made["metadata"]["deletionGracePeriodSeconds"] = 0
+            return self._store.prepared(made) if dry else self._store.put(made)
+        if not dry:
+            self._store.delete(kind.kind, meta["name"], meta.get("namespace", ""))
+        named = {"name": meta["name"], "group": kind.group, "kind": kind.plural, "uid": meta["uid"]}
         return {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
             "status": "Success",
-            "details": details,
+            "details": {key: value for key, value in named.items() if value},
         }
-
-    def _check_preconditions(
-        self, target: Target, before: Object, wanted: Mapping[str, str]
-    ) -> None:
-        for field, title in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-            actual = before["metadata"][field]
-            if wanted.get(field, actual) != actual:
-                text = (
-                    f"Operation cannot be fulfilled on {target.kind.plural}.{target.kind.group} "
-                    f'"{target.name}": the {title} in the precondition ({wanted[field]}) does not '
-                    f"match the {title} in record ({actual}). The object might have been deleted "
-                    "and then recreated"
-                )
-                raise ApiError(409, "Conflict", text)
 
     def _existing(self, target: Target) -> Object:
         kind = target.kind
@@ -195,97 +203,103 @@ class Writes:
             raise errors.not_found(kind.group, kind.plural, target.name)
         return found
 
-    def _check_version(self, target: Target, before: Object, item: Object) -> None:
-        asked = item["metadata"].get("resourceVersion", "")
-        if asked and asked != before["metadata"]["resourceVersion"]:
-            raise errors.stale(target.kind.group, target.kind.plural, target.name)
+    def _check_namespace(self, target: Target) -> None:
+        if target.kind.namespaced and self._store.get("Namespace", target.namespace) is None:
+            raise errors.not_found("", "namespaces", target.namespace)
 
-    def _update(self, target: Target, before: Object, item: Object, request: Request) -> Object:
+    def _validate(self, target: Target, item: Object, before: Object | None) -> None:
+        """Raises ApiError 422 with everything that is wrong with the object."""
         kind = target.kind
-        made = copied(item)
-        if target.status:
-            made = {**copied(before), "status": made.get("status", {})}
-        elif kind.has_status:
-            made.pop("status", None)
-            if "status" in before:
-                made["status"] = copied(before["status"])
-        self._validate(kind, made, before)
-        manager, sub = _manager(request), "status" if target.status else ""
-        made = ssa.record_update(before, made, kind, manager, self._now(), sub)
-        return self._keep(made, request)
-
-    def _object(self, target: Target, request: Request) -> Object:
-        """The body as an object of the target's kind and name."""
-        return self._checked(target, request.document())
-
-    def _checked(self, target: Target, item: Any) -> Object:
-        """The item itself once it is sure to be of the target's kind, name and namespace."""
-        kind = target.kind
-        if not isinstance(item, dict) or not isinstance(item.setdefault("metadata", {}), dict):
-            raise errors.bad_request("the object provided is unrecognized (must be an object)")
-        item.setdefault("apiVersion", kind.api_version)
-        item.setdefault("kind", kind.kind)
-        if (item["apiVersion"], item["kind"]) != (kind.api_version, kind.kind):
-            raise errors.bad_request(
-                f'{item["kind"]} in version "{item["apiVersion"]}" cannot be handled as a '
-                f'{kind.kind}: no kind "{item["kind"]}" is registered for this resource'
-            )
-        metadata = item["metadata"]
-        for field, wanted in (("name", target.name), ("namespace", target.namespace)):
-            if wanted and metadata.setdefault(field, wanted) != wanted:
-                raise errors.bad_request(
-                    f"the {field} of the object ({metadata[field]}) does not match the {field} on "
-                    f"the URL ({wanted})"
-                )
-        return item
-
-    def _body(self, target: Target, request: Request) -> tuple[Object, tuple[str, ...]]:
-        return self._pruned(target.kind, self._object(target, request), request)
-
-    def _pruned(self, kind: Kind, item: Object, request: Request) -> tuple[Object, tuple[str, ...]]:
-        """Unknown fields dropped, defaults set; `fieldValidation=Strict` refuses instead."""
-        fixed = {key: item.pop(key) for key in ("apiVersion", "kind", "metadata")}
-        kept, unknown = schema.prune(item, kind.schema)
-        mode = request.query.get("fieldValidation", "Warn")
-        texts = [f'unknown field "{path}"' for path in unknown]
-        if texts and mode == "Strict":
-            raise errors.bad_request(
-                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
-                f"strict decoding error: {', '.join(texts)}"
-            )
-        made = {**fixed, **schema.with_defaults(kept, kind.schema)}
-        return made, tuple(texts) if mode == "Warn" else ()
-
-    def _validate(self, kind: Kind, item: Object, before: Object | None) -> None:
-        name = item["metadata"].get("name", "")
-        causes: list[Cause] = []
-        if not name:
-            text = "Required value: name or generateName is required"
-            causes.append(Cause("FieldValueRequired", text, "metadata.name"))
-        elif not re.fullmatch(_SUBDOMAIN, name) or len(name) > 253:
-            text = f"Invalid value: {errors.quoted(name)}: {_NAME_RULE}"
-            causes.append(Cause("FieldValueInvalid", text, "metadata.name"))
+        found = metadata.causes(kind, item["metadata"])
+        if before:
+            found += metadata.update_causes(before["metadata"], item["metadata"])
         body = {k: v for k, v in item.items() if k not in ("apiVersion", "kind", "metadata")}
-        causes += schema.validate(body, kind.schema, before)
-        if causes:
-            raise errors.invalid(kind.kind, kind.group, name, causes)
+        if target.status:
+            # Only the status is checked, and messages begin below it.
+            below = kind.schema.get("properties", {}).get("status", {})
+            found += [
+                Cause(c.reason, c.message, c.field if c.field == "<nil>" else f"status.{c.field}")
+                for c in schema.validate(body.get("status", {}), below)
+            ]
+            if len(found) and schema.blocked(found, kind.schema):
+                found.append(schema.UNCHECKED)
+        else:
+            body.pop("status", None)
+            found = schema.validate(body, kind.schema, before, found)
+        if found:
+            name = item["metadata"].get("name", "")
+            raise errors.invalid(kind.kind, kind.group, name, found)
 
     def _keep(self, item: Object, request: Request) -> Object:
+        """Stores the object, unless the request is a dry-run.
+
+        One whose deletion only waited for its last finalizer is gone with it.
+        """
         if _is_dry(request, {}):
             return self._store.prepared(item)
+        meta = item["metadata"]
+        if "deletionTimestamp" in meta and not meta.get("finalizers"):
+            last = self._store.prepared(item)
+            self._store.delete(item["kind"], meta["name"], meta.get("namespace", ""))
+            return last
         return self._store.put(item)
 
     def _now(self) -> str:
         return timestamp(self._store.now())
 
 
+def _furnish(namespace: Object) -> None:
+    """What the server gives every new namespace."""
+    meta = namespace["metadata"]
+    if name := meta.get("name"):
+        meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": name}
+    namespace.setdefault("spec", {"finalizers": ["kubernetes"]})
+    namespace["status"] = {"phase": "Active"}
+
+
+def _no_version(target: Target) -> ApiError:
+    text = "Invalid value: 0: must be specified for an update"
+    cause = Cause("FieldValueInvalid", text, "metadata.resourceVersion")
+    return errors.invalid(target.kind.plural, target.kind.group, target.name, [cause])
+
+
+def _delete_options(request: Request) -> Mapping[str, Any]:
+    """The options of the body. Raises ApiError 400 or 422."""
+    bodies.check_options(request, "DeleteOptions")
+    options: Any = {}
+    if request.body:
+        prefix = "couldn't get version/kind; json parse error: "
+        try:
+            options = json.loads(request.body)
+        except ValueError as error:
+            raise errors.bad_request(f"{prefix}{error}") from error
+        if not isinstance(options, dict):
+            raise errors.bad_request(f"{prefix}{type(options).__name__} is no object")
+    policy = request.query.get("propagationPolicy") or options.get("propagationPolicy") or ""
+    if policy and policy not in _POLICIES:
+        cause = errors.unsupported("propagationPolicy", policy, (*_POLICIES, "nil"))
+        raise errors.bad_option("DeleteOptions", cause)
+    found: Mapping[str, Any] = options
+    return found
+
+
+def _check_preconditions(target: Target, before: Object, wanted: Mapping[str, str]) -> None:
+    endings = {
+        "uid": ("UID", "deleted and then recreated"),
+        "resourceVersion": ("ResourceVersion", "modified"),
+    }
+    for field, (title, ending) in endings.items():
+        actual = before["metadata"][field]
+        if wanted.get(field, actual) != actual:
+            why = (
+                f"the {title} in the precondition ({wanted[field]}) does not match the {title} in "
+                f"record ({actual}). The object might have been {ending}"
+            )
+            raise errors.conflict(target.kind.group, target.kind.kind, target.name, why)
+
+
 def _is_dry(request: Request, options: Mapping[str, Any]) -> bool:
-    asked = [request.query["dryRun"]] if "dryRun" in request.query else options.get("dryRun") or []
-    if asked and asked != ["All"]:
-        text = f'Unsupported value: {errors.quoted(asked[0])}: supported values: "All"'
-        cause = Cause("FieldValueNotSupported", text, "dryRun")
-        raise errors.invalid("PatchOptions", "meta.k8s.io", "", [cause])
-    return bool(asked)
+    return "dryRun" in request.query or bool(options.get("dryRun"))
 
 
 def _manager(request: Request) -> str:
@@ -295,57 +309,5 @@ def _manager(request: Request) -> str:
 
 def _suffix(prefix: str, salt: str) -> str:
     """Five characters of Kubernetes' safe alphabet."""
-    alphabet = "bcdfghjklmnpqrstvwxz2456789"
     digest = hashlib.sha256(f"{prefix}{salt}".encode()).digest()
-    return "".join(alphabet[byte % len(alphabet)] for byte in digest[:5])
-
-
-def _merge_patch(value: Any, change: Any) -> Any:
-    """RFC 7386."""
-    if not isinstance(change, dict):
-        return copied(change)
-    merged = copied(value) if isinstance(value, dict) else {}
-    for key, item in change.items():
-        if item is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merge_patch(merged.get(key), item)
-    return merged
-
-
-def _json_patch(value: Object, operations: Any) -> Object:
-    """RFC 6902's add, replace, remove and test, which is what people use on these kinds."""
-    made = copied(value)
-    if not isinstance(operations, list):
-        raise errors.bad_request("error decoding patch: a JSON patch is a list of operations")
-    for step in operations:
-        try:
-            _patch_step(made, step)
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            text = f"the server rejected our request due to an error in our request: {error}"
-            raise ApiError(422, "Invalid", text) from error
-    return made
-
-
-def _patch_step(root: Any, step: Mapping[str, Any]) -> None:
-    parts = [part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:]]
-    node = root
-    for part in parts[:-1]:
-        node = node[int(part)] if isinstance(node, list) else node[part]
-    last: Any = parts[-1]
-    if isinstance(node, list):
-        last = len(node) if last == "-" else int(last)
-    operation = step["op"]
-    if operation == "test":
-        if node[last] != step["value"]:
-            raise ValueError(f"testing path {step['path']} failed")
-    elif operation == "remove":
-        del node[last]
-    elif operation == "add" and isinstance(node, list):
-        node.insert(last, step["value"])
-    elif operation in ("add", "replace"):
-        if operation == "replace":
-            node[last]  # a missing path is an error
-        node[last] = step["value"]
-    else:
-        raise ValueError(f"unexpected operation {operation}")
+    return "".join(_SAFE[byte % len(_SAFE)] for byte in digest[:5])

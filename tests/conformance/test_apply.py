@@ -118,9 +118,7 @@ def test_conflicts_with_two_managers_are_told_by_manager(
     conflict(server, answer, text, ('"argocd"', field), ('"flux"', field))
 
 
-def test_a_conflict_with_an_update_names_its_version(
-    server: Server, path: str, name: str
-) -> None:
+def test_a_conflict_with_an_update_names_its_version(server: Server, path: str, name: str) -> None:
     labelled = extension(name)
     labelled["metadata"]["labels"] = {"team": "blue"}
     server.apply(path, labelled)
@@ -205,7 +203,9 @@ def test_an_apply_to_the_status_owns_conditions_by_type(
         status = {"status": {"conditions": [condition(type_)]}}
         answer = server.apply(f"{path}/status", {**extension(name), **status}, manager=manager)
         server.same(answer.status, 200)
-    server.same([c["type"] for c in answer.body["status"]["conditions"]], ["Installed", "Progressing"])
+    server.same(
+        [c["type"] for c in answer.body["status"]["conditions"]], ["Installed", "Progressing"]
+    )
     server.same(answer.body["metadata"]["generation"], 1)
     fields = {f"f:{key}": {} for key in condition("x")} | {".": {}}
     mine = {"f:status": {"f:conditions": {'k:{"type":"Progressing"}': fields}}}
@@ -213,9 +213,7 @@ def test_an_apply_to_the_status_owns_conditions_by_type(
     server.same(expected in owners(answer.body), True)
 
 
-def test_a_conflict_in_a_status_names_the_subresource(
-    server: Server, path: str, name: str
-) -> None:
+def test_a_conflict_in_a_status_names_the_subresource(server: Server, path: str, name: str) -> None:
     server.apply(path, extension(name))
     server.merge(
         f"{path}/status", {"status": {"conditions": [condition("Installed")]}}, fieldManager="ctl"
@@ -291,9 +289,7 @@ def test_the_typed_patch_error_names_the_namespace(server: Server, ns: str) -> N
     server.refused(answer, 500, "", text)
 
 
-def test_a_wrong_type_is_an_error_of_the_typed_patch(
-    server: Server, path: str, name: str
-) -> None:
+def test_a_wrong_type_is_an_error_of_the_typed_patch(server: Server, path: str, name: str) -> None:
     answer = server.apply(path, extension(name, namespace=7))
     text = f"failed to create typed patch object (/{name}; {GVK}): .spec.namespace: expected string, got &value.valueUnstructured{{Value:7}}"
     server.refused(answer, 500, "", text)
@@ -306,9 +302,7 @@ def test_the_body_must_be_of_the_kind_and_name_of_the_path(
     other = {**good, "metadata": {"name": "other"}}
     text = f"the name of the object (other) does not match the name on the URL ({name})"
     server.refused(server.apply(path, other), 400, "BadRequest", text)
-    text = (
-        f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-    )
+    text = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
     server.refused(server.apply(path, {**good, "metadata": {}}), 400, "BadRequest", text)
     text = "invalid object type: olm.operatorframework.io/v1, Kind=Other"
     server.refused(server.apply(path, {**good, "kind": "Other"}), 400, "BadRequest", text)

@@ -34,9 +34,7 @@ def test_groups_are_listed_with_their_versions(server: Server) -> None:
         groups["platform.openshift.io"],
         {
             "name": "platform.openshift.io",
-            "versions": [
-                {"groupVersion": "platform.openshift.io/v1alpha1", "version": "v1alpha1"}
-            ],
+            "versions": [{"groupVersion": "platform.openshift.io/v1alpha1", "version": "v1alpha1"}],
             "preferredVersion": {
                 "groupVersion": "platform.openshift.io/v1alpha1",
                 "version": "v1alpha1",

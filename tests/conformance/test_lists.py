@@ -45,7 +45,9 @@ def test_items_are_sorted_by_name_and_carry_their_kind(server: Server, five: str
     answer = server.get(five)
     server.same(answer.names, ["s0", "s1", "s2", "s3", "s4"])
     item = answer.body["items"][0]
-    server.same((item["kind"], item["apiVersion"]), ("Subscription", "operators.coreos.com/v1alpha1"))
+    server.same(
+        (item["kind"], item["apiVersion"]), ("Subscription", "operators.coreos.com/v1alpha1")
+    )
 
 
 def test_an_empty_list_has_no_items(server: Server, ns: str) -> None:
@@ -88,9 +90,7 @@ def test_pages_are_of_one_version_whatever_happens_meanwhile(server: Server, fiv
     rest = server.get(five, **{"continue": first.body["metadata"]["continue"]})
     server.same(rest.names, ["s2", "s3", "s4"])
     server.same(rest.body["items"][2]["spec"]["name"], "etcd")
-    server.same(
-        rest.body["metadata"]["resourceVersion"], first.body["metadata"]["resourceVersion"]
-    )
+    server.same(rest.body["metadata"]["resourceVersion"], first.body["metadata"]["resourceVersion"])
     server.same(server.get(five).names, ["s0", "s1", "s1-new", "s2", "s4", "s9"])
 
 

@@ -79,9 +79,7 @@ def test_a_body_of_an_unknown_media_type_is_415(server: Server, name: str) -> No
 
 
 @pytest.mark.parametrize("type_", [STRATEGIC, "application/json", "text/plain"])
-def test_a_custom_object_takes_three_sorts_of_patch(
-    server: Server, name: str, type_: str
-) -> None:
+def test_a_custom_object_takes_three_sorts_of_patch(server: Server, name: str, type_: str) -> None:
     server.made(EXTENSIONS, extension(name))
     answer = server.call("PATCH", f"{EXTENSIONS}/{name}", {}, type=type_)
     text = (

@@ -50,9 +50,7 @@ def labelled(server: Server, ns: str) -> str:
         ("", "abcd"),
     ],
 )
-def test_a_label_selector_chooses(
-    server: Server, labelled: str, selector: str, names: str
-) -> None:
+def test_a_label_selector_chooses(server: Server, labelled: str, selector: str, names: str) -> None:
     server.same(server.get(labelled, labelSelector=selector).names, list(names))
 
 

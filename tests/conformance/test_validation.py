@@ -291,7 +291,7 @@ def test_conditions_are_checked_one_by_one(server: Server, name: str) -> None:
         ),
         cause(
             "FieldValueInvalid",
-            f'Invalid value: "has spaces": conditions[1].reason in body should match \'{pattern}\'',
+            f"Invalid value: \"has spaces\": conditions[1].reason in body should match '{pattern}'",
             f"{at}[1].reason",
         ),
         cause("FieldValueDuplicate", 'Duplicate value: {"type":"Installed"}', f"{at}[2]"),
@@ -322,7 +322,9 @@ def test_an_immutable_field_can_be_kept_and_not_changed(server: Server, name: st
         f'ClusterExtension.olm.operatorframework.io "{name}" is invalid: spec.namespace: {message}'
     )
     server.refused(answer, 422, "Invalid", text, details)
-    server.same(server.merge(path, {"spec": {"source": {"catalog": {"packageName": "b"}}}}).status, 422)
+    server.same(
+        server.merge(path, {"spec": {"source": {"catalog": {"packageName": "b"}}}}).status, 422
+    )
 
 
 # --- names, labels, annotations
@@ -394,7 +396,9 @@ def test_annotations_have_a_largest_size(server: Server, name: str) -> None:
     body = extension(name)
     body["metadata"]["annotations"] = {"a": "x" * 262145}
     message = "Too long: may not be more than 262144 bytes"
-    refuse(server, EXTENSIONS, body, name, cause("FieldValueTooLong", message, "metadata.annotations"))
+    refuse(
+        server, EXTENSIONS, body, name, cause("FieldValueTooLong", message, "metadata.annotations")
+    )
 
 
 @pytest.mark.parametrize(
@@ -516,6 +520,9 @@ def test_an_unknown_field_validation_is_422(server: Server, name: str) -> None:
 
 def test_fields_below_a_free_object_are_kept(server: Server, ns: str) -> None:
     body = subscription("s")
-    body["spec"]["config"] = {"env": [{"name": "A", "value": "b"}], "deep": {"er": [1, {"x": None}]}}
+    body["spec"]["config"] = {
+        "env": [{"name": "A", "value": "b"}],
+        "deep": {"er": [1, {"x": None}]},
+    }
     made = server.made(SUBSCRIPTIONS.format(ns), body)
     server.same(made["spec"]["config"], body["spec"]["config"])

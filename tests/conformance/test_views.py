@@ -104,9 +104,7 @@ def test_a_client_may_name_what_it_takes_instead(server: Server, path: str) -> N
 
 
 def columns(table: Object) -> list[tuple[str, str, str, int]]:
-    return [
-        (c["name"], c["type"], c["format"], c["priority"]) for c in table["columnDefinitions"]
-    ]
+    return [(c["name"], c["type"], c["format"], c["priority"]) for c in table["columnDefinitions"]]
 
 
 def test_a_table_has_the_crds_columns_and_a_row_each(server: Server, path: str) -> None:
@@ -123,7 +121,10 @@ def test_a_table_has_the_crds_columns_and_a_row_each(server: Server, path: str) 
             ("Channel", "string", "", 0),
         ],
     )
-    server.same([row["cells"] for row in body["rows"]], [["a", "etcd", "catalog", None], ["b", "etcd", "catalog", None]])
+    server.same(
+        [row["cells"] for row in body["rows"]],
+        [["a", "etcd", "catalog", None], ["b", "etcd", "catalog", None]],
+    )
     kind = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
     expected = [{**kind, "metadata": item["metadata"]} for item in whole["items"]]
     server.same([row["object"] for row in body["rows"]], expected)
@@ -138,7 +139,11 @@ def test_a_columns_description_is_its_path(server: Server, path: str) -> None:
 
 def test_a_kind_without_columns_shows_its_age(server: Server, ns: str) -> None:
     path = f"/apis/operators.coreos.com/v1/namespaces/{ns}/operatorgroups"
-    body = {"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": {"name": "g"}}
+    body = {
+        "apiVersion": "operators.coreos.com/v1",
+        "kind": "OperatorGroup",
+        "metadata": {"name": "g"},
+    }
     server.made(path, body)
     table = server.call("GET", path, accept=TABLE).body
     server.same(columns(table), [("Name", "string", "name", 0), ("Age", "date", "", 0)])
@@ -199,7 +204,9 @@ def test_columns_may_be_booleans_and_list_items(server: Server, ns: str) -> None
     server.made(path, {**plan, "metadata": {"name": "install-1"}, "spec": spec})
     table = server.call("GET", path, accept=TABLE).body
     server.same(table["rows"][0]["cells"], ["install-1", "a.v1", "Manual", False])
-    server.same([type_ for _, type_, _, _ in columns(table)], ["string", "string", "string", "boolean"])
+    server.same(
+        [type_ for _, type_, _, _ in columns(table)], ["string", "string", "string", "boolean"]
+    )
 
 
 CATALOGS = "/apis/olm.operatorframework.io/v1/clustercatalogs"

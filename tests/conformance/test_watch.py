@@ -43,9 +43,7 @@ def test_a_watch_tells_what_came_after_the_version(server: Server, path: str) ->
     changed = server.merge(f"{path}/first", {"spec": {"channel": "stable"}}).body
     server.call("DELETE", f"{path}/second")
     events = server.watch(path, resourceVersion=version)
-    server.same(
-        seen(events), [("ADDED", "third"), ("MODIFIED", "first"), ("DELETED", "second")]
-    )
+    server.same(seen(events), [("ADDED", "third"), ("MODIFIED", "first"), ("DELETED", "second")])
     server.same(events[0]["object"], made)
     server.same(events[1]["object"], changed)
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
@@ -200,9 +198,7 @@ def test_the_first_events_end_with_a_marked_bookmark(server: Server, path: str) 
     *events, mark = server.watch(path, **query)
     server.same(seen(events), [("ADDED", "first"), ("ADDED", "second")])
     server.same(mark["type"], "BOOKMARK")
-    server.same(
-        mark["object"]["metadata"]["annotations"], {"k8s.io/initial-events-end": "true"}
-    )
+    server.same(mark["object"]["metadata"]["annotations"], {"k8s.io/initial-events-end": "true"})
     version = mark["object"]["metadata"]["resourceVersion"]
     server.same(server.watch(path, resourceVersion=version), [])
 
@@ -333,4 +329,6 @@ def test_a_built_in_kind_is_watched_the_same_way(server: Server, path: str, name
     server.made(path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     events = server.watch(path, resourceVersion=version)
     server.same(seen(events), [("ADDED", name)])
-    server.same((events[0]["object"]["kind"], events[0]["object"]["apiVersion"]), ("Namespace", "v1"))
+    server.same(
+        (events[0]["object"]["kind"], events[0]["object"]["apiVersion"]), ("Namespace", "v1")
+    )

@@ -127,7 +127,9 @@ def test_a_new_namespace_is_labelled_with_its_name(server: Server, name: str) ->
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     made = server.made("/api/v1/namespaces", body)
     server.same(made["metadata"]["labels"], {"kubernetes.io/metadata.name": name})
-    server.same((made["spec"], made["status"]), ({"finalizers": ["kubernetes"]}, {"phase": "Active"}))
+    server.same(
+        (made["spec"], made["status"]), ({"finalizers": ["kubernetes"]}, {"phase": "Active"})
+    )
     server.same("generation" in made["metadata"], False)
 
 
@@ -165,9 +167,7 @@ def test_an_update_of_an_old_version_is_a_conflict(server: Server, path: str, na
     server.refused(answer, 409, "Conflict", text, details)
 
 
-def test_an_update_of_a_custom_object_needs_a_version(
-    server: Server, path: str, name: str
-) -> None:
+def test_an_update_of_a_custom_object_needs_a_version(server: Server, path: str, name: str) -> None:
     message, field = "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
     found = cause("FieldValueInvalid", message, field)
     details = about(name, GROUP, "clusterextensions", found)
@@ -195,9 +195,7 @@ def test_the_name_of_an_update_is_the_paths(server: Server, path: str, name: str
     text = f"the name of the object (other) does not match the name on the URL ({name})"
     answer = server.call("PUT", path, extension("other"))
     server.refused(answer, 400, "BadRequest", text)
-    text = (
-        f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-    )
+    text = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
     answer = server.call("PUT", path, {**extension(name), "metadata": {}})
     server.refused(answer, 400, "BadRequest", text)
 
@@ -246,9 +244,7 @@ def test_a_status_write_leaves_spec_and_metadata_alone(server: Server, path: str
     server.same(("labels" in after["metadata"], "annotations" in after["metadata"]), (False, False))
     server.same(after["metadata"]["generation"], 1)
     server.same([(m, s) for m, _, s, _ in owners(after) if s], [("ctl", "status")])
-    server.same(
-        after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"], True
-    )
+    server.same(after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"], True)
 
 
 def test_a_spec_write_leaves_the_status_alone(server: Server, path: str) -> None:
@@ -272,9 +268,7 @@ def test_a_status_is_replaced_with_a_put(server: Server, path: str) -> None:
     server.same((answer.status, answer.body["status"]), (200, install))
 
 
-def test_a_status_put_of_an_old_version_is_a_conflict(
-    server: Server, path: str, name: str
-) -> None:
+def test_a_status_put_of_an_old_version_is_a_conflict(server: Server, path: str, name: str) -> None:
     body = stored(server, path)
     server.merge(path, {"metadata": {"labels": {"a": "b"}}})
     text = f'Operation cannot be fulfilled on {RESOURCE} "{name}": {MODIFIED}'
@@ -412,7 +406,9 @@ def test_a_dry_run_of_each_verb_answers_and_stores_nothing(
     patched = server.merge(path, {"spec": {"source": {"catalog": {"version": "2"}}}}, dryRun="All")
     server.same(patched.body["spec"]["source"]["catalog"]["version"], "2")
     status = {"status": {"conditions": [condition("Installed")]}}
-    server.same(server.merge(f"{path}/status", status, dryRun="All").body["status"], status["status"])
+    server.same(
+        server.merge(f"{path}/status", status, dryRun="All").body["status"], status["status"]
+    )
     server.same(server.call("DELETE", path, dryRun="All").body["status"], "Success")
     server.same(stored(server, path), before)
     server.same(server.get(f"{EXTENSIONS}/{fresh}").status, 404)
@@ -422,9 +418,7 @@ def test_a_dry_run_of_each_verb_answers_and_stores_nothing(
 DRY_METADATA = ["creationTimestamp", "generation", "managedFields", "name", "uid"]
 
 
-def test_a_dry_run_is_refused_as_the_write_would_be(
-    server: Server, path: str, name: str
-) -> None:
+def test_a_dry_run_is_refused_as_the_write_would_be(server: Server, path: str, name: str) -> None:
     answer = server.call("POST", EXTENSIONS, extension(name), dryRun="All")
     server.same((answer.status, answer.body["reason"]), (409, "AlreadyExists"))
     answer = server.apply(path, extension(name, namespace="other"), dryRun="All")
