@@ -19,6 +19,7 @@ from installs.diagnosis.notes import notes_of
 from installs.diagnosis.olm_v0 import KINDS as OLM_V0
 from installs.diagnosis.olm_v0 import diagnose_v0
 from installs.diagnosis.problems import NOT_RUNNING
+from installs.diagnosis.reading import number
 from installs.diagnosis.states import BROKEN, Class
 from installs.diagnosis.types import Condition, Diagnosis, Link, Observation
 from installs.diagnosis.workloads import Trouble, judge_deployment, trouble
@@ -191,10 +192,11 @@ def _below(subject: Observation, components: Sequence[Observation]) -> list[Obse
 
 
 def _newest(candidates: Sequence[Observation]) -> list[Observation]:
-    """The object whose conditions changed last: several exist only while one replaces another."""
+    """The object of the highest revision, else the one whose conditions changed last: several
+    exist only while one replaces another."""
 
-    def changed(one: Observation) -> tuple[str, str]:
+    def changed(one: Observation) -> tuple[int, str, str]:
         times = [condition.last_transition_time for condition in one.conditions]
-        return (max(times, default=""), one.name)
+        return (number(one.details, "revision") or 0, max(times, default=""), one.name)
 
     return [max(candidates, key=changed)] if candidates else []
