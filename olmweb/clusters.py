@@ -5,9 +5,11 @@ The Django side of olmweb.kube: the only place that turns a Cluster row into a c
 
 import re
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.conf import settings
 
+from olmweb import request_counts
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Refused, Unauthorized
@@ -16,6 +18,7 @@ from olmweb.models import LOCAL, Cluster
 
 NOT_CONFIGURED = "not-configured"
 BACKOFF_LIMIT = timedelta(minutes=5)
+WATCHED_AT_ONCE = 16  # clusters, by an embedded worker; more than these take turns
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")
 
@@ -23,9 +26,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")
 def client_for(cluster: Cluster, *, timeout: tuple[float, float] = (5, 30)) -> KubeClient:
     """A client of this cluster, for a `with` statement. No request is made. Raises ConfigError.
 
-    `timeout` is (connect, read) in seconds; shorter where a person waits for the answer.
+    `timeout` is (connect, read) in seconds; shorter where a person waits for the answer. What it
+    sends is counted when it is closed.
     """
-    return open_client(cluster.context, settings.KUBECONFIG, name=cluster.name, timeout=timeout)
+    return open_client(
+        cluster.context,
+        settings.KUBECONFIG,
+        name=cluster.name,
+        timeout=timeout,
+        on_close=partial(request_counts.add, cluster.name),
+    )
 
 
 def configured() -> list[Cluster]:

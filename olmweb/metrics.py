@@ -18,6 +18,7 @@ from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from olmweb import request_counts
 from olmweb.models import LOCAL, Cluster, Stream, SyncRun
 
 FAILURES_OF = timedelta(hours=1)
@@ -63,6 +64,7 @@ class StateCollector(Collector):
         )
         yield from self._clusters(now)
         yield from self._feeds(now)
+        yield from self._requests()
         yield from self._operators(limited)
         yield from self._olm(limited)
         yield from self._catalogs(now)
@@ -112,6 +114,17 @@ class StateCollector(Collector):
             lists.add_metric(values, row.lists)
             watches.add_metric(values, row.watches)
         yield from (age, state, lists, watches)
+
+    def _requests(self) -> Iterable[Metric]:
+        count = _counter(
+            "api_requests",
+            "Requests to an API server, counted when its connection is closed: at the latest "
+            "after a turn of a watch. The code is none where no answer came.",
+            ["cluster", "verb", "code"],
+        )
+        for triple, number in sorted(request_counts.totals().items()):
+            count.add_metric(triple, number)
+        yield count
 
     def _operators(self, limited: GaugeMetricFamily) -> Iterable[Metric]:
         operators = _rows("installs.Operator")

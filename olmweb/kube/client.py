@@ -50,7 +50,8 @@ class Discovery:
 class KubeClient:
     """A connection to one cluster; close it, or use it in a `with` statement.
 
-    Threads may share it, and with it the cluster's rate limit. `renew` reads the credentials again.
+    Threads may share it, and with it the cluster's rate limit. `renew` reads the credentials again;
+    `on_close` is told `counts` once, when it is closed.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class KubeClient:
         timeout: tuple[float, float] = (5, 30),
         limiter: TokenBucket | None = None,
         renew: Callable[[], ApiClient] | None = None,
+        on_close: Callable[[Counter[tuple[str, str]]], None] | None = None,
     ) -> None:
+        self._on_close = on_close
         self._transport = Transport(api, name=name, timeout=timeout, limiter=limiter, renew=renew)
 
     @property
@@ -95,6 +98,9 @@ class KubeClient:
 
     def close(self) -> None:
         self._transport.close()
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close(self.counts())
 
     def version(self) -> str:
         """The server's version, such as `v1.25.4`."""

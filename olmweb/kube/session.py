@@ -5,7 +5,8 @@ a YAML parser's own message would quote the line, which may be a token.
 """
 
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,19 @@ CONNECTIONS = 40  # kept open at most: a watched cluster has one for each feed
 
 
 def open_client(
-    context: str, kubeconfig: str = "", *, name: str = "", timeout: tuple[float, float] = (5, 30)
+    context: str,
+    kubeconfig: str = "",
+    *,
+    name: str = "",
+    timeout: tuple[float, float] = (5, 30),
+    on_close: Callable[[Counter[tuple[str, str]]], None] | None = None,
 ) -> KubeClient:
     """A client for `context` (`in-cluster`: the pod's ServiceAccount; empty: the current context).
 
     `kubeconfig` is a path, or several joined as in KUBECONFIG; empty means `~/.kube/config`.
     `name` is what errors call the cluster; `timeout` is (connect, read) in seconds. No request is
     made. The client reads the credentials again when the cluster refuses those that it has.
-    Raises ConfigError.
+    `on_close` as of KubeClient. Raises ConfigError.
     """
 
     def load() -> ApiClient:
@@ -42,7 +48,9 @@ def open_client(
             _load_context(configuration, context, kubeconfig)
         return ApiClient(configuration)
 
-    return KubeClient(load(), name=name or context or "", timeout=timeout, renew=load)
+    return KubeClient(
+        load(), name=name or context or "", timeout=timeout, renew=load, on_close=on_close
+    )
 
 
 def _load_in_cluster(configuration: Configuration) -> None:

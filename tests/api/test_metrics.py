@@ -1,16 +1,20 @@
 """/metrics: what it tells, with which labels, at which cost, to whom."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.cache.backends.redis import RedisCache
 from django.test import Client
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from installs.models import Notification
-from olmweb import metrics
+from olmweb import metrics, request_counts
+from olmweb.clusters import client_for
+from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster, Stream
 from tests.api.world import World
 from tests.factories import (
@@ -20,6 +24,7 @@ from tests.factories import (
     make_stream,
     make_transition,
 )
+from tests.kubefake import KubeFake, status_answer
 
 QUERIES = 12
 
@@ -200,3 +205,38 @@ def test_metrics_need_the_same_access_as_reading(
     assert right.status_code == 200
     client.force_login(bob)
     assert client.get("/metrics").status_code == 200
+
+
+def test_requests_to_a_cluster_are_counted_by_verb_and_code(
+    olm: Cluster, client: Client, settings: Any, tmp_path: Path
+) -> None:
+    with KubeFake() as fake:
+        settings.KUBECONFIG = str(fake.write_kubeconfig(tmp_path / "kubeconfig", "lab"))
+        olm.context = "lab"
+        fake.script("GET", "/version", status_answer(503, "no"), status_answer(503, "no"))
+        for _ in range(2):
+            with client_for(olm) as kube:
+                with pytest.raises(KubeError):
+                    kube.version()
+                kube.discover()
+            kube.close()  # a second time: nothing is counted twice
+        sent = [seen.path for seen in fake.requests]
+    found = {
+        (one["verb"], one["code"]): Scrape(client).value("api_requests_total", **one)
+        for one in Scrape(client).labels("api_requests_total")
+    }
+    assert found == {("GET", "503"): 2, ("GET", "200"): len(sent) - 2}
+
+
+def test_counting_in_a_cache_that_is_away_breaks_nothing(
+    olm: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch, redis_server: str
+) -> None:
+    shared = RedisCache(redis_server, {})
+    monkeypatch.setattr(request_counts, "cache", shared)
+    shared.clear()
+    for _ in range(2):
+        request_counts.add("lab", {("GET", "200"): 2, ("WATCH", "410"): 1})
+    assert Scrape(client).value("api_requests_total", cluster="lab", verb="GET", code="200") == 4
+    monkeypatch.setattr(request_counts, "cache", RedisCache("redis://127.0.0.1:1/0", {}))
+    request_counts.add("lab", {("GET", "200"): 2})
+    assert Scrape(client).labels("api_requests_total") == []
