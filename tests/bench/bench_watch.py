@@ -112,7 +112,7 @@ def _measure(
     until(lambda: one(database, _NOT_WATCHING) == 0, 60)
     first = time.perf_counter() - started
     first_rss = watcher.peak_rss_mb() - watcher.idle_mb
-    time.sleep(5)  # what the first moments still bring
+    time.sleep(15)  # what the first moments still bring; PostgreSQL counts rows with a delay
     before = _counters(database)
     time.sleep(STEADY_SECONDS)
     steady = {key: value - before[key] for key, value in _counters(database).items()}
