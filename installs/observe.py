@@ -1,6 +1,9 @@
 """A stored row as the diagnosis reads it. The one place that knows both."""
 
 from collections.abc import Iterable
+from typing import Any
+
+from django.utils import timezone
 
 from installs.diagnosis import Diagnosis, Observation, diagnose, read_conditions
 from installs.models import Component, Observed, Operator
@@ -24,11 +27,18 @@ def observe(row: Observed) -> Observation:
         phase=row.phase if isinstance(row, Component) else "",
         deleting=row.deleting,
         extra=extra,
-        details=row.details if isinstance(row.details, dict) else {},
+        details=details_of(row),
         created_at=row.created_at,
     )
 
 
+def details_of(row: Observed) -> dict[str, Any]:
+    """What the sync kept of it beside conditions; empty when that is no mapping."""
+    return row.details if isinstance(row.details, dict) else {}
+
+
 def diagnose_row(operator: Operator, components: Iterable[Component]) -> Diagnosis:
-    """Health, cause and chain from the rows alone; it asks nobody."""
-    return diagnose(observe(operator), [observe(component) for component in components])
+    """Health, cause, chain and notes as of now, from the rows alone; it asks nobody."""
+    return diagnose(
+        observe(operator), [observe(component) for component in components], now=timezone.now()
+    )

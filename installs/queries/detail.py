@@ -141,7 +141,7 @@ def subscriptions_beside(operator: Operator, namespace: str) -> list[Operator]:
     rows: QuerySet[Operator] = Operator.objects.filter(
         cluster=operator.cluster_id, kind="Subscription", namespace=namespace
     )
-    return list(rows.defer("conditions").order_by("name"))
+    return list(rows.order_by("name"))
 
 
 def packages_of(operator: Operator) -> list[Package]:

@@ -3,21 +3,26 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
 from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 
-from installs.diagnosis import Finding, finding_for, knowledge
-from installs.models import NEEDS_ATTENTION, Health, Operator
+from installs.diagnosis import Finding, finding_for, flaps, knowledge, stuck
+from installs.diagnosis.times import DAY
+from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
 from installs.queries.filters import ATTENTION, OperatorFilters
 from installs.queries.keyset import Page, paginate
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES_SHOWN = 12
 CAUSE_ROWS = 2000
+FLAPPING = 4  # changes in a day: two failures that went away by themselves
+# Kinds whose reason a Subscription or PlatformOperator in progress shows as its own.
+CHAIN_KINDS = ("ClusterServiceVersion", "InstallPlan", "BundleDeployment", "ClusterObjectSet")
 _RANK: Any = Case(
     *(When(health=value, then=Value(rank)) for rank, value in enumerate(Health.values)),
     default=Value(len(Health.values)),
@@ -180,6 +185,45 @@ def facets() -> dict[str, list[Facet]]:
         for one in sorted(found["health"], key=lambda one: order.get(one.value, 99))
     ]
     return found
+
+
+def is_slow(operator: Operator) -> bool:
+    """Whether it is installed, upgraded or deleted for longer than its step usually takes.
+
+    Judged by the row alone: its reason is that of some object of its chain.
+    """
+    if operator.health not in (Health.INSTALLING, Health.UPGRADING):
+        return False
+    now = timezone.now()
+    return any(
+        stuck(kind, operator.reason, operator.since, now)
+        for kind in (operator.kind, *CHAIN_KINDS)
+        if operator.reason or kind == operator.kind
+    )
+
+
+def flapping(operators: Sequence[Operator]) -> dict[int, int]:
+    """Id of each of these that keeps failing and recovering -> how often in 24 h; one query."""
+    wanted = {(row.cluster_id, row.kind, row.namespace, row.name): row.pk for row in operators}
+    if not wanted:
+        return {}
+    now = timezone.now()
+    rows = Transition.objects.filter(
+        type="Health",
+        at__gte=now - DAY,
+        cluster__in={row.cluster_id for row in operators},
+        name__in={row.name for row in operators},
+    ).order_by("at", "pk")
+    told: dict[int, list[tuple[datetime, str]]] = defaultdict(list)
+    for cluster, kind, namespace, name, before, after, at in rows.values_list(
+        "cluster", "kind", "namespace", "name", "from_status", "to_status", "at"
+    ):
+        if (pk := wanted.get((cluster, kind, namespace, name))) is not None:
+            if not told[pk]:
+                told[pk].append((at - timedelta(microseconds=1), before))
+            told[pk].append((at, after))
+    counts = {pk: flaps(healths, now) for pk, healths in told.items()}
+    return {pk: count for pk, count in counts.items() if count >= FLAPPING}
 
 
 def why(operator: Operator) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from installs.diagnosis import read_conditions
 from installs.models import ClusterOperator, Component
+from installs.observe import details_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def update_of(
     """From the ClusterVersion and from the ClusterOperators that say Upgradeable=False."""
     if row is None:
         return None
-    details = row.details if isinstance(row.details, dict) else {}
+    details = details_of(row)
     available = details.get("available")
     conditions = {one.type: one for one in read_conditions(row.conditions)}
     blockers = [

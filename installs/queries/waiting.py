@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from installs.models import Action, CRDState, Health, Operator
+from installs.observe import details_of
 from installs.queries.crds import troubled_crds
 from olmweb.models import Cluster
 
@@ -46,7 +47,7 @@ def approvals_of(cluster: str, operators: Sequence[Operator]) -> list[Approval]:
     """The InstallPlans that wait, each once however many operators it is about."""
     plans: dict[tuple[str, str], list[Operator]] = defaultdict(list)
     for row in operators:
-        details = row.details if isinstance(row.details, dict) else {}
+        details = details_of(row)
         if row.health == Health.NEEDS_APPROVAL and details.get("plan"):
             namespace = str(details.get("plan_namespace") or row.namespace)
             plans[namespace, str(details["plan"])].append(row)

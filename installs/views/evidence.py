@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from installs.diagnosis.requirements import Requirement, requirement_rows
+from installs.diagnosis import Requirement, requirement_rows
 from installs.models import Component, Operator
+from installs.observe import details_of
 from olmweb.templatetags.olmweb import moment
 
 NAMES_SHOWN = 8
@@ -74,8 +75,8 @@ class Requirements:
 def requirements_of(components: Sequence[Component]) -> Requirements:
     """Those of the first ClusterServiceVersion that misses any; none when nothing is missing."""
     for one in components:
-        if one.kind == "ClusterServiceVersion" and isinstance(one.details, Mapping):
-            rows = requirement_rows(one.details)
+        if one.kind == "ClusterServiceVersion":
+            rows = requirement_rows(details_of(one))
             if any(not row.met for row in rows):
                 return Requirements(one.name, [(row, status_words(row)) for row in rows])
     return Requirements("", [])
@@ -92,7 +93,7 @@ def facts_of(row: Operator | Component) -> list[Fact]:
     """What the details of a row say that conditions don't; empty for kinds that have none."""
     make = _FACTS.get(row.kind)
     phase = row.phase if isinstance(row, Component) else ""
-    found = make(row.details if isinstance(row.details, Mapping) else {}, phase) if make else []
+    found = make(details_of(row), phase) if make else []
     return [fact for fact in found if fact.text or fact.at]
 
 

@@ -3,18 +3,19 @@
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from installs import actions
-from installs.diagnosis import deprecations, read_conditions
-from installs.models import NEEDS_ATTENTION, Operator
+from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.observe import diagnose_row
 from installs.queries import detail
 from installs.queries.operators import finding_of, why
 from installs.views.evidence import deployments, facts_of, requirements_of, waiting_pods
 from installs.views.live import render_live
-from installs.views.story import besides, chain, condition_tables, steps
-from installs.views.timeline import spans, timeline
+from installs.views.plans import pending_plan, repeated_plans
+from installs.views.story import besides, chain, condition_tables, notes_shown, steps
+from installs.views.timeline import flapping, healths_of, spans, timeline
 from olmweb.errors import Missing
 from olmweb.polling import cluster_revision, revision_token, unchanged
 
@@ -26,7 +27,9 @@ def operator_detail(
     """What happened, what to do, the chain, what it requires, the timeline, the conditions."""
     operator = find_or_404(cluster, kind, namespace, name)
     action = detail.open_action(operator)
-    token = revision_token(cluster_revision(request), action and (action.pk, action.state))
+    token = revision_token(
+        cluster_revision(request), action and (action.pk, action.state), _minute(operator)
+    )
     if (answer := unchanged(request, token)) is not None:
         return answer
     context = {
@@ -41,13 +44,14 @@ def operator_detail(
 
 
 def _story(operator: Operator) -> dict[str, Any]:
-    """Everything that the rows say of it; at most six queries."""
+    """Everything that the rows say of it; at most seven queries."""
     parts = detail.parts_of(operator)
     diagnosis = diagnose_row(operator, parts.components)
     finding = finding_of(operator) or diagnosis.finding
     keys = parts.keys(operator)
     transitions = detail.history(operator.cluster_id, keys)
     events = detail.events_of(operator.cluster_id, keys)
+    notes = notes_shown(diagnosis.notes)
     return {
         "why": why(operator),
         "finding": finding,
@@ -56,15 +60,25 @@ def _story(operator: Operator) -> dict[str, Any]:
         "besides": besides(diagnosis.chain, parts),
         "tables": condition_tables(operator, parts.components),
         "facts": facts_of(operator),
-        "notes": diagnosis.notes,
+        "notes": notes,
+        "deprecation_told": any(note.state == "deprecated" for note in notes),
+        "slow": any(note.state == "stuck" for note in notes),
+        "flapping": flapping(healths_of(operator, transitions)),
+        "pending": pending_plan(operator, parts),
+        "repeated": repeated_plans(operator, parts),
         "requirements": requirements_of(parts.components),
         "pods": waiting_pods(parts.components),
         "deployments": deployments(parts.components),
-        "deprecations": deprecations(read_conditions(operator.conditions)),
         "timeline": timeline(keys[0], transitions, events),
         "spans": spans(transitions, operator),
         "packages": detail.packages_of(operator),
     }
+
+
+def _minute(operator: Operator) -> int:
+    """What moves while something is under way, because time alone makes a step a slow one."""
+    going_on = operator.deleting or operator.health in (Health.INSTALLING, Health.UPGRADING)
+    return int(timezone.now().timestamp() // 60) if going_on else 0
 
 
 def _may_remove(request: HttpRequest) -> tuple[bool, str]:

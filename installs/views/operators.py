@@ -56,7 +56,11 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         context |= {"causes": blocks, "total": sum(cause.count for cause in found)}
     else:
         page = queries.operator_page(filters, sort=sort, cursor=request.GET.get("cursor", ""))
-        rows = [(operator, queries.why(operator)) for operator in page.rows]
+        unsteady = queries.flapping(page.rows)
+        rows = [
+            (row, queries.why(row), queries.is_slow(row), unsteady.get(row.pk, 0))
+            for row in page.rows
+        ]
         context |= {"page": page, "rows": rows, "total": page.total}
     return render_live(request, "installs/operators.html", context, token=token)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from installs.diagnosis import Link, is_command
+from installs.diagnosis import Finding, Link, is_command
 from installs.models import Component, Operator
 from installs.queries.detail import Parts, key_of
 from installs.views.evidence import Fact, facts_of
@@ -39,6 +39,16 @@ WHAT = {
     "OperatorGroup": "which namespaces the operators of this namespace watch",
     "OperatorCondition": "what the operator says about its own upgrade",
     "Operator": "every object of this operator, as OLM counts them",
+}
+
+
+# Findings that are notes -> the state that they are shown as; others are shown as information.
+NOTE_STATES = {
+    "step-takes-long": "stuck",
+    "deletion-takes-long": "stuck",
+    "csv-without-subscription": "orphan",
+    "deprecated-entry": "deprecated",
+    "upgrade-held": "held",
 }
 
 
@@ -78,6 +88,17 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """What is worth knowing beside the cause; `words` are the cluster's own."""
+
+    state: str
+    title: str
+    cause: str
+    words: str
+    steps: list[Step]
+
+
+@dataclass(frozen=True, slots=True)
 class ConditionTable:
     """The conditions of one object, as it says them."""
 
@@ -88,6 +109,20 @@ class ConditionTable:
 def steps(remedy: Iterable[str]) -> list[Step]:
     """A remedy's lines, commands told from sentences."""
     return [Step(line, is_command(line)) for line in remedy]
+
+
+def notes_shown(notes: Iterable[Finding]) -> list[Note]:
+    """Notes of a diagnosis with an icon each."""
+    return [
+        Note(
+            state=NOTE_STATES.get(note.id, "note"),
+            title=note.title,
+            cause=note.cause,
+            words=note.facts.get("message", ""),
+            steps=steps(note.remedy),
+        )
+        for note in notes
+    ]
 
 
 def chain(

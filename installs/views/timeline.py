@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 from django.utils import timezone
 
+from installs.diagnosis import flaps
 from installs.models import Event, Operator, Transition
 from installs.queries.detail import Key
+from installs.queries.operators import FLAPPING
 
 SHOWN = 40  # moments that are open at once; the rest is folded
-DAY = timedelta(hours=24)
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -110,14 +111,30 @@ def _name(key: Key, subject: Key) -> str:
     return "" if key == subject else f"{key[0]} {key[2]}"
 
 
-def spans(transitions: Sequence[Transition], operator: Operator) -> list[Span]:
-    """Time in each health of the operator itself, oldest first."""
+def healths_of(operator: Operator, transitions: Sequence[Transition]) -> list[Transition]:
+    """The operator's own changes of health, oldest first."""
     own = (operator.kind, operator.namespace, operator.name)
-    changes = [
+    return [
         row
         for row in reversed(transitions)
         if row.type == "Health" and (row.kind, row.namespace, row.name) == own
     ]
+
+
+def flapping(healths: Sequence[Transition]) -> int:
+    """How often it went from working to not working or back in a day; 0 when that is not worth
+    telling."""
+    if not healths:
+        return 0
+    first = healths[0]
+    began = (first.at - timedelta(microseconds=1), first.from_status)
+    count = flaps([began, *((row.at, row.to_status) for row in healths)], timezone.now())
+    return count if count >= FLAPPING else 0
+
+
+def spans(transitions: Sequence[Transition], operator: Operator) -> list[Span]:
+    """Time in each health of the operator itself, oldest first."""
+    changes = healths_of(operator, transitions)
     found: list[Span] = []
     for position, row in enumerate(changes):
         last = position + 1 == len(changes)

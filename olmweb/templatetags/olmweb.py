@@ -67,6 +67,8 @@ STATES = {
     "warning": ("Warning", "exclamation-triangle", "pf-m-warning"),
     # of what people should know of an operator
     "flapping": ("Flapping", "sync", "pf-m-warning"),
+    "held": ("Held", "pause-circle", "pf-m-warning"),
+    "note": ("Note", "info-circle", ""),
     "stuck": ("Slow", "clock", "pf-m-warning"),
     "orphan": ("Without Subscription", "link-broken", "pf-m-warning"),
     "upgrade": ("Upgrade available", "arrow-right", "pf-m-info"),

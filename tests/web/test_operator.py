@@ -68,7 +68,10 @@ def test_requirements_that_are_not_met_are_a_table_in_words(reader: Client, prod
     make_unmet_requirements(prod)
     page = page_of(reader, "tempo")
     assert "2 of 3 not met" in page.text
-    assert "certificates.cert-manager.io apiextensions.k8s.io/v1 Missing" in page.text
+    assert (
+        "certificates.cert-manager.io apiextensions.k8s.io/v1 CustomResourceDefinition Missing"
+        in page.text
+    )
     assert "There, not satisfied Policy rule not satisfied 1 not satisfied" in page.text
     assert '"resources":["nodes"]' in page.text
     rows = page.text[page.text.index("What tempo.v0.9.0 requires") :]
@@ -118,7 +121,90 @@ def test_a_deprecated_bundle_says_so_in_the_catalogs_words(reader: Client, prod:
         {"type": "BundleDeprecated", "status": "True", "message": "grafana 1.0 is end of life"}
     ]
     make_subscription(prod, deprecated=True, conditions=conditions)
-    assert "Deprecated grafana 1.0 is end of life" in page_of(reader, "grafana").text
+    text = page_of(reader, "grafana").text
+    assert "grafana 1.0 is end of life" in text
+    assert "Its catalog no longer recommends" not in text
+
+
+def test_a_bundle_that_only_the_catalog_calls_deprecated_says_so_too(
+    reader: Client, prod: Cluster
+) -> None:
+    make_subscription(prod, deprecated=True)
+    assert "Its catalog no longer recommends" in page_of(reader, "grafana").text
+
+
+# --- approval ----------------------------------------------------------------------------------
+
+
+def test_approving_is_told_before_it_is_done(reader: Client, prod: Cluster) -> None:
+    make_pending_approval(prod)
+    page = page_of(reader, "grafana")
+    assert "InstallPlan install-grafana waits for approval" in page.text
+    assert "upgrades grafana.v1.0.0 to grafana.v1.1.0 and upgrades loki.v2.0.0 to loki.v2.1.0" in (
+        page.text
+    )
+    assert "grafana.v1.1.0 Upgrade grafana.v1.0.0 grafana this one" in page.text
+    assert "loki.v2.1.0 Upgrade loki.v2.0.0 loki" in page.text
+    assert "approving it also moves 1 other operator" in page.text
+    assert address("loki") in page.links
+    assert "2 CustomResourceDefinition" in page.text
+    assert "grafanas.example.com" in page.text
+    assert 'patch installplan install-grafana --type merge -p \'{"spec":{"approved":true}}\'' in (
+        page.text
+    )
+    assert "Where it waits" in page.text
+    assert "waits here" in page.text
+    assert "Retrying won't help" not in page.text
+
+
+def test_a_plan_that_is_approved_asks_for_nothing(reader: Client, prod: Cluster) -> None:
+    make_crashing(prod)
+    assert "waits for approval" not in page_of(reader, "jaeger").text
+
+
+def test_two_plans_for_one_version_are_told(reader: Client, prod: Cluster) -> None:
+    row = make_subscription(prod)
+    csv = make_csv(row)
+    now = timezone.now()
+    for name, hours, phase in (("install-old", 5, "RequiresApproval"), ("install-new", 1, "")):
+        make_component(
+            cluster=prod, kind="InstallPlan", namespace=NAMESPACE, name=name, phase=phase,
+            details={"csvs": [csv.name]}, created_at=now - timedelta(hours=hours),
+        )  # fmt: skip
+    text = page_of(reader, "grafana").text
+    assert "2 InstallPlans list grafana.v1.0.0 install-new no phase yet created 1 h ago" in text
+
+
+# --- what should be known beside the cause -----------------------------------------------------
+
+
+def test_a_step_that_takes_long_is_labelled(reader: Client, prod: Cluster) -> None:
+    row = make_subscription(prod, installed="", health="Installing", reason="InstallWaiting")
+    make_csv(
+        row, phase="Installing", reason="InstallWaiting",
+        last_update=(timezone.now() - timedelta(hours=2)).isoformat(),
+    )  # fmt: skip
+    text = page_of(reader, "grafana").text
+    assert "Longer than usual" in text
+    assert "usually takes no more than" in text
+
+
+def test_an_operator_that_goes_up_and_down_says_how_often(reader: Client, prod: Cluster) -> None:
+    row = make_subscription(prod)
+    for number in range(7):
+        before, after = ("Healthy", "Degraded") if number % 2 == 0 else ("Degraded", "Healthy")
+        make_transition(
+            subject=row, type="Health", from_status=before, to_status=after,
+            at=timezone.now() - timedelta(hours=10 - number),
+        )  # fmt: skip
+    assert "Flapping changed health 7 times in 24 h" in page_of(reader, "grafana").text
+
+
+def test_one_failure_that_went_away_is_no_flapping(reader: Client, prod: Cluster) -> None:
+    row = make_subscription(prod)
+    make_transition(subject=row, type="Health", from_status="Healthy", to_status="Degraded")
+    make_transition(subject=row, type="Health", from_status="Degraded", to_status="Healthy")
+    assert "Flapping" not in page_of(reader, "grafana").text
 
 
 # --- timeline ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from installs.models import Operator, Transition
 from olmweb.models import Cluster
-from tests.factories import make_catalog, make_cluster, make_operator, make_package
+from tests.factories import make_catalog, make_cluster, make_operator, make_package, make_transition
 from tests.web.html import Page, assert_fragment, assert_page
 from tests.web.subscriptions import make_orphan, make_pending_approval, make_subscription
 from tests.web.world import MODE, make_action, make_failing, make_failing_world
@@ -244,6 +244,27 @@ def test_every_path_has_its_row_its_namespace_and_its_available_version(
     assert names(only) == ["grafana", "loki"]
     unscoped = assert_page(reader.get("/operators/", {"view": "all", "namespace": "-"}))
     assert names(unscoped) == ["fine"]
+
+
+def test_what_is_slow_or_unsteady_is_labelled(reader: Client, prod: Cluster) -> None:
+    now = timezone.now()
+    make_operator(cluster=prod, name="fresh", health="Installing", reason="InstallPending")
+    make_operator(
+        cluster=prod, name="slow", health="Installing", reason="InstallPending",
+        since=now - timedelta(hours=1),
+    )  # fmt: skip
+    unsteady = make_operator(cluster=prod, name="unsteady")
+    same_name = make_subscription(prod, "unsteady")
+    for number in range(6):
+        before, after = ("Healthy", "Failed") if number % 2 == 0 else ("Failed", "Healthy")
+        make_transition(
+            subject=unsteady, type="Health", from_status=before, to_status=after,
+            at=now - timedelta(hours=8 - number),
+        )  # fmt: skip
+    make_transition(subject=same_name, type="Health", from_status="Failed", to_status="Healthy")
+    text = assert_page(reader.get("/operators/", {"view": "all"})).text
+    assert text.count("Longer than usual") == 1
+    assert text.count("Flapping 6 times in 24 h") == 1
 
 
 def test_the_namespace_filter_offers_what_there_is(reader: Client, prod: Cluster) -> None:
