@@ -11,7 +11,7 @@ from django.contrib.auth.models import Group, User
 
 from tests.services import HOW_TO_GET, postgres_bin, required
 
-pytest_plugins = ["tests.peers.fixtures"]
+pytest_plugins = ["tests.peers.fixtures", "tests.real.fixtures"]
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 

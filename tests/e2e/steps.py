@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
-PASSWORDS = {"operator": "demo-operator", "viewer": "demo-viewer"}
+PASSWORDS = {"admin": "demo-admin", "operator": "demo-operator", "viewer": "demo-viewer"}
 CATALOG = "/software/sandbox/redhat-operators"
 OPERATOR = "/operators/sandbox/PlatformOperator/-"
 AGGREGATED = "/cluster-operators/sandbox/platform-operators-aggregated"

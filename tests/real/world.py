@@ -128,6 +128,15 @@ class World:
         conditions = self.subscription(namespace, name).get("status", {}).get("conditions") or []
         return next((c for c in conditions if c["type"] == type_), None)
 
+    def tied(self, namespace: str, name: str, csv: str) -> None:
+        """Waits until the Subscription names the CSV, which OLM writes seconds after that."""
+
+        def names_it() -> bool:
+            status = self.subscription(namespace, name).get("status", {})
+            return status.get("currentCSV") == csv
+
+        wait_until(names_it, f"Subscription {name} naming {csv}", SECONDS)
+
     def install_plan(self, namespace: str, csv: str) -> Object:
         """The InstallPlan for a CSV, as soon as OLM has made it."""
 

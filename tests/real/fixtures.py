@@ -1,3 +1,5 @@
+"""Real OLM v0 as a pytest fixture; tests that ask for it carry the marker `peers`."""
+
 from collections.abc import Iterator
 
 import pytest
