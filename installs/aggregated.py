@@ -7,13 +7,19 @@ its reason; the causes are in the PlatformOperators themselves.
 import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Literal, Protocol
 
 NAME = "platform-operators-aggregated"
 _MEMBER = re.compile(
     r'encountered the failing (\S{1,253}) platform operator with reason "([^"]{0,1024})"'
 )
 _LISTED = 5
+# A PlatformOperator whose controller has not spoken yet is listed with this reason.
+_SILENT = "InstallPending"
+_PENDING = frozenset((_SILENT, "UnpackPending"))
+# Clocks differ, and the message follows its members by a moment.
+_AT_ONCE = timedelta(seconds=60)
 
 
 class HasStatus(Protocol):
@@ -26,12 +32,166 @@ class HasStatus(Protocol):
     def status(self) -> str: ...
 
 
+class HasMessage(HasStatus, Protocol):
+    """What is needed of a condition whose message and age are read."""
+
+    @property
+    def message(self) -> str: ...
+
+    @property
+    def last_transition_time(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """One PlatformOperator that the message names as failing."""
 
     name: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Itself:
+    """What a PlatformOperator says itself. `cause` is our words for it, empty when there are none;
+    `since` is when we saw its reason begin, because its own time moves only with the status."""
+
+    name: str
+    installed: bool
+    reason: str = ""
+    cause: str = ""
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberCause:
+    """Members with one cause; `names` in alphabetical order."""
+
+    cause: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the aggregated ClusterOperator means, in sentences; empty where there is none to say.
+
+    `newer` tells whether the message or the PlatformOperators are the later word where they
+    differ, and `gap` by how much; `remarks` say what its conditions do not mean.
+    """
+
+    causes: tuple[MemberCause, ...]
+    blocks: str
+    leaves: str
+    disagreement: str
+    newer: Literal["", "message", "objects"]
+    gap: timedelta | None
+    age: str
+    remarks: tuple[str, ...]
+
+
+def explain_aggregated(
+    conditions: Iterable[HasMessage], members: Sequence[Member], operators: Iterable[Itself]
+) -> Explanation:
+    """Which members fail and why, what that blocks, and whether the message is out of date.
+
+    `operators` are all PlatformOperators of the cluster. The causes are theirs: the message knows
+    only their reasons, in random order.
+    """
+    conditions = tuple(conditions)
+    known = {one.name: one for one in operators}
+    blocks, leaves = explain_impact(conditions)
+    newer, gap = _which_is_newer(_written_at(conditions), _differing(members, known))
+    failing = {one.name for one in known.values() if not one.installed}
+    return Explanation(
+        causes=_by_cause(members, known),
+        blocks=blocks,
+        leaves=leaves,
+        disagreement=disagreement(members, failing),
+        newer=newer,
+        gap=gap,
+        age=_age(newer, gap),
+        remarks=_remarks(conditions, members),
+    )
+
+
+def _by_cause(members: Sequence[Member], known: dict[str, Itself]) -> tuple[MemberCause, ...]:
+    groups: dict[str, list[str]] = {}
+    for member in members:
+        one = known.get(member.name)
+        cause = (one.cause or one.reason if one else "") or member.reason
+        groups.setdefault(cause, []).append(member.name)
+    found = [MemberCause(cause, tuple(sorted(names))) for cause, names in groups.items()]
+    return tuple(sorted(found, key=lambda one: (-len(one.names), one.cause)))
+
+
+def _differing(members: Sequence[Member], known: dict[str, Itself]) -> list[Itself]:
+    """The PlatformOperators of which the message says something else than they do."""
+    told = {member.name: member.reason for member in members}
+    return [
+        one
+        for one in known.values()
+        if told.get(one.name) != (None if one.installed else one.reason or _SILENT)
+    ]
+
+
+def _written_at(conditions: Sequence[HasMessage]) -> datetime | None:
+    """When the message was written: its controller stamps every condition at every change."""
+    times = [one.last_transition_time for one in conditions if one.type == "Available"]
+    try:
+        found = datetime.fromisoformat(times[0]) if times else None
+    except ValueError:
+        return None
+    return found.replace(tzinfo=found.tzinfo or UTC) if found else None
+
+
+def _which_is_newer(
+    written: datetime | None, differing: Sequence[Itself]
+) -> tuple[Literal["", "message", "objects"], timedelta | None]:
+    changes = [one.since for one in differing if one.since is not None]
+    if written is None or not changes:
+        return "", None
+    gap = max(changes) - written
+    if abs(gap) <= _AT_ONCE:
+        return "", None
+    return ("objects", gap) if gap > timedelta(0) else ("message", -gap)
+
+
+def _age(newer: str, gap: timedelta | None) -> str:
+    if gap is None:
+        return ""
+    long = _long(gap)
+    if newer == "objects":
+        return (
+            f"The PlatformOperators changed {long} after the message was written, so it is "
+            "out of date: its controller is late or stopped."
+        )
+    return (
+        f"The message was written {long} after the PlatformOperators last changed here, so it is "
+        "the later word: the next sync shows what they say now."
+    )
+
+
+def _remarks(conditions: Sequence[HasStatus], members: Sequence[Member]) -> tuple[str, ...]:
+    status = {one.type: one.status for one in conditions}
+    found: list[str] = []
+    if status.get("Available") == "False" and status.get("Progressing") == "True":
+        found.append(
+            "Progressing=True does not say that work goes on, and Degraded is never True here: "
+            "while any platform operator is not installed, this cluster operator says the same."
+        )
+    waiting = sorted(one.name for one in members if one.reason in _PENDING)
+    if waiting:
+        verb = "waits" if len(waiting) == 1 else "wait"
+        found.append(f"{_names(waiting)} only {verb}; the message counts that as failing too.")
+    return tuple(found)
+
+
+def _long(gap: timedelta) -> str:
+    minutes = int(gap.total_seconds() // 60)
+    for size, word in ((1440, "day"), (60, "hour"), (1, "minute")):
+        if minutes >= size:
+            count = minutes // size
+            return f"{count} {word}{'s' if count > 1 else ''}"
+    return "a minute"
 
 
 def parse_members(message: str) -> tuple[Member, ...]:

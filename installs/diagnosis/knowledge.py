@@ -1,8 +1,9 @@
 """The knowledge base: reads `installs/knowledge/*.yaml` once and checks its shape.
 
 Entries are tried by rank (-1 lines of OLM Web's own that quote a controller, 0 specific, 1 general
-answers of any API server, 2 wrappers that catch what is left), then in the order of STAGES and of their files; the first match wins. A `wrapper`
-only adds context: the text in its group `detail`, `inner`, `last` or `logs` is classified again.
+answers of any API server, 2 wrappers that catch what is left), then in the order of STAGES and of
+their files; the first match wins. A `wrapper` only adds context: the text in its group `detail`,
+`inner`, `last` or `logs` is classified again.
 Patterns must be bounded: no unlimited repetition except at their very end.
 """
 

@@ -1,9 +1,20 @@
 """The aggregated ClusterOperator: its members, what it blocks, where it disagrees."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from installs.aggregated import Member, disagreement, explain_impact, parse_members
+import pytest
+
+from installs.aggregated import (
+    Itself,
+    Member,
+    MemberCause,
+    disagreement,
+    explain_aggregated,
+    explain_impact,
+    parse_members,
+)
 from installs.diagnosis import Condition
 
 ONE = 'encountered the failing etcd platform operator with reason "UnpackFailed"'
@@ -59,6 +70,82 @@ def test_a_sound_one_blocks_nothing_and_each_condition_blocks_its_own() -> None:
     assert everything[1] == "There is nothing that it leaves free."
 
 
+WRITTEN = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+FAILING = (
+    Condition("Progressing", "True", "", "", "2026-11-21T12:00:00Z"),
+    Condition("Degraded", "False", "", "", "2026-11-21T12:00:00Z"),
+    Condition(
+        "Available", "False", "PlatformOperatorError", f"[{ONE}, {OTHER}]", "2026-11-21T12:00:00Z"
+    ),
+)
+MEMBERS = parse_members(f"[{ONE}, {OTHER}]")
+ETCD = Itself("etcd", installed=False, reason="UnpackFailed", cause="AllNamespaces required")
+QUAY = Itself("quay", installed=False, reason="InstallFailed", cause="AllNamespaces required")
+
+
+def test_members_are_grouped_by_our_cause_else_by_their_reason() -> None:
+    found = explain_aggregated(FAILING, (*MEMBERS, Member("odd", "SourceFailed")), (ETCD, QUAY))
+    assert found.causes == (
+        MemberCause("AllNamespaces required", ("etcd", "quay")),
+        MemberCause("SourceFailed", ("odd",)),
+    )
+    assert found.blocks.startswith("It blocks the completion of a cluster installation")
+    assert found.leaves == "It does not block the start of an update to the next minor version."
+    assert "Progressing=True does not say that work goes on" in found.remarks[0]
+
+
+def test_a_message_that_agrees_has_no_age() -> None:
+    found = explain_aggregated(FAILING, MEMBERS, (ETCD, QUAY, Itself("sound", installed=True)))
+    assert (found.disagreement, found.newer, found.gap, found.age) == ("", "", None, "")
+
+
+@pytest.mark.parametrize(
+    ("after", "newer", "words"),
+    [
+        (timedelta(minutes=13), "objects", "changed 13 minutes after the message was written"),
+        (timedelta(hours=3), "objects", "changed 3 hours after"),
+        (timedelta(minutes=-2), "message", "written 2 minutes after the PlatformOperators"),
+        (timedelta(days=-2), "message", "written 2 days after"),
+        (timedelta(seconds=20), "", ""),
+    ],
+)
+def test_of_two_that_differ_the_newer_is_named(after: timedelta, newer: str, words: str) -> None:
+    changed = Itself("quay", installed=False, reason="UnpackFailed", since=WRITTEN + after)
+    found = explain_aggregated(FAILING, MEMBERS, (ETCD, changed))
+    assert (found.newer, found.disagreement) == (newer, "")  # same members, another reason
+    assert words in found.age
+    recovered = Itself("quay", installed=True, since=WRITTEN + after)
+    found = explain_aggregated(FAILING, MEMBERS, (ETCD, recovered))
+    assert found.newer == newer
+    assert "names quay" in found.disagreement
+
+
+def test_a_member_that_only_waits_is_told_apart() -> None:
+    waiting = parse_members(
+        'encountered the failing etcd platform operator with reason "InstallPending"'
+    )
+    silent = Itself("etcd", installed=False, since=WRITTEN + timedelta(hours=1))
+    found = explain_aggregated(FAILING, waiting, (silent,))
+    assert "etcd only waits" in found.remarks[1]
+    assert found.newer == ""  # no condition yet is what InstallPending stands for
+
+
+def test_without_times_nothing_is_called_older() -> None:
+    odd = Condition("Available", "False", "", "", "yesterday")
+    gone = Itself("quay", installed=True, since=WRITTEN)
+    for conditions in ((odd,), ()):
+        assert explain_aggregated(conditions, MEMBERS, (ETCD, gone)).newer == ""
+    assert explain_aggregated(FAILING, MEMBERS, (Itself("quay", installed=True),)).newer == ""
+
+
+def test_a_sound_cluster_has_nothing_to_explain() -> None:
+    sound = (Condition("Available", "True"), Condition("Progressing", "False"))
+    found = explain_aggregated(sound, (), (Itself("etcd", installed=True),))
+    assert (found.causes, found.remarks, found.disagreement) == ((), (), "")
+    assert found.blocks == "It blocks nothing."
+
+
+@pytest.mark.data
 def test_the_audits_message_equals_its_platform_operators(shared_data: Path) -> None:
     audit = json.loads((shared_data / "audit" / "platform-operators-4.12.json").read_text())
     members = parse_members(audit["clusteroperator"]["message"])
