@@ -16,6 +16,7 @@ from django.utils import timezone
 from catalogs.sync import record_cluster_catalogs
 from installs.models import ClusterOperator, Component, CRDState, Operator
 from installs.sync.assess import assess, basis
+from installs.sync.crds import assess_crds
 from installs.sync.decode import Kept, Key
 from installs.sync.events import write_events
 from installs.sync.feeds import BY_NAME, FEEDS, Change, Feed, Position
@@ -402,6 +403,12 @@ def _derive(
             rows = Operator.objects.filter(cluster_id=cluster_id).order_by()
             affected = set(rows.values_list("id", flat=True))
         result.derived += assess(cluster_id, affected, links.fresh, moment)
+    crds = deltas.get(CRDState, Delta())
+    ids = {crds.ids[key] for key in crds.changed}
+    if everything:
+        rows_of_crds = CRDState.objects.filter(cluster_id=cluster_id).order_by()
+        ids = set(rows_of_crds.values_list("id", flat=True))
+    result.derived += assess_crds(ids)
 
 
 def _record_catalogs(cluster: Cluster, told: _Told, parts: Delta) -> int:

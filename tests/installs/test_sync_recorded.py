@@ -1,17 +1,24 @@
-"""A pass over objects that real controllers wrote, recorded from a real API server."""
+"""Passes over objects that real controllers wrote, recorded from real API servers."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from installs.models import ClusterOperator, Component, Operator
+from installs.models import ClusterOperator, Component, Event, Operator, Reference
 from installs.sync import sync_cluster
 from olmweb.kube.resources import (
     BUNDLE_DEPLOYMENTS,
+    CATALOG_SOURCES,
     CLUSTER_CATALOGS,
     CLUSTER_OPERATORS,
+    CLUSTER_SERVICE_VERSIONS,
+    EVENTS,
+    INSTALL_PLANS,
+    OLM_OPERATORS,
+    OPERATOR_GROUPS,
     PLATFORM_OPERATORS,
+    SUBSCRIPTIONS,
     Resource,
 )
 from olmweb.models import Cluster
@@ -24,6 +31,13 @@ FILES: dict[str, Resource] = {
     "bundledeployments": BUNDLE_DEPLOYMENTS,
     "clusteroperators": CLUSTER_OPERATORS,
     "clustercatalogs": CLUSTER_CATALOGS,
+    "catalogsources": CATALOG_SOURCES,
+    "subscriptions": SUBSCRIPTIONS,
+    "installplans": INSTALL_PLANS,
+    "clusterserviceversions": CLUSTER_SERVICE_VERSIONS,
+    "operatorgroups": OPERATOR_GROUPS,
+    "operators": OLM_OPERATORS,
+    "events": EVENTS,
 }
 
 
@@ -43,10 +57,55 @@ def test_real_objects_are_kept_linked_and_diagnosed(real: KubeFake, cluster: Clu
     assert found["no-such-package"] == ("Failed", "SourceFailed")
     assert {health for health, _ in found.values()} >= {"Failed", "Healthy"}
     assert not Operator.objects.filter(health="Failed", finding="").exists()
-    assert not Component.objects.filter(operator=None).exists()
+    owned = ("BundleDeployment", "Bundle", "ClusterServiceVersion", "Operator")
+    assert not Component.objects.filter(kind__in=owned, operator=None).exists()
     facts = Operator.objects.get(name="cat-facts-operator")
     assert facts.bundle == "quay.io/community-operator-pipeline-prod/cat-facts-operator:1.1.2"
     assert cluster.catalogs.count() == 3
+
+
+def test_the_real_objects_of_olm_v0_are_three_subscriptions_with_all_that_they_name(
+    real: KubeFake, cluster: Cluster
+) -> None:
+    assert sync_cluster(cluster).kinds["ClusterServiceVersion"]["objects"] == 3  # 24 are copies
+    rows = {row.name: row for row in Operator.objects.filter(kind="Subscription")}
+    assert not Operator.objects.filter(kind="ClusterServiceVersion").exists()
+    assert {name: (row.health, row.version, row.reason) for name, row in rows.items()} == {
+        "good": ("Healthy", "1.1.0", "InstallSucceeded"),
+        "own": ("Blocked", "1.0.0", "UnsupportedOperatorGroup"),
+        "needs": ("Blocked", "1.0.0", "RequirementsNotMet"),
+    }
+    assert all(row.finding for row in rows.values() if row.health != "Healthy")
+    good = rows["good"]
+    assert (good.package, good.catalog, good.catalog_namespace) == ("good", "tiny", "olm")
+    csv = good.components.get(kind="ClusterServiceVersion")
+    assert (csv.phase, csv.details["package"], csv.details["replaces"]) == (
+        "Succeeded",
+        "good",
+        "good.v1.0.0",
+    )
+    assert csv.details["requirements"]
+    named = set(Reference.objects.filter(operator=good).values_list("kind", "name"))
+    assert named >= {
+        ("InstallPlan", "install-jl6b2"),
+        ("CatalogSource", "tiny"),
+        ("OperatorGroup", "global"),
+        ("ClusterServiceVersion", "good.v1.1.0"),
+    }
+    plan = Component.objects.get(kind="InstallPlan", name="install-jl6b2")
+    assert (plan.phase, plan.details["subscriptions"]) == ("Complete", ["good"])
+    assert plan.details["steps_total"] == len(plan.details["steps"]) > 3
+    assert Event.objects.filter(kind="ClusterServiceVersion", name="good.v1.1.0").exists()
+    assert not Event.objects.filter(kind="Namespace").exists()
+    assert not Operator.objects.filter(health="Unknown").exists()
+
+
+def test_a_second_pass_over_the_real_objects_writes_nothing(
+    real: KubeFake, cluster: Cluster
+) -> None:
+    sync_cluster(cluster)
+    sync_cluster(cluster)  # the catalogs of the first have no content yet
+    assert sync_cluster(cluster).outcome == "unchanged"
 
 
 def test_the_real_aggregated_operator_agrees_with_its_objects(
