@@ -21,11 +21,12 @@ from datetime import timedelta
 from typing import Any, TypedDict
 
 from django.conf import settings
-from django.db.models import Exists, Max, OuterRef, Q, QuerySet
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from installs.diagnosis import finding_for
 from installs.models import NEEDS_ATTENTION, Health, Notification, Operator, Transition
+from olmweb.clusters import NOT_CONFIGURED
 from olmweb.models import Cluster
 
 HEALTH, OBJECT = "Health", "Object"
@@ -114,31 +115,22 @@ def remember_deleted() -> int:
 
     A deleted operator has no health, so `remember` never hears of it. Returns how many.
     """
-    fresh = []
-    for standing_one in standing().filter(~_operator_exists()).select_related("transition"):
-        last = standing_one.transition
-        gone = (
-            Transition.objects.filter(**dict(zip(_SUBJECT, subject_of(last), strict=True)))
-            .filter(type=OBJECT, to_status="deleted", id__gt=last.pk, notification=None)
-            .order_by("id")
-            .last()
-        )
-        if gone is None:
-            continue
-        told: Told = standing_one.body
-        body = told | {
-            "was": told["to"],
-            "to": DELETED,
-            "reason": "",
-            "message": "",
-            "finding": None,
-            "at": gone.at.isoformat(),
-            "since": gone.at.isoformat(),
-            "starts": None,
-            "ends": told["starts"],
-        }
-        fresh.append(Notification(transition=gone, body=body))
-    return _save(fresh)
+    same = {part: OuterRef(f"transition__{part}") for part in _SUBJECT}
+    deletion = Transition.objects.filter(
+        **same,
+        type=OBJECT,
+        to_status="deleted",
+        id__gt=OuterRef("transition_id"),
+        notification=None,
+    ).order_by("-id")
+    ended = standing().filter(~_operator_exists())
+    rows = dict(
+        ended.annotate(gone=Subquery(deletion.values("pk")[:1]))
+        .filter(gone__isnull=False)
+        .values_list("gone", "body")
+    )
+    gone = Transition.objects.in_bulk(rows)
+    return _save([_told_deleted(gone[pk], told) for pk, told in sorted(rows.items())])
 
 
 def send_again(rows: QuerySet[Notification]) -> int:
@@ -161,9 +153,13 @@ def standing() -> QuerySet[Notification]:
     )
 
 
-def renewable() -> QuerySet[Notification]:
-    """Those of `standing` that were sent and whose operator is still there."""
-    return standing().filter(_operator_exists(), state=Notification.State.SENT)
+def going_on() -> QuerySet[Notification]:
+    """Those of `standing` that we still see: the operator is there, and its cluster is ours."""
+    return (
+        standing()
+        .filter(_operator_exists())
+        .exclude(transition__cluster__error_code=NOT_CONFIGURED)
+    )
 
 
 def subject_of(row: Transition | Operator) -> Subject:
@@ -234,6 +230,22 @@ def _alert(change: Transition, cluster: Cluster, since: str) -> Alert | None:
     }
     # To Alertmanager an empty label is one that is not there.
     return Alert(labels={key: value for key, value in labels.items() if value}, since=since)
+
+
+def _told_deleted(gone: Transition, last: Told) -> Notification:
+    at = gone.at.isoformat()
+    body = last | {
+        "was": last["to"],
+        "to": DELETED,
+        "reason": "",
+        "message": "",
+        "finding": None,
+        "at": at,
+        "since": at,
+        "starts": None,
+        "ends": last["starts"],
+    }
+    return Notification(transition=gone, body=body)
 
 
 def _finding(row: Operator) -> ToldFinding | None:

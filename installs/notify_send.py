@@ -21,7 +21,7 @@ import msgspec
 import structlog
 import urllib3
 from django.conf import settings
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 from urllib3.exceptions import (
@@ -36,7 +36,7 @@ from urllib3.exceptions import (
 from urllib3.util import Timeout, Url, make_headers, parse_url
 
 from installs.models import Notification
-from installs.notify import Subject, remember_deleted, renewable, subject_of
+from installs.notify import Subject, going_on, remember_deleted, subject_of
 from installs.notify_formats import FORMATS, GROUP, Change
 from olmweb.kube.errors import shorten
 from olmweb.leases import acquire, release
@@ -154,7 +154,8 @@ def send_waiting() -> None:
     except LocationParseError:
         log.error("webhook address is wrong", hint="OLMWEB_WEBHOOK_URL: write https://host/path.")
         return
-    held = acquire(receiver.lease, LEASE_SECONDS)
+    remember_deleted()
+    held = acquire(receiver.lease, LEASE_SECONDS) if _is_any_due() else None
     if held is None:
         return
     pause = 0.0
@@ -179,7 +180,6 @@ class _Run:
 
     def all(self) -> float:
         """Returns for how many seconds the receiver is to be left alone."""
-        remember_deleted()
         pause = self._send_pending()
         if not pause and settings.WEBHOOK_FORMAT == "alertmanager":
             pause = self._renew()
@@ -258,7 +258,7 @@ class _Run:
 
     def _renew(self) -> float:
         """Sends standing alerts again, as Alertmanager wants; their rows are sent already."""
-        due = list(renewable().filter(next_at__lte=timezone.now()).select_related("transition"))
+        due = list(_standing_due())
         size = self._receiver.group
         for start in range(0, len(due), size):
             if time.monotonic() > self._until:
@@ -274,9 +274,21 @@ class _Run:
         return 0.0
 
 
-def _pending() -> Any:
+def _pending() -> QuerySet[Notification]:
     waiting = Notification.objects.filter(state=Notification.State.PENDING)
     return waiting.select_related("transition").order_by("id")[:QUEUE_LIMIT]
+
+
+def _standing_due() -> QuerySet[Notification]:
+    return going_on().filter(state=Notification.State.SENT, next_at__lte=timezone.now())
+
+
+def _is_any_due() -> bool:
+    """Looked at first: a lease is written for, and most of the time there is nothing to send."""
+    pending = Notification.objects.filter(state=Notification.State.PENDING)
+    return pending.filter(next_at__lte=timezone.now()).exists() or (
+        settings.WEBHOOK_FORMAT == "alertmanager" and _standing_due().exists()
+    )
 
 
 def _change(row: Notification, *, standing: bool = False) -> Change:

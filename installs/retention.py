@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from installs.models import Action, CopyReport, Event, Transition, UnknownMessage
-from installs.notify import standing
+from installs.notify import going_on
 from olmweb.models import SyncRun
 
 BATCH = 1000
@@ -25,7 +25,7 @@ def prune(now: datetime) -> dict[str, int]:
     limit = now - timedelta(days=settings.RETENTION_DAYS)
     events = now - timedelta(days=settings.EVENT_RETENTION_DAYS)
     old: dict[str, QuerySet[Any]] = {
-        "transitions": Transition.objects.filter(at__lt=limit).exclude(notification__in=standing()),
+        "transitions": Transition.objects.filter(at__lt=limit).exclude(notification__in=going_on()),
         "events": Event.objects.filter(last_at__lt=events),
         "runs": SyncRun.objects.filter(started_at__lt=limit),
         "actions": Action.objects.filter(finished_at__lt=limit).exclude(state__in=Action.OPEN),

@@ -8,7 +8,8 @@ import pytest
 from django.utils import timezone
 
 from installs.models import Notification, Operator, Transition
-from installs.notify import remember, remember_deleted, renewable, send_again, standing
+from installs.notify import going_on, remember, remember_deleted, send_again, standing
+from olmweb.clusters import NOT_CONFIGURED
 from olmweb.models import Cluster
 from tests.factories import make_cluster, make_operator
 
@@ -211,9 +212,11 @@ def test_what_stands_is_the_last_trouble_told_of_each_operator(
     gone = make_operator(cluster=cluster, name="gone")
     walk(gone, "Healthy", "Failed")
     assert [row.body["to"] for row in standing().order_by("id")] == ["Blocked", "Failed"]
-    Notification.objects.update(state=Notification.State.SENT)
     gone.delete()
-    assert [row.body["name"] for row in renewable()] == ["etcd"]
+    assert [row.body["name"] for row in going_on()] == ["etcd"]
+    cluster.error_code = NOT_CONFIGURED
+    cluster.save()
+    assert not going_on().exists()
 
 
 def test_a_burst_costs_a_fixed_number_of_queries(

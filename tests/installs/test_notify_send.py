@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import time_machine
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from installs import notify_send, tasks
@@ -85,6 +86,17 @@ def test_each_format_goes_where_its_receiver_wants_it(
     assert got.path == ("/base/api/v2/alerts" if form == "alertmanager" else "/base/")
     kind = {"json": "changes", "slack": "text"}.get(form)
     assert list(got.body)[-1] == kind if kind else got.body[0]["labels"]["name"] == "etcd"
+
+
+def test_with_nothing_to_send_nothing_is_written(
+    receiver: Receiver, etcd: Operator, settings: Any
+) -> None:
+    settings.WEBHOOK_FORMAT = "alertmanager"
+    walk(etcd, "Healthy", "Failed")
+    tasks.notify()
+    with CaptureQueriesContext(connection) as queries:
+        tasks.notify()
+    assert [query["sql"][:6] for query in queries] == ["SELECT"] * 3
 
 
 def test_without_a_webhook_nothing_is_sent(
