@@ -17,11 +17,12 @@ from installs.models import Action, Health, Operator
 from installs.refusals import explain
 from installs.sync import sync_cluster
 from installs.sync.decode import text
+from installs.turns import cluster_lease, pass_lease
 from olmweb.clusters import client_for
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import KubeError, NotFound
 from olmweb.kube.resources import CLUSTER_EXTENSIONS, PLATFORM_OPERATORS, Resource
-from olmweb.leases import Held, lease
+from olmweb.leases import Held, is_held, lease
 from olmweb.models import Cluster, Lease, SyncRun
 
 log = structlog.get_logger(__name__)
@@ -34,7 +35,7 @@ RETRY_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
 # Longer than a step should take. Two workers at one step do no harm: every step is idempotent.
 LEASE_SECONDS = 90
-SYNC_LEASE_SECONDS = 330
+PASS_LEASE_SECONDS = 60
 # A failure that is older than what we sent counts only after this: clocks differ.
 STALE_FAILURE = timedelta(seconds=60)
 _ENDED_BADLY = (Health.FAILED, Health.BLOCKED, Health.DEGRADED)
@@ -162,27 +163,36 @@ def _follow(action: Action, held: Held, pause: Callable[[float], None]) -> float
 
 
 def _refresh(cluster: Cluster) -> bool:
-    """A state pass of our own; False when another worker is at it or the cluster did not answer."""
-    with lease(f"cluster:{cluster.pk}", SYNC_LEASE_SECONDS) as held:
+    """Brings the rows up to date where nobody watches the cluster, by a pass of our own.
+
+    Returns whether they are as the cluster is now. Under a watch they are so within seconds, but
+    nobody can tell of a moment; nor when another worker is at a pass or the cluster is silent.
+    """
+    if is_held(cluster_lease(cluster.pk)):
+        return False
+    with lease(pass_lease(cluster.pk), PASS_LEASE_SECONDS) as held:
         if held is None:
             return False
-        report = sync_cluster(cluster, still_ours=lambda: held.renew(SYNC_LEASE_SECONDS))
+        report = sync_cluster(cluster, still_ours=lambda: held.renew(PASS_LEASE_SECONDS))
         return report.outcome != SyncRun.Outcome.FAILED
 
 
 def _settle(action: Action, *, fresh: bool) -> bool:
     """Finishes the action when its outcome is known.
 
-    `fresh`: the rows were read after the action was sent, so a missing row means a missing object.
+    `fresh`: the rows were read after the action was sent, so a missing row means a missing object;
+    otherwise the cluster is asked.
     """
     row = Operator.objects.filter(
         cluster=action.cluster, kind=action.path, namespace=action.namespace, name=action.name
     ).first()
     same = row is not None and row.uid == action.object_uid
     if action.verb == Action.Verb.REMOVE:
-        return not same and fresh and _removed(action, again=row is not None)
+        gone = not same and (fresh or _is_gone(action))
+        return gone and _removed(action, again=row is not None)
     if row is None or not same:
-        return fresh and _vanished(action, replaced=row is not None)
+        gone = fresh or _is_gone(action)
+        return gone and _vanished(action, replaced=row is not None)
     if row.health == Health.HEALTHY:
         _finish(action, Action.State.SUCCEEDED, f"{action.name} is installed.")
         return True
@@ -190,6 +200,17 @@ def _settle(action: Action, *, fresh: bool) -> bool:
         _ended_badly(action, row)
         return True
     return False
+
+
+def _is_gone(action: Action) -> bool:
+    """Whether the cluster says that the object which was acted on is no longer there."""
+    resource = RESOURCES[action.path]
+    try:
+        with client_for(action.cluster) as client:
+            there = _get(client, resource, _version(action.cluster, resource), action)
+    except KubeError:
+        return False
+    return there is None or _uid(there) != action.object_uid
 
 
 def _is_news(action: Action, row: Operator) -> bool:

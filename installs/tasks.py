@@ -4,54 +4,84 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from installs import copies, follow, notify_send, retention, sync
+from installs import copies, follow, notify_send, retention, sync, turns, watch
 from installs.models import CopyReport
-from olmweb.clusters import configured, due
+from olmweb import stopping
+from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
-from olmweb.leases import lease
+from olmweb.leases import kept_lease, lease
 from olmweb.models import Cluster
 from olmweb.tasks import task
 
 log = structlog.get_logger(__name__)
 
 SYNC_LIMIT = 300
-LEASE_SECONDS = SYNC_LIMIT + 30  # outlives the task: nobody else starts while it still may write
-# A pass that waited this long in the queue is worth nothing: newer ones wait behind it.
+PASS_LEASE = SYNC_LIMIT + 30  # outlives the task: nobody else starts while it still may write
+WATCH_SECONDS = 285
+WATCH_LEASE = 8  # seconds; with the beat's period, how long a killed worker's cluster stays alone
+# A task that waited this long in the queue is worth nothing: newer ones wait behind it.
 EXPIRES = max(30, 3 * settings.STATE_POLL)
 
 
-def cluster_lease(cluster_id: int) -> str:
-    """Name of the lease that whoever syncs this cluster holds."""
-    return f"cluster:{cluster_id}"
-
-
-@task(name="installs.sync_clusters", queue="watch", time_limit=60, expires=EXPIRES)
+@task(name="installs.sync_clusters", queue="actions", time_limit=60, expires=EXPIRES)
 def sync_clusters() -> None:
-    """Starts a pass of every configured cluster that is due; failing ones back off."""
+    """Starts a watch of every configured cluster that is due and that nobody watches.
+
+    In the queue of actions because there it never waits long: all workers of the watch queue may
+    be busy for minutes, which is when it is needed.
+    """
     try:
         clusters = configured()
     except OlmwebError as error:
         log.error("clusters setting is wrong", error=error.message, hint=error.hint)
         return
-    now = timezone.now()
-    for cluster in clusters:
-        if due(cluster, now):
-            sync_cluster.delay_on_commit(cluster.pk)
+    for cluster in turns.waiting(clusters, timezone.now()):
+        watch_cluster.delay_on_commit(cluster.pk)
 
 
-@task(name="installs.sync_cluster", queue="watch", time_limit=SYNC_LIMIT, expires=EXPIRES)
-def sync_cluster(cluster_id: int) -> None:
-    """One pass over one cluster, unless another worker is at it."""
+@task(name="installs.watch_cluster", queue="watch", time_limit=WATCH_SECONDS + 45, expires=EXPIRES)
+def watch_cluster(cluster_id: int) -> None:
+    """One turn of following a cluster, unless another worker does; then its next turn.
+
+    A cluster that can't be reached gets its next turn from sync_clusters, ever less often.
+    """
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     if cluster is None:
         log.info("cluster is gone", cluster_id=cluster_id)
         return
-    with lease(cluster_lease(cluster_id), LEASE_SECONDS) as held:
+    with turns.place() as free, kept_lease(turns.cluster_lease(cluster_id), WATCH_LEASE) as held:
+        if held is None or not free:
+            return
+        started = timezone.now()
+        turn = turns.Turn()
+        try:
+            report = watch.watch_cluster(
+                cluster,
+                seconds=WATCH_SECONDS,
+                still_ours=lambda: held.renew(WATCH_LEASE),
+                stop=turn.is_over,
+            )
+        except Exception as error:
+            log.exception("cluster watch crashed", cluster=cluster.name)
+            sync.record_crash(cluster, error, started)
+            return
+    if report.end is watch.End.TIME and not stopping.asked():
+        watch_cluster.delay(cluster_id)
+
+
+@task(name="installs.sync_cluster", queue="sync", time_limit=SYNC_LIMIT, expires=EXPIRES)
+def sync_cluster(cluster_id: int) -> None:
+    """One full pass over one cluster, whether or not it is being watched."""
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is None:
+        log.info("cluster is gone", cluster_id=cluster_id)
+        return
+    with lease(turns.pass_lease(cluster_id), PASS_LEASE) as held:
         if held is None:
             return
         started = timezone.now()
         try:
-            sync.sync_cluster(cluster, still_ours=lambda: held.renew(LEASE_SECONDS))
+            sync.sync_cluster(cluster, still_ours=lambda: held.renew(PASS_LEASE))
         except Exception as error:
             log.exception("cluster sync crashed", cluster=cluster.name)
             sync.record_crash(cluster, error, started)

@@ -20,7 +20,7 @@ class ClusterAdmin(ReadOnlyAdmin):
     @admin.action(description="Sync now", permissions=["view"])
     def sync_now(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
         for cluster in queryset:
-            enqueue("installs.sync_cluster", cluster.pk, queue="watch")
+            enqueue("installs.sync_cluster", cluster.pk, queue="sync")
         messages.success(request, f"Sync of {len(queryset)} cluster(s) was asked for.")
 
 

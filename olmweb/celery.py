@@ -4,7 +4,9 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.signals import setup_logging, worker_shutting_down
+
+from olmweb import stopping
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "olmweb.settings")
 
@@ -18,14 +20,20 @@ def keep_our_logging(**_: Any) -> None:
     """Celery would replace the root handlers; a receiver here is how it is told not to."""
 
 
+@worker_shutting_down.connect
+def end_long_tasks(**_: Any) -> None:
+    """Sent on SIGTERM to a worker, which then waits for its tasks."""
+    stopping.ask()
+
+
 @app.on_after_finalize.connect
 def build_schedule(sender: Celery, **_: Any) -> None:
     from django.conf import settings
 
     sender.conf.beat_schedule = {
-        "state of every cluster": {
+        "watch every cluster": {
             "task": "installs.sync_clusters",
-            "schedule": settings.STATE_POLL,
+            "schedule": min(5, settings.STATE_POLL),
         },
         "content of every catalog": {
             "task": "catalogs.sync_due_catalogs",

@@ -18,11 +18,14 @@ from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 from waitress.server import create_server
 
+from olmweb import stopping
 from olmweb.celery import app
+from olmweb.clusters import WATCHED_AT_ONCE
 
 log = structlog.get_logger(__name__)
 
 QUEUES = ("actions", "sync", "watch")
+OTHER_TASKS = 8  # a followed action waits in its thread most of the time
 
 
 class Stopped(BaseException):
@@ -43,7 +46,8 @@ class Background:
         self._worker = WorkController(
             app=app,
             pool="threads",
-            concurrency=8,  # a followed action waits in its thread most of the time
+            # Each watched cluster takes a thread for good, and never one of the others.
+            concurrency=OTHER_TASKS + min(len(settings.CLUSTERS), WATCHED_AT_ONCE),
             without_heartbeat=True,
             without_gossip=True,
             without_mingle=True,
@@ -56,11 +60,13 @@ class Background:
         )
 
     def start(self) -> None:
+        stopping.reset()
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         """Ends both within seconds; running tasks are safe to lose (they are level-triggered)."""
+        stopping.ask()
         self._beat.stop()
         self._worker.stop(in_sighandler=False)
         for thread in self._threads:
@@ -81,7 +87,7 @@ def serve(port: int, on_ready: Callable[[], None]) -> None:
     signal.signal(signal.SIGINT, _raise_stopped)
     try:
         background.start()
-        app.send_task("installs.sync_clusters", queue="watch")
+        app.send_task("installs.sync_clusters", queue="actions")
         threading.Thread(target=on_ready, name="ready", daemon=True).start()
         server.run()
     except Stopped:

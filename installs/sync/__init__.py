@@ -35,6 +35,7 @@ __all__ = [
     "prune_events",
     "read_feeds",
     "record_crash",
+    "record_failure",
     "refresh_pods",
     "sync_cluster",
     "write_snapshot",
@@ -97,9 +98,7 @@ def sync_cluster(
             if client is None:
                 opened.close()
     except KubeError as error:
-        requests = opened.requests if opened else 0
-        failure = Failure(error.code, error.message, error.hint)
-        return _failed(cluster, failure, started, requests, time.monotonic() - clock)
+        return record_failure(cluster, error, started, opened.requests if opened else 0)
 
 
 def _pass(
@@ -156,6 +155,14 @@ def _counts(cluster: Cluster, snapshot: Snapshot, written: Written) -> dict[str,
         }
         for kind in kinds
     }
+
+
+def record_failure(
+    cluster: Cluster, error: KubeError, started: datetime, requests: int
+) -> SyncReport:
+    """Records that the cluster can't be reached or read, in its row and a SyncRun; no row goes."""
+    failure = Failure(error.code, error.message, error.hint)
+    return _failed(cluster, failure, started, requests, (timezone.now() - started).total_seconds())
 
 
 def record_crash(cluster: Cluster, error: Exception, started: datetime) -> SyncReport:

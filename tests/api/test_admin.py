@@ -98,7 +98,7 @@ def test_view_permission_is_enough_to_see(client: Client, bob: User, world: Worl
 
 @pytest.mark.parametrize(
     ("label", "task", "queue"),
-    [("olmweb.Cluster", "installs.sync_cluster", "watch"),
+    [("olmweb.Cluster", "installs.sync_cluster", "sync"),
      ("catalogs.Catalog", "catalogs.sync_catalog", "sync")],
 )  # fmt: skip
 def test_sync_now_sends_the_task_after_commit(

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from installs import tasks
 from installs.models import Action, Operator, Transition
+from installs.turns import cluster_lease, pass_lease
 from olmweb.clusters import as_olmweb_error, configured, due, parse_entries
 from olmweb.errors import OlmwebError
 from olmweb.kube.errors import Cause, Forbidden, Invalid, Unauthorized, Unreachable
@@ -25,9 +26,9 @@ pytestmark = pytest.mark.usefixtures("recorded")
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Ids of the clusters for which a pass was enqueued."""
+    """Ids of the clusters for which a watch was enqueued."""
     ids: list[int] = []
-    monkeypatch.setattr(tasks.sync_cluster, "delay_on_commit", ids.append)
+    monkeypatch.setattr(tasks.watch_cluster, "delay_on_commit", ids.append)
     return ids
 
 
@@ -98,7 +99,7 @@ def test_a_reachable_or_new_cluster_is_always_due() -> None:
     assert due(Cluster(checked_at=now), now)
 
 
-def test_each_due_cluster_gets_a_pass_of_its_own(
+def test_each_due_cluster_gets_a_watch_of_its_own(
     cluster: Cluster, settings: Any, started: list[int]
 ) -> None:
     settings.CLUSTERS = ["prod", "down", "lab"]
@@ -124,12 +125,23 @@ def test_a_wrong_setting_starts_nothing_and_says_so(
     assert 'OLMWEB_CLUSTERS has "a/b"' in caplog.text
 
 
-def test_passes_wait_in_the_watch_queue_and_expire() -> None:
-    both: list[Any] = [tasks.sync_clusters, tasks.sync_cluster]
-    for one in both:
-        assert one.queue == "watch"
-        assert one.expires == tasks.EXPIRES >= 30
-    assert tasks.LEASE_SECONDS > tasks.SYNC_LIMIT
+def test_a_cluster_that_a_worker_watches_is_left_to_it(
+    cluster: Cluster, settings: Any, started: list[int]
+) -> None:
+    with lease(cluster_lease(cluster.pk), 60):
+        tasks.sync_clusters()
+    assert started == []
+
+
+def test_tasks_wait_in_queues_that_suit_them_and_expire() -> None:
+    starter: Any = tasks.sync_clusters
+    watch: Any = tasks.watch_cluster
+    full: Any = tasks.sync_cluster
+    assert [one.queue for one in (starter, watch, full)] == ["actions", "watch", "sync"]
+    assert {one.expires for one in (starter, watch, full)} == {tasks.EXPIRES}
+    assert tasks.EXPIRES >= 30
+    assert tasks.PASS_LEASE > tasks.SYNC_LIMIT
+    assert watch.soft_time_limit > tasks.WATCH_SECONDS + 10  # it ends by itself before
 
 
 def test_the_task_syncs_under_its_lease_twice_with_the_same_rows(
@@ -142,10 +154,10 @@ def test_the_task_syncs_under_its_lease_twice_with_the_same_rows(
     assert SyncRun.objects.count() == 1
 
 
-def test_the_task_leaves_a_cluster_that_another_worker_has(
+def test_the_task_leaves_a_cluster_of_which_a_pass_is_under_way(
     fake: KubeFake, cluster: Cluster
 ) -> None:
-    with lease(tasks.cluster_lease(cluster.pk), 60):
+    with lease(pass_lease(cluster.pk), 60):
         tasks.sync_cluster(cluster.pk)
     assert fake.requests == []
 
@@ -236,7 +248,7 @@ def test_the_command_gives_up_when_a_worker_does_not(
 ) -> None:
     monkeypatch.setattr("installs.management.commands.sync_cluster.WAIT", 0)
     with (
-        lease(tasks.cluster_lease(cluster.pk), 60),
+        lease(pass_lease(cluster.pk), 60),
         pytest.raises(CommandError, match="A worker has been syncing cluster prod"),
     ):
         call_command("sync_cluster", "prod")

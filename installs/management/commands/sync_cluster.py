@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from installs.sync import record_crash
 from installs.sync import sync_cluster as sync
-from installs.tasks import LEASE_SECONDS, cluster_lease
+from installs.tasks import PASS_LEASE
+from installs.turns import pass_lease
 from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
 from olmweb.leases import lease
@@ -60,7 +61,7 @@ def _cluster_named(name: str) -> Cluster:
 def _sync_with_lease(cluster: Cluster) -> Any:
     deadline = time.monotonic() + WAIT
     while True:
-        with lease(cluster_lease(cluster.pk), LEASE_SECONDS) as held:
+        with lease(pass_lease(cluster.pk), PASS_LEASE) as held:
             if held is not None:
                 started = timezone.now()
                 try:

@@ -1,0 +1,65 @@
+"""What several events come to before they are written."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from installs.sync.decode import Kept
+from installs.sync.feeds import Change
+from installs.watch.batch import Batch
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def change(name: str, version: int, *, gone: bool = False, uid: str = "") -> Change:
+    kept = Kept("Bundle", "", name, uid or name, str(version), 1, None, False, [])
+    return Change("Bundle", gone, kept)
+
+
+def filled(*events: tuple[str, Any, int]) -> Batch:
+    batch = Batch()
+    for feed, one, version in events:
+        batch.add(feed, one, str(version), NOW)
+    return batch
+
+
+def told(batch: Batch) -> list[tuple[str, str, bool]]:
+    changes, _ = batch.take()
+    return [(one.kept.uid, one.kept.resource_version, one.gone) for one in changes]
+
+
+def test_only_the_last_state_of_an_object_is_kept() -> None:
+    batch = filled(
+        ("Bundle", change("a", 1), 1),
+        ("Bundle", change("b", 2), 2),
+        ("Bundle", change("a", 3), 3),
+        ("Bundle", change("b", 4, gone=True), 4),
+    )
+    assert len(batch) == 2
+    assert told(batch) == [("a", "3", False), ("b", "4", True)]
+
+
+def test_an_object_made_again_is_another_one() -> None:
+    batch = filled(
+        ("Bundle", change("a", 1, gone=True, uid="old"), 1),
+        ("Bundle", change("a", 2, uid="new"), 2),
+    )
+    assert told(batch) == [("old", "1", True), ("new", "2", False)]
+
+
+def test_each_feed_has_the_position_of_its_last_event_bookmarks_and_dropped_ones_included() -> None:
+    batch = filled(
+        ("Bundle", change("a", 1), 1), ("Event", None, 7), ("Bundle", None, 9), ("Event", None, 8)
+    )
+    changes, positions = batch.take()
+    assert len(changes) == 1
+    assert {feed: one.resource_version for feed, one in positions.items()} == {
+        "Bundle": "9",
+        "Event": "8",
+    }
+
+
+def test_what_was_taken_is_not_taken_twice() -> None:
+    batch = filled(("Bundle", change("a", 1), 1))
+    batch.take()
+    assert batch.take() == ([], {})
+    assert not batch

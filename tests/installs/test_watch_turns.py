@@ -1,0 +1,148 @@
+"""Who gets a turn, and when a turn makes room for others."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import DatabaseError
+from django.utils import timezone
+
+from installs import turns
+from installs.turns import Turn, cluster_lease, waiting, watched
+from olmweb import stopping
+from olmweb.leases import acquire
+from olmweb.models import Cluster, Lease
+
+pytestmark = pytest.mark.django_db
+
+
+def make(name: str, **ago: float) -> Cluster:
+    """A cluster whose times are so many seconds ago."""
+    now = timezone.now()
+    times = {key: now - timedelta(seconds=value) for key, value in ago.items()}
+    return Cluster.objects.create(name=name, context=name, **times)
+
+
+class Time:
+    """The time and the dice that a turn sees."""
+
+    now = 1000.0
+    dice = 0.0
+
+
+@pytest.fixture
+def clock() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def turn(clock: Time) -> Turn:
+    """A turn that began long ago, with a cluster whose lease is held."""
+    assert acquire(cluster_lease(make("ours", checked_at=1).pk), 60)
+    made = Turn(lambda: clock.now, lambda: clock.dice)
+    clock.now += 100
+    return made
+
+
+def test_those_that_nobody_watches_wait_the_longest_forgotten_first() -> None:
+    now = timezone.now()
+    late, new, early = make("late", checked_at=10), make("new"), make("early", checked_at=99)
+    busy = make("busy", checked_at=500)
+    down = make("down", checked_at=1, unreachable_since=200)
+    assert acquire(cluster_lease(busy.pk), 60)
+    assert waiting([late, new, early, busy, down], now) == [new, early, late]
+
+
+def test_a_lease_that_expired_watches_nothing() -> None:
+    one = make("one")
+    assert acquire(cluster_lease(one.pk), 60)
+    assert watched(timezone.now()) == {one.pk}
+    Lease.objects.update(expires_at=timezone.now())
+    assert watched(timezone.now()) == set()
+
+
+def test_a_turn_goes_on_while_nobody_waits(turn: Turn) -> None:
+    make("served-lately", checked_at=5)
+    assert not turn.is_over()
+
+
+def test_a_turn_ends_when_another_cluster_waits_for_a_place(turn: Turn) -> None:
+    make("waiting")
+    assert turn.is_over()
+
+
+def test_a_cluster_that_left_the_settings_or_backs_off_does_not_wait(turn: Turn) -> None:
+    Cluster.objects.create(name="left", error_code="not-configured")
+    make("down", checked_at=100, unreachable_since=7200)
+    assert not turn.is_over()
+
+
+def test_every_turn_has_its_shortest_time(turn: Turn, clock: Time) -> None:
+    make("waiting")
+    clock.now -= 95
+    assert not turn.is_over()
+
+
+def test_the_database_is_asked_now_and_then_only(
+    turn: Turn, clock: Time, django_assert_num_queries: Any
+) -> None:
+    assert not turn.is_over()
+    make("waiting")
+    with django_assert_num_queries(0):
+        clock.now += 1.9
+        assert not turn.is_over()
+    clock.now += 0.2
+    assert turn.is_over()
+
+
+def test_only_as_many_turns_end_as_are_waited_for(turn: Turn, clock: Time) -> None:
+    for number in range(3):
+        assert acquire(cluster_lease(make(f"busy-{number}", checked_at=1).pk), 60)
+    make("waiting")
+    clock.dice = 0.3  # one waits, four are at it
+    assert not turn.is_over()
+    clock.dice = 0.2
+    clock.now += 3
+    assert turn.is_over()
+
+
+def test_no_turn_ends_while_no_other_could_begin(
+    turn: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make("waiting")
+    monkeypatch.setattr(turns, "_broker_works", lambda: False)
+    assert not turn.is_over()
+
+
+def test_a_worker_that_ends_ends_its_turns_at_once() -> None:
+    turn = Turn()
+    stopping.ask()
+    try:
+        assert turn.is_over()
+    finally:
+        stopping.reset()
+
+
+def test_a_database_that_is_away_ends_no_turn(turn: Turn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(_: Any) -> None:
+        raise DatabaseError
+
+    make("waiting")
+    with monkeypatch.context() as patched:
+        patched.setattr(turns, "watched", away)
+        patched.setattr("installs.turns.connection.close", lambda: None)
+        assert not turn.is_over()
+
+
+@pytest.mark.parametrize(
+    ("address", "works"), [("memory://", True), ("redis://127.0.0.1:1/0", False)]
+)
+def test_the_broker_is_asked_whether_it_works(
+    monkeypatch: pytest.MonkeyPatch, address: str, works: bool
+) -> None:
+    from kombu import Connection
+
+    monkeypatch.setattr(
+        "installs.turns.current_app.connection_for_write", lambda: Connection(address)
+    )
+    assert turns._broker_works() is works
