@@ -139,7 +139,8 @@ def decide_path(who: Identity, path: str) -> Decision:
 
 
 def _because(role: str, subject: str, sort: str = "Group") -> str:
-    return f'RBAC: allowed by ClusterRoleBinding "{role}" of ClusterRole "{role}" to {sort} "{subject}"'
+    binding = f'ClusterRoleBinding "{role}" of ClusterRole "{role}"'
+    return f'RBAC: allowed by {binding} to {sort} "{subject}"'
 
 
 def require(

@@ -11,7 +11,7 @@ import yaml
 
 from olmweb.sandbox import errors, metadata, schema
 from olmweb.sandbox.errors import ApiError
-from olmweb.sandbox.kinds import Kind
+from olmweb.sandbox.kinds import Kind, Schema
 from olmweb.sandbox.messages import Request
 from olmweb.sandbox.store import Object
 
@@ -28,6 +28,10 @@ class _Loader(yaml.SafeLoader):
         first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
         for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+
+def _yaml(body: bytes) -> Any:
+    return yaml.load(body, _Loader)  # noqa: S506  # a safe loader that knows one type less
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ def applied(target: Target, request: Request) -> Object:
     """The body of a server-side apply: every field must be declared. Raises ApiError."""
     kind = target.kind
     try:
-        item = yaml.load(request.body, _Loader)
+        item = _yaml(request.body)
     except (ValueError, yaml.YAMLError) as error:
         text = f"error decoding YAML: error converting YAML to JSON: {error}"
         raise errors.bad_request(text) from error
@@ -106,7 +110,7 @@ def applied(target: Target, request: Request) -> Object:
     return item
 
 
-def _rooted(kind: Kind) -> schema.Schema:
+def _rooted(kind: Kind) -> Schema:
     """The kind's schema with metadata's; a built-in kind's knows every other field."""
     properties = {**kind.schema.get("properties", {}), "metadata": metadata.SCHEMA}
     return {**kind.schema, "properties": properties}
@@ -137,7 +141,7 @@ def parsed(kind: str, request: Request) -> Object:
         raise errors.unsupported_media_type(ACCEPTED)
     is_yaml = request.media_type == ACCEPTED[1]
     try:
-        item = yaml.load(request.body, _Loader) if is_yaml else json.loads(request.body)
+        item = _yaml(request.body) if is_yaml else json.loads(request.body)
     except (ValueError, yaml.YAMLError) as error:
         prefix = "" if is_yaml else "couldn't get version/kind; json parse error: "
         raise _unrecognized(kind, request, f"{prefix}{error}") from error

@@ -13,8 +13,8 @@ _TOO_OLD_TO_CONTINUE = (
     "The provided continue parameter is too old to display a consistent list result. You can start "
     "a new list without the continue parameter, or use the continue token in this response to "
     "retrieve the remainder of the results. Continuing with the provided token results in an "
-    "inconsistent list - objects that were created, modified, or deleted between the time the first "
-    "chunk was returned and now may show up in the list."
+    "inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
 )
 
 
@@ -108,7 +108,10 @@ def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
 
 def stale(group: str, plural: str, name: str) -> ApiError:
     """A PUT or PATCH that carries an older resourceVersion than the stored object."""
-    why = "the object has been modified; please apply your changes to the latest version and try again"
+    why = (
+        "the object has been modified; please apply your changes to the latest version and try "
+        "again"
+    )
     return conflict(group, plural, name, why)
 
 

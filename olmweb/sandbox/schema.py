@@ -47,7 +47,7 @@ UNCHECKED = Cause(
 
 
 def prune(value: Any, schema: Schema, path: str = "") -> tuple[Any, list[str]]:
-    """Drops fields that the schema doesn't know, and nulls; gives the rest and the unknown paths."""
+    """Drops fields that the schema lacks, and nulls; gives the rest and the unknown paths."""
     dropped: list[str] = []
     return _prune(value, schema, path, dropped), sorted(dropped)
 

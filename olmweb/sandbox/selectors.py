@@ -44,32 +44,32 @@ class _Parser:
     """Recursive descent over the tokens of a label selector."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [found for found in _TOKEN.findall(text) if found] + [""]
+        self._tokens: list[str] = [found for found in _TOKEN.findall(text) if found] + [""]
         self._at = 0
 
     def _peek(self) -> str:
         return self._tokens[self._at]
 
     def _next(self) -> str:
-        token = self._peek()
+        word = self._peek()
         self._at = min(self._at + 1, len(self._tokens) - 1)
-        return token
+        return word
 
     def parse(self) -> list[_Test]:
         tests: list[_Test] = []
         while True:
-            token = self._peek()
-            if not token:
+            word = self._peek()
+            if not word:
                 return tests
-            if token in _SYMBOLS and token != "!":
-                text = f"found '{token}', expected: !, identifier, or 'end of string'"
+            if word in _SYMBOLS and word != "!":
+                text = f"found '{word}', expected: !, identifier, or 'end of string'"
                 raise bad_request(text)
             tests.append(self._requirement())
-            token = self._next()
-            if not token:
+            word = self._next()
+            if not word:
                 return tests
-            if token != ",":
-                raise bad_request(f"found '{token}', expected: ',' or 'end of string'")
+            if word != ",":
+                raise bad_request(f"found '{word}', expected: ',' or 'end of string'")
             if self._peek() in _SYMBOLS - {"!"}:
                 raise bad_request(f"found '{self._peek()}', expected: identifier after ','")
 
@@ -114,19 +114,19 @@ class _Parser:
 
     def _values(self) -> set[str]:
         """`(a,b)`; nothing before or after a comma is the empty value."""
-        token = self._next()
-        if token != "(":
-            raise _unreadable(f"found '{token}' expected: '('")
+        word = self._next()
+        if word != "(":
+            raise _unreadable(f"found '{word}' expected: '('")
         values: set[str] = set()
         expecting = True
-        while (token := self._next()) != ")":
-            if token == ",":
+        while (word := self._next()) != ")":
+            if word == ",":
                 values |= {""} if expecting else set()
                 expecting = True
-            elif token in _SYMBOLS or not expecting:
-                raise _unreadable(f"found '{token}', expected: ',' or ')'")
+            elif word in _SYMBOLS or not expecting:
+                raise _unreadable(f"found '{word}', expected: ',' or ')'")
             else:
-                values.add(token)
+                values.add(word)
                 expecting = False
         return values | ({""} if expecting else set())
 
@@ -179,6 +179,6 @@ def _field_test(path: tuple[str, ...], equal: bool, wanted: str) -> Selector:
         node: Any = item
         for key in path:
             node = node.get(key, "") if isinstance(node, Mapping) else ""
-        return (node == wanted) == equal
+        return bool(node == wanted) == equal
 
     return test

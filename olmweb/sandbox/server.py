@@ -87,11 +87,8 @@ class Sandbox:
         self._server.server_close()
 
     def expire_lists(self) -> None:
-        """Makes every continue token too old: the next page of a started list answers 410.
-
-        As with etcd's compaction, a watch from an older version is too old then as well.
-        """
-        self.store.compact()
+        """Makes every continue token too old: the next page of a started list answers 410."""
+        self.store.expire_lists()
 
     def write_kubeconfig(self, path: Path, context: str = "sandbox") -> None:
         """A kubeconfig with one context for this sandbox, readable by its owner only."""

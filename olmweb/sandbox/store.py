@@ -100,6 +100,7 @@ class Store:
         self.changed = threading.Condition(threading.RLock())
         self.version = 1000
         self.oldest = 1000  # watches can resume from here on
+        self._oldest_list = 0  # lists of older versions are refused, watches are not
         self._items: dict[Key, Object] = {}
         self._events: deque[Event] = deque()
 
@@ -115,7 +116,7 @@ class Store:
     def items_at(self, kind: str, namespace: str, version: int) -> list[Object] | None:
         """Objects as they were at `version`; None when that history is gone."""
         with self.changed:
-            if version < self.oldest:
+            if version < max(self.oldest, self._oldest_list):
                 return None
             then = {key: item for key, item in self._items.items() if key[0] == kind}
             for event in reversed(self._events):
@@ -214,6 +215,11 @@ class Store:
         with self.changed:
             self._events.clear()
             self.oldest = self.version
+
+    def expire_lists(self) -> None:
+        """Refuses lists of every version so far; watches go on."""
+        with self.changed:
+            self._oldest_list = self.version + 1
 
     def snapshot(self) -> dict[str, Any]:
         """Everything, as JSON for the state file."""

@@ -4,7 +4,7 @@ Counts what is compared, so that a run can say that both servers were asked the 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -147,7 +147,7 @@ class Server:
 
     def apply(self, path: str, body: Any, *, manager: str = "olmweb", **query: Any) -> Answer:
         """Server-side apply to the path of the object."""
-        given = {"fieldManager": manager} if manager else {}
+        given: dict[str, Any] = {"fieldManager": manager} if manager else {}
         return self.call("PATCH", path, body, type=APPLY, **given, **query)
 
     def merge(self, path: str, change: Any, **query: Any) -> Answer:
@@ -160,13 +160,12 @@ class Server:
 
     def watch(self, path: str, *, accept: str = JSON, **query: Any) -> list[Object]:
         """Every event until the server ends the watch; `timeoutSeconds` is 1 unless given."""
-        answer = self.call(
-            "GET", path, accept=accept, **{"watch": "true", "timeoutSeconds": 1} | query
-        )
+        options: dict[str, Any] = {"watch": "true", "timeoutSeconds": 1} | query
+        answer = self.call("GET", path, accept=accept, **options)
         assert answer.status == 200, answer.data
         return [json.loads(line) for line in answer.data.splitlines()]
 
-    def follow(self, path: str, **query: Any) -> Iterator[Object]:
+    def follow(self, path: str, **query: Any) -> Generator[Object, None, None]:
         """Events as they come."""
         query = {"watch": "true", "timeoutSeconds": 10} | query
         answer = self.pool.request(

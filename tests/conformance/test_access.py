@@ -124,7 +124,7 @@ def forbidden(
     server.refused(answer, 403, "Forbidden", text, details)
 
 
-VIEWER = {"user": "vera", "groups": ("people", "olmweb-viewers")}
+VIEWER: dict[str, Any] = {"user": "vera", "groups": ("people", "olmweb-viewers")}
 
 
 def test_a_viewer_reads(server: Server, name: str) -> None:
@@ -151,7 +151,7 @@ def test_a_viewer_does_not_write(server: Server, name: str) -> None:
 
 
 def test_who_is_not_let_in_does_not_learn_what_is_there(server: Server, name: str) -> None:
-    stranger = {"user": "vera"}
+    stranger: dict[str, Any] = {"user": "vera"}
     for path in (f"{OPERATORS}/none", f"{OPERATORS}/{name}"):
         answer = server.call("GET", path, **stranger)
         forbidden(server, answer, "get", path.rsplit("/", 1)[1])
@@ -160,7 +160,7 @@ def test_who_is_not_let_in_does_not_learn_what_is_there(server: Server, name: st
 
 
 def test_an_operator_writes_what_the_role_names_and_no_more(server: Server, name: str) -> None:
-    otto = {"user": "otto", "groups": ("olmweb-operators",)}
+    otto: dict[str, Any] = {"user": "otto", "groups": ("olmweb-operators",)}
     body = operator(name)
     answer = server.call("PATCH", f"{OPERATORS}/{name}", body, type=APPLY, fieldManager="t", **otto)
     server.same(answer.status, 201)
@@ -263,7 +263,7 @@ def test_a_review_answers_for_the_impersonated_user(
 
 
 def test_a_review_knows_subresources_and_namespaces(server: Server) -> None:
-    otto = {"user": "otto", "groups": ("olmweb-operators",)}
+    otto: dict[str, Any] = {"user": "otto", "groups": ("olmweb-operators",)}
     spec = attributes("patch", subresource="status", name="x")
     server.same(review(server, spec, **otto).body["status"], {"allowed": False})
     spec = attributes("patch", namespace="default")

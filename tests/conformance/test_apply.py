@@ -42,8 +42,8 @@ def test_an_apply_creates_what_is_not_there(server: Server, path: str, name: str
     body = answer.body
     server.same(body["metadata"]["generation"], 1)
     server.same(body["spec"]["source"]["catalog"]["upgradeConstraintPolicy"], "CatalogProvided")
-    fields = {"f:spec": {"f:namespace": {}, "f:source": {"f:sourceType": {}}}}
-    fields["f:spec"]["f:source"]["f:catalog"] = {"f:packageName": {}}  # type: ignore[index]
+    source: Object = {"f:sourceType": {}, "f:catalog": {"f:packageName": {}}}
+    fields = {"f:spec": {"f:namespace": {}, "f:source": source}}
     server.same(owners(body), [("olmweb", "Apply", "", json.dumps(fields, sort_keys=True))])
     server.same(server.get(path).body, body)
 
@@ -161,7 +161,7 @@ def test_an_update_takes_fields_from_those_who_applied_them(
     body = server.merge(path, change, fieldManager="kubectl-edit").body
     found = {manager: fields for manager, _, _, fields in owners(body)}
     server.same("f:version" in found["olmweb"], False)
-    version = {"f:spec": {"f:source": {"f:catalog": {"f:version": {}}}}}
+    version: Object = {"f:spec": {"f:source": {"f:catalog": {"f:version": {}}}}}
     server.same(json.loads(found["kubectl-edit"]), version)
 
 
@@ -169,7 +169,7 @@ def test_a_create_owns_every_field_and_every_map(server: Server, path: str, name
     labelled = extension(name)
     labelled["metadata"] |= {"labels": {"a": "b"}, "finalizers": ["example.com/hold"]}
     body = server.made(EXTENSIONS, labelled, fieldManager="kubectl-create")
-    catalog = {".": {}, "f:packageName": {}, "f:upgradeConstraintPolicy": {}}
+    catalog: Object = {".": {}, "f:packageName": {}, "f:upgradeConstraintPolicy": {}}
     source = {".": {}, "f:catalog": catalog, "f:sourceType": {}}
     fields = {
         "f:metadata": {
@@ -207,7 +207,7 @@ def test_an_apply_to_the_status_owns_conditions_by_type(
         [c["type"] for c in answer.body["status"]["conditions"]], ["Installed", "Progressing"]
     )
     server.same(answer.body["metadata"]["generation"], 1)
-    fields = {f"f:{key}": {} for key in condition("x")} | {".": {}}
+    fields: Object = {f"f:{key}": {} for key in condition("x")} | {".": {}}
     mine = {"f:status": {"f:conditions": {'k:{"type":"Progressing"}': fields}}}
     expected = ("two", "Apply", "status", json.dumps(mine, sort_keys=True))
     server.same(expected in owners(answer.body), True)
@@ -247,6 +247,12 @@ def test_an_apply_to_the_status_of_nothing_is_404(server: Server, path: str, nam
 # --- refused
 
 
+def not_typed(server: Server, answer: Answer, title: str, fault: str) -> None:
+    """The body is no typed patch: an error of the server's own, without a reason."""
+    text = f"failed to create typed patch object ({title}): {fault}"
+    server.refused(answer, 500, "", text)
+
+
 def option_error(server: Server, answer: Answer, reason: str, message: str) -> None:
     field = "fieldManager"
     details = about("", "meta.k8s.io", "PatchOptions", cause(reason, message, field))
@@ -276,23 +282,23 @@ def test_a_field_that_the_schema_lacks_is_an_error_without_reason(
     for parent in parents:
         node = node[parent]
     node[last] = "x"
-    text = f"failed to create typed patch object (/{name}; {GVK}): .{where}: field not declared in schema"
-    server.refused(server.apply(path, body), 500, "", text)
+    text = f".{where}: field not declared in schema"
+    not_typed(server, server.apply(path, body), f"/{name}; {GVK}", text)
 
 
 def test_the_typed_patch_error_names_the_namespace(server: Server, ns: str) -> None:
     body = subscription("s", namespace=ns)
     body["spec"]["chanel"] = "x"
     gvk = "operators.coreos.com/v1alpha1, Kind=Subscription"
-    text = f"failed to create typed patch object ({ns}/s; {gvk}): .spec.chanel: field not declared in schema"
     answer = server.apply(f"{SUBSCRIPTIONS.format(ns)}/s", body)
-    server.refused(answer, 500, "", text)
+    text = ".spec.chanel: field not declared in schema"
+    not_typed(server, answer, f"{ns}/s; {gvk}", text)
 
 
 def test_a_wrong_type_is_an_error_of_the_typed_patch(server: Server, path: str, name: str) -> None:
     answer = server.apply(path, extension(name, namespace=7))
-    text = f"failed to create typed patch object (/{name}; {GVK}): .spec.namespace: expected string, got &value.valueUnstructured{{Value:7}}"
-    server.refused(answer, 500, "", text)
+    fault = ".spec.namespace: expected string, got &value.valueUnstructured{Value:7}"
+    not_typed(server, answer, f"/{name}; {GVK}", fault)
 
 
 def test_the_body_must_be_of_the_kind_and_name_of_the_path(
@@ -352,7 +358,8 @@ def test_an_old_version_is_a_conflict(server: Server, path: str, name: str) -> N
     body["metadata"]["labels"] = {"a": "b"}
     text = (
         f'Operation cannot be fulfilled on clusterextensions.olm.operatorframework.io "{name}": '
-        "the object has been modified; please apply your changes to the latest version and try again"
+        "the object has been modified; please apply your changes to the latest version and try "
+        "again"
     )
     details = about(name, "olm.operatorframework.io", "clusterextensions")
     server.refused(server.apply(path, body), 409, "Conflict", text, details)

@@ -1,5 +1,7 @@
 """Deletes: preconditions, finalizers, options, whole collections."""
 
+from typing import Any
+
 import pytest
 
 from tests.conformance.server import (
@@ -102,7 +104,7 @@ def test_preconditions_that_hold_delete(server: Server, path: str) -> None:
     ],
 )
 def test_options_are_taken_from_the_query(
-    server: Server, path: str, options: dict[str, str]
+    server: Server, path: str, options: dict[str, Any]
 ) -> None:
     server.same(server.call("DELETE", path, **options).status, 200)
     server.same(server.get(path).status, 404)

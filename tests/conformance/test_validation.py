@@ -43,7 +43,7 @@ UNCHECKED = cause(
 
 
 def refuse(
-    server: Server, path: str, body: Object, name: str, *causes: Object, **query: str
+    server: Server, path: str, body: Object, name: str, *causes: Object, **query: Any
 ) -> None:
     """A create, a dry-run and a server-side apply of `body` are refused for these causes."""
     group = body["apiVersion"].split("/")[0]
