@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from installs.diagnosis.finding import Said
-from installs.diagnosis.judgement import APPROVAL, Judgement, link_of
+from installs.diagnosis.judge import judge
+from installs.diagnosis.judgement import APPROVAL, Judgement, condition_of, link_of
 from installs.diagnosis.reading import text, texts
 from installs.diagnosis.requirements import Requirement, clusterwide, requirement_rows
 from installs.diagnosis.resolution import blamed_catalog, blocked_by
@@ -22,6 +23,7 @@ NOT_RUNNING = "Installed, not running"
 _WAITS_FOR_PODS = frozenset(
     ("InstallWaiting", "InstallSucceeded", "InstallCheckFailed", "ComponentUnhealthy")
 )
+_GROUP_COUNT = "expected 1 OperatorGroup in the namespace, found {}"
 _GROUP_REASONS = frozenset(("UnsupportedOperatorGroup",))
 
 
@@ -102,7 +104,33 @@ def _before_csv(scene: Scene) -> Problem | None:
         return found
     if scene.plan is not None and plan.state is Class.HEALTHY and scene.csv_name:
         return _csv_gone(scene)
-    return None
+    return _groups(scene) if scene.plan is None and not scene.csv_name else None
+
+
+def _groups(scene: Scene) -> Problem | None:
+    """OLM resolves nothing without exactly one OperatorGroup, and tells the Subscription nothing.
+
+    How many there are is asked only once OLM has seen the Subscription: a group may be made with
+    it. What a group itself complains of counts at once.
+    """
+    for group in scene.groups:
+        verdict = judge(group)
+        if verdict.state in BROKEN:
+            return _group(scene, group, verdict)
+    count = len(scene.groups)
+    if count == 1 or condition_of(scene.subject, "CatalogSourcesUnhealthy") is None:
+        return None
+    reason = "MultipleOperatorGroupsFound" if count else "NoOperatorGroup"
+    told = Judgement(Class.BLOCKED, reason, _GROUP_COUNT.format(count))
+    return _group(scene, scene.groups[0], told) if count else _own(scene, told)
+
+
+def _group(scene: Scene, group: Observation, verdict: Judgement) -> Problem:
+    said = tuple(
+        Said(one.kind, one.namespace, one.name, verdict.message) for one in (group, scene.subject)
+    )
+    link = link_of(group, verdict, first_broken=True)
+    return Problem("Blocked", verdict.reason, verdict.message, said, (link,), after="Subscription")
 
 
 def _above(scene: Scene) -> Problem | None:

@@ -8,9 +8,9 @@ from installs.diagnosis import Observation, diagnose
 from tests.unit.seen import (
     NO_MONITOR,
     NS,
-    REFUSED,
     broken,
     catalog,
+    conditions,
     csv,
     deployment,
     finding_id,
@@ -132,92 +132,6 @@ def test_a_csv_that_waits_while_its_plan_still_creates_things_is_being_installed
     assert ("ClusterServiceVersion", "progressing") in kinds(installed(), *parts)
 
 
-def test_a_catalog_that_says_ready_and_does_not_answer_is_the_broken_link() -> None:
-    subject = subscription(
-        ("CatalogSourcesUnhealthy", "False", "AllCatalogSourcesHealthy", "all are healthy"),
-        ("ResolutionFailed", "True", "ErrorPreventedResolution", REFUSED),
-    )
-    diagnosis = diagnose(subject, (catalog("READY"),))
-    assert broken(diagnosis) == ("CatalogSource", "community")
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "catalog-says-ready")
-    assert diagnosis.message == REFUSED
-    assert diagnosis.finding is not None
-    command = "kubectl -n olm get pods -l olm.catalogSource=community"
-    assert command in diagnosis.finding.remedy
-
-
-def test_a_dead_catalog_degrades_what_is_installed_and_runs() -> None:
-    subject = installed(("ResolutionFailed", "True", "ErrorPreventedResolution", REFUSED))
-    diagnosis = diagnose(subject, (catalog("TRANSIENT_FAILURE"), plan(), csv(), deployment()))
-    assert diagnosis.health == "Degraded"
-    assert finding_id(diagnosis) == "sub-catalog-list-failed"
-    assert broken(diagnosis) == ("CatalogSource", "community")
-
-
-def test_a_catalog_of_others_that_blocks_everybody_joins_the_chain() -> None:
-    told = REFUSED.replace("olm/community", "olm/broken")
-    subject = subscription(("ResolutionFailed", "True", "ErrorPreventedResolution", told))
-    diagnosis = diagnose(subject, (catalog(),))
-    assert broken(diagnosis) == ("CatalogSource", "broken")
-    assert [link.name for link in diagnosis.chain] == ["etcd", "broken", "community"]
-    assert finding_id(diagnosis) == "sub-catalog-list-failed"
-
-
-@pytest.mark.parametrize(
-    ("message", "other"),
-    [
-        ("constraints not satisfiable: no operators found in package foo in the catalog referenced "
-         "by subscription foo, subscription foo exists", "foo"),
-        ("constraints not satisfiable: subscription foo requires @existing/shop//foo.v1, bundle "
-         "foo.v1 requires an operator with package: bar, subscription foo exists", "foo"),
-        ("multiple name matches for status.installedCSV of subscription shop/foo: a, b", "foo"),
-        ('no channel heads (entries not replaced by another entry) found in channel "s" of package '
-         '"foo"', "the one for package foo"),
-    ],
-)  # fmt: skip
-def test_a_failure_that_names_another_subscription_is_not_this_ones_fault(
-    message: str, other: str
-) -> None:
-    subject = subscription(("ResolutionFailed", "True", "ConstraintsNotSatisfiable", message))
-    diagnosis = diagnose(subject, (catalog(),))
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Blocked", "other-subscription-blocks")
-    assert broken(diagnosis) == ("Subscription", "foo")
-    assert diagnosis.message.startswith(
-        f"another Subscription of this namespace blocks resolution: {other}"
-    )
-    running = installed(("ResolutionFailed", "True", "ConstraintsNotSatisfiable", message))
-    assert diagnose(running, (catalog(), plan(), csv())).health == "Degraded"
-
-
-def test_a_failure_that_names_this_subscription_is_its_own() -> None:
-    message = (
-        "constraints not satisfiable: no operators found in channel beta of package etcd in the "
-        "catalog referenced by subscription etcd, subscription etcd exists"
-    )
-    subject = subscription(("ResolutionFailed", "True", "ConstraintsNotSatisfiable", message))
-    diagnosis = diagnose(subject, (catalog(),))
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "sub-no-channel")
-    assert broken(diagnosis) == ("Subscription", "etcd")
-
-
-def test_an_empty_catalog_is_the_broken_link() -> None:
-    message = (
-        "constraints not satisfiable: subscription etcd exists, no operators found from catalog "
-        "community in namespace olm referenced by subscription etcd"
-    )
-    subject = subscription(("ResolutionFailed", "True", "ConstraintsNotSatisfiable", message))
-    diagnosis = diagnose(subject, (catalog(),))
-    assert broken(diagnosis) == ("CatalogSource", "community")
-    assert finding_id(diagnosis) == "sub-no-operators-catalog"
-
-
-def test_a_broken_version_range_of_some_dependency_is_told() -> None:
-    told = ("ResolutionFailed", "True", "ErrorPreventedResolution",
-            "Last element in range is '||'")  # fmt: skip
-    diagnosis = diagnose(subscription(told), (catalog(),))
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "sub-version-range")
-
-
 def test_a_plan_that_waits_for_approval_needs_approval() -> None:
     waiting = plan("RequiresApproval", approved=False)
     subject = subscription(
@@ -331,6 +245,40 @@ def test_a_namespace_without_an_operator_group_stops_the_plan() -> None:
     assert broken(diagnosis) == ("InstallPlan", "install-1")
 
 
+def group(*told: tuple[str, ...], name: str = "group") -> Observation:
+    return Observation("OperatorGroup", NS, name, conditions(*told))
+
+
+def test_a_subscription_that_waits_in_silence_for_an_operator_group_is_explained() -> None:
+    """OLM writes no condition about it: only that the catalogs are well."""
+    seen_by_olm = ("CatalogSourcesUnhealthy", "False", "AllCatalogSourcesHealthy", "all healthy")
+    diagnosis = diagnose(subscription(seen_by_olm), (catalog(),))
+    assert (diagnosis.health, finding_id(diagnosis)) == ("Blocked", "sub-og-count")
+    assert diagnosis.reason == "NoOperatorGroup"
+    assert broken(diagnosis) == ("Subscription", "etcd")
+    assert diagnose(subscription(seen_by_olm), (catalog(), group())).health == "Installing"
+    assert diagnose(subscription(), (catalog(),)).health == "Installing"  # OLM has yet to look
+
+
+def test_two_operator_groups_are_named_although_the_subscription_says_nothing() -> None:
+    seen_by_olm = ("CatalogSourcesUnhealthy", "False", "AllCatalogSourcesHealthy", "all healthy")
+    told = ("MultipleOperatorGroup", "True", "MultipleOperatorGroupsFound",
+            "Multiple OperatorGroup found in the same namespace")  # fmt: skip
+    groups = (group(told), group(told, name="second"))
+    diagnosis = diagnose(subscription(seen_by_olm), (catalog(), *groups))
+    assert (diagnosis.health, finding_id(diagnosis)) == ("Blocked", "og-multiple")
+    assert broken(diagnosis) == ("OperatorGroup", "group")
+    quiet = diagnose(subscription(seen_by_olm), (catalog(), group(), group(name="second")))
+    assert (quiet.health, finding_id(quiet)) == ("Blocked", "sub-og-count")
+
+
+def test_a_service_account_that_the_operator_group_lacks_blocks() -> None:
+    told = ("OperatorGroupServiceAccount", "True", "ServiceAccountNotFound",
+            "ServiceAccount sa1 not found")  # fmt: skip
+    diagnosis = diagnose(subscription(), (catalog(), group(told)))
+    assert (diagnosis.health, finding_id(diagnosis)) == ("Blocked", "og-sa-notfound")
+
+
 def test_an_upgrade_in_progress_is_upgrading() -> None:
     subject = installed(current_csv="etcd.v2", plan="install-2")
     new_plan = plan("Installing", name="install-2", csvs=("etcd.v2",))
@@ -408,32 +356,6 @@ def test_a_failed_unpack_job_of_the_plan_is_the_plans() -> None:
     assert (broken(diagnosis), diagnosis.reason) == (
         ("InstallPlan", "install-1"), "DeadlineExceeded",
     )  # fmt: skip
-
-
-def test_a_missing_catalog_is_named_and_shown_as_absent() -> None:
-    told = ("CatalogSourcesUnhealthy", "True", "UnhealthyCatalogSourceFound",
-            "targeted catalogsource olm/community missing")  # fmt: skip
-    diagnosis = diagnose(subscription(told), ())
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "sub-catalog-unhealthy")
-    assert broken(diagnosis) == ("CatalogSource", "community")
-    assert diagnosis.chain[1].state == "absent"
-    degraded = diagnose(installed(told), (plan(), csv(), deployment()))
-    assert (degraded.health, broken(degraded)) == ("Degraded", ("CatalogSource", "community"))
-
-
-def test_an_unhealthy_catalog_of_others_is_the_one_that_is_named() -> None:
-    told = ("CatalogSourcesUnhealthy", "True", "CatalogSourcesUpdated", "all are healthy")
-    health = [{"namespace": "olm", "name": "community", "healthy": True},
-              {"namespace": "olm", "name": "other", "healthy": False}]  # fmt: skip
-    diagnosis = diagnose(installed(told, catalog_health=health), (catalog(), plan(), csv()))
-    assert (diagnosis.health, broken(diagnosis)) == ("Degraded", ("CatalogSource", "other"))
-
-
-def test_no_catalog_at_all_blocks() -> None:
-    told = ("CatalogSourcesUnhealthy", "True", "NoCatalogSourcesFound",
-            "dependency resolution requires at least one catalogsource")  # fmt: skip
-    diagnosis = diagnose(subscription(told), ())
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Blocked", "sub-no-catalogs")
 
 
 def test_a_deleted_version_is_not_installed_again_and_that_is_said() -> None:
