@@ -12,7 +12,7 @@ from olmweb.errors import BadRequest
 
 ATTENTION = "attention"  # stands for every health that needs a person
 VALUE_LIMIT = 1024
-SORTS = ("name", "cluster", "health", "since", "version", "path", "namespace")
+SORTS = ("name", "cluster", "health", "since", "version", "path")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,6 @@ _KEYS = {
     "since": ("since_or_never", "name"),
     "version": ("version", "name"),
     "path": ("kind", "name"),
-    "namespace": ("namespace", "name"),
 }
 
 

@@ -15,9 +15,11 @@ from installs.views.evidence import deployments, facts_of, requirements_of, wait
 from installs.views.live import render_live
 from installs.views.plans import pending_plan, repeated_plans
 from installs.views.story import besides, chain, condition_tables, notes_shown, steps
-from installs.views.timeline import flapping, healths_of, spans, timeline
+from installs.views.timeline import flapping, healths_of, shares, spans, timeline
 from olmweb.errors import Missing
 from olmweb.polling import cluster_revision, revision_token, unchanged
+
+SPANS_SHOWN = 6
 
 
 @require_safe
@@ -51,11 +53,13 @@ def _story(operator: Operator) -> dict[str, Any]:
     keys = parts.keys(operator)
     transitions = detail.history(operator.cluster_id, keys)
     events = detail.events_of(operator.cluster_id, keys)
+    own_spans = spans(transitions, operator)
     notes = notes_shown(diagnosis.notes)
     return {
         "why": why(operator),
         "finding": finding,
         "steps": steps(finding.remedy) if finding else [],
+        "remedy": finding.remedy if finding else (),
         "chain": chain(operator, diagnosis.chain, parts.components),
         "besides": besides(diagnosis.chain, parts),
         "tables": condition_tables(operator, parts.components),
@@ -70,7 +74,9 @@ def _story(operator: Operator) -> dict[str, Any]:
         "pods": waiting_pods(parts.components),
         "deployments": deployments(parts.components),
         "timeline": timeline(keys[0], transitions, events),
-        "spans": spans(transitions, operator),
+        "spans": own_spans[-SPANS_SHOWN:],
+        "earlier_spans": own_spans[:-SPANS_SHOWN],
+        "shares": shares(own_spans) if len(own_spans) > SPANS_SHOWN else [],
         "packages": detail.packages_of(operator),
     }
 

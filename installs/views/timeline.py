@@ -147,3 +147,11 @@ def spans(transitions: Sequence[Transition], operator: Operator) -> list[Span]:
         past = (timezone.now() - operator.since).total_seconds()
         found.append(Span(operator.health, past, True))
     return found
+
+
+def shares(found: Sequence[Span]) -> list[tuple[str, float]]:
+    """(health, seconds in it) over all of these, the longest first."""
+    total: dict[str, float] = {}
+    for span in found:
+        total[span.health] = total.get(span.health, 0.0) + span.seconds
+    return sorted(total.items(), key=lambda item: (-item[1], item[0]))

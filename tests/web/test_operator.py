@@ -197,7 +197,10 @@ def test_an_operator_that_goes_up_and_down_says_how_often(reader: Client, prod: 
             subject=row, type="Health", from_status=before, to_status=after,
             at=timezone.now() - timedelta(hours=10 - number),
         )  # fmt: skip
-    assert "Flapping changed health 7 times in 24 h" in page_of(reader, "grafana").text
+    text = page_of(reader, "grafana").text
+    assert "Flapping changed health 7 times in 24 h" in text
+    assert "… 1 before" in text
+    assert "In all: Degraded" in text
 
 
 def test_one_failure_that_went_away_is_no_flapping(reader: Client, prod: Cluster) -> None:
