@@ -1,10 +1,12 @@
 """/metrics: what it tells, with which labels, at which cost, to whom."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.cache.backends.redis import RedisCache
 from django.test import Client
@@ -15,6 +17,7 @@ from installs.models import Notification
 from olmweb import metrics, request_counts
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
+from olmweb.metrics import StateCollector
 from olmweb.models import Cluster, Stream
 from tests.api.world import World
 from tests.factories import (
@@ -240,3 +243,15 @@ def test_counting_in_a_cache_that_is_away_breaks_nothing(
     monkeypatch.setattr(request_counts, "cache", RedisCache("redis://127.0.0.1:1/0", {}))
     request_counts.add("lab", {("GET", "200"): 2})
     assert Scrape(client).labels("api_requests_total") == []
+
+
+def test_the_documentation_names_every_metric_with_its_labels(
+    world: World, public: None, client: Client
+) -> None:
+    text = (settings.BASE_DIR / "docs" / "metrics.md").read_text(encoding="utf-8")
+    documented = dict(re.findall(r"^\| `(\w+)` \| ([\w, ]+) \|", text, re.MULTILINE))
+    families: list[Any] = list(StateCollector().collect())
+    assert documented == {
+        family.name + ("_total" if family.type == "counter" else ""): ", ".join(family._labelnames)
+        for family in families
+    }
