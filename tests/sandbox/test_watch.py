@@ -1,4 +1,4 @@
-"""Watches: resume, bookmarks, selectors, the end of history and of the server."""
+"""The sandbox's own part of watches: how often bookmarks come, and the end of the server."""
 
 import contextlib
 import json
@@ -24,70 +24,32 @@ def watch(client: Client, query: str, path: str = OPERATORS) -> Iterator[dict[st
     assert rest == b""
 
 
-def test_a_watch_from_a_version_tells_only_what_came_after(
-    sandbox: Sandbox, client: Client
-) -> None:
+def test_the_controllers_moves_are_told(sandbox: Sandbox, client: Client) -> None:
     version = client.get(OPERATORS)["metadata"]["resourceVersion"]
     sandbox.store.put(operator("new", "no-such"))
-    events = watch(client, f"resourceVersion={version}&timeoutSeconds=1")
-    first = next(events)
-    assert (first["type"], first["object"]["metadata"]["name"]) == ("ADDED", "new")
-    assert int(first["object"]["metadata"]["resourceVersion"]) > int(version)
-    types = [event["type"] for event in events]
-    assert "ADDED" not in types
-    assert "MODIFIED" in types  # the controller wrote its status
+    events = list(watch(client, f"resourceVersion={version}&timeoutSeconds=1"))
+    assert [event["type"] for event in events] == ["ADDED", "MODIFIED"]
 
 
-def test_a_watch_without_a_version_begins_with_everything(client: Client) -> None:
-    events = list(watch(client, "timeoutSeconds=1"))
-    assert [event["type"] for event in events] == ["ADDED"] * 69
-
-
-def test_a_delete_is_told_with_the_last_state(sandbox: Sandbox, client: Client) -> None:
-    version = client.get(OPERATORS)["metadata"]["resourceVersion"]
-    sandbox.store.delete("PlatformOperator", "eap")
-    event = next(watch(client, f"resourceVersion={version}&timeoutSeconds=1"))
-    assert (event["type"], event["object"]["spec"]["package"]["name"]) == ("DELETED", "eap")
-
-
-def test_bookmarks_carry_a_version_from_which_a_watch_can_go_on(
-    sandbox: Sandbox, client: Client
-) -> None:
+def test_bookmarks_come_regularly_and_know_of_other_kinds(sandbox: Sandbox, client: Client) -> None:
     version = client.get(OPERATORS)["metadata"]["resourceVersion"]
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other-kind"}}
     sandbox.store.put(namespace)
     query = f"resourceVersion={version}&timeoutSeconds=1&allowWatchBookmarks=true"
     marks = [event for event in watch(client, query) if event["type"] == "BOOKMARK"]
-    newest = marks[-1]["object"]["metadata"]["resourceVersion"]
-    assert int(newest) > int(version)
-    assert list(watch(client, f"resourceVersion={newest}&timeoutSeconds=1")) == []
+    assert len(marks) >= 3
+    assert int(marks[-1]["object"]["metadata"]["resourceVersion"]) > int(version)
 
 
-def test_a_version_older_than_the_history_is_an_error_event(
-    sandbox: Sandbox, client: Client
-) -> None:
+def test_a_watch_that_is_open_goes_on_after_a_compaction(sandbox: Sandbox, client: Client) -> None:
     version = client.get(OPERATORS)["metadata"]["resourceVersion"]
-    sandbox.store.delete("PlatformOperator", "eap")
+    events = watch(client, f"resourceVersion={version}&timeoutSeconds=5")
+    sandbox.store.put(operator("first", "no-such"))
+    assert next(events)["object"]["metadata"]["name"] == "first"
     sandbox.store.compact()
-    events = list(watch(client, f"resourceVersion={version}&timeoutSeconds=1"))
-    assert [event["type"] for event in events] == ["ERROR"]
-    assert (events[0]["object"]["code"], events[0]["object"]["reason"]) == (410, "Expired")
-
-
-def test_an_object_that_stops_matching_is_deleted_for_the_watcher(
-    sandbox: Sandbox, client: Client
-) -> None:
-    path = "/api/v1/namespaces"
-    made = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": "n", "labels": {"a": "1"}},
-    }
-    version = client.get(path)["metadata"]["resourceVersion"]
-    sandbox.store.put(made)
-    sandbox.store.put({**made, "metadata": {"name": "n", "labels": {"a": "2"}}})
-    query = f"resourceVersion={version}&timeoutSeconds=1&labelSelector=a%3D1"
-    assert [event["type"] for event in watch(client, query, path)] == ["ADDED", "DELETED"]
+    sandbox.store.put(operator("second", "no-such"))
+    names = [next(events)["object"]["metadata"]["name"] for _ in range(2)]
+    assert "second" in names
 
 
 def test_stopping_the_sandbox_ends_an_open_watch_at_once(client: Client) -> None:
