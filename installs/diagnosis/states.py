@@ -48,6 +48,29 @@ STATES = _read(
 )
 
 
+WORDS = {
+    Class.HEALTHY: "all is well",
+    Class.PROGRESSING: "in progress",
+    Class.RETRYING: "failing, and tried again",
+    Class.FAILED: "failed",
+    Class.DEGRADED: "installed but impaired",
+    Class.BLOCKED: "blocked until a person acts",
+    Class.INFORMATION: "information, no problem",
+}
+
+
+def meanings(kind: str, reason: str, type_: str = "") -> tuple[tuple[str, str, str], ...]:
+    """(condition type, status, what it means) of every place where the kind has this reason.
+
+    A phase is of the type `phase` with the phase as its status; see WORDS for the meanings.
+    """
+    return tuple(
+        (row[1], row[2], WORDS[state])
+        for row, state in STATES.items()
+        if row[0] == kind and row[3] == reason and type_ in ("", row[1])
+    )
+
+
 def class_of(kind: str, type_: str, status: str, reason: str) -> Class:
     """The class of one condition; UNKNOWN when no known controller writes it."""
     for key in ((status, reason), (status, ANY), (ANY, reason)):

@@ -43,11 +43,50 @@ def test_the_message_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatc
     assert "AllNamespaces" in explain("-")
 
 
+def test_a_reason_of_any_kind_is_explained_with_or_without_its_message() -> None:
+    asked = ("--kind", "ClusterServiceVersion", "--reason", "UnsupportedOperatorGroup")
+    alone = explain(*asked)
+    assert "phase Failed: blocked until a person acts." in alone
+    assert "give the message too" in alone
+    told = json.loads(
+        explain(
+            "--json",
+            *asked,
+            "OwnNamespace InstallModeType not supported, cannot configure to watch own namespace",
+        )
+    )
+    assert told["finding"] == "csv-installmode-unsupported"
+    assert told["meaning"] == [
+        "UnsupportedOperatorGroup of a ClusterServiceVersion, phase Failed: blocked until a person "
+        "acts."
+    ]
+    waiting = explain("--kind", "Pod", "--reason", "ImagePullBackOff")
+    assert "The operator's image can't be pulled" in waiting
+    assert (
+        json.loads(explain("--json", "--kind", "Subscription", "--reason", "Odd"))["meaning"] == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "finding"),
+    [
+        ("InstallPlan", "no operator group found that is managing this namespace", "ip-og-missing"),
+        ("CatalogSource", "TRANSIENT_FAILURE", "cs-not-connected"),
+        ("OperatorGroup", "ServiceAccount sa1 not found", "og-sa-notfound"),
+        ("Deployment", "Deployment does not have minimum availability.", "deployment-unavailable"),
+        ("CustomResourceDefinition", "customresourcedefinition a.b: stores v1, which it does not "
+         "serve", "crd-stored-version-unserved"),
+    ],
+)  # fmt: skip
+def test_messages_of_every_kind_are_explained(kind: str, message: str, finding: str) -> None:
+    assert json.loads(explain("--json", "--kind", kind, message))["finding"] == finding
+
+
 def test_no_message_and_a_wrong_kind_are_told_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(" "))
     with pytest.raises(CommandError, match="no message"):
         explain()
-    with pytest.raises(CommandError, match="--kind Pod is not a kind"):
-        explain("--kind", "Pod", MESSAGE)
+    with pytest.raises(CommandError, match="--kind Widget is not a kind"):
+        explain("--kind", "Widget", MESSAGE)

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from installs.diagnosis import Finding, classify, fingerprint, is_command, knowledge
+from installs.diagnosis.states import STATES, meanings
 
 FIELDS = ("title", "cause", "remedy", "retryable", "facts", "confidence", "note", "source")
 
@@ -18,30 +19,38 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("text", nargs="?", default="-", metavar="TEXT|-")
+        parser.add_argument(
+            "text",
+            nargs="?",
+            metavar="TEXT|-",
+            help="the message; - or nothing reads it from standard input, unless --reason is given",
+        )
         parser.add_argument("--kind", default="", help="Kubernetes kind of the object that says it")
         parser.add_argument("--type", default="", help="type of the condition")
         parser.add_argument("--reason", default="", help="reason of the condition")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        kinds = {kind for entry in knowledge() for kind in entry.kinds}
-        if options["kind"] and options["kind"] not in kinds:
+        kind, type_, reason = options["kind"], options["type"], options["reason"]
+        kinds = {one for entry in knowledge() for one in entry.kinds} | {row[0] for row in STATES}
+        if kind and kind not in kinds:
             raise CommandError(
-                f"--kind {options['kind']} is not a kind that the knowledge base covers; "
+                f"--kind {kind} is not a kind that the knowledge base covers; "
                 f"use one of {', '.join(sorted(kinds))}, or leave it out."
             )
-        text = sys.stdin.read() if options["text"] == "-" else options["text"]
-        text = text.strip()
-        if not text:
+        given = options["text"] or ("" if reason else "-")
+        text = (sys.stdin.read() if given == "-" else given).strip()
+        if not text and not reason:
             raise CommandError("There is no message; give it as TEXT, or on standard input with -.")
-        finding = classify(
-            text, kind=options["kind"], type=options["type"], reason=options["reason"]
-        )
+        finding = classify(text or reason, kind=kind, type=type_, reason=reason)
+        meant = [
+            f"{reason} of a {kind}, {where} {status}: {words}."
+            for where, status, words in (meanings(kind, reason, type_) if kind and reason else ())
+        ]
         if options["json"]:
-            self.stdout.write(json.dumps(_as_json(finding)))
+            self.stdout.write(json.dumps({**_as_json(finding), "meaning": meant}))
         else:
-            self.stdout.write(_as_text(finding, text))
+            self.stdout.write("\n".join([*meant, _as_text(finding, text)]))
 
 
 def _as_json(finding: Finding | None) -> dict[str, Any]:
@@ -52,6 +61,8 @@ def _as_json(finding: Finding | None) -> dict[str, Any]:
 
 
 def _as_text(finding: Finding | None, text: str) -> str:
+    if finding is None and not text:
+        return "The reason alone names no cause; give the message too."
     if finding is None:
         return f"The knowledge base does not know this message.\nIts pattern: {fingerprint(text)}"
     lines = [f"{finding.title} ({finding.id})", finding.cause, "", "What to do:"]
