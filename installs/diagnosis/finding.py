@@ -31,11 +31,7 @@ def finding_of(subject: Observation, said: Sequence[Said]) -> Finding | None:
         if match is None:
             continue
         facts = dict(match.facts)
-        if (one.kind, one.namespace, one.name) != (
-            subject.kind,
-            subject.namespace,
-            subject.name,
-        ):
+        if (one.namespace, one.name) != (subject.namespace, subject.name):
             facts |= {"kind": one.kind, "namespace": one.namespace, "name": one.name}
         return render(match.entry, facts, names)
     return None

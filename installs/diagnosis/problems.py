@@ -56,7 +56,7 @@ def _installing(scene: Scene, csv: Observation, verdict: Judgement) -> Problem |
     """A ClusterServiceVersion that is not there yet or has failed."""
     if csv.phase in ("", "Pending"):
         plan = scene.plan_verdict
-        if scene.plan is not None and plan.state in BROKEN:
+        if scene.plan is not None and not scene.plan_is_next and plan.state in BROKEN:
             return _plan(scene, scene.plan, plan)
         if verdict.reason == "RequirementsNotMet" and plan.state is Class.PROGRESSING:
             return None  # the plan is still creating what is missing
@@ -104,7 +104,9 @@ def _before_csv(scene: Scene) -> Problem | None:
         return found
     if scene.plan is not None and plan.state is Class.HEALTHY and scene.csv_name:
         return _csv_gone(scene)
-    return _groups(scene) if scene.plan is None and not scene.csv_name else None
+    if scene.plan is not None or scene.csv_name:
+        return None
+    return _groups(scene) or _own_catalog(scene)
 
 
 def _groups(scene: Scene) -> Problem | None:
@@ -240,6 +242,24 @@ def _catalog(scene: Scene, verdict: Judgement) -> Problem:
         tuple(said),
         (link,),
         after="Subscription",
+    )
+
+
+def _own_catalog(scene: Scene) -> Problem | None:
+    """Nothing is resolved, and the Subscription's own catalog says what is wrong with it.
+
+    One that only connects is given the time: every catalog starts like that.
+    """
+    catalog, verdict = scene.catalog, scene.catalog_verdict
+    if catalog is None or verdict.state not in BROKEN or verdict.reason in ("CONNECTING", "IDLE"):
+        return None
+    told = verdict.message or verdict.reason
+    return Problem(
+        _health(scene, verdict.state),
+        verdict.reason,
+        told,
+        (Said(catalog.kind, catalog.namespace, catalog.name, told),),
+        (link_of(catalog, verdict, first_broken=True),),
     )
 
 

@@ -59,7 +59,8 @@ class Scene:
         """Whether the plan brings another version than the one that is there."""
         if self.plan is None or self.csv is None:
             return self.plan is not None
-        return self.csv.name not in texts(self.plan.details, "csvs")
+        brings = texts(self.plan.details, "csvs")
+        return bool(brings) and self.csv.name not in brings
 
     def condition(self, type_: str) -> Judgement | None:
         """The Subscription's condition of that type while it says that something is wrong."""

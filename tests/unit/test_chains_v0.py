@@ -148,6 +148,14 @@ def test_a_plan_that_waits_for_approval_needs_approval() -> None:
     )
 
 
+def test_an_approval_for_the_next_version_does_not_hide_what_is_wrong_with_this_one() -> None:
+    subject = installed(current_csv="etcd.v2", plan="install-2")
+    waiting = plan("RequiresApproval", name="install-2", csvs=("etcd.v2",), approved=False)
+    pending = csv("Pending", "RequirementsNotMet", NOT_MET, requirements=[NO_CRD])
+    diagnosis = diagnose(subject, (catalog(), waiting, pending))
+    assert (diagnosis.health, finding_id(diagnosis)) == ("Blocked", "csv-req-crd-missing")
+
+
 def test_an_approval_that_olm_has_not_seen_yet_is_progress() -> None:
     subject = subscription(current_csv="etcd.v1", plan="install-1")
     diagnosis = diagnose(subject, (catalog(), plan("RequiresApproval", approved=True)))

@@ -139,7 +139,7 @@ def test_commands_carry_the_names_of_the_object_and_leave_out_an_empty_namespace
     )
     match = find(message, kind="BundleDeployment")
     assert match is not None
-    finding = finding_for(match.entry.id, match.facts, {"name": "new"})
+    finding = finding_for(match.entry.id, match.facts, {"name": "new", "kind": "PlatformOperator"})
     assert finding is not None
     assert finding.facts["owner"] == "old"
     assert "kubectl get customresourcedefinition things.example.com -o yaml" in finding.remedy

@@ -126,3 +126,24 @@ def test_no_catalog_at_all_blocks() -> None:
             "dependency resolution requires at least one catalogsource")  # fmt: skip
     diagnosis = diagnose(subscription(told), ())
     assert (diagnosis.health, finding_id(diagnosis)) == ("Blocked", "sub-no-catalogs")
+
+
+@pytest.mark.parametrize(
+    ("details", "health", "finding"),
+    [
+        ({"state": "TRANSIENT_FAILURE"}, "Failed", "cs-not-connected"),
+        ({"state": "", "reason": "SpecInvalidError", "message": "image and address unset: at least "
+          "one must be set for sourcetype: grpc"}, "Blocked", "cs-spec-invalid"),
+        ({"state": "CONNECTING"}, "Installing", ""),
+        ({"state": ""}, "Installing", ""),
+    ],
+)  # fmt: skip
+def test_a_catalog_that_says_what_is_wrong_explains_a_subscription_that_waits(
+    details: dict[str, str], health: str, finding: str
+) -> None:
+    diagnosis = diagnose(subscription(), (catalog(**details),))
+    assert (diagnosis.health, finding_id(diagnosis)) == (health, finding)
+    if finding:
+        assert broken(diagnosis) == ("CatalogSource", "community")
+        assert diagnosis.finding is not None
+        assert diagnosis.finding.facts["name"] == "community"
