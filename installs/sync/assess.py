@@ -23,7 +23,7 @@ from installs.sync import unknown, upgrades
 from installs.sync.decode import Key, read_time
 from installs.sync.history import HEALTH, Moment, transition
 from installs.sync.offers import Offer, bundles_by_image, offers_of, usable
-from installs.sync.store import BATCH, batched, rows_of, upsert
+from installs.sync.store import BATCH, among, batched, upsert
 
 _COLUMNS = (
     "version",
@@ -92,12 +92,23 @@ def assess(cluster_id: int, ids: Collection[int], fresh: Collection[Key], moment
                 sayings.append(row)
             if before != [getattr(row, name) for name in _COLUMNS]:
                 touched.append(row)
-        upsert(Operator, touched, _COLUMNS)
+        upsert(Operator, [_derived_only(row) for row in touched], _COLUMNS)
         saved = Transition.objects.bulk_create(history, batch_size=BATCH)
         notify.remember(saved, scene.rows)
         unknown.count(sayings, moment)
         written += len(touched)
     return written
+
+
+def _derived_only(row: Operator) -> Operator:
+    """The row without what the object itself said, which is not written and would only be sent."""
+    return Operator(
+        cluster_id=row.cluster_id,
+        kind=row.kind,
+        namespace=row.namespace,
+        name=row.name,
+        **{name: getattr(row, name) for name in _COLUMNS},
+    )
 
 
 def _load(cluster_id: int, ids: Sequence[int]) -> _Scene:
@@ -112,13 +123,16 @@ def _load(cluster_id: int, ids: Sequence[int]) -> _Scene:
         "operator_id", "kind", "namespace", "name"
     ):
         wanted[kind, namespace, name].append(pk)
-    components = Component.objects.filter(cluster_id=cluster_id)
-    found = rows_of(components, wanted, "id")
-    by_id = {pk: key for key, (pk,) in found}
-    for batch in batched(by_id):
-        for part in components.filter(id__in=batch).order_by("id"):
-            for pk in wanted[by_id[part.pk]]:
-                parts[pk][part.pk] = part
+    here = {
+        (one.kind, one.namespace, one.name): one for near in parts.values() for one in near.values()
+    }
+    for batch in batched(sorted(set(wanted) - set(here))):
+        for part in Component.objects.filter(among(batch), cluster_id=cluster_id).order_by("id"):
+            here[part.kind, part.namespace, part.name] = part
+    for key, pks in wanted.items():
+        if key in here:
+            for pk in pks:
+                parts[pk][here[key].pk] = here[key]
     scene = _Scene(rows, {row.pk: list(parts[row.pk].values()) for row in rows})
     scene.offers = offers_of(cluster_id, {row.package for row in rows if row.package} - {""})
     scene.images = _images(cluster_id, scene)

@@ -5,7 +5,7 @@ whole cluster. Run on everything (`everything=True`) it repairs links that other
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from django.db.models import Q
 
 from installs.models import Component, Operator, Reference
 from installs.sync.decode import Key, text
-from installs.sync.store import BATCH, Delta, batched, rows_of, upsert
+from installs.sync.store import BATCH, PLACES, Delta, batched, rows_of, upsert
 
 CSV, SUBSCRIPTION, GROUP = "ClusterServiceVersion", "Subscription", "OperatorGroup"
 OPERATOR_KINDS = frozenset(("PlatformOperator", "ClusterExtension", SUBSCRIPTION))
@@ -56,7 +56,7 @@ def link(cluster_id: int, operators: Delta, parts: Delta, *, everything: bool = 
     csvs = _csvs_in_question(cluster_id, operators, parts, everything=everything)
     ids = _with_new_references(cluster_id, operators, parts, everything=everything)
     _update_references(cluster_id, ids, links)
-    lone = _lone_csvs(cluster_id, csvs, links)
+    lone = _lone_csvs(cluster_id, csvs, parts, links)
     _link_parts(cluster_id, operators, parts, csvs, lone, links, everything=everything)
     _affected_by_parts(cluster_id, parts, links)
     left = Operator.objects.filter(cluster_id=cluster_id)
@@ -133,24 +133,30 @@ def _groups_in(cluster_id: int, namespaces: Collection[str]) -> dict[str, set[st
 def _csvs_in_question(
     cluster_id: int, operators: Delta, parts: Delta, *, everything: bool
 ) -> set[Key]:
-    """CSVs that changed, that changed Subscriptions name or named, that changed CSVs replace."""
-    found = {key for key in parts.touched if key[0] == CSV}
-    for key in operators.touched:
-        if key[0] == SUBSCRIPTION:
-            before = operators.before.get(key)
-            told = [before.details] if before else []
-            told += [operators.changed[key].details] if key in operators.changed else []
-            found |= {(CSV, key[1], text(one, name)) for one in told for name in _NAMED}
-    for key in [key for key in parts.touched if key[0] == CSV]:
-        before = parts.before.get(key)
-        told = [before.details] if before else []
-        told += [parts.changed[key].details] if key in parts.changed else []
-        found |= {(CSV, key[1], text(one, "replaces")) for one in told}
+    """CSVs that may belong to another operator now: they came or went, who names or replaces them
+    did or does so no more; and those that any of these replaces."""
+    rows = Component.objects.filter(cluster_id=cluster_id, kind=CSV).order_by()
     if everything:
-        for table in (Component, Operator):
-            rows = table._default_manager.filter(cluster_id=cluster_id, kind=CSV).order_by()
-            found |= {(CSV, *names) for names in rows.values_list("namespace", "name")}
+        own = Operator.objects.filter(cluster_id=cluster_id, kind=CSV).order_by()
+        names = {*rows.values_list("namespace", "name"), *own.values_list("namespace", "name")}
+        return {(CSV, *one) for one in names}
+    found: set[Key] = set()
+    for key in operators.touched:
+        if key[0] == SUBSCRIPTION and _differs(operators, key, _NAMED):
+            told = operators.told(key)
+            found |= {(CSV, key[1], text(one, name)) for one in told for name in _NAMED}
+    for key in parts.touched:
+        if key[0] == CSV and _differs(parts, key, ("replaces",)):
+            found |= {key, *((CSV, key[1], text(one, "replaces")) for one in parts.told(key))}
+    for key, (replaced,) in rows_of(rows, found, "details__replaces"):
+        found |= {(CSV, key[1], replaced)} if isinstance(replaced, str) else set()
     return {key for key in found if key[2]}
+
+
+def _differs(delta: Delta, key: Key, names: Iterable[str]) -> bool:
+    """Whether an object came, went, or says something else in these details."""
+    told = [[text(one, name) for name in names] for one in delta.told(key)]
+    return key in delta.fresh or len(told) < 2 or told[0] != told[1]
 
 
 @dataclass(slots=True)
@@ -165,19 +171,21 @@ class Lone:
         return self.named.get(key) or self.own.get(key)
 
 
-def _lone_csvs(cluster_id: int, csvs: set[Key], links: Links) -> Lone:
+def _lone_csvs(cluster_id: int, csvs: set[Key], parts: Delta, links: Links) -> Lone:
     """Makes an operator row of each CSV that nobody names and nobody replaces, and of no other."""
     lone = Lone(replaced_by=_replaced(cluster_id, csvs))
     around = csvs | set(lone.replaced_by.values())
     lone.named = _named(cluster_id, around)
+    others = {key for key in parts.changed if key[0] == CSV} - csvs  # only say something new
+    rows_stored = Operator.objects.filter(cluster_id=cluster_id, kind=CSV)
+    stored = dict(rows_of(rows_stored, around | others, "id", "digest"))
+    due = {key for key in csvs if key not in lone.named and key not in lone.replaced_by}
+    due |= {key for key in others if key in stored}
     components = Component.objects.filter(cluster_id=cluster_id, kind=CSV)
-    unnamed = {key for key in csvs if key not in lone.named and key not in lone.replaced_by}
     wanted = {
         key: dict(zip(_CSV_FIELDS, values, strict=True))
-        for key, values in rows_of(components, unnamed, *_CSV_FIELDS)
+        for key, values in rows_of(components, due, *_CSV_FIELDS)
     }
-    rows_stored = Operator.objects.filter(cluster_id=cluster_id, kind=CSV)
-    stored = dict(rows_of(rows_stored, around, "id", "digest"))
     changed = [k for k, one in wanted.items() if k not in stored or stored[k][1] != one["digest"]]
     rows = [_operator_row(cluster_id, key, wanted[key]) for key in changed]
     upsert(Operator, rows, _OPERATOR_COLUMNS)
@@ -186,10 +194,11 @@ def _lone_csvs(cluster_id: int, csvs: set[Key], links: Links) -> Lone:
         Operator.objects.filter(id__in=[stored[key][0] for key in gone]).delete()
     lone.own = {key: pk for key, (pk, _) in stored.items() if key not in gone}
     lone.own |= {key: row.pk for key, row in zip(changed, rows, strict=True)}
-    links.fresh |= {key for key in changed if key not in stored}
+    new = {key for key in changed if key not in stored}
+    links.fresh |= new
     links.affected |= {row.pk for row in rows}
     links.rows += len(rows) + len(gone)
-    _update_references(cluster_id, [row.pk for row in rows], links)
+    _update_references(cluster_id, [lone.own[key] for key in new], links)
     return lone
 
 
@@ -220,16 +229,28 @@ def _operator_row(cluster_id: int, key: Key, csv: dict[str, Any]) -> Operator:
 def _with_new_references(
     cluster_id: int, operators: Delta, parts: Delta, *, everything: bool
 ) -> set[int]:
-    """Operators whose references may differ: changed ones, and those beside a new OperatorGroup."""
+    """Operators whose references may differ: those that name others than before, and those beside
+    an OperatorGroup that came or went."""
     rows = Operator.objects.filter(cluster_id=cluster_id).order_by()
     if everything:
         return set(rows.values_list("id", flat=True))
-    ids = {operators.ids[key] for key in operators.changed}
+    ids = {
+        operators.ids[key]
+        for key in operators.changed
+        if _moved(operators, key, PLACES[Operator])
+        or _differs(operators, key, ("plan", "plan_namespace", *_NAMED))
+    }
     new = {key for key in parts.fresh | parts.deleted if key[0] == GROUP}
     for batch in batched(sorted({key[1] for key in new})):
         beside = rows.filter(kind__in=(SUBSCRIPTION, CSV), namespace__in=batch)
         ids |= set(beside.values_list("id", flat=True))
     return ids
+
+
+def _moved(delta: Delta, key: Key, columns: Sequence[str]) -> bool:
+    """Whether an object is new, or the columns by which others are found differ."""
+    now = tuple(delta.changed[key].columns.get(name, "") for name in columns)
+    return key in delta.fresh or delta.before[key].place != now
 
 
 def _replaced(cluster_id: int, csvs: Collection[Key]) -> dict[Key, Key]:
@@ -274,7 +295,8 @@ def _link_parts(
     if everything:
         base = [_part(*row) for row in rows.order_by().values_list(*_PART)]
     else:
-        base = [_part(*values) for _, values in rows_of(rows, {*parts.changed, *csvs}, *_PART)]
+        new = {key for key in parts.changed if _moved(parts, key, PLACES[Component])}
+        base = [_part(*values) for _, values in rows_of(rows, new | set(csvs), *_PART)]
         base += _owned_by(cluster_id, operators.fresh | operators.deleted)
     upper = {part.key: part for part in base if part.owner[0] not in MIDDLE}
     placed = _place_upper(cluster_id, upper.values(), lone)
@@ -360,10 +382,8 @@ def _place_upper(cluster_id: int, parts: Iterable[Part], lone: Lone) -> dict[Key
 
 
 def _affected_by_parts(cluster_id: int, parts: Delta, links: Links) -> None:
-    """Adds the operators that changed or deleted components belonged or belong to, and those
-    that refer to them."""
-    rows = Component.objects.filter(cluster_id=cluster_id, operator_id__isnull=False)
-    links.affected |= {pk for _, (pk,) in rows_of(rows, set(parts.changed), "operator_id")}
+    """Adds the operators that changed or deleted components belonged to before (where they belong
+    to now is known already when that is elsewhere), and those that refer to them."""
     links.affected |= {one.operator_id for one in parts.before.values() if one.operator_id}
     shared = {key for key in parts.touched if key[0] in SHARED}
     references = Reference.objects.filter(operator__cluster_id=cluster_id)

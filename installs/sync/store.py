@@ -26,6 +26,10 @@ from installs.sync.history import OBJECT, Moment, State, history_of, states_of, 
 
 Table = type[Operator] | type[Component] | type[ClusterOperatorRow] | type[CRDState]
 BATCH = 500
+PLACES: dict[type[Any], tuple[str, ...]] = {
+    Component: ("owner_kind", "owner_namespace", "owner_name"),
+    Operator: ("catalog", "catalog_namespace"),
+}
 _COMMON = (
     "uid",
     "resource_version",
@@ -53,10 +57,14 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a row said before it was changed or deleted; the last two are a Component's."""
+    """What a row said before it was changed or deleted; `phase`, `operator_id`: a Component's.
+
+    `place` has the values of the columns by which others are found, see PLACES.
+    """
 
     conditions: list[dict[str, Any]]
     details: dict[str, Any]
+    place: tuple[str, ...] = ()
     phase: str = ""
     operator_id: int | None = None
 
@@ -97,6 +105,13 @@ class Delta:
     @property
     def touched(self) -> set[Key]:
         return {*self.changed, *self.deleted}
+
+    def told(self, key: Key) -> Iterator[Mapping[str, Any]]:
+        """The details of an object before and after; one of them when it came or went."""
+        if key in self.before:
+            yield self.before[key].details
+        if key in self.changed:
+            yield self.changed[key].details
 
     def written(self) -> Counter[str]:
         return Counter(kind for kind, _, _ in self.changed)
@@ -240,10 +255,12 @@ def _remember_before(table: Table, delta: Delta, known: Mapping[Key, Known]) -> 
     keys = {known[key].id: key for key in (*delta.changed, *delta.deleted) if key in known}
     fields = ["id", "conditions", "details"]
     fields += ["phase", "operator_id"] if table is Component else []
+    places = PLACES.get(table, ())
     for batch in batched(keys):
         rows = table._default_manager.filter(id__in=batch).order_by()
-        for pk, *values in rows.values_list(*fields):
-            delta.before[keys[pk]] = Before(*values)
+        for pk, conditions, details, *values in rows.values_list(*fields, *places):
+            rest, place = values[: len(fields) - 3], tuple(values[len(fields) - 3 :])
+            delta.before[keys[pk]] = Before(conditions, details, place, *rest)
 
 
 def _funerals(
