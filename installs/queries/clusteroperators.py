@@ -1,14 +1,16 @@
 """Reads behind the cluster operators pages."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, F, IntegerField, Q, QuerySet, Value
 
-from installs.aggregated import explain_impact
+from installs.aggregated import Explanation, Itself, Member, explain_aggregated, explain_impact
 from installs.diagnosis import read_conditions
-from installs.models import ClusterOperator, ClusterOperatorMember
+from installs.models import ClusterOperator, ClusterOperatorMember, Operator
 from installs.queries.keyset import Page, paginate
 from installs.queries.operators import finding_titles
+from olmweb.kube.conditions import status_of
 
 STATES = ("unavailable", "degraded", "progressing", "blocked")
 _STATE_FILTER = {
@@ -76,6 +78,33 @@ def members_of(row: ClusterOperator) -> list[MemberGroup]:
     return sorted(found, key=lambda group: (-len(group.members), group.title))
 
 
+def explanation_of(row: ClusterOperator, groups: Sequence[MemberGroup]) -> Explanation:
+    """What the aggregated ClusterOperator means, from its members and the PlatformOperators of its
+    cluster; one query."""
+    members = [Member(member.name, member.reason) for group in groups for member in group.members]
+    rows = Operator.objects.filter(cluster=row.cluster_id, kind="PlatformOperator").values_list(
+        "name", "conditions", "reason", "finding", "since"
+    )
+    titles = finding_titles()
+    itself = [
+        Itself(
+            name=name,
+            installed=status_of(conditions, "Installed") == "True",
+            reason=reason,
+            cause=titles.get(finding, ""),
+            since=since,
+        )
+        for name, conditions, reason, finding, since in rows
+    ]
+    return explain_aggregated(read_conditions(row.conditions), members, itself)
+
+
 def impact_of(row: ClusterOperator) -> tuple[str, str]:
     """Two sentences: what it blocks and what it does not."""
     return explain_impact(read_conditions(row.conditions))
+
+
+def reasons_of(row: ClusterOperator) -> dict[str, str]:
+    """Condition type -> its reason, and its message where it has no reason."""
+    told = read_conditions(row.conditions)
+    return {one.type: one.reason or one.message[:200] for one in told}

@@ -40,6 +40,7 @@ def clusteroperator_list(request: HttpRequest) -> HttpResponse:
     ]
     context = {
         "page": page,
+        "rows": [(row, queries.reasons_of(row)) for row in page.rows],
         "total": page.total,
         "cluster": cluster,
         "state": state,
@@ -79,12 +80,15 @@ def clusteroperator_detail(request: HttpRequest, cluster: str, name: str) -> Htt
         return answer
     blocks, leaves = queries.impact_of(row)
     groups = queries.members_of(row) if row.aggregated else []
+    explanation = queries.explanation_of(row, groups) if row.aggregated else None
     key = detail.key_of(row)
     history = detail.history(row.cluster_id, [key])
     context = {
         "row": row,
         "groups": groups,
         "member_count": sum(len(group.members) for group in groups),
+        "reasons": queries.reasons_of(row),
+        "explanation": explanation,
         "blocks": blocks,
         "leaves": leaves,
         "timeline": timeline(key, history),

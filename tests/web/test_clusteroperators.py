@@ -1,11 +1,13 @@
 """Cluster operators: the list worst first, one with its members, what it blocks."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from installs.models import ClusterOperator, ClusterOperatorMember
+from installs.models import ClusterOperator, ClusterOperatorMember, Operator
 from olmweb.models import Cluster
 from tests.factories import make_cluster
 from tests.web.html import assert_fragment, assert_page
@@ -35,7 +37,7 @@ def test_they_are_listed_worst_first_with_four_pills(reader: Client, prod: Clust
         AGGREGATED, "/cluster-operators/prod/monitoring", "/cluster-operators/prod/dns",
     ]  # fmt: skip
     assert "Unavailable Not progressing Not degraded Upgradeable" in page.text
-    assert "7 platform operators failing" in page.text
+    assert "8 platform operators failing" in page.text
     assert "SlowDisk too slow" in page.text
 
 
@@ -86,7 +88,7 @@ def test_the_aggregated_one_groups_its_members_by_our_finding(
 ) -> None:
     make_failing_world(prod, modes=3, webhooks=2)
     page = assert_page(reader.get(AGGREGATED))
-    assert "7 platform operators are not installed" in page.text
+    assert "8 platform operators are not installed" in page.text
     assert page.text.index("3 AllNamespaces install mode") < page.text.index("2 Webhooks not")
     assert "1 InstallFailed" in page.text, "a member whose message is not known keeps its reason"
     assert "/operators/prod/PlatformOperator/-/mode-00" in page.links
@@ -100,10 +102,43 @@ def test_a_member_without_its_object_and_a_disagreement_are_told(
     make_failing_world(prod)
     row = ClusterOperator.objects.get(aggregated=True)
     ClusterOperatorMember.objects.create(cluster_operator=row, name="ghost", reason="UnpackFailed")
-    ClusterOperator.objects.filter(pk=row.pk).update(problem="They disagree: ghost.")
     page = assert_page(reader.get(AGGREGATED))
     assert "not there any more" in page.text
-    assert "They disagree: ghost." in page.text
+    assert "its message names ghost, installed according to the PlatformOperators" in page.text
+
+
+def test_a_message_older_than_the_objects_says_by_how_much(reader: Client, prod: Cluster) -> None:
+    make_failing_world(prod, modes=1, webhooks=0)
+    Operator.objects.filter(name="mode-00").update(
+        reason="InstallFailed", since=timezone.now() - timedelta(minutes=5)
+    )
+    page = assert_page(reader.get(AGGREGATED))
+    assert "changed 1 hour after the message was written, so it is out of date" in page.text
+
+
+def test_progressing_is_not_taken_for_work_that_goes_on(reader: Client, prod: Cluster) -> None:
+    make_failing_world(prod)
+    row = ClusterOperator.objects.get(aggregated=True)
+    row.conditions = [
+        {"type": "Available", "status": "False", "reason": "PlatformOperatorError"},
+        {"type": "Progressing", "status": "True"},
+    ]
+    row.save()
+    text = assert_page(reader.get(AGGREGATED)).text
+    assert "Progressing=True does not say that work goes on" in text
+
+
+def test_each_pill_tells_its_own_reason(reader: Client, prod: Cluster) -> None:
+    row = make_clusteroperator(prod, "dns", degraded="True", severity=2)
+    row.conditions = [
+        {"type": "Available", "status": "True", "reason": "AsExpected"},
+        {"type": "Degraded", "status": "True", "reason": "", "message": "two pods are gone"},
+    ]
+    row.save()
+    for path in ("/cluster-operators/", "/cluster-operators/prod/dns"):
+        text = reader.get(path).content.decode()
+        assert 'title="AsExpected"' in text
+        assert 'title="two pods are gone"' in text
 
 
 def test_a_healthy_one_blocks_nothing(reader: Client, prod: Cluster) -> None:

@@ -93,9 +93,13 @@ def make_failing_world(cluster: Cluster, *, modes: int = 3, webhooks: int = 2) -
         make_failing(cluster, f"webhook-{number:02}", WEBHOOK)
     make_failing(cluster, "collision", OWNED, "InstallFailed")
     make_failing(cluster, "strange", STRANGE, "InstallFailed")
-    make_operator(cluster=cluster, name="fine", upgrade="1.1.0", catalog="redhat-operators")
+    make_operator(
+        cluster=cluster, name="fine", upgrade="1.1.0", catalog="redhat-operators",
+        conditions=[_condition("Installed", "True", "InstallSuccessful", "")],
+    )  # fmt: skip
     make_operator(cluster=cluster, name="coming", health="Installing", reason="InstallPending")
-    failing = list(Operator.objects.filter(cluster=cluster, health="Failed"))
+    listed = list(Operator.objects.filter(cluster=cluster, kind="PlatformOperator"))
+    failing = [row for row in listed if row.health != "Healthy"]
     row = make_clusteroperator(
         cluster,
         "platform-operators-aggregated",
