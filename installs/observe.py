@@ -29,6 +29,7 @@ def observe(row: Observed) -> Observation:
         extra=extra,
         details=details_of(row),
         created_at=row.created_at,
+        since=row.since if isinstance(row, Operator) else None,
     )
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from installs.diagnosis.classify import DEPRECATIONS, classify
 from installs.diagnosis.finding import Said, finding_of
 from installs.diagnosis.judgement import judge_type
-from installs.diagnosis.reading import moment, text
+from installs.diagnosis.reading import moment, rows, text
 from installs.diagnosis.states import Class
 from installs.diagnosis.times import DELETING, stuck, usual_time
 from installs.diagnosis.types import Diagnosis, Finding, Link, Observation
@@ -59,10 +59,14 @@ def _slow(
     if found.health not in _GOING_ON:
         return
     objects = {(one.kind, one.namespace, one.name): one for one in (*components, subject)}
-    going = [link for link in found.chain if link.state == "progressing"] or list(found.chain[:1])
+    going = [link for link in found.chain if link.state == "progressing"]
+    if not going and found.health == "Installing":
+        going = [link for link in found.chain[:1] if not link.reason]  # nobody has answered yet
+    if not going:
+        return
     link = going[-1]
     one = objects.get((link.kind, link.namespace, link.name))
-    since = _since(one, link) if one else None
+    since = subject.since or (_since(one, link) if one else None)
     usual = usual_time(link.kind, link.reason)
     if since is None or usual is None or not stuck(link.kind, link.reason, since, now):
         return
@@ -103,7 +107,11 @@ def _held(components: Sequence[Observation], found: Diagnosis) -> Iterator[str]:
         if one.kind != "OperatorCondition":
             continue
         verdict = judge_type(one, "Upgradeable")
-        if verdict.state is Class.BLOCKED:
+        overridden = any(
+            text(override, "type") == "Upgradeable" and text(override, "status") == "True"
+            for override in rows(one.details, "overrides")
+        )
+        if verdict.state is Class.BLOCKED and not overridden:
             why = verdict.message or verdict.reason
             yield f"operatorcondition {one.name} does not allow an upgrade: {why}"
 

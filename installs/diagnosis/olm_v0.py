@@ -12,6 +12,7 @@ from installs.diagnosis import problems
 from installs.diagnosis.finding import finding_of
 from installs.diagnosis.judgement import Judgement, link_of
 from installs.diagnosis.problems import Problem
+from installs.diagnosis.reading import text
 from installs.diagnosis.scene import Scene, scene_of
 from installs.diagnosis.states import BROKEN, Class
 from installs.diagnosis.types import Diagnosis, Link, Observation
@@ -47,8 +48,10 @@ def _quiet_health(scene: Scene) -> str:
         return "Unknown"
     if scene.csv is None or state is not Class.HEALTHY:
         return "Upgrading" if scene.works or scene.upgrading else "Installing"
-    waits = scene.plan_verdict.state is Class.PROGRESSING and scene.plan_is_next
-    return "Upgrading" if waits or scene.condition("BundleUnpacking") else "Healthy"
+    planned = scene.plan_verdict.state is Class.PROGRESSING and scene.plan_is_next
+    resolved = text(scene.subject.details, "current_csv") not in ("", scene.csv.name)
+    coming = planned or resolved or scene.condition("BundleUnpacking") is not None
+    return "Upgrading" if coming else "Healthy"
 
 
 def _links(scene: Scene, problem: Problem | None) -> tuple[Link, ...]:

@@ -1,5 +1,6 @@
 """Definitions, requirements, approvals, usual times, flapping, notes: the pure functions."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -243,6 +244,20 @@ def test_a_subscription_that_nobody_answers_is_noted_by_its_age() -> None:
     assert notes(Observation("Subscription", NS, "etcd", created_at=ago(2))) == []
 
 
+def test_an_old_subscription_that_upgrades_is_not_called_slow_for_its_age() -> None:
+    old = replace(installed(current_csv="etcd.v2"), created_at=ago(60 * 24 * 90))
+    assert diagnose(old, (catalog(), plan(), csv()), now=NOW).health == "Upgrading"
+    assert notes(old, catalog(), plan(), csv()) == []
+
+
+def test_when_we_saw_a_step_begin_counts_more_than_the_clusters_time() -> None:
+    """The time of a condition does not move when a failed operator starts again."""
+    told = Condition("Installed", "False", "InstallPending", "Waiting", stamp(60 * 24))
+    fresh = Observation("PlatformOperator", "", "etcd", (told,), since=ago(1))
+    assert notes(fresh) == []
+    assert notes(replace(fresh, since=ago(30))) == ["step-takes-long"]
+
+
 def test_a_platform_operator_that_waits_for_long_is_noted_by_its_conditions_time() -> None:
     told = Condition("Installed", "False", "InstallPending", "Waiting", stamp(20))
     assert notes(Observation("PlatformOperator", "", "etcd", (told,))) == ["step-takes-long"]
@@ -290,6 +305,9 @@ def test_an_operator_that_does_not_allow_its_upgrade_is_noted_while_it_runs() ->
         (Condition("Upgradeable", "False", "Migrating", "migration is running"),),
     )  # fmt: skip
     assert notes(installed(), catalog(), plan(), csv(), held) == ["upgrade-held"]
+    overrides = [{"type": "Upgradeable", "status": "True"}]
+    allowed = replace(held, details={"overrides": overrides})
+    assert notes(installed(), catalog(), plan(), csv(), allowed) == []
 
 
 def test_an_installation_without_a_subscription_is_noted() -> None:
