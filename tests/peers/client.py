@@ -49,21 +49,31 @@ class Client:
         headers: dict[str, str] | None = None,
     ) -> Any:
         """The decoded JSON answer; raises ApiRefused for 4xx and 5xx."""
-        answer = self._http.request(
+        answer = self._send(method, path, body, content_type, headers or {})
+        deadline = time.monotonic() + 30
+        # As kubectl does: a server that has just started is ready before its CRDs' storage is.
+        while answer.status == 429 and time.monotonic() < deadline:
+            time.sleep(0.2)
+            answer = self._send(method, path, body, content_type, headers or {})
+        is_json = "json" in answer.headers.get("Content-Type", "")
+        decoded = answer.json() if is_json else {"message": answer.data.decode()}
+        if answer.status >= 400:
+            raise ApiRefused(answer.status, decoded)
+        return decoded
+
+    def _send(
+        self, method: str, path: str, body: Any, content_type: str, headers: dict[str, str]
+    ) -> urllib3.BaseHTTPResponse:
+        return self._http.request(
             method,
             self.url + path,
             body=None if body is None else json.dumps(body),
             headers={
                 "Authorization": f"Bearer {self.token}",
                 "Content-Type": content_type,
-                **(headers or {}),
+                **headers,
             },
         )
-        is_json = "json" in answer.headers.get("Content-Type", "")
-        decoded = answer.json() if is_json else {"message": answer.data.decode()}
-        if answer.status >= 400:
-            raise ApiRefused(answer.status, decoded)
-        return decoded
 
     def path(self, api_version: str, kind: str, name: str = "", namespace: str = "") -> str:
         """URL path of a kind's collection, or of one object; raises KeyError when not served."""

@@ -125,20 +125,29 @@ def test_a_catalog_that_died_is_the_cause_although_olm_calls_it_healthy(
         olm.catalog_source("fading", namespace, opm.address)
     olm.subscribe(namespace, "buoy", source="fading", sourceNamespace=namespace)
     row = with_finding(seen, namespace, "buoy")
+    assert (row.broken_kind, row.broken_name) == ("CatalogSource", "fading")
+
+    wait_until(
+        lambda: olm.condition(namespace, "buoy", "ResolutionFailed"), "ResolutionFailed", SECONDS
+    )
+    row = seen(namespace, "buoy")
     assert (row.health, row.finding) == (Health.FAILED, "sub-catalog-list-failed")
     assert (row.broken_kind, row.broken_name) == ("CatalogSource", "fading")
     assert row.facts["object_namespace"] == namespace
 
 
-def test_a_workload_that_stops_makes_its_operator_degraded(olm: World, seen: Seen) -> None:
+def test_a_workload_that_stops_makes_its_operator_degraded_before_olm_notices(
+    olm: World, seen: Seen
+) -> None:
     namespace = olm.own_namespace("weak")
     olm.subscribe(namespace, "winch")
     olm.csv(namespace, "winch.v1.0.0", "Installing")
     olm.play_node(namespace)
     olm.csv(namespace, "winch.v1.0.0", "Succeeded")
     assert seen(namespace, "winch").health == Health.HEALTHY
-    olm.play_node(namespace, available=False)
-    row = seen(namespace, "winch")
+    with olm.paused():
+        olm.play_node(namespace, available=False)
+        row = seen(namespace, "winch")
     assert (row.health, row.finding) == (Health.DEGRADED, "deployment-unavailable")
     assert (row.broken_kind, row.broken_name) == ("Deployment", "winch-controller")
 

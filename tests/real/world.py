@@ -5,6 +5,7 @@ kubelet and a scheduler would, and nobody else does.
 """
 
 import itertools
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -160,6 +161,20 @@ class World:
             return found if is_there else None
 
         return wait_until(look, f"{name} {phase} {reason}", SECONDS)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """OLM does nothing meanwhile, as where its pods can't run."""
+        processes = [server.process for server in (self.olm.olm, self.olm.catalog)]
+        for process in processes:
+            assert process
+            process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in processes:
+                assert process
+                process.send_signal(signal.SIGCONT)
 
     def play_node(self, namespace: str, available: bool = True) -> None:
         """Every Deployment of the namespace gets the pods that it asks for, or loses them."""
