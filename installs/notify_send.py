@@ -12,7 +12,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from secrets import SystemRandom
 from typing import Any
@@ -53,6 +53,7 @@ RETRY_AFTER_LIMIT = 3600.0
 GIVE_UP_AFTER = timedelta(days=1)
 ATTEMPTS = 5  # at least, however old
 RENEW = timedelta(minutes=5)
+LOOK_AGAIN = timedelta(days=1)
 AGAIN = frozenset({408, 425, 429})
 CONTENT = frozenset({400, 413, 422})  # one change of several may be at fault
 ANSWER_LIMIT = 2048
@@ -257,8 +258,14 @@ class _Run:
         self._blocked |= {subject_of(row.transition) for row in batch}
 
     def _renew(self) -> float:
-        """Sends standing alerts again, as Alertmanager wants; their rows are sent already."""
-        due = list(_standing_due())
+        """Sends standing alerts again, as Alertmanager wants; their rows are sent already.
+
+        Other rows are over for now: they are put off, so that few are looked at in each run.
+        """
+        now = timezone.now()
+        due = list(_sent_due(now).filter(pk__in=going_on()))
+        over = _sent_due(now).exclude(pk__in=[row.pk for row in due])
+        over.update(next_at=now + LOOK_AGAIN)
         size = self._receiver.group
         for start in range(0, len(due), size):
             if time.monotonic() > self._until:
@@ -279,16 +286,16 @@ def _pending() -> QuerySet[Notification]:
     return waiting.select_related("transition").order_by("id")[:QUEUE_LIMIT]
 
 
-def _standing_due() -> QuerySet[Notification]:
-    return going_on().filter(state=Notification.State.SENT, next_at__lte=timezone.now())
+def _sent_due(now: datetime) -> QuerySet[Notification]:
+    return Notification.objects.filter(state=Notification.State.SENT, next_at__lte=now)
 
 
 def _is_any_due() -> bool:
     """Looked at first: a lease is written for, and most of the time there is nothing to send."""
-    pending = Notification.objects.filter(state=Notification.State.PENDING)
-    return pending.filter(next_at__lte=timezone.now()).exists() or (
-        settings.WEBHOOK_FORMAT == "alertmanager" and _standing_due().exists()
-    )
+    now = timezone.now()
+    pending = Notification.objects.filter(state=Notification.State.PENDING, next_at__lte=now)
+    renews = settings.WEBHOOK_FORMAT == "alertmanager"
+    return pending.exists() or (renews and _sent_due(now).exists())
 
 
 def _change(row: Notification, *, standing: bool = False) -> Change:
