@@ -65,8 +65,10 @@ def _links(scene: Scene, problem: Problem | None) -> tuple[Link, ...]:
     links += [link_of(one, judge_deployment(one)) for one in scene.deployments]
     if problem is None:
         return tuple(links)
+    behind: tuple[str, str] = (problem.after, "")
     for broken in problem.links:
-        links = _put(links, broken, after=problem.after)
+        links = _put(links, broken, behind)
+        behind = (broken.kind, broken.name)
     return tuple(links)
 
 
@@ -110,11 +112,13 @@ def _csv_links(scene: Scene, problem: Problem | None) -> list[Link]:
     return [Link(kind, scene.subject.namespace, name, "absent")] if name else []
 
 
-def _put(links: list[Link], new: Link, *, after: str) -> list[Link]:
-    """The links with the new one in the place of the same object, else behind kind `after`."""
+def _put(links: list[Link], new: Link, behind: tuple[str, str]) -> list[Link]:
+    """The links with the new one in the place of the same object, else behind the last one of
+    that kind and name (of any name when it is empty), else at the end."""
     for position, link in enumerate(links):
         if (link.kind, link.namespace, link.name) == (new.kind, new.namespace, new.name):
             return [*links[:position], new, *links[position + 1 :]]
-    behind = [position for position, link in enumerate(links) if link.kind == after]
-    place = behind[-1] + 1 if behind else len(links)
+    kind, name = behind
+    before = [i for i, link in enumerate(links) if link.kind == kind and name in ("", link.name)]
+    place = before[-1] + 1 if before else len(links)
     return [*links[:place], new, *links[place:]]

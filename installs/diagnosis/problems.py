@@ -29,8 +29,9 @@ _GROUP_REASONS = frozenset(("UnsupportedOperatorGroup",))
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The cause. `links` are the objects that it is about, the broken one marked; they stand
-    behind the last link of kind `after` unless they are in the chain already."""
+    """The cause. `links` are the objects that it is about, one behind the other, the broken one
+    marked; the first stands behind the last link of kind `after`. What is in the chain already
+    keeps its place."""
 
     health: str
     reason: str

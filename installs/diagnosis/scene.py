@@ -88,7 +88,7 @@ def scene_of(subject: Observation, components: Sequence[Observation]) -> Scene:
         csv=csv,
         csv_name=csv.name if csv else current or installed,
         groups=_of_kind(near, "OperatorGroup"),
-        deployments=_of_kind(near, "Deployment"),
+        deployments=_deployments(near, csv),
         conditions=tuple(abnormal(subject)),
         works=any(one.phase in _RUNNING for one in csvs),
         upgrading=bool(current and installed and current != installed)
@@ -110,7 +110,7 @@ def _lone_csv(
         csv=csv,
         csv_name=csv.name,
         groups=_of_kind(near, "OperatorGroup"),
-        deployments=_of_kind(near, "Deployment"),
+        deployments=_deployments(near, csv),
         conditions=(),
         works=csv.phase in _RUNNING,
         upgrading=any(_takes_over(csv, one) for one in csvs if one.name != csv.name),
@@ -125,6 +125,13 @@ def _takes_over(csv: Observation | None, older: Observation) -> bool:
 
 def _of_kind(near: Sequence[Observation], kind: str) -> tuple[Observation, ...]:
     return tuple(sorted((one for one in near if one.kind == kind), key=lambda one: one.name))
+
+
+def _deployments(near: Sequence[Observation], csv: Observation | None) -> tuple[Observation, ...]:
+    """Those that the newest version names: an older one's go away while it is replaced."""
+    found = _of_kind(near, "Deployment")
+    named = set(texts(csv.details, "deployments")) if csv else set()
+    return tuple(one for one in found if one.name in named) if named else found
 
 
 def _plan(

@@ -93,8 +93,24 @@ def test_a_deployment_that_somebody_scaled_to_zero_does_not_run() -> None:
     assert (diagnosis.health, finding_id(diagnosis)) == ("Degraded", "deployment-scaled-to-zero")
 
 
+def test_a_pod_stands_behind_its_own_deployment() -> None:
+    down = deployment("False", name="a", pods=(pod("CrashLoopBackOff"),))
+    diagnosis = diagnose(installed(), (catalog(), plan(), csv(), deployment(name="b"), down))
+    assert [link.kind for link in diagnosis.chain[-3:]] == ["Deployment", "Pod", "Deployment"]
+    assert diagnosis.chain[-1].name == "b"
+
+
 def test_one_deployment_of_several_that_does_not_run_is_enough() -> None:
     parts = (catalog(), plan(), csv(), deployment(name="a"), deployment("False", name="b"))
     diagnosis = diagnose(installed(), parts)
     assert broken(diagnosis) == ("Deployment", "b")
     assert [link.name for link in diagnosis.chain[-2:]] == ["a", "b"]
+
+
+def test_a_deployment_of_the_version_that_is_replaced_is_not_blamed() -> None:
+    new = csv("Succeeded", name="etcd.v2", deployments=["etcd-operator"])
+    old = deployment("False", name="etcd-v1-operator")
+    subject = installed(current_csv="etcd.v2", installed_csv="etcd.v2")
+    diagnosis = diagnose(subject, (catalog(), plan(csvs=("etcd.v2",)), new, deployment(), old))
+    assert diagnosis.health == "Healthy"
+    assert [link.name for link in diagnosis.chain if link.kind == "Deployment"] == ["etcd-operator"]
