@@ -97,7 +97,8 @@ class Session:
         self._discover_at = [now + UNKNOWN_SECONDS] if plan.discovery.failed else []
         self._probe_at: float | None = None
         self._probes = 0
-        self._down_since: float | None = None
+        self._down_since = 0.0
+        self._down: KubeError | None = None  # why the cluster can't be reached
 
     def run(self) -> End:
         """Never raises for what the cluster does; raises what our own code or database does."""
@@ -122,7 +123,7 @@ class Session:
             self._probe_at = None
             highest = self._plan.highest()
             self._jobs.start("probe", lambda: went_back(self._client, self._plan, highest))
-        if self._down_since is not None:
+        if self._down is not None:
             if now - self._down_since > GIVE_UP:
                 raise _Over(End.UNREACHABLE)
             return
@@ -186,7 +187,7 @@ class Session:
         """Handles what comes, and writes it when there is enough or the window closes."""
         closes = time.monotonic() + TICK
         opened = False
-        while (wait := closes - time.monotonic()) > 0 and len(self._batch) < BATCH:
+        while (wait := closes - time.monotonic()) > 0 and (self._down or len(self._batch) < BATCH):
             try:
                 message = self._queue.get(timeout=wait)
             except queue.Empty:
@@ -194,7 +195,7 @@ class Session:
             self._handle(message)
             if self._batch and not opened:
                 opened, closes = True, time.monotonic() + WINDOW
-        if self._batch:
+        if self._batch and not self._down:
             self._write()
 
     def _handle(self, message: Message | Done) -> None:
@@ -245,7 +246,7 @@ class Session:
             self._probe_at = now
         elif isinstance(error, NotFound) and not self._discover_at:
             self._discover_at = [now]
-        if course.error not in ("", told):
+        if course.error not in ("", told) and not isinstance(error, _CLUSTER_WIDE):
             name = self._cluster.name
             log.info("watch failed", cluster=name, feed=course.feed.name, error=course.error)
 
@@ -268,16 +269,17 @@ class Session:
 
     def _probed(self, went_back: bool, error: Exception | None, now: float) -> None:
         if isinstance(error, _CLUSTER_WIDE):
-            if self._down_since is None:
-                self._down_since, self._probes = now, 0
+            if self._down is None:
+                self._write()  # what came before; later than this it would say "reachable"
+                self._down, self._down_since, self._probes = error, now, 0
                 self._fail(error)
             self._probes += 1
             self._probe_at = now + min(0.5 * 2**self._probes, PROBE_LONGEST)
             return
         if went_back:
             raise _Over(End.AGAIN)  # a new session begins with a pass over everything
-        if self._down_since is not None:
-            self._down_since = None
+        if self._down is not None:
+            self._down = None
             if self._checked(lambda: rows.reached(self._cluster)):
                 log.info("cluster reached again", cluster=self._cluster.name)
             for course in self._courses.values():
@@ -335,6 +337,8 @@ class Session:
                     self._write()
             self._write()
             self._checked(lambda: self._stream_rows.save(self._courses.values(), counts=True))
+            if self._down is not None:
+                self._fail(self._down)  # last: now begins the waiting that `due` measures
         except _Over:
             log.info("cluster lost at the end of a session", cluster=self._cluster.name)
 

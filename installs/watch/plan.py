@@ -16,7 +16,7 @@ from installs.sync.feeds import FEEDS, Feed, feeds_of, served_by
 from installs.sync.read import ABSENT
 from installs.watch.course import Course
 from olmweb.kube.client import Discovery, KubeClient
-from olmweb.kube.errors import KubeError
+from olmweb.kube.errors import ConfigError, KubeError, Unauthorized, Unreachable
 from olmweb.kube.resources import EVENTS, Served
 from olmweb.models import Cluster, Stream
 
@@ -107,12 +107,18 @@ def went_back(client: KubeClient, plan: Plan, highest: int) -> bool:
     """Whether the cluster is older than what we have of it: restored, or made anew.
 
     A watch from a version that is yet to come says nothing at all until then, so this is asked
-    before. One request. Raises KubeError.
+    before. One request, where the first feed may be read. Raises Unreachable, Unauthorized and
+    ConfigError.
     """
     for course in plan.courses.values():
-        if course.feed.resource is not EVENTS:
-            resource, version = course.served.resource, course.served.version
-            page = next(client.list_pages(resource, version, limit=1))
-            return page.resource_version.isdigit() and int(page.resource_version) < highest
+        if course.feed.resource is EVENTS:
+            continue
+        try:
+            page = next(client.list_pages(course.served.resource, course.served.version, limit=1))
+        except (Unreachable, Unauthorized, ConfigError):
+            raise
+        except KubeError:
+            continue  # this feed's own trouble: another one will do
+        return page.resource_version.isdigit() and int(page.resource_version) < highest
     client.version()
     return False
