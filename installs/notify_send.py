@@ -5,7 +5,8 @@ sender at a time holds a lease, which names the receiver; when the receiver is d
 wait, the lease is kept until then instead of given back, so nobody asks sooner. Changes of one
 object go out in their order; others overtake an object whose body the receiver can't digest.
 
-The address may hold a secret: errors and logs name its host only.
+The address is a setting, so it may well be one of this network; no redirect leads elsewhere. It may
+hold a secret: errors and logs name its host only.
 """
 
 import hashlib
