@@ -128,7 +128,8 @@ def _not_running(
         links += pods.links if one is at else (link_of(one, judge_deployment(one)),)
     return Diagnosis(
         "Degraded" if installed else "Failed",
-        pods.reason,
+        # Before it is installed the reason stays its own, by which others know it too.
+        pods.reason if installed else judged[0].reason or pods.reason,
         ": ".join(filter(None, parts)),
         finding_of(subject, [Said(pods.kind, at.namespace, at.name, pods.said)]),
         tuple(links),

@@ -37,7 +37,9 @@ def test_a_platform_operator_that_is_applied_and_does_not_run_is_degraded() -> N
 
 def test_pods_that_fail_during_an_installation_fail_it_and_pods_that_start_do_not() -> None:
     subject, part = seen("PlatformOperator", PENDING), seen("BundleDeployment", UNPACKED)
-    assert diagnose(subject, (part, CRASHING)).health == "Failed"
+    failed = diagnose(subject, (part, CRASHING))
+    assert (failed.health, failed.reason) == ("Failed", "InstallPending")
+    assert (failed.message, finding_id(failed)) == ("back-off", "pod-crash-loop")
     assert diagnose(subject, (part, STARTING)).health == "Installing"
 
 
