@@ -3,6 +3,8 @@
 import pytest
 
 from installs.diagnosis import diagnose
+from installs.diagnosis.classify import find
+from installs.diagnosis.states import BROKEN, STATES
 from tests.unit.seen import (
     broken,
     catalog,
@@ -114,3 +116,12 @@ def test_a_deployment_of_the_version_that_is_replaced_is_not_blamed() -> None:
     diagnosis = diagnose(subject, (catalog(), plan(csvs=("etcd.v2",)), new, deployment(), old))
     assert diagnosis.health == "Healthy"
     assert [link.name for link in diagnosis.chain if link.kind == "Deployment"] == ["etcd-operator"]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [row[3] for row, state in STATES.items() if row[0] == "Pod" and state in BROKEN],
+)
+def test_every_reason_of_a_pod_that_is_an_error_has_its_cause(reason: str) -> None:
+    assert find(f"pod shop/x container y: {reason}: words", kind="Pod") is not None
+    assert find(reason, kind="Pod") is not None
