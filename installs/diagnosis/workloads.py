@@ -14,6 +14,8 @@ from installs.diagnosis.states import BROKEN, WAITING, Class, class_of
 from installs.diagnosis.types import Link, Observation
 
 SCALED_TO_ZERO = "ScaledToZero"
+# The kubelet goes back and forth between the two: one reason, or the history fills with changes.
+_STEADY = {"ErrImagePull": "ImagePullBackOff", "Error": "CrashLoopBackOff"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def _pod_trouble(one: Observation, verdict: Judgement, pod: Mapping[str, Any]) -
     return Trouble(
         one,
         "Pod",
-        reason,
+        _STEADY.get(reason, reason),
         message,
         f"{where}: {reason}: {message}",
         (

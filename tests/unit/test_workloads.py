@@ -21,7 +21,6 @@ from tests.unit.seen import (
     ("reason", "message", "expected"),
     [
         ("ImagePullBackOff", 'Back-off pulling image "quay.io/x:1"', "pod-image-pull"),
-        ("ErrImagePull", "unauthorized: authentication required", "pod-image-pull"),
         ("CrashLoopBackOff", "back-off 5m0s restarting failed container", "pod-crash-loop"),
         ("CreateContainerConfigError", 'secret "x" not found', "pod-config-missing"),
         ("Unschedulable", "0/3 nodes are available: 3 Insufficient cpu.",
@@ -39,6 +38,20 @@ def test_installed_and_not_running_is_degraded_and_the_pod_says_why(
     assert (broken(diagnosis), finding_id(diagnosis)) == (
         ("Pod", "etcd-operator-7d9f8"), expected,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("ErrImagePull", "ImagePullBackOff"), ("Error", "CrashLoopBackOff")]
+)
+def test_a_pod_that_goes_back_and_forth_has_one_reason(one: str, other: str) -> None:
+    told = []
+    for reason in (one, other):
+        down = deployment("False", pods=(pod(reason, "words"),))
+        diagnosis = diagnose(installed(), (catalog(), plan(), csv(), down))
+        assert [link.reason for link in diagnosis.chain if link.kind == "Pod"] == [reason]
+        told.append((diagnosis.health, diagnosis.reason, finding_id(diagnosis)))
+    assert told[0] == told[1]
+    assert told[0][1] == other
 
 
 def test_a_pod_that_only_starts_is_no_cause() -> None:
