@@ -1,13 +1,17 @@
-"""The scenario's ClusterExtensions: one healthy, one that can't be resolved, one deprecated.
+"""The scenario's ClusterExtensions: one healthy, one that can't be resolved, one deprecated, and
+one that is installed and doesn't run.
 
 Written as operator-controller leaves them; nothing moves them afterwards.
 """
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from olmweb.sandbox import workloads
 from olmweb.sandbox.content import catalogs
 from olmweb.sandbox.store import Object, timestamp
+from olmweb.sandbox.workloads import Happening, Workload
 
 _DEPRECATIONS = ("Deprecated", "PackageDeprecated", "ChannelDeprecated", "BundleDeprecated")
 _NOT_DEPRECATED = {
@@ -16,16 +20,48 @@ _NOT_DEPRECATED = {
     "ChannelDeprecated": "channel not deprecated",
     "BundleDeprecated": "bundle not deprecated",
 }
+_RUNNING = {"recipes": "recipes", "queue": "queue-system", "weather": "weather"}  # name: namespace
+_CRASHES = "weather"
 _Said = dict[str, tuple[str, str, str]]  # condition type -> status, reason, message
 
 
 def objects(now: datetime) -> list[Object]:
-    """All three; their conditions are as old as `now`."""
+    """All four; their conditions are as old as `now`."""
     return [
         _installed("recipes", "recipes", "recipes-demo", "alpha", "community-operators", now),
         _unresolved("object-store", now),
         _installed("queue", "queue-system", "queue-demo", "old", "redhat-operators", now),
+        _installed("weather", "weather", "weather-demo", "stable", "community-operators", now),
     ]
+
+
+def namespaces() -> list[str]:
+    """Where the installed ones run."""
+    return list(_RUNNING.values())
+
+
+def running(then: datetime, now: datetime) -> Iterator[Object]:
+    """Deployments of the installed ones, their pods, and an Event about the one that crashes."""
+    for name, namespace in _RUNNING.items():
+        crashes = name == _CRASHES
+        labels = {
+            "olm.operatorframework.io/owner-kind": "ClusterExtension",
+            "olm.operatorframework.io/owner-name": name,
+        }
+        wanted = Workload(
+            namespace=namespace,
+            name=f"{name}-controller",
+            image=f"quay.io/olmweb-sandbox/{name}:latest",
+            state=workloads.CRASHING if crashes else workloads.AVAILABLE,
+            labels=labels,
+        )
+        deployment, pod = workloads.objects(wanted, then)
+        yield deployment
+        yield pod
+        if crashes:
+            text = "Back-off restarting failed container manager in pod"
+            happened = Happening("BackOff", text, True, "kubelet", 118, 55)
+            yield workloads.event(pod, happened, now)
 
 
 def _installed(

@@ -108,6 +108,11 @@ class Store:
         with self.changed:
             return self._items.get((kind, namespace, name))
 
+    def kinds(self) -> list[str]:
+        """The kinds that there are objects of."""
+        with self.changed:
+            return sorted({key[0] for key in self._items})
+
     def items(self, kind: str, namespace: str = "") -> tuple[list[Object], int]:
         """Objects by namespace and name, and the version of this view. "" is every namespace."""
         with self.changed:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from olmweb.sandbox import aggregate, content, definitions, extensions
+from olmweb.sandbox import aggregate, content, definitions, extensions, subscriptions
 from olmweb.sandbox.controller import SOURCE, Controller
 from olmweb.sandbox.facts import digest, number, packages
 from olmweb.sandbox.kinds import DATA, all_kinds
@@ -64,11 +64,38 @@ def build(store: Store, controller: Controller) -> None:
     for name in [*first, *sorted(set(packages("packages")) - set(first))]:
         _put(store, _operator(name))
         controller.settle(name)
+    clock.at = start - timedelta(hours=1, minutes=15)
+    _installed_otherwise(store, clock.at, start)
     clock.at = start - timedelta(minutes=14)
     controller.aggregate()
     controller.bundle_suffixes = {}
     store.now = real_clock
     store.compact()
+
+
+def _installed_otherwise(store: Store, then: datetime, now: datetime) -> None:
+    """OLM v0's Subscriptions and the workloads of ClusterExtensions, with their namespaces.
+
+    After the PlatformOperators: a namespace that is there already keeps one from being installed.
+    """
+    for name in dict.fromkeys([*subscriptions.namespaces(), *extensions.namespaces()]):
+        if store.get("Namespace", name) is None:
+            _put(store, _namespace(name))
+    everywhere = [item["metadata"]["name"] for item in store.items("Namespace")[0]]
+    for made in subscriptions.objects(everywhere, then, now):
+        _put(store, made)
+    for made in extensions.running(then, now):
+        _put(store, made)
+
+
+def _namespace(name: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    }
 
 
 def _put(store: Store, made: Object) -> None:
@@ -88,17 +115,7 @@ def _operator(package: str) -> Object:
 
 def _cluster(store: Store) -> None:
     for name in facts()["namespaces"]:
-        labels = {"kubernetes.io/metadata.name": name}
-        _put(
-            store,
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": name, "labels": labels},
-                "spec": {"finalizers": ["kubernetes"]},
-                "status": {"phase": "Active"},
-            },
-        )
+        _put(store, _namespace(name))
     for kind in all_kinds():
         if kind.custom:
             _put(store, definitions.established(kind, timestamp(store.now())))
@@ -107,7 +124,7 @@ def _cluster(store: Store) -> None:
     for name in facts()["clusteroperators"]:
         _put(store, _cluster_operator(name, store.now()))
     _put(store, _aggregated())
-    _put(store, _catalog_source(store.now()))
+    _put(store, subscriptions.catalog_source(_platform_source(), store.now()))
     for name, priority in (("redhat-operators", 0), ("community-operators", -100)):
         _put(store, _cluster_catalog(name, priority, store.now()))
 
@@ -217,35 +234,10 @@ def _aggregated() -> Object:
     }
 
 
-def _catalog_source(now: datetime) -> Object:
-    namespace, name = SOURCE
-    return {
-        "apiVersion": "operators.coreos.com/v1alpha1",
-        "kind": "CatalogSource",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "sourceType": "grpc",
-            "image": "registry.redhat.io/redhat/redhat-operator-index:v4.12",
-            "displayName": "Red Hat Operators",
-            "publisher": "Red Hat",
-            "priority": -100,
-            "updateStrategy": {"registryPoll": {"interval": "10m"}},
-        },
-        "status": {
-            "connectionState": {
-                "address": f"{name}.{namespace}.svc:50051",
-                "lastConnect": timestamp(now),
-                "lastObservedState": "READY",
-            },
-            "registryService": {
-                "createdAt": timestamp(now),
-                "port": "50051",
-                "protocol": "grpc",
-                "serviceName": name,
-                "serviceNamespace": namespace,
-            },
-        },
-    }
+def _platform_source() -> Mapping[str, str]:
+    """The one CatalogSource that PlatformOperators are made from."""
+    found: list[Mapping[str, str]] = subscriptions.facts()["catalog_sources"]
+    return next(one for one in found if (one["namespace"], one["name"]) == SOURCE)
 
 
 def _cluster_catalog(name: str, priority: int, now: datetime) -> Object:
