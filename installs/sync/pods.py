@@ -82,24 +82,32 @@ def waiting_of(pod: Mapping[str, Any]) -> Pods:
     found: Pods = []
     for one in items(pod, "status", "conditions"):
         if (one.get("type"), one.get("status")) == ("PodScheduled", "False"):
-            found.append(_told(name, "", one, 0))
+            found.append(_told(name, "", one))
     for group in ("initContainerStatuses", "containerStatuses"):
         for one in items(pod, "status", group):
             state = dig(one, "state", "waiting") or dig(one, "state", "terminated")
             # An init container that has ended well is done.
             if text(state, "reason") and text(state, "reason") != "Completed":
-                container = text(one, "name", limit=253)
-                found.append(_told(name, container, state, number(one, "restartCount")))
+                found.append(_told(name, text(one, "name", limit=253), state, one))
     return found
 
 
-def _told(name: str, container: str, state: Mapping[str, Any], restarts: int) -> dict[str, Any]:
+def _told(
+    name: str, container: str, state: Mapping[str, Any], status: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What waits, and how its container ended before: a crash loop alone does not say why."""
+    message = text(state, "message", limit=2_000)
+    if ended := text(status, "lastState", "terminated", "reason", limit=253):
+        code = number(status, "lastState", "terminated", "exitCode")
+        words = text(status, "lastState", "terminated", "message", limit=2_000)
+        before = f"it ended with {ended}, exit code {code}" + (f": {words}" if words else "")
+        message = f"{message}; {before}" if message else before
     return {
         "name": name,
         "container": container,
         "reason": text(state, "reason", limit=253),
-        "message": text(state, "message", limit=4_000),
-        "restarts": restarts,
+        "message": message,
+        "restarts": number(status, "restartCount"),
     }
 
 

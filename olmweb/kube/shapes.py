@@ -147,7 +147,7 @@ _STATE = _shape(
     waiting=_shape("Waiting", "reason", "message"),
     terminated=_shape("Terminated", "reason", "message", "exitCode"),
 )
-_CONTAINERS = _many("Container", "name", "restartCount", state=_STATE)
+_CONTAINERS = _many("Container", "name", "restartCount", state=_STATE, lastState=_STATE)
 SHAPES: dict[str, type[Struct]] = {
     "PlatformOperator": _object(spec=_shape("Spec", package=_shape("Package", "name"))),
     "ClusterOperator": _object(status=_status("versions")),

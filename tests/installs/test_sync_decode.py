@@ -267,13 +267,21 @@ def test_a_pod_tells_what_keeps_it_waiting() -> None:
         "containerStatuses": [
             {"name": "ok", "state": {"running": {}}},
             {"name": "bad", "restartCount": 2, "state": {"terminated": {"reason": "OOMKilled"}}},
+            {
+                "name": "worse",
+                "restartCount": 7,
+                "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
+                "lastState": {"terminated": {"reason": "Error", "exitCode": 2, "message": "no"}},
+            },
         ],
     }
     told = waiting_of({"metadata": {"name": "p"}, "status": status})
     assert [(one["container"], one["reason"], one["restarts"]) for one in told] == [
         ("", "Unschedulable", 0),
         ("bad", "OOMKilled", 2),
+        ("worse", "CrashLoopBackOff", 7),
     ]
+    assert told[2]["message"] == "back-off 5m0s; it ended with Error, exit code 2: no"
 
 
 def test_each_kind_has_a_table() -> None:
