@@ -7,32 +7,38 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import Count, Max, Min, Q
+from django.db.models import Count, F, Max, Min, Q
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
 from catalogs.models import Catalog
+from installs.api_details import OperatorDetail, operator_detail
 from installs.api_rows import (
     ActionRow,
+    ClusterDetail,
     ClusterOperatorDetail,
     ClusterOperatorRow,
     ClusterRow,
+    CRDRow,
     FindingCount,
-    OperatorDetail,
     OperatorRow,
     StatusRow,
     TransitionRow,
     action_row,
+    cluster_detail,
     cluster_row,
     clusteroperator_detail,
     clusteroperator_row,
-    operator_detail,
+    crd_row,
     operator_row,
     transition_row,
 )
 from installs.diagnosis import knowledge
-from installs.models import Action, ClusterOperator, Component, Health, Operator, Transition
+from installs.models import Action, ClusterOperator, CRDState, Health, Operator, Transition
+from installs.queries.clusteroperators import explanation_of, members_of
+from installs.queries.detail import find_operator
+from installs.queries.feeds import freshness
 from olmweb.api_formats import answer_one
 from olmweb.api_lists import (
     Filter,
@@ -46,9 +52,8 @@ from olmweb.api_lists import (
     words,
 )
 from olmweb.errors import Missing
-from olmweb.models import Cluster
+from olmweb.models import Cluster, Stream
 
-TRANSITIONS_TOLD = 100
 router = Router(tags=["Clusters"])
 
 
@@ -63,6 +68,7 @@ def _tally(rows: Any) -> dict[int, dict[str, int]]:
     return counts
 
 
+UPGRADABLE = ~Q(upgrade="") & ~Q(upgrade=F("version"))
 PLATFORM_COUNTS = ("total", "available", "progressing", "degraded")
 
 
@@ -75,8 +81,14 @@ def _clusteroperator_counts(of: Q) -> dict[int, dict[str, int]]:
     return {cluster: dict(zip(PLATFORM_COUNTS, counts, strict=True)) for cluster, *counts in rows}
 
 
+def _crd_counts(of: Q) -> dict[int, dict[str, int]]:
+    rows = CRDState.objects.filter(of).order_by().values_list("cluster")
+    counted = rows.annotate(total=Count("id"), problems=Count("id", filter=~Q(finding="")))
+    return {pk: {"total": total, "problems": problems} for pk, total, problems in counted}
+
+
 def _status_rows(clusters: Sequence[Cluster]) -> list[StatusRow]:
-    """Four queries, however many clusters."""
+    """Seven queries, however many clusters."""
     of = Q(cluster__in=[cluster.pk for cluster in clusters])
     operators = Operator.objects.filter(of).order_by()
     health = _tally(operators.values_list("cluster", "health").annotate(Count("id")))
@@ -85,6 +97,10 @@ def _status_rows(clusters: Sequence[Cluster]) -> list[StatusRow]:
     catalogs = Catalog.objects.filter(of).order_by().values_list("cluster", "state")
     states = _tally(catalogs.annotate(Count("id")))
     platform = _clusteroperator_counts(of)
+    streams = Stream.objects.filter(of).order_by().values_list("cluster", "state")
+    feeds = _tally(streams.annotate(Count("id")))
+    upgrades = dict(operators.filter(UPGRADABLE).values_list("cluster").annotate(Count("id")))
+    crds = _crd_counts(of)
     titles = {entry.id: entry.title for entry in knowledge()}
     return [
         StatusRow(
@@ -96,6 +112,10 @@ def _status_rows(clusters: Sequence[Cluster]) -> list[StatusRow]:
             operators={name: health[cluster.pk].get(name, 0) for name in Health.values},
             clusteroperators=platform.get(cluster.pk, dict.fromkeys(PLATFORM_COUNTS, 0)),
             catalogs={name: states[cluster.pk].get(name, 0) for name in Catalog.State.values},
+            feeds={name: feeds[cluster.pk].get(name, 0) for name in Stream.State.values},
+            crds=crds.get(cluster.pk, {"total": 0, "problems": 0}),
+            upgrades=upgrades.get(cluster.pk, 0),
+            approvals=health[cluster.pk].get(Health.NEEDS_APPROVAL, 0),
             findings=[
                 FindingCount(finding, titles.get(finding, finding), count)
                 for finding, count in sorted(
@@ -135,6 +155,12 @@ OPERATORS: ListOf[Operator] = ListOf(
         exact("reason", "Reason, exactly.", "reason"),
         named_or_none("finding", "Id of the finding; `-` for none.", "finding", Q(finding="")),
         exact("package", "Name of the package.", "package"),
+        Filter(
+            "upgrade",
+            "Whether there is another version to take.",
+            lambda value: UPGRADABLE if value == "yes" else ~UPGRADABLE,
+            choices=("yes", "no"),
+        ),
         words(
             "q",
             "Words that name, package, reason or message contain.",
@@ -152,6 +178,25 @@ CLUSTER_OPERATORS: ListOf[ClusterOperator] = ListOf(
         words("q", "Words that name, reason or message contain.", ["name", "reason", "message"]),
     ),
 )
+CRDS: ListOf[CRDState] = ListOf(
+    name="crds",
+    row=CRDRow,
+    order=(Key("name"), Key("id")),
+    rows=lambda rows: [crd_row(row) for row in rows],
+    filters=(
+        ON_CLUSTER,
+        named_or_none("finding", "Id of the finding; `-` for none.", "finding", Q(finding="")),
+        Filter(
+            "problem",
+            "Whether something is wrong with it.",
+            lambda value: Q(finding="") if value == "no" else ~Q(finding=""),
+            choices=("yes", "no"),
+        ),
+        words(
+            "q", "Words that name, kind or owner contain.", ["name", "served_kind", "owner_name"]
+        ),
+    ),
+)
 TRANSITIONS: ListOf[Transition] = ListOf(
     name="transitions",
     row=TransitionRow,
@@ -160,7 +205,9 @@ TRANSITIONS: ListOf[Transition] = ListOf(
     filters=(
         ON_CLUSTER,
         exact("kind", "Kubernetes kind.", "kind"),
+        exact("namespace", "Namespace of the object.", "namespace"),
         exact("name", "Name of the object.", "name"),
+        exact("type", "Condition type, Object or Health.", "type"),
         since("since", "Seen at or after this time (RFC 3339) or day.", "at"),
     ),
 )
@@ -203,7 +250,8 @@ def _cluster_rows_state() -> list[ClusterRow]:
 def list_status(request: HttpRequest) -> HttpResponseBase:
     """Per cluster: how many operators are in which health, and the causes behind."""
     catalogs = list(Catalog.objects.order_by("id").values_list("id", "cluster", "state"))
-    state = [_cluster_rows_state(), catalogs]
+    feeds = list(Stream.objects.order_by("id").values_list("id", "state"))
+    state = [_cluster_rows_state(), catalogs, feeds]
     return answer_list(request, STATUS, Cluster.objects.all(), state)
 
 
@@ -213,11 +261,20 @@ def list_clusters(request: HttpRequest) -> HttpResponseBase:
     return answer_list(request, CLUSTERS, Cluster.objects.all(), _cluster_rows_state())
 
 
+@router.get("/clusters/{name}", response=ClusterDetail)
+def get_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
+    """One cluster with its feeds: what is read of it, how fresh that is, and why not."""
+    row = find_cluster(name)
+    found = freshness(row)
+    return answer_one(request, (cluster_row(row), found.feeds), lambda: cluster_detail(row, found))
+
+
 @router.get(
     "/operators", response=Page[OperatorRow], tags=["Operators"], openapi_extra=OPERATORS.openapi()
 )
 def list_operators(request: HttpRequest) -> HttpResponseBase:
-    """What is installed: PlatformOperators, ClusterExtensions and Subscriptions."""
+    """What is installed: PlatformOperators, ClusterExtensions, Subscriptions, and
+    ClusterServiceVersions without one."""
     operators = Operator.objects.select_related("cluster").defer("conditions")
     return answer_list(request, OPERATORS, operators, clusters_state())
 
@@ -228,31 +285,17 @@ def list_operators(request: HttpRequest) -> HttpResponseBase:
 def get_operator(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponseBase:
-    """One operator with its conditions, its chain and what changed. No namespace is `-`."""
+    """One operator: conditions, chain, events, what changed, what its version requires, and what
+    approving its InstallPlan would change. No namespace is `-`."""
     where = find_cluster(cluster)
-    namespace = "" if namespace == "-" else namespace
-    found = Operator.objects.filter(
-        cluster=where, kind=kind, namespace=namespace, name=name
-    ).first()
+    found = find_operator(cluster, kind, namespace, name)
     if found is None:
         raise Missing(f"Cluster {where} has no {kind[:100]} called {name[:100]}.")
-    found.cluster = where
     return answer_one(
         request,
         (found.pk, found.digest, found.observed_at, where.revision),
-        lambda: _operator_detail(found),
+        lambda: operator_detail(found),
     )
-
-
-def _operator_detail(operator: Operator) -> OperatorDetail:
-    transitions = Transition.objects.select_related("cluster").filter(
-        cluster=operator.cluster,
-        kind=operator.kind,
-        namespace=operator.namespace,
-        name=operator.name,
-    )
-    components = Component.objects.filter(operator=operator)
-    return operator_detail(operator, components, transitions[:TRANSITIONS_TOLD])
 
 
 @router.get(
@@ -282,10 +325,24 @@ def get_clusteroperator(request: HttpRequest, cluster: str, name: str) -> HttpRe
     return answer_one(
         request,
         (found.pk, found.digest, found.observed_at, where.revision),
-        lambda: clusteroperator_detail(
-            found, found.members.select_related("operator__cluster").all()
-        ),
+        lambda: _clusteroperator_detail(found),
     )
+
+
+def _clusteroperator_detail(row: ClusterOperator) -> ClusterOperatorDetail:
+    if not row.aggregated:
+        return clusteroperator_detail(row, (), None)
+    groups = members_of(row)
+    return clusteroperator_detail(row, groups, explanation_of(row, groups))
+
+
+@router.get(
+    "/crds", response=Page[CRDRow], tags=["Cluster operators"], openapi_extra=CRDS.openapi()
+)
+def list_crds(request: HttpRequest) -> HttpResponseBase:
+    """CustomResourceDefinitions with their versions, and what will block an upgrade."""
+    rows = CRDState.objects.select_related("cluster").defer("conditions", "details")
+    return answer_list(request, CRDS, rows, clusters_state())
 
 
 @router.get(

@@ -4,22 +4,19 @@ The dataclasses are the interface: their fields are the JSON keys, the CSV colum
 document. Findings and chains are rendered from stored rows by the diagnosis. Knows no HTTP.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from catalogs.api_rows import ErrorText, error_text, shallow
-from installs.diagnosis import finding_for
-from installs.models import (
-    Action,
-    ClusterOperator,
-    ClusterOperatorMember,
-    Component,
-    Operator,
-    Transition,
-)
-from installs.observe import diagnose_row
+from installs.aggregated import Explanation
+from installs.diagnosis import Finding
+from installs.models import Action, ClusterOperator, CRDState, Operator, Transition
+from installs.queries.clusteroperators import MemberGroup, impact_of
+from installs.queries.crds import crd_finding
+from installs.queries.feeds import Freshness
+from installs.queries.operators import finding_of
 from olmweb.models import Cluster
 
 
@@ -41,6 +38,29 @@ class ClusterRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedRow:
+    """How the reading of one feed stands; `objects` is null but for the first feed of a kind."""
+
+    feed: str
+    kind: str
+    state: str
+    error: str
+    heard_at: datetime | None
+    listed_at: datetime | None
+    lists: int
+    watches: int
+    objects: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDetail(ClusterRow):
+    """`missing_rules`: YAML of the RBAC rules that OLM Web lacks, empty when it lacks none."""
+
+    feeds: list[FeedRow]
+    missing_rules: str
+
+
+@dataclass(frozen=True, slots=True)
 class FindingCount:
     id: str
     title: str
@@ -49,8 +69,10 @@ class FindingCount:
 
 @dataclass(frozen=True, slots=True)
 class StatusRow:
-    """`operators` counts by health, `catalogs` by state; `clusteroperators` counts how many are
-    there, available, progressing and degraded."""
+    """`operators` counts by health, `catalogs` and `feeds` by state; `clusteroperators` counts how
+    many are there, available, progressing and degraded. `upgrades`: operators with another version
+    to take; `approvals`: operators whose InstallPlan waits; `crds`: all, and those with a problem.
+    """
 
     cluster: str
     version: str
@@ -60,6 +82,10 @@ class StatusRow:
     operators: dict[str, int]
     clusteroperators: dict[str, int]
     catalogs: dict[str, int]
+    feeds: dict[str, int]
+    crds: dict[str, int]
+    upgrades: int
+    approvals: int
     findings: list[FindingCount]
 
 
@@ -91,17 +117,7 @@ class OperatorRow:
     observed_at: datetime
     deprecated: bool
     upgrade: str
-
-
-@dataclass(frozen=True, slots=True)
-class LinkRow:
-    kind: str
-    namespace: str
-    name: str
-    state: str
-    reason: str
-    message: str
-    first_broken: bool
+    upgrade_held: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +135,6 @@ class TransitionRow:
     to_reason: str
     message: str
     at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorDetail(OperatorRow):
-    conditions: list[Any]
-    chain: list[LinkRow]
-    events: list[Any]
-    transitions: list[TransitionRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +174,33 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOperatorDetail(ClusterOperatorRow):
+    """`blocks`, `leaves`: sentences on what it blocks and what not. `age` says which is newer, its
+    message or the PlatformOperators, where they differ; `remarks` what its conditions don't mean.
+    """
+
     conditions: list[Any]
     members: list[MemberRow]
+    blocks: str
+    leaves: str
+    age: str
+    remarks: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CRDRow:
+    """A CustomResourceDefinition. `stored` are its storedVersions; `owner` is null when its labels
+    name nobody."""
+
+    cluster: str
+    name: str
+    group: str
+    kind: str
+    stored: list[Any]
+    served: list[Any]
+    defined: list[Any]
+    owner: dict[str, str] | None
+    finding: FindingRow | None
+    observed_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,26 +237,64 @@ def cluster_row(cluster: Cluster) -> ClusterRow:
     )
 
 
+def cluster_detail(cluster: Cluster, found: Freshness) -> ClusterDetail:
+    return ClusterDetail(
+        **shallow(cluster_row(cluster)),
+        feeds=[
+            FeedRow(
+                feed=feed.name,
+                kind=feed.kind,
+                state=feed.state,
+                error=feed.error,
+                heard_at=feed.heard_at,
+                listed_at=feed.listed_at,
+                lists=feed.lists,
+                watches=feed.watches,
+                objects=feed.objects,
+            )
+            for feed in found.feeds
+        ],
+        missing_rules=found.rule,
+    )
+
+
 def finding_row(operator: Operator) -> FindingRow | None:
     """The stored finding with this object's names filled into its remedy; null when none."""
-    if not operator.finding:
+    return _finding_row(operator.finding, finding_of(operator))
+
+
+def _finding_row(id: str, finding: Finding | None) -> FindingRow | None:
+    if not id:
         return None
-    names = {
-        "name": operator.name,
-        "namespace": operator.namespace,
-        "kind": operator.kind,
-        "package": operator.package,
-    }
-    facts = {str(key): str(value) for key, value in operator.facts.items()}
-    finding = finding_for(operator.finding, facts, names)
     if finding is None:  # stored by a release whose knowledge had another id
-        return FindingRow(operator.finding, operator.finding, "", [], retryable=False)
+        return FindingRow(id, id, "", [], retryable=False)
+    return told(finding)
+
+
+def told(finding: Finding) -> FindingRow:
     return FindingRow(
         id=finding.id,
         title=finding.title,
         cause=finding.cause,
         remedy=list(finding.remedy),
         retryable=finding.retryable,
+    )
+
+
+def crd_row(row: CRDState) -> CRDRow:
+    """`row` comes with its cluster."""
+    owner = {"kind": row.owner_kind, "namespace": row.owner_namespace, "name": row.owner_name}
+    return CRDRow(
+        cluster=row.cluster.name,
+        name=row.name,
+        group=row.group,
+        kind=row.served_kind,
+        stored=row.stored,
+        served=row.served,
+        defined=row.defined,
+        owner=owner if row.owner_name else None,
+        finding=_finding_row(row.finding, crd_finding(row)),
+        observed_at=row.observed_at,
     )
 
 
@@ -247,19 +318,7 @@ def operator_row(operator: Operator) -> OperatorRow:
         observed_at=operator.observed_at,
         deprecated=operator.deprecated,
         upgrade=operator.upgrade,
-    )
-
-
-def operator_detail(
-    operator: Operator, components: Iterable[Component], transitions: Iterable[Transition]
-) -> OperatorDetail:
-    chain = diagnose_row(operator, components).chain
-    return OperatorDetail(
-        **shallow(operator_row(operator)),
-        conditions=operator.conditions,
-        chain=[LinkRow(**shallow(link)) for link in chain],
-        events=[],  # Kubernetes Events are not read yet; the key is part of the interface
-        transitions=[transition_row(one) for one in transitions],
+        upgrade_held=operator.upgrade_held,
     )
 
 
@@ -299,9 +358,11 @@ def clusteroperator_row(row: ClusterOperator) -> ClusterOperatorRow:
 
 
 def clusteroperator_detail(
-    row: ClusterOperator, members: Iterable[ClusterOperatorMember]
+    row: ClusterOperator, groups: Sequence[MemberGroup], explanation: Explanation | None
 ) -> ClusterOperatorDetail:
-    """`members` come with their operator and its cluster."""
+    """`groups` and `explanation` are those of installs.queries.clusteroperators."""
+    blocks, leaves = impact_of(row)
+    members = sorted((one for group in groups for one in group.members), key=lambda one: one.name)
     return ClusterOperatorDetail(
         **shallow(clusteroperator_row(row)),
         conditions=row.conditions,
@@ -314,6 +375,10 @@ def clusteroperator_detail(
             )
             for member in members
         ],
+        blocks=blocks,
+        leaves=leaves,
+        age=explanation.age if explanation else "",
+        remarks=list(explanation.remarks) if explanation else [],
     )
 
 

@@ -11,9 +11,9 @@ from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.observe import diagnose_row
 from installs.queries import detail
 from installs.queries.operators import finding_of, why
+from installs.queries.plans import pending_plan, repeated_plans
 from installs.views.evidence import deployments, facts_of, requirements_of, waiting_pods
 from installs.views.live import render_live
-from installs.views.plans import pending_plan, repeated_plans
 from installs.views.story import besides, chain, condition_tables, notes_shown, steps
 from installs.views.timeline import flapping, healths_of, shares, spans, timeline
 from olmweb.errors import Missing

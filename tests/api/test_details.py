@@ -65,7 +65,9 @@ def test_an_operator_tells_cause_chain_and_what_changed(world: World, get: Get) 
         ("PlatformOperator", "etcd"), ("BundleDeployment", "etcd")
     ]  # fmt: skip
     assert sum(one["first_broken"] for one in operator["chain"]) == 1
-    assert operator["events"] == []
+    assert [one["reason"] for one in operator["events"]] == ["Reconciled"]
+    assert operator["requirements"] == operator["notes"] == []
+    assert operator["approval"] is None
     assert len(operator["transitions"]) == 7
 
 
@@ -81,6 +83,10 @@ def test_the_aggregated_clusteroperator_names_its_members(world: World, get: Get
     assert etcd["finding"]["id"] == "allnamespaces-required"
     assert gone == {"name": "gone", "reason": "InstallFailed", "operator": None, "finding": None}
     assert row["problem"] == "They disagree."
+    assert row["blocks"] == (
+        "It blocks the completion of a cluster installation and the completion of a running update."
+    )
+    assert row["age"] == ""
 
 
 def test_status_counts_per_cluster(world: World, get: Get) -> None:
@@ -93,6 +99,11 @@ def test_status_counts_per_cluster(world: World, get: Get) -> None:
         "total": 2, "available": 1, "progressing": 0, "degraded": 1
     }  # fmt: skip
     assert prod["catalogs"]["serving"] == 1
+    assert prod["feeds"] == {
+        "watching": 0, "listed": 1, "retrying": 0, "absent": 0, "forbidden": 0
+    }  # fmt: skip
+    assert prod["crds"] == {"total": 2, "problems": 1}
+    assert (prod["upgrades"], prod["approvals"], edge["upgrades"]) == (0, 0, 0)
     assert prod["findings"][0] == {
         "id": "allnamespaces-required", "title": "AllNamespaces install mode required", "count": 1
     }  # fmt: skip
@@ -184,7 +195,9 @@ def test_the_openapi_document_lists_every_route_and_parameter(world: World, get:
     assert json.dumps(document)
 
 
-@pytest.mark.parametrize("name", [*LISTS, "package", "bundle", "operator", "clusteroperator"])
+@pytest.mark.parametrize(
+    "name", [*LISTS, "package", "bundle", "operator", "cluster", "clusteroperator"]
+)
 def test_answers_have_exactly_the_fields_of_the_document(world: World, get: Get, name: str) -> None:
     document = get("openapi.json").json()
     address = ROOT + EVERYTHING[name]

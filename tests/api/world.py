@@ -46,6 +46,7 @@ LISTS = {
     "bundles": "bundles",
     "operators": "operators",
     "clusteroperators": "clusteroperators",
+    "crds": "crds",
     "transitions": "transitions",
     "actions": "actions",
 }
@@ -57,6 +58,7 @@ DETAILS = {
     "fbc": f"bundles/prod/{ETCD}/etcd.v1.1.0/fbc",
     "operator": "operators/prod/PlatformOperator/-/etcd",
     "clusteroperator": "clusteroperators/prod/platform-operators-aggregated",
+    "cluster": "clusters/prod",
     "action": "actions/1",
     "openapi": "openapi.json",
 }
@@ -74,6 +76,7 @@ MISSING = [
     "operators/prod/PlatformOperator/-/nothing",
     "operators/nowhere/PlatformOperator/-/etcd",
     "clusteroperators/prod/nothing",
+    "clusters/nowhere",
     "actions/999999",
     "nothing",
     "packages/prod",
@@ -168,6 +171,7 @@ def _installed(prod: Cluster, edge: Cluster) -> None:
     )  # fmt: skip
     make_reference(operator=etcd, kind="BundleDeployment", name="etcd")
     make_crd(cluster=prod, finding="crd-stored-version-gone")
+    make_crd(cluster=prod, name="=gears.example.com", owner_kind="Operator", owner_name="etcd.apps")
     make_event(subject=etcd)
     UnknownMessage.objects.create(fingerprint="f", kind="Subscription", sample="etcd <b>odd</b>")
     CopyReport.objects.create(cluster=prod, state="done", result={"copies": 7})

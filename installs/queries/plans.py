@@ -1,4 +1,4 @@
-"""InstallPlans of OLM v0 as the page of a Subscription shows them: to approve, or twice."""
+"""InstallPlans of OLM v0 beside a Subscription: one to approve, several for one version."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
