@@ -5,10 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from installs import copies, tasks
 from installs.models import CopyReport
+from olmweb.clusters import client_for
+from olmweb.kube.metadata import metadata_pages
+from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS
 from olmweb.models import Cluster
 from tests.peers.client import wait_until
 from tests.peers.controllers import ensure_namespace, olm_v0
@@ -16,8 +20,14 @@ from tests.peers.servers import ApiServer, Etcd, apiserver, apply_crds
 
 pytestmark = pytest.mark.peers
 V1ALPHA1, CSV = "operators.coreos.com/v1alpha1", "ClusterServiceVersion"
+
 NAMESPACES = ("home", "one", "two", "three")
 COPIES = "?labelSelector=olm.copiedFrom"
+
+
+class Meta(msgspec.Struct):
+    name: str
+    namespace: str
 
 
 def csv(name: str, namespace: str) -> dict[str, Any]:
@@ -112,11 +122,41 @@ def test_a_cluster_whose_olm_makes_no_copies_says_so(
     server: ApiServer, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies, "WATCH_SECONDS", 1)
-    server.admin.apply(
-        {"apiVersion": "operators.coreos.com/v1", "kind": "OLMConfig",
-         "metadata": {"name": "cluster"}, "spec": {"features": {"disableCopiedCSVs": True}}}
-    )  # fmt: skip
-    wait_until(lambda: not places(server), "OLM deleting its copies", 60)
-    result = made(cluster)
+    before = places(server)
+    switch(server, off=True)
+    try:
+        wait_until(lambda: not places(server), "OLM deleting its copies", 60)
+        result = made(cluster)
+    finally:
+        switch(server, off=False)
     assert (result["originals"], result["copies"], result["bytes"]) == (1, 0, None)
     assert result["setting"]["state"] == "off"
+    wait_until(lambda: places(server) == before, "OLM copying again", 60)
+    assert made(cluster)["setting"]["state"] == "on"
+
+
+def switch(server: ApiServer, *, off: bool) -> None:
+    server.admin.apply(
+        {"apiVersion": "operators.coreos.com/v1", "kind": "OLMConfig",
+         "metadata": {"name": "cluster"}, "spec": {"features": {"disableCopiedCSVs": off}}}
+    )  # fmt: skip
+
+
+def test_pages_of_metadata_are_the_whole_list_without_what_objects_hold(
+    server: ApiServer, cluster: Cluster
+) -> None:
+    with client_for(cluster) as client:
+        pages = list(
+            metadata_pages(
+                client,
+                CLUSTER_SERVICE_VERSIONS,
+                "v1alpha1",
+                Meta,
+                label_selector=copies.COPIED,
+                limit=3,
+            )
+        )
+    assert [len(page.items) for page in pages] == [3, 3, 2]
+    assert [page.more for page in pages] == [True, True, False]
+    assert {one.namespace for page in pages for one in page.items} == places(server)
+    assert len({page.resource_version for page in pages}) == 1
