@@ -186,12 +186,13 @@ def _remarks(conditions: Sequence[HasStatus], members: Sequence[Member]) -> tupl
 
 
 def _long(gap: timedelta) -> str:
+    """Whole days, hours or minutes; a gap is longer than a minute."""
     minutes = int(gap.total_seconds() // 60)
-    for size, word in ((1440, "day"), (60, "hour"), (1, "minute")):
-        if minutes >= size:
-            count = minutes // size
-            return f"{count} {word}{'s' if count > 1 else ''}"
-    return "a minute"
+    size, word = next(
+        one for one in ((1440, "day"), (60, "hour"), (1, "minute")) if minutes >= one[0]
+    )
+    count = minutes // size
+    return f"{count} {word}{'s' if count > 1 else ''}"
 
 
 def parse_members(message: str) -> tuple[Member, ...]:

@@ -179,14 +179,11 @@ def _of_kind(components: Sequence[Observation], kind: str) -> list[Observation]:
 
 def _below(subject: Observation, components: Sequence[Observation]) -> list[Observation]:
     """The objects that belong to the subject, from the top of the chain to its bottom."""
-    bundles = _newest(_of_kind(components, "Bundle"))
     if subject.kind == "PlatformOperator":
         deployments = [
             one for one in _of_kind(components, "BundleDeployment") if one.name == subject.name
         ]
-        return deployments[:1] + bundles
-    if subject.kind == "BundleDeployment":
-        return bundles
+        return deployments[:1] + _newest(_of_kind(components, "Bundle"))
     if subject.kind == "ClusterExtension":
         return _newest(_of_kind(components, "ClusterObjectSet"))
     return []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from installs.diagnosis.finding import Said
 from installs.diagnosis.judge import judge
 from installs.diagnosis.judgement import APPROVAL, Judgement, condition_of, link_of
-from installs.diagnosis.reading import text, texts
+from installs.diagnosis.reading import rows, text, texts
 from installs.diagnosis.requirements import Requirement, clusterwide, requirement_rows
 from installs.diagnosis.resolution import blamed_catalog, blocked_by
 from installs.diagnosis.scene import Scene
@@ -210,32 +210,23 @@ def _dead_catalog(scene: Scene, verdict: Judgement, namespace: str, name: str) -
 
 
 def _catalog(scene: Scene, verdict: Judgement) -> Problem:
-    """The Subscription finds a CatalogSource unhealthy: its own, else the one that it lists."""
+    """The Subscription finds a CatalogSource unhealthy: its own, else the first that it lists."""
     subject = scene.subject
-    namespace, name = scene.catalog_ref
-    for one in subject.details.get("catalog_health") or ():
-        if isinstance(one, dict) and one.get("healthy") is False:
-            found = (text(one, "namespace"), text(one, "name"))
-            if found == scene.catalog_ref:
-                break
-            namespace, name = found
-    said = [Said(subject.kind, subject.namespace, subject.name, verdict.message)]
-    if scene.catalog and (scene.catalog.namespace, scene.catalog.name) == (namespace, name):
-        told = scene.catalog_verdict
-        said.insert(0, Said("CatalogSource", namespace, name, told.message))
-    if not name:
+    unhealthy = [
+        (text(one, "namespace"), text(one, "name"))
+        for one in rows(subject.details, "catalog_health")
+        if one.get("healthy") is False
+    ]
+    named = scene.catalog_ref
+    if unhealthy and named not in unhealthy:
+        named = unhealthy[0]
+    if not named[1]:
         return _own(scene, verdict)
-    missing = verdict.message.endswith("missing")
-    state = "absent" if missing else "failed"
-    link = Link(
-        "CatalogSource",
-        namespace,
-        name,
-        state,
-        verdict.reason,
-        verdict.message,
-        first_broken=True,
-    )
+    said = [Said(subject.kind, subject.namespace, subject.name, verdict.message)]
+    if scene.catalog and named == scene.catalog_ref:
+        said.insert(0, Said("CatalogSource", *named, scene.catalog_verdict.message))
+    state = "absent" if verdict.message.endswith("missing") else "failed"
+    link = Link("CatalogSource", *named, state, verdict.reason, verdict.message, first_broken=True)
     return Problem(
         _health(scene, verdict.state),
         verdict.reason,

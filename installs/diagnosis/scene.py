@@ -78,7 +78,6 @@ def scene_of(subject: Observation, components: Sequence[Observation]) -> Scene:
     csv = named.get(current) or named.get(installed)
     plan = _plan(subject, csv, near)
     catalog, catalog_ref = _catalog(subject, components)
-    others = [one for one in csvs if csv is not None and one.name != csv.name]
     return Scene(
         subject=subject,
         catalog=catalog,
@@ -92,7 +91,7 @@ def scene_of(subject: Observation, components: Sequence[Observation]) -> Scene:
         conditions=tuple(abnormal(subject)),
         works=any(one.phase in _RUNNING for one in csvs),
         upgrading=bool(current and installed and current != installed)
-        or any(_takes_over(csv, one) for one in others),
+        or (csv is not None and _takes_over(csv, csvs)),
     )
 
 
@@ -113,14 +112,17 @@ def _lone_csv(
         deployments=_deployments(near, csv),
         conditions=(),
         works=csv.phase in _RUNNING,
-        upgrading=any(_takes_over(csv, one) for one in csvs if one.name != csv.name),
+        upgrading=_takes_over(csv, csvs),
     )
 
 
-def _takes_over(csv: Observation | None, older: Observation) -> bool:
-    if csv is None:
-        return False
-    return older.phase in ("Replacing", "Deleting") or text(csv.details, "replaces") == older.name
+def _takes_over(csv: Observation, csvs: Sequence[Observation]) -> bool:
+    replaces = text(csv.details, "replaces")
+    return any(
+        one.phase in ("Replacing", "Deleting") or one.name == replaces
+        for one in csvs
+        if one.name != csv.name
+    )
 
 
 def _of_kind(near: Sequence[Observation], kind: str) -> tuple[Observation, ...]:

@@ -342,6 +342,20 @@ def test_unpacking_is_progress_until_it_names_a_cause() -> None:
     assert finding_id(diagnose(stuck, (catalog(),))) == "olmv0-unpack-image-pull"
 
 
+def test_an_image_that_the_unpack_job_can_not_pull_is_seen_in_the_plan() -> None:
+    pending = {"type": "BundleLookupPending", "status": "True", "reason": "JobIncomplete"}
+    pulling = pending | {
+        "message": "unpack job not completed: Unpack pod(olm/abc) container(pull) is pending. "
+        'Reason: ErrImagePull, Message: "x"'
+    }
+    subject = subscription(current_csv="etcd.v1", plan="install-1")
+    quiet = plan("Installing", lookups=[{"conditions": [pending]}])
+    assert diagnose(subject, (catalog(), quiet)).health == "Installing"
+    stuck = plan("Installing", lookups=[{"conditions": [pending, pulling]}])
+    diagnosis = diagnose(subject, (catalog(), stuck))
+    assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "image-pull-backoff")
+
+
 def test_a_failed_unpack_job_of_the_plan_is_the_plans() -> None:
     lookups = [
         {

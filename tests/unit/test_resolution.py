@@ -2,11 +2,13 @@
 
 import pytest
 
-from installs.diagnosis import diagnose
+from installs.diagnosis import Observation, diagnose
 from tests.unit.seen import (
+    NS,
     REFUSED,
     broken,
     catalog,
+    conditions,
     csv,
     deployment,
     finding_id,
@@ -119,6 +121,32 @@ def test_an_unhealthy_catalog_of_others_is_the_one_that_is_named() -> None:
               {"namespace": "olm", "name": "other", "healthy": False}]  # fmt: skip
     diagnosis = diagnose(installed(told, catalog_health=health), (catalog(), plan(), csv()))
     assert (diagnosis.health, broken(diagnosis)) == ("Degraded", ("CatalogSource", "other"))
+
+
+def test_its_own_catalog_comes_before_others_that_are_unhealthy_too() -> None:
+    told = ("CatalogSourcesUnhealthy", "True", "UnhealthyCatalogSourceFound",
+            "targeted catalogsource olm/community unhealthy")  # fmt: skip
+    health = [{"namespace": "olm", "name": "other", "healthy": False},
+              {"namespace": "olm", "name": "community", "healthy": False}]  # fmt: skip
+    message = (
+        "couldn't ensure registry server - pods is forbidden: exceeded quota: q, "
+        "requested: pods=1, used: pods=1, limited: pods=1"
+    )
+    down = catalog("", reason="RegistryServerError", message=message)
+    diagnosis = diagnose(subscription(told, catalog_health=health), (down,))
+    assert (broken(diagnosis), finding_id(diagnosis)) == (
+        ("CatalogSource", "community"), "api-quota",
+    )  # fmt: skip
+    quiet = diagnose(subscription(told, catalog_health=health), (catalog(),))
+    assert finding_id(quiet) == "sub-catalog-unhealthy"
+
+
+def test_a_subscription_of_unknown_source_keeps_its_own_words() -> None:
+    told = ("CatalogSourcesUnhealthy", "True", "UnhealthyCatalogSourceFound", "unhealthy")
+    nameless = Observation("Subscription", NS, "etcd", conditions(told))
+    assert broken(diagnose(nameless, ())) == ("Subscription", "etcd")
+    alone = diagnose(nameless, (catalog(),))
+    assert broken(alone) == ("CatalogSource", "community")
 
 
 def test_no_catalog_at_all_blocks() -> None:
