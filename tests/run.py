@@ -15,7 +15,8 @@ from tests.services import HOW_TO_GET, postgres, postgres_bin, required
 # does not depend on ours: once is enough.
 EVERYWHERE = "not e2e and not peers"
 # These ask no database, so a second one has nothing to say about them.
-PURE = [f"--ignore=tests/{folder}" for folder in ("unit", "kube", "sandbox", "peers")]
+_ASK_NONE = ("unit", "kube", "sandbox", "peers", "conformance")
+PURE = [f"--ignore=tests/{folder}" for folder in _ASK_NONE]
 
 
 def run_pytest(title: str, *arguments: str, **environment: str) -> int:
