@@ -1,0 +1,204 @@
+"""Two real workers watch a real API server while one thing after the other breaks.
+
+After each fault the rows are what a fresh list gives, within seconds, and no change was recorded
+twice. The tests share one world; each leaves it in order.
+"""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.peers.client import wait_until
+from tests.real.watching import ACCOUNT, TAKE_OVER, Watched, watched
+
+pytestmark = pytest.mark.peers
+
+
+@pytest.fixture(scope="module")
+def world(real_etcd: object, redis_server: str) -> Iterator[Watched]:
+    """Shared; the fixtures are named for the components that they need."""
+    with watched() as made:
+        yield made
+
+
+@pytest.fixture
+def real(world: Watched) -> Watched:
+    world.keep_two_workers()
+    world.follows(60)
+    wait_until(world.all_watched, "every feed being watched", 60)
+    return world
+
+
+def test_what_happens_is_shown_within_two_seconds(real: Watched) -> None:
+    taken = []
+    for reason in ("SourceFailed", "UnpackPending", "InstallSuccessful"):
+        real.put("quick", reason)
+        taken.append(real.follows(2))
+    real.delete("quick")
+    taken.append(real.follows(2))
+    print("seconds from change to row:", [round(one, 2) for one in taken])
+    real.settle()
+
+
+def test_at_rest_nothing_is_listed_watched_anew_or_written_to_the_cluster(real: Watched) -> None:
+    assert _quiet(real) or _quiet(real)  # once in minutes a turn ends, and the next one begins
+
+
+def _quiet(real: Watched, seconds: float = 15) -> bool:
+    def told() -> object:
+        history = real.database.rows("select count(*) from installs_transition")
+        return len(_requests(real)), real.streams(), history
+
+    before = told()
+    time.sleep(seconds)
+    return told() == before
+
+
+def _requests(real: Watched) -> list[dict[str, str]]:
+    """What OLM Web asked of the API server so far, as its audit log has it."""
+    return [one for one in real.server.audit_events() if one["user"]["username"] == ACCOUNT]
+
+
+def test_a_killed_worker_is_replaced_and_nothing_is_lost(real: Watched) -> None:
+    (victim,) = [one for one in real.workers if one.pid == real.holder()]
+    lists = sum(one for one, _ in real.streams().values())
+    real.put("before-the-kill", "SourceFailed")
+    victim.kill()
+    real.put("after-the-kill", "UnpackPending")
+    taken = real.follows(TAKE_OVER)
+    print("seconds until another worker took over:", round(taken, 1))
+    assert sum(one for one, _ in real.streams().values()) == lists
+    real.settle()
+
+
+def test_an_api_server_that_is_killed_is_told_and_found_again(real: Watched) -> None:
+    real.put("before-the-crash", "SourceFailed")
+    real.follows()
+    real.server.kill()
+    wait_until(lambda: real.cluster()[0] is False, "the cluster being unreachable", 20)
+    assert "Can't reach cluster real" in real.cluster()[2]
+    real.server.start()
+    real.put("after-the-crash", "SourceFailed")
+    real.delete("before-the-crash")
+    print("seconds after the API server was back:", round(real.follows(), 1))
+    assert real.cluster() == (True, "", "")
+    real.settle()
+
+
+def test_an_etcd_that_is_killed_costs_nothing(real: Watched) -> None:
+    real.etcd.kill()
+    time.sleep(2)
+    real.etcd.start()
+    wait_until(lambda: _works(real), "the API server writing again", 60)
+    print("seconds after etcd was back:", round(real.follows(), 1))
+    real.settle()
+
+
+def _works(real: Watched) -> bool:
+    try:
+        real.put("after-etcd", "SourceFailed")
+    except Exception as error:  # whatever the server says while its store is away
+        print(f"not yet: {str(error)[:80]}")
+        return False
+    return True
+
+
+def test_what_was_deleted_before_a_compaction_is_found_by_a_list(real: Watched) -> None:
+    real.put("to-go", "SourceFailed")
+    real.follows()
+    lists = real.streams()["PlatformOperator"][0]
+    real.stop_workers()
+    real.delete("to-go")
+    real.put("meanwhile", "SourceFailed")
+    real.server.stop()
+    real.etcd.compact()
+    real.server.start()
+    real.keep_two_workers()
+    real.follows(TAKE_OVER)
+    wait_until(lambda: real.streams()["PlatformOperator"][0] > lists, "the list being counted", 60)
+    real.settle()
+
+
+def test_a_token_that_ends_is_told_and_the_next_one_taken(real: Watched) -> None:
+    tokens = real.server.home / "tokens.csv"
+    old = real.server.tokens[ACCOUNT]
+    real.server.kill()
+    tokens.write_text(tokens.read_text().replace(old, "another-token"))
+    real.server.start()
+    wait_until(lambda: real.cluster()[1] == "unauthorized", "the refusal being told", 30)
+    assert old not in real.log()
+    real.write_kubeconfig("another-token")
+    real.server.tokens[ACCOUNT] = "another-token"
+    real.put("after-the-token", "SourceFailed")
+    print("seconds after the new token was there:", round(real.follows(TAKE_OVER), 1))
+    assert real.cluster() == (True, "", "")
+    real.settle()
+
+
+def test_a_lease_that_is_stolen_ends_the_writing_until_it_is_free(real: Watched) -> None:
+    real.database.take_lease("thief", 8)
+    real.put("stolen", "SourceFailed")
+    time.sleep(4)
+    assert "stolen" not in {name for name, _, _ in real.shown()}
+    real.follows(TAKE_OVER)
+    real.settle()
+
+
+def test_a_database_that_crashes_in_the_middle_of_a_burst_loses_nothing(real: Watched) -> None:
+    if real.postgres is None:
+        pytest.skip("PostgreSQL is not installed")
+    for number in range(60):
+        real.put(f"burst-{number}", "SourceFailed")
+        if number == 20:
+            real.postgres.restart(pause=1)
+    print("seconds after the burst:", round(real.follows(TAKE_OVER), 1))
+    for number in range(60):
+        real.delete(f"burst-{number}")
+    real.follows()
+    real.settle()
+
+
+def test_a_redis_that_restarts_stops_no_watch(real: Watched) -> None:
+    real.redis.kill()
+    real.put("without-redis", "SourceFailed")
+    real.follows()
+    real.redis.launch()
+    (victim,) = [one for one in real.workers if one.pid == real.holder()]
+    time.sleep(2)
+    victim.kill()
+    real.put("after-redis", "SourceFailed")
+    real.follows(2 * TAKE_OVER)
+    real.settle()
+
+
+def test_a_kind_that_goes_or_appears_is_noticed_within_seconds(real: Watched) -> None:
+    name = "clusterobjectsets.olm.operatorframework.io"
+    definition = real.kubectl.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
+    definition["metadata"] = {"name": name}
+    definition.pop("status")
+    states = "select state from olmweb_stream where feed = 'ClusterObjectSet'"
+    real.kubectl.delete(definition)
+    wait_until(lambda: real.database.rows(states) == [("absent",)], "it being absent", 20)
+    real.kubectl.apply(definition)
+    wait_until(lambda: real.database.rows(states) == [("watching",)], "it being watched", 20)
+    real.settle()
+
+
+def test_workers_that_are_asked_to_stop_do_so_at_once(real: Watched) -> None:
+    (holder,) = [one for one in real.workers if one.pid == real.holder()]
+    began = time.monotonic()
+    holder.stop()
+    taken = time.monotonic() - began
+    print("seconds until the worker ended:", round(taken, 1))
+    assert taken < 9
+    real.put("after-the-stop", "SourceFailed")
+    real.follows(TAKE_OVER)
+    real.settle()
+
+
+def test_olm_web_wrote_nothing_into_the_cluster_all_the_while(real: Watched) -> None:
+    verbs = {one["verb"] for one in _requests(real)}
+    assert verbs <= {"get", "list", "watch"}
+    assert {"list", "watch"} <= verbs
+    assert "crashed" not in real.log()

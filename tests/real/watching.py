@@ -1,0 +1,312 @@
+"""A real cluster that real worker processes watch, and the ways to break either.
+
+etcd and kube-apiserver, Redis, PostgreSQL (SQLite where it is missing), two Celery workers and
+beat: what production runs. Rows are read with SQL, past the code under test.
+"""
+
+import itertools
+import json
+import os
+import shlex
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import yaml
+
+from tests.peers import servers
+from tests.peers.client import Client, Object, wait_until
+from tests.peers.processes import Server, folder
+from tests.services import free_port, postgres, postgres_bin, wait_for_port
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ACCOUNT = "olmweb"  # the user of the cluster that OLM Web is; has the reader's rights only
+PLATFORM = "platform.openshift.io/v1alpha1"
+CATCH_UP = 10.0  # seconds in which rows follow again once everything runs
+TAKE_OVER = 30.0  # for a cluster whose worker was killed: lease, beat, and a busy machine
+
+
+class Database:
+    """The tables, as psql or sqlite3 would show them."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @property
+    def is_postgres(self) -> bool:
+        return self.url.startswith("postgres")
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        if self.is_postgres:
+            with psycopg.connect(self.url) as server:
+                return server.execute(query.encode()).fetchall()
+        with sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=20) as file:
+            return file.execute(query).fetchall()
+
+    def take_lease(self, owner: str, seconds: int) -> None:
+        """As a worker that believes a cluster's lease to be free."""
+        update = "update olmweb_lease set owner = '{}', expires_at = {} where name like 'cluster:%'"
+        if self.is_postgres:
+            until = f"now() + interval '{seconds} seconds'"
+            with psycopg.connect(self.url, autocommit=True) as server:
+                server.execute(update.format(owner, until).encode())
+            return
+        with sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=20) as file:
+            file.execute(update.format(owner, f"datetime('now', '+{seconds} seconds')"))
+
+
+class Watched:
+    """The cluster `real` and everything that watches it."""
+
+    def __init__(self, etcd: servers.Etcd, server: servers.ApiServer, home: Path) -> None:
+        self.etcd = etcd
+        self.server = server
+        self.home = home
+        self.database = Database("")
+        self.environment: dict[str, str] = {}
+        self.redis: Server
+        self.postgres: Postgres | None = None
+        self.workers: list[Server] = []
+        self._numbers = itertools.count()
+
+    # What a person does in the cluster
+
+    @property
+    def kubectl(self) -> Client:
+        return self.server.admin
+
+    def put(self, name: str, reason: str = "UnpackPending") -> Object:
+        """A PlatformOperator in the state that its controller would give it."""
+        thing = {
+            "apiVersion": PLATFORM,
+            "kind": "PlatformOperator",
+            "metadata": {"name": name},
+            "spec": {"package": {"name": "etcd"}},
+        }
+        made = self.kubectl.apply(thing)
+        condition = {
+            "type": "Installed",
+            "status": "True" if reason == "InstallSuccessful" else "False",
+            "reason": reason,
+            "message": f"{name} is {reason}",
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+        }
+        self.kubectl.set_status(thing, {"conditions": [condition]})
+        return made
+
+    def delete(self, name: str) -> None:
+        meta = {"name": name}
+        self.kubectl.delete({"apiVersion": PLATFORM, "kind": "PlatformOperator", "metadata": meta})
+
+    # What OLM Web shows
+
+    def truth(self) -> set[tuple[str, str, str]]:
+        """(name, uid, reason) of what the cluster has."""
+        found = self.kubectl.list(PLATFORM, "PlatformOperator")
+        return {
+            (one["metadata"]["name"], one["metadata"]["uid"], _reason(one)) for one in found
+        }  # fmt: skip
+
+    def shown(self) -> set[tuple[str, str, str]]:
+        rows = self.database.rows(
+            "select name, uid, conditions from installs_operator where kind = 'PlatformOperator'"
+        )
+        found = set()
+        for name, uid, conditions in rows:
+            told = json.loads(conditions) if isinstance(conditions, str) else conditions
+            found.add((name, uid, next((str(one["reason"]) for one in told), "")))
+        return found
+
+    def follows(self, seconds: float = CATCH_UP) -> float:
+        """Waits until the rows are what the cluster has; returns how long it took."""
+        began = time.monotonic()
+        truth = self.truth()
+        deadline = began + seconds
+        while (shown := self.shown()) != truth:
+            if time.monotonic() > deadline:
+                more, less = sorted(shown - truth)[:5], sorted(truth - shown)[:5]
+                raise AssertionError(f"after {seconds} s: too many {more}, missing {less}")
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+    def settle(self) -> None:
+        """Asserts what must hold after every fault, once the rows follow again."""
+        self.follows()
+        wait_until(self.all_watched, "every feed being watched", 60)
+        report = json.loads(self.manage("sync_cluster", "real", "--json"))
+        wrong = {k: v for k, v in report["kinds"].items() if v["written"] or v["deleted"]}
+        assert not wrong, f"a fresh list differs from the rows: {wrong}"
+        assert self.twice() == []
+
+    def all_watched(self) -> bool:
+        states = self.database.rows("select feed, state from olmweb_stream")
+        return bool(states) and {state for _, state in states} <= {"watching", "absent"}
+
+    def twice(self) -> list[tuple[Any, ...]]:
+        """Changes of an object that were recorded more than once; tests make each only once."""
+        same = "kind, name, uid, type, from_status, from_reason, to_status, to_reason"
+        return self.database.rows(
+            f"select {same}, count(*) from installs_transition "  # noqa: S608
+            f"where type in ('Object', 'Installed') group by {same} having count(*) > 1"
+        )
+
+    def streams(self) -> dict[str, tuple[int, int]]:
+        """Feed -> lists and watches so far."""
+        rows = self.database.rows("select feed, lists, watches from olmweb_stream")
+        return {feed: (lists, watches) for feed, lists, watches in rows}
+
+    def cluster(self) -> tuple[bool | None, str, str]:
+        """reachable, error_code, error_text."""
+        query = "select reachable, error_code, error_text from olmweb_cluster"
+        ((reachable, code, text),) = self.database.rows(query)
+        return (None if reachable is None else bool(reachable)), code, text
+
+    def holder(self) -> int:
+        """Process id of the worker that watches the cluster; 0 when none does."""
+        rows = self.database.rows("select owner from olmweb_lease where name like 'cluster:%'")
+        owner = rows[0][0] if rows else ""
+        return int(owner.split(":")[1]) if owner.count(":") >= 3 else 0
+
+    # Processes
+
+    def manage(self, *arguments: str) -> str:
+        ended = subprocess.run(
+            [sys.executable, "manage.py", *arguments], cwd=ROOT, timeout=120, check=False,
+            env={**os.environ, **self.environment}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    def celery(self, name: str, *arguments: str) -> Server:
+        command = [sys.executable, "-m", "celery", "-A", "olmweb", "--workdir", str(ROOT)]
+        environment = {**self.environment, "PYTHONPATH": str(ROOT)}
+        server = Server(name, [*command, *arguments], self.home, environment)
+        server.launch()
+        return server
+
+    def worker(self) -> Server:
+        """One more worker; returns it before it is ready."""
+        name = f"worker{next(self._numbers)}"
+        made = self.celery(
+            name, "worker", "--pool", "threads", "--concurrency", "8", "--hostname", f"{name}@test",
+            "--queues", "actions,sync,watch", "--loglevel", "warning",
+        )  # fmt: skip
+        self.workers.append(made)
+        return made
+
+    def keep_two_workers(self) -> None:
+        self.workers = [one for one in self.workers if one.process and one.process.poll() is None]
+        while len(self.workers) < 2:
+            self.worker()
+
+    def stop_workers(self) -> None:
+        for one in self.workers:
+            one.stop()
+
+    def log(self) -> str:
+        """What all workers have logged so far."""
+        logs = sorted(self.home.glob("worker*.log"))
+        return "\n".join(one.read_text(errors="replace") for one in logs)
+
+    def write_kubeconfig(self, token: str) -> None:
+        """As a credential helper does it: at once, not half."""
+        fresh = self.server.write_kubeconfig(self.home / "fresh", token=token)
+        fresh.replace(self.home / "kubeconfig")
+
+
+def _reason(item: Object) -> str:
+    conditions = item.get("status", {}).get("conditions", [])
+    return next((str(one["reason"]) for one in conditions), "")
+
+
+def _grant(server: servers.ApiServer) -> None:
+    """The rights that the project ships for reading, for our user."""
+    for thing in yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "rbac.yaml").read_text()):
+        if thing["metadata"]["name"] == "olmweb-reader":
+            if thing["kind"] == "ClusterRoleBinding":
+                group = "rbac.authorization.k8s.io"
+                thing["subjects"] = [{"kind": "User", "name": ACCOUNT, "apiGroup": group}]
+            server.admin.apply(thing)
+
+
+def redis(home: Path) -> Server:
+    """A Redis that keeps what it has through a restart, as the shipped one does."""
+    port = free_port()
+    path = shutil.which("redis-server") or ""
+    command = [path, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(home), "--save", ""]
+    made = Server("redis", [*command, "--appendonly", "yes", "--loglevel", "warning"], home)
+    made.launch()
+    assert made.process
+    wait_for_port(port, made.process, "Redis")
+    return made
+
+
+@contextmanager
+def watched() -> Iterator[Watched]:
+    """Everything started, and the rows following the cluster."""
+    with ExitStack() as stack:
+        home = stack.enter_context(folder("watched"))
+        etcd = stack.enter_context(servers.etcd())
+        server = stack.enter_context(servers.apiserver(etcd, audit_log=True))
+        servers.apply_crds(server)
+        _grant(server)
+        made = Watched(etcd, server, home)
+        if postgres_bin() is not None:
+            made.database = Database(stack.enter_context(postgres()))
+            made.postgres = Postgres(made.database, home)
+            stack.callback(made.postgres.stop)
+        else:
+            made.database = Database(f"sqlite:///{home / 'olmweb.sqlite3'}")
+        made.redis = redis(home)
+        stack.callback(lambda: made.redis.stop())
+        port = made.redis.command[made.redis.command.index("--port") + 1]
+        made.write_kubeconfig(server.tokens[ACCOUNT])
+        made.environment = {
+            "REDIS_URL": f"redis://127.0.0.1:{port}/0",
+            "DATABASE_URL": made.database.url,
+            "OLMWEB_DATA_DIR": str(home),
+            "OLMWEB_SECRET_KEY": "only for this test " * 4,
+            "OLMWEB_HOSTS": "olmweb.example",
+            "OLMWEB_CLUSTERS": "real=real",
+            "KUBECONFIG": str(home / "kubeconfig"),
+        }
+        made.manage("migrate", "--verbosity", "0")
+        made.put("first", "InstallSuccessful")
+        beat = made.celery("beat", "beat", "--schedule", str(home / "beat"), "--loglevel", "error")
+        stack.callback(beat.stop)
+        stack.callback(made.stop_workers)
+        made.keep_two_workers()
+        wait_until(made.all_watched, "every feed being watched", 90)
+        yield made
+
+
+class Postgres:
+    """The server behind a database of tests.services, to be crashed and started again."""
+
+    def __init__(self, database: Database, home: Path) -> None:
+        ((data,),) = database.rows("show data_directory")
+        self._data = Path(data)
+        command = shlex.split((self._data / "postmaster.opts").read_text())
+        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        self._server = Server("postgres", [*(as_user if os.getuid() == 0 else []), *command], home)
+        self._port = int(command[command.index("-p") + 1])
+
+    def restart(self, *, pause: float) -> None:
+        """As a crash: no connection is ended orderly. `pause`: seconds until it starts again."""
+        os.kill(int((self._data / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+        wait_until(lambda: not (self._data / "postmaster.pid").exists(), "PostgreSQL's end")
+        time.sleep(pause)
+        self._server.launch()
+        assert self._server.process
+        wait_for_port(self._port, self._server.process, "PostgreSQL")
+
+    def stop(self) -> None:
+        self._server.end(signal.SIGINT)
