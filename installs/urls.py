@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from installs.views import activity, change, clusteroperators, clusters, crds, operator, operators
+from installs.views import activity, change, clusteroperators, clusters, copies, crds, operator, operators
 
 app_name = "installs"
 urlpatterns = [
@@ -30,6 +30,7 @@ urlpatterns = [
     ),
     path("clusters/<str:cluster>", clusters.cluster_detail, name="cluster"),
     path("crds/", crds.crd_list, name="crds"),
+    path("reports/copied-csvs/", copies.copied_csvs, name="copies"),
     path("activity/", activity.activity, name="activity"),
     path("activity/actions/<int:id>", activity.action_detail, name="action"),
 ]

@@ -59,13 +59,17 @@ READ = {
     "/catalogs/{cluster}/{catalog}": ("tab", "rev"),
     "/catalogs/{cluster}/{catalog}?tab=problems": ("severity", "package", "page"),
     "/operators/": ("cluster", "kind", "namespace", "health", "view", "sort", "cursor"),
-    "/operators/?view=all": ("reason", "finding", "package", "q", "sort", "cursor"),
+    "/operators/?view=all": ("upgrade", "reason", "finding", "package", "q", "sort", "cursor"),
     "/cluster-operators/": ("cluster", "state", "q", "cursor"),
+    "/clusters/{cluster}": ("rev",),
+    "/crds/": ("cluster", "q", "show", "cursor", "rev"),
+    "/reports/copied-csvs/": ("cluster", "rev"),
     "/activity/": ("show", "cluster", "user", "state", "q", "cursor"),
     "/activity/?show=syncs": ("cluster", "outcome", "q", "cursor"),
     "/login/": ("next",),
     "/api/v1/packages": ("q", "cluster", "limit", "cursor", "fields", "format"),
     "/api/v1/bundles": ("provides", "cursor"),
+    "/api/v1/crds": ("problem", "finding", "cursor"),
     "/api/v1/transitions": ("since", "kind", "name", "cursor"),
 }
 # Django's own pages take most of the time; these are what a database may choke on.

@@ -17,7 +17,7 @@ from tests.factories import make_cluster, make_operator
 from tests.web.html import assert_fragment, assert_page, read
 
 pytestmark = pytest.mark.django_db
-PAGES = ("/", "/operators/", "/cluster-operators/", "/activity/")
+PAGES = ("/", "/operators/", "/cluster-operators/", "/crds/", "/activity/")
 
 
 @pytest.fixture

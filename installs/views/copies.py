@@ -1,0 +1,83 @@
+"""The report of what copied ClusterServiceVersions cost a cluster: asked for by POST, then shown.
+
+A GET asks no cluster: it shows the report that a worker has made.
+"""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_http_methods
+
+from installs import copies
+from installs.models import CopyReport
+from installs.queries.filters import read_value
+from installs.views.clusters import known_cluster
+from installs.views.live import render_live
+from olmweb.context import clusters
+from olmweb.errors import OlmwebError
+from olmweb.htmx import render_page
+from olmweb.models import Cluster
+from olmweb.polling import revision_token, unchanged
+
+SHOWN = 6  # reports of one cluster: the newest in full, the others as a line each
+ROWS = 50
+SECONDS = 3.0
+DISABLE = (
+    "kubectl patch olmconfig cluster --type merge "
+    '-p \'{"spec":{"features":{"disableCopiedCSVs":true}}}\''
+)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def copied_csvs(request: HttpRequest) -> HttpResponse:
+    """The newest report of one cluster, or the request for one."""
+    if request.method == "POST":
+        return _ask(request)
+    cluster = _chosen(request, read_value(request.GET, "cluster"))
+    reports = list(cluster.copy_reports.select_related("user")[:SHOWN]) if cluster else []
+    newest = reports[0] if reports else None
+    open_ = newest is not None and newest.state in copies.OPEN
+    token = revision_token(cluster and cluster.name, newest and (newest.pk, newest.state))
+    if (answer := unchanged(request, token)) is not None:
+        return answer
+    context = _context(request, cluster) | {
+        "report": newest,
+        "running": open_,
+        "done": next((one for one in reports if one.state == CopyReport.State.DONE), None),
+        "earlier": reports[1:],
+        "rows": ROWS,
+        "disable": DISABLE,
+        "seconds": SECONDS,
+    }
+    return render_live(request, "installs/copies.html", context, token=token)
+
+
+def _context(request: HttpRequest, cluster: Cluster | None) -> dict[str, Any]:
+    return {
+        "cluster": cluster,
+        "cluster_names": [one.name for one in clusters(request)],
+        "may_ask": request.user.is_authenticated,
+    }
+
+
+def _chosen(request: HttpRequest, name: str) -> Cluster | None:
+    """The cluster of that name; without a name the first one, None where there is none."""
+    if name:
+        return known_cluster(request, name)
+    return next(iter(clusters(request)), None)
+
+
+def _ask(request: HttpRequest) -> HttpResponse:
+    """Requests a report and leads back to the page, which follows it."""
+    cluster = known_cluster(request, read_value(request.POST, "cluster"))
+    try:
+        copies.request_report(cluster, request.user)
+    except OlmwebError as error:
+        context = _context(request, cluster) | {"refusal": error, "rev": "refused"}
+        return render_page(request, "installs/copies.html", context, status=error.status)
+    address = reverse("installs:copies") + "?" + urlencode({"cluster": cluster.name})
+    response = HttpResponseRedirect(address)
+    response.status_code = 303
+    return response
