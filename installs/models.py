@@ -118,6 +118,9 @@ class Component(Observed):
 class Reference(models.Model):
     """An object that an operator names or depends on, whether or not it exists."""
 
+    # Of the operator: clusters of a fleet have objects of the same names, and who refers to one is
+    # asked at every change.
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
     operator = models.ForeignKey(Operator, on_delete=models.CASCADE, related_name="references")
     kind = models.CharField(max_length=100)
     namespace = models.CharField(max_length=63, blank=True)
@@ -129,7 +132,7 @@ class Reference(models.Model):
                 fields=("operator", "kind", "namespace", "name"), name="reference_identity"
             ),
         )
-        indexes = (models.Index(fields=("kind", "namespace", "name")),)
+        indexes = (models.Index(fields=("cluster", "kind", "namespace", "name")),)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace or '-'}/{self.name}"

@@ -240,7 +240,9 @@ def make_component(
 
 def make_reference(*, operator: Operator, kind: str, name: str, namespace: str = "") -> Reference:
     """The operator names this object, which may exist or not."""
-    return Reference.objects.create(operator=operator, kind=kind, namespace=namespace, name=name)
+    return Reference.objects.create(
+        cluster=operator.cluster, operator=operator, kind=kind, namespace=namespace, name=name
+    )
 
 
 def make_transition(*, subject: Operator | Component, type: str, **fields: Any) -> Transition:

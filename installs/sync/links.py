@@ -86,7 +86,13 @@ def _update_references(cluster_id: int, ids: Collection[int], links: Links) -> N
         new, gone = wanted - set(stored), set(stored) - wanted
         Reference.objects.bulk_create(
             [
-                Reference(operator_id=operator, kind=kind, namespace=namespace, name=name)
+                Reference(
+                    cluster_id=cluster_id,
+                    operator_id=operator,
+                    kind=kind,
+                    namespace=namespace,
+                    name=name,
+                )
                 for operator, kind, namespace, name in sorted(new)
             ],
             batch_size=BATCH,
@@ -269,11 +275,17 @@ def _replaced(cluster_id: int, csvs: Collection[Key]) -> dict[Key, Key]:
 
 def _named(cluster_id: int, csvs: Collection[Key]) -> dict[Key, int]:
     """Those of the CSVs that a Subscription names -> its id; of several the first by name."""
-    rows = Reference.objects.filter(operator__cluster_id=cluster_id, operator__kind=SUBSCRIPTION)
-    found: dict[Key, tuple[str, int]] = {}
-    for key, (pk, name) in rows_of(rows, csvs, "operator_id", "operator__name"):
-        found[key] = min((name, pk), found.get(key, (name, pk)))
-    return {key: pk for key, (_, pk) in found.items()}
+    references = Reference.objects.filter(cluster_id=cluster_id)
+    found = [(key, pk) for key, (pk,) in rows_of(references, csvs, "operator_id")]
+    names: dict[int, str] = {}
+    for batch in batched(sorted({pk for _, pk in found})):
+        rows = Operator.objects.filter(id__in=batch, kind=SUBSCRIPTION).order_by()
+        names.update(rows.values_list("id", "name"))
+    first: dict[Key, int] = {}
+    for key, pk in found:
+        if pk in names and (key not in first or names[pk] < names[first[key]]):
+            first[key] = pk
+    return first
 
 
 # -- owners ---------------------------------------------------------------------------------------
@@ -386,5 +398,5 @@ def _affected_by_parts(cluster_id: int, parts: Delta, links: Links) -> None:
     to now is known already when that is elsewhere), and those that refer to them."""
     links.affected |= {one.operator_id for one in parts.before.values() if one.operator_id}
     shared = {key for key in parts.touched if key[0] in SHARED}
-    references = Reference.objects.filter(operator__cluster_id=cluster_id)
+    references = Reference.objects.filter(cluster_id=cluster_id)
     links.affected |= {pk for _, (pk,) in rows_of(references, shared, "operator_id")}

@@ -132,7 +132,7 @@ def rows_of(cluster: Cluster) -> dict[Any, Any]:
             owner = getattr(row, "operator", None)
             values["owner"] = owner and (owner.kind, owner.name)
             found[table.__name__, row.kind, row.namespace, row.name] = values
-    references = Reference.objects.filter(operator__cluster=cluster)
+    references = Reference.objects.filter(cluster=cluster)
     found["references"] = sorted(
         references.values_list("operator__kind", "operator__name", "kind", "name")
     )
