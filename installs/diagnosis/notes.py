@@ -66,7 +66,7 @@ def _slow(
         return
     link = going[-1]
     one = objects.get((link.kind, link.namespace, link.name))
-    since = subject.since or (_since(one, link) if one else None)
+    since = _since(one, link, subject) if one else None
     usual = usual_time(link.kind, link.reason)
     if since is None or usual is None or not stuck(link.kind, link.reason, since, now):
         return
@@ -77,15 +77,17 @@ def _slow(
     )
 
 
-def _since(one: Observation, link: Link) -> datetime | None:
-    """Since when the object is where it is, as far as it says; else since it was created."""
+def _since(one: Observation, link: Link, subject: Observation) -> datetime | None:
+    """Since when the object is at its step: its own time of the phase, which is exact, then when
+    we saw it, then its condition's, which moves only with the status, then its age."""
+    if exact := moment(text(one.details, _SINCE.get(one.kind, ""))):
+        return exact
     times = [
         at
         for condition in one.conditions
         if condition.reason == link.reason and (at := moment(condition.last_transition_time))
     ]
-    kept = moment(text(one.details, _SINCE.get(one.kind, "")))
-    return max(times, default=None) or kept or one.created_at
+    return subject.since or max(times, default=None) or one.created_at
 
 
 def _earlier(
