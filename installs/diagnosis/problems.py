@@ -65,8 +65,8 @@ def _installing(scene: Scene, csv: Observation, verdict: Judgement) -> Problem |
         return _requirement(scene, csv, verdict)
     found = trouble(scene.deployments) if verdict.reason in _WAITS_FOR_PODS else None
     if found and (found.certain or csv.phase == "Failed"):
-        health = "Failed" if csv.phase != "Failed" else _health(scene, verdict.state)
-        return _pods(found, health, found.message)
+        state = verdict.state if csv.phase == "Failed" else Class.FAILED
+        return _pods(found, _health(scene, state), found.message)
     if verdict.state in BROKEN:
         return _csv(scene, csv, verdict)
     return None
@@ -103,7 +103,9 @@ def _before_csv(scene: Scene) -> Problem | None:
         return _plan(scene, scene.plan, plan)
     if found := _above(scene):
         return found
-    if scene.plan is not None and plan.state is Class.HEALTHY and scene.csv_name:
+    # Only once the Subscription has seen it: before that it may just not have reached us.
+    was_there = scene.csv_name == text(scene.subject.details, "installed_csv") != ""
+    if scene.plan is not None and plan.state is Class.HEALTHY and was_there:
         return _csv_gone(scene)
     if scene.plan is not None or scene.csv_name:
         return None

@@ -384,6 +384,8 @@ def test_a_deleted_version_is_not_installed_again_and_that_is_said() -> None:
     diagnosis = diagnose(installed(state="AtLatestKnown"), (catalog(), plan()))
     assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "csv-gone")
     assert broken(diagnosis) == ("ClusterServiceVersion", "etcd.v1")
+    on_its_way = subscription(current_csv="etcd.v1", plan="install-1")
+    assert diagnose(on_its_way, (catalog(), plan())).health == "Installing"
 
 
 def test_a_csv_without_a_subscription_is_judged_by_its_own_component() -> None:

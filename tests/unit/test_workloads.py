@@ -78,6 +78,15 @@ def test_an_installation_whose_pods_can_not_start_has_failed_already() -> None:
     assert (diagnosis.health, broken(diagnosis)[0]) == ("Failed", "Pod")
 
 
+def test_an_upgrade_whose_pods_can_not_start_degrades_while_the_old_version_runs() -> None:
+    old = csv("Replacing", "BeingReplaced")
+    new = csv("Installing", "InstallWaiting", name="etcd.v2")
+    down = deployment("False", pods=(pod("ImagePullBackOff", "Back-off"),))
+    subject = installed(current_csv="etcd.v2", installed_csv="etcd.v2")
+    diagnosis = diagnose(subject, (catalog(), plan(csvs=("etcd.v2",)), old, new, down))
+    assert (diagnosis.health, finding_id(diagnosis)) == ("Degraded", "pod-image-pull")
+
+
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
