@@ -7,10 +7,13 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _running: set[int] = set()
+# The kernel's "parent" is a thread. This one lives as long as we do, whoever asks for a server.
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="servers")
 
 
 @atexit.register
@@ -21,10 +24,7 @@ def _kill_all() -> None:
 
 
 def with_parent(command: list[str]) -> list[str]:
-    """`command`, killed by the kernel when the process that starts it dies.
-
-    The kernel means the starting thread: start servers from the main thread.
-    """
+    """`command`, killed by the kernel when the thread that starts it ends."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--", *command] if setpriv else command
 
@@ -52,8 +52,12 @@ class Server:
 
     def launch(self) -> None:
         """Starts the process; does not wait for it to answer."""
+        self.process = _starter.submit(self._popen).result()
+        _running.add(self.process.pid)
+
+    def _popen(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
+            return subprocess.Popen(
                 with_parent(self.command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -62,7 +66,6 @@ class Server:
                 env={**os.environ, **self.environment},
                 cwd=self.log.parent,
             )
-        _running.add(self.process.pid)
 
     def check(self) -> None:
         """Raises RuntimeError with the end of its log when the process has ended."""

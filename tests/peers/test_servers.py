@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +209,15 @@ def test_no_server_outlives_the_process_that_started_it(real_etcd, ended_by, tmp
         assert Path(f"/proc/{child}").exists()
         os.kill(parent.pid, ended_by)
     wait_until(lambda: not is_running(child), "the end of etcd", seconds=5)
+
+
+def test_a_server_outlives_the_thread_that_asked_for_it(fresh_apiserver) -> None:
+    fresh_apiserver.kill()
+    thread = threading.Thread(target=fresh_apiserver.start)
+    thread.start()
+    thread.join()
+    time.sleep(0.2)
+    assert is_running(fresh_apiserver.server.pid)
 
 
 def is_running(pid: int) -> bool:
