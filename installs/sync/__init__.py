@@ -15,7 +15,6 @@ import structlog
 from django.db.models import F
 from django.utils import timezone
 
-from installs.sync.events import prune_events
 from installs.sync.feeds import BY_NAME, Change, Position
 from installs.sync.pods import refresh_pods
 from installs.sync.read import Snapshot, read_feeds
@@ -32,7 +31,6 @@ __all__ = [
     "SyncReport",
     "Written",
     "apply_changes",
-    "prune_events",
     "read_feeds",
     "record_crash",
     "record_failure",

@@ -1,4 +1,4 @@
-"""Kubernetes Events about objects that we keep; kept when the cluster forgets them, then pruned."""
+"""Kubernetes Events about objects that we keep; they stay when the cluster forgets them."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -9,10 +9,9 @@ from installs.sync.store import BATCH, batched, older, rows_of
 
 _TABLES = (Operator, Component, ClusterOperator, CRDState)
 _COLUMNS = ("type", "reason", "message", "source", "count", "first_at", "last_at")
-_PRUNE = 5_000
 
 
-def write_events(cluster_id: int, told: Iterable[Kept]) -> int:
+def write_events(cluster_id: int, told: Iterable[Kept], now: datetime) -> int:
     """Writes the events that are news and about an object of ours; returns how many."""
     newest: dict[str, Kept] = {}
     for one in told:
@@ -28,7 +27,7 @@ def write_events(cluster_id: int, told: Iterable[Kept]) -> int:
                 cluster_id=cluster_id,
                 uid=one.uid,
                 resource_version=one.resource_version,
-                **one.columns,
+                **{**one.columns, "last_at": one.columns["last_at"] or now},
             )
             for one in rows
         ],
@@ -64,14 +63,3 @@ def _ours(cluster_id: int, keys: set[Key]) -> set[Key]:
         rows = table._default_manager.filter(cluster_id=cluster_id)
         found |= {key for key, _ in rows_of(rows, keys - found)}
     return found
-
-
-def prune_events(limit: datetime) -> int:
-    """Deletes events last seen before `limit`, a few thousand at a time; returns how many."""
-    total = 0
-    while True:
-        old = Event.objects.filter(last_at__lt=limit).order_by("last_at")
-        ids = list(old.values_list("id", flat=True)[:_PRUNE])
-        total += Event.objects.filter(id__in=ids).delete()[0] if ids else 0
-        if len(ids) < _PRUNE:
-            return total

@@ -380,7 +380,7 @@ def _write(cluster: Cluster, told: _Told, moment: Moment, comparable: bool) -> W
         result.written["ClusterOperator"] += written
         result.derived += members
     result.derived += _record_catalogs(cluster, told, deltas.get(Component, Delta()))
-    result.written[EVENT] += write_events(cluster.pk, told.events)
+    result.written[EVENT] += write_events(cluster.pk, told.events, moment.now)
     result.written = +result.written
     return result
 

@@ -1,6 +1,7 @@
 """Changes and partial readings: positions, the lock, what they cost, what they leave alone."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -165,6 +166,37 @@ def test_a_write_locks_the_row_of_its_cluster_first(watched: Cluster) -> None:
     first = next(sql for sql in told if not sql.startswith(("BEGIN", "SAVEPOINT")))
     assert '"olmweb_cluster"' in first
     assert not connection.features.has_select_for_update or "FOR UPDATE" in first
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_writers_of_one_change_record_it_once(watched: Cluster) -> None:
+    changes = [platform(f"op-{number}", "UnpackFailed", 1000 + number) for number in range(20)]
+    at_once(lambda: apply_changes(watched, changes, {}), 3)
+    told = Transition.objects.filter(kind="PlatformOperator")
+    assert Operator.objects.count() == 20
+    assert sorted(told.values_list("type", flat=True)) == sorted(
+        ["Object", "Installed", "Health"] * 20
+    )
+
+
+def at_once(job: Callable[[], Any], times: int) -> None:
+    """Runs the job in threads; one after another where the database has one writer anyway."""
+    if connection.vendor == "sqlite":
+        for _ in range(times):
+            job()
+        return
+
+    def run() -> None:
+        try:
+            job()
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run) for _ in range(times)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def test_queries_grow_neither_with_the_cluster_nor_with_the_batch(watched: Cluster) -> None:

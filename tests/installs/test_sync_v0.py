@@ -1,10 +1,9 @@
 """Objects of OLM v0, Deployments, pods, CRDs and Events: kept, linked and diagnosed by passes."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
 from installs.models import (
     Component,
@@ -15,7 +14,7 @@ from installs.models import (
     Transition,
     UnknownMessage,
 )
-from installs.sync import prune_events, refresh_pods, sync_cluster
+from installs.sync import refresh_pods, sync_cluster
 from olmweb.clusters import client_for
 from olmweb.kube.resources import (
     CATALOG_SOURCES,
@@ -24,6 +23,7 @@ from olmweb.kube.resources import (
     DEPLOYMENTS,
     EVENTS,
     INSTALL_PLANS,
+    OLM_OPERATORS,
     OPERATOR_CONDITIONS,
     OPERATOR_GROUPS,
     SUBSCRIPTIONS,
@@ -389,10 +389,16 @@ def test_events_about_our_objects_are_kept_when_the_cluster_forgets_them(
     assert Event.objects.count() == 1
 
 
-def test_events_older_than_the_limit_are_pruned(installed: Cluster) -> None:
-    assert prune_events(datetime(2026, 1, 2, tzinfo=UTC)) == 0
-    assert prune_events(timezone.now() - timedelta(days=1)) == 1
-    assert not Event.objects.exists()
+def test_olms_own_grouping_without_a_subscription_belongs_to_its_csv(
+    fake: KubeFake, cluster: Cluster
+) -> None:
+    fake.put(CLUSTER_SERVICE_VERSIONS, v0.csv())
+    grouping = v0.olm_operator()
+    refs = grouping["status"]["components"]["refs"]
+    refs[0] = {"kind": "ClusterServiceVersion", "namespace": v0.NS, "name": "etcd.v1.0.0"}
+    fake.put(OLM_OPERATORS, grouping)
+    sync_cluster(cluster)
+    assert Component.objects.get(kind="Operator").operator == Operator.objects.get()
 
 
 def test_what_nobody_knows_is_counted_once_each_time_an_operator_comes_to_say_it(

@@ -216,7 +216,8 @@ def operator_condition(obj: Object) -> Kept | None:
 
 
 def olm_operator(obj: Object) -> Kept | None:
-    """OLM's own grouping of what one package brought; belongs to the Subscription that it lists."""
+    """OLM's own grouping of what one package brought: belongs to the one Subscription that it
+    lists, else to the one CSV."""
     refs = [
         {
             "kind": text(one, "kind", limit=100),
@@ -225,10 +226,11 @@ def olm_operator(obj: Object) -> Kept | None:
         }
         for one in items(obj, "status", "components", "refs")
     ]
-    subscriptions = [one for one in refs if one["kind"] == "Subscription"]
     owner: Key = ("", "", "")
-    if len(subscriptions) == 1:
-        owner = "Subscription", subscriptions[0]["namespace"], subscriptions[0]["name"]
+    for kind in ("ClusterServiceVersion", "Subscription"):
+        listed = [one for one in refs if one["kind"] == kind]
+        if len(listed) == 1:
+            owner = kind, listed[0]["namespace"], listed[0]["name"]
     return kept(obj, "Operator", component(obj, owner), {"refs": refs})
 
 
