@@ -7,7 +7,7 @@ from typing import Any
 from olmweb.sandbox import access, bodies, discovery, errors, views
 from olmweb.sandbox.bodies import Target
 from olmweb.sandbox.kinds import Kind, all_kinds, by_path
-from olmweb.sandbox.messages import Request, Response, json_response, text_response
+from olmweb.sandbox.messages import Request, Response, compressed, json_response, text_response
 from olmweb.sandbox.reads import Reads
 from olmweb.sandbox.store import Store
 from olmweb.sandbox.watches import Watches
@@ -48,6 +48,10 @@ class Api:
 
     def handle(self, request: Request) -> Response:
         """Raises ApiError for everything that is refused."""
+        answer = self._answer(request)
+        return compressed(answer, request.headers.get("accept-encoding", ""))
+
+    def _answer(self, request: Request) -> Response:
         path = parse(request.path)
         if path is None:
             return _no_resource(request)

@@ -1,11 +1,14 @@
 """Requests and responses as values, so that the API can be written without a socket."""
 
+import gzip
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from olmweb.sandbox.access import Identity
 from olmweb.sandbox.errors import ApiError
+
+LARGE = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,14 @@ def json_response(value: object, status: int = 200, warnings: tuple[str, ...] = 
     headers = [("Content-Type", "application/json")]
     headers += [("Warning", f"299 - {json.dumps(text)}") for text in warnings]
     return Response(status, encoded(value) + b"\n", tuple(headers))
+
+
+def compressed(response: Response, accept_encoding: str) -> Response:
+    """The answer in gzip when the client takes it and it is large enough to be worth it."""
+    if len(response.body) < LARGE or "gzip" not in accept_encoding:
+        return response
+    headers = (*response.headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
+    return Response(response.status, gzip.compress(response.body, 1), headers)
 
 
 def text_response(text: str, status: int = 200) -> Response:

@@ -319,6 +319,25 @@ def test_a_status_is_read_as_the_whole_object(server: Server, five: str) -> None
     server.same(server.get(f"{five}/s3/status").body, server.get(f"{five}/s3").body)
 
 
+def test_only_a_large_answer_is_compressed_and_only_when_asked(server: Server, ns: str) -> None:
+    path = SUBSCRIPTIONS.format(ns)
+    server.made(path, subscription("large", annotations={"text": "x" * 200_000}))
+    server.made(path, subscription("small"))
+    asked = {"Accept-Encoding": "gzip"}
+
+    def encoding(target: str, headers: dict[str, str]) -> str | None:
+        answer = server.call("GET", f"{path}{target}", headers=headers)
+        server.same(answer.status, 200)
+        return answer.headers.get("Content-Encoding")
+
+    server.same(encoding("/large", asked), "gzip")
+    server.same(encoding("", asked), "gzip")
+    server.same(encoding("/small", asked), None)
+    server.same(encoding("/large", {}), None)
+    whole = server.call("GET", f"{path}/large", headers=asked).body
+    server.same(whole, server.get(f"{path}/large").body)
+
+
 @pytest.mark.parametrize(
     ("path", "message", "details"),
     [
