@@ -24,7 +24,7 @@ SHARED = frozenset(
 MIDDLE = frozenset(("BundleDeployment", CSV))  # components that own components
 _NAMED = ("current_csv", "installed_csv")
 _PART = (
-    *("id", "kind", "namespace", "name"),
+    *("kind", "namespace", "name"),
     *("owner_kind", "owner_namespace", "owner_name", "operator_id"),
 )
 
@@ -43,7 +43,6 @@ class Links:
 class Part:
     """A stored component, with what its place needs."""
 
-    id: int
     key: Key
     owner: Key
     operator_id: int | None
@@ -341,7 +340,6 @@ def _link_parts(
 
 
 def _part(
-    pk: int,
     kind: str,
     namespace: str,
     name: str,
@@ -351,7 +349,7 @@ def _part(
     operator_id: int | None,
 ) -> Part:
     owner = (owner_kind, owner_namespace, owner_name)
-    return Part(pk, (kind, namespace, name), owner, operator_id)
+    return Part((kind, namespace, name), owner, operator_id)
 
 
 def _owned_by(cluster_id: int, owners: Collection[Key]) -> list[Part]:

@@ -17,6 +17,7 @@ from olmweb.kube import conditions as kube_conditions
 Key = tuple[str, str, str]  # kind, namespace, name
 Object = Mapping[str, Any]
 
+PACKAGE_LABEL = "operators.coreos.com/"  # of OLM v0, followed by `<package>.<namespace>`
 TEXT_LIMIT = 32_768  # the longest message that operator-controller writes
 _BIG = 2**63
 

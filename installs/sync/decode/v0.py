@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from installs.sync.decode.common import (
+    PACKAGE_LABEL,
     Kept,
     Key,
     Object,
@@ -20,7 +21,6 @@ from installs.sync.decode.common import (
     texts,
 )
 
-_PACKAGE_LABEL = "operators.coreos.com/"
 _PROPERTIES_LIMIT = 300_000  # characters of a CSV's properties that are parsed
 _STEPS = 300
 _DEPENDENTS = 200
@@ -165,8 +165,8 @@ def _package(obj: Object) -> str:
     labels = dig(obj, "metadata", "labels")
     suffix = "." + text(obj, "metadata", "namespace")
     for label in labels if isinstance(labels, dict) else ():
-        if label.startswith(_PACKAGE_LABEL) and label.endswith(suffix):
-            return text(label[len(_PACKAGE_LABEL) : -len(suffix)], limit=253)
+        if label.startswith(PACKAGE_LABEL) and label.endswith(suffix):
+            return text(label[len(PACKAGE_LABEL) : -len(suffix)], limit=253)
     return ""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from installs.sync.decode.common import (
+    PACKAGE_LABEL,
     Kept,
     Key,
     Object,
@@ -19,7 +20,6 @@ from installs.sync.decode.common import (
 from installs.sync.decode.platform import RUKPAK
 from installs.sync.decode.v1 import OLM_V1
 
-_PACKAGE_LABEL = "operators.coreos.com/"
 _NOBODY: Key = ("", "", "")
 
 
@@ -47,11 +47,11 @@ def _crd_owner(obj: Object) -> Key:
             return owner
     labels = dig(obj, "metadata", "labels")
     named = (
-        sorted(one for one in labels or () if one.startswith(_PACKAGE_LABEL))
+        sorted(one for one in labels or () if one.startswith(PACKAGE_LABEL))
         if (isinstance(labels, Mapping))
         else []
     )
-    return ("Operator", "", named[0].removeprefix(_PACKAGE_LABEL)) if named else _NOBODY
+    return ("Operator", "", named[0].removeprefix(PACKAGE_LABEL)) if named else _NOBODY
 
 
 def deployment(obj: Object) -> Kept | None:
