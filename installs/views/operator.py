@@ -63,7 +63,7 @@ def _story(operator: Operator) -> dict[str, Any]:
         "chain": chain(operator, diagnosis.chain, parts.components),
         "besides": besides(diagnosis.chain, parts),
         "tables": condition_tables(operator, parts.components),
-        "facts": facts_of(operator),
+        "facts": [fact for fact in facts_of(operator) if fact.term != "Version"],
         "notes": notes,
         "deprecation_told": any(note.state == "deprecated" for note in notes),
         "slow": any(note.state == "stuck" for note in notes),

@@ -159,7 +159,9 @@ def besides(links: Sequence[Link], parts: Parts) -> list[Beside]:
     absent = [
         Beside(one.kind, one.namespace, one.name, WHAT.get(one.kind, ""), None, [])
         for one in parts.absent
-        if (one.kind, one.namespace, one.name) not in shown
+        # OLM makes these two when it needs them: that they are missing says nothing.
+        if one.kind not in ("OperatorCondition", "Operator")
+        and (one.kind, one.namespace, one.name) not in shown
     ]
     there = [
         Beside(one.kind, one.namespace, one.name, WHAT.get(one.kind, ""), one, facts_of(one))
@@ -172,4 +174,6 @@ def besides(links: Sequence[Link], parts: Parts) -> list[Beside]:
 def condition_tables(operator: Operator, components: Sequence[Component]) -> list[ConditionTable]:
     """The operator's conditions, then those of each component that has any."""
     below = [one for one in components if one.conditions and key_of(one) != key_of(operator)]
-    return [ConditionTable(f"{one.kind} {one.name}", one.conditions) for one in (operator, *below)]
+    # The sync keeps none of a CSV's: its conditions are a log, not a state.
+    own = [] if operator.kind == "ClusterServiceVersion" else [operator]
+    return [ConditionTable(f"{one.kind} {one.name}", one.conditions) for one in (*own, *below)]

@@ -20,8 +20,9 @@ class Moment:
     """One line of the timeline.
 
     `kind` is health, object, condition or event; `subject` names the object when it is not the
-    page's own. `took` is how many seconds it was in the state before. For an Event `type` is Normal
-    or Warning, `after_words` its reason, and `first_at` is set when it was seen more than once.
+    page's own. `reason` is that of a health. `took` is how many seconds it was in the state before.
+    For an Event `type` is Normal or Warning, `after_words` its reason, and `first_at` is set when
+    it was seen more than once.
     """
 
     at: datetime
@@ -31,6 +32,7 @@ class Moment:
     before: str
     after_words: str
     message: str
+    reason: str = ""
     took: float | None = None
     count: int = 1
     first_at: datetime | None = None
@@ -81,6 +83,7 @@ def _changes(subject: Key, transitions: Sequence[Transition]) -> list[Moment]:
                 before=row.from_status if kind == "health" else _state(row, "from"),
                 after_words=row.to_status if kind == "health" else _state(row, "to"),
                 message=row.message,
+                reason=row.to_reason if kind == "health" else "",
                 took=(row.at - before).total_seconds() if before and kind != "object" else None,
             )
         )

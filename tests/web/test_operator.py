@@ -112,7 +112,7 @@ def test_facts_of_a_subscription_stand_beside_its_version(reader: Client, prod: 
 def test_an_upgrade_that_is_held_says_why(reader: Client, prod: Cluster) -> None:
     make_pending_approval(prod)
     page = page_of(reader, "grafana")
-    assert "Upgrade available Version 1.1.0 could be installed." in page.text
+    assert "Upgrade held Version 1.1.0 is there." in page.text
     assert "An InstallPlan waits for approval." in page.text
 
 
@@ -145,7 +145,7 @@ def test_approving_is_told_before_it_is_done(reader: Client, prod: Cluster) -> N
     )
     assert "grafana.v1.1.0 Upgrade grafana.v1.0.0 grafana this one" in page.text
     assert "loki.v2.1.0 Upgrade loki.v2.0.0 loki" in page.text
-    assert "approving it also moves 1 other operator" in page.text
+    assert "approving it also changes 1 other operator" in page.text
     assert address("loki") in page.links
     assert "2 CustomResourceDefinition" in page.text
     assert "grafanas.example.com" in page.text
@@ -218,7 +218,7 @@ def test_events_and_changes_are_one_story_newest_first(reader: Client, prod: Clu
     page = page_of(reader, "tempo")
     story = page.text[page.text.index("Timeline Installing") :]
     warned = story.index("Warning RequirementsNotMet 12 times since 18 min ago")
-    blocked = story.index("Installing Blocked after 2 min")
+    blocked = story.index("Installing Blocked RequirementsNotMet after 2 min")
     unknown = story.index("Normal RequirementsUnknown")
     assert warned < blocked < unknown
     assert "ClusterServiceVersion tempo.v0.9.0 · reported by" in story
@@ -315,3 +315,18 @@ def test_the_fullest_page_costs_at_most_twelve_queries(
     for name in ("grafana", "tempo"):
         with django_assert_max_num_queries(12):
             reader.get(address(name))
+
+
+def test_the_csv_that_is_part_of_olm_is_no_orphan(reader: Client, prod: Cluster) -> None:
+    make_operator(cluster=prod, kind="ClusterServiceVersion", namespace="olm", name="packageserver")
+    page = page_of(reader, "packageserver", kind="ClusterServiceVersion", namespace="olm")
+    assert "Part of OLM" in page.text
+    assert "Without Subscription" not in page.text
+
+
+def test_what_olm_makes_when_it_needs_it_is_not_missed(reader: Client, prod: Cluster) -> None:
+    row = make_subscription(prod)
+    make_reference(
+        operator=row, kind="OperatorCondition", namespace=NAMESPACE, name="grafana.v1.0.0"
+    )
+    assert "OperatorCondition" not in page_of(reader, "grafana").text
