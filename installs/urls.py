@@ -2,7 +2,16 @@
 
 from django.urls import path
 
-from installs.views import activity, change, clusteroperators, clusters, copies, crds, operator, operators
+from installs.views import (
+    activity,
+    change,
+    clusteroperators,
+    clusters,
+    copies,
+    crds,
+    operator,
+    operators,
+)
 
 app_name = "installs"
 urlpatterns = [
