@@ -36,7 +36,7 @@ def sync_clusters() -> None:
         log.error("clusters setting is wrong", error=error.message, hint=error.hint)
         return
     for cluster in turns.waiting(clusters, timezone.now()):
-        watch_cluster.delay_on_commit(cluster.pk)
+        turns.enqueue(cluster.pk, watch_cluster.delay_on_commit)
 
 
 @task(name="installs.watch_cluster", queue="watch", time_limit=WATCH_SECONDS + 45, expires=EXPIRES)
@@ -45,6 +45,7 @@ def watch_cluster(cluster_id: int) -> None:
 
     A cluster that can't be reached gets its next turn from sync_clusters, ever less often.
     """
+    turns.dequeued(cluster_id)
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     if cluster is None:
         log.info("cluster is gone", cluster_id=cluster_id)
@@ -66,7 +67,7 @@ def watch_cluster(cluster_id: int) -> None:
             sync.record_crash(cluster, error, started)
             return
     if report.end is watch.End.TIME and not stopping.asked():
-        watch_cluster.delay(cluster_id)
+        turns.enqueue(cluster_id, watch_cluster.delay)
 
 
 @task(name="installs.sync_cluster", queue="sync", time_limit=SYNC_LIMIT, expires=EXPIRES)

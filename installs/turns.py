@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 import structlog
 from celery import current_app
 from django.conf import settings
+from django.core.cache import cache
 from django.db import DatabaseError, connection
 from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
@@ -28,6 +29,8 @@ log = structlog.get_logger(__name__)
 
 MIN_TURN = 10.0
 LOOK_SECONDS = 2.0
+QUEUED = 15
+_QUEUED = "watch-queued:{}"
 _WATCH = "cluster:"
 _places = threading.BoundedSemaphore(WATCHED_AT_ONCE)
 
@@ -54,6 +57,20 @@ def waiting(clusters: Sequence[Cluster], now: datetime) -> list[Cluster]:
     busy = watched(now)
     free = [one for one in clusters if one.pk not in busy and due(one, now)]
     return sorted(free, key=lambda one: (one.checked_at is not None, one.checked_at or now))
+
+
+def enqueue(cluster_id: int, send: Callable[[int], object]) -> None:
+    """Puts a cluster into the queue, unless it is there already.
+
+    Where clusters wait for a place, each tick would add them all once more. A message that got
+    lost is sent again after QUEUED seconds.
+    """
+    if cache.add(_QUEUED.format(cluster_id), True, QUEUED):
+        send(cluster_id)
+
+
+def dequeued(cluster_id: int) -> None:
+    cache.delete(_QUEUED.format(cluster_id))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ The Django side of olmweb.kube: the only place that turns a Cluster row into a c
 """
 
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -23,17 +24,23 @@ WATCHED_AT_ONCE = 16  # clusters, by an embedded worker; more than these take tu
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")
 
 
-def client_for(cluster: Cluster, *, timeout: tuple[float, float] = (5, 30)) -> KubeClient:
+def client_for(
+    cluster: Cluster,
+    *,
+    timeout: tuple[float, float] = (5, 30),
+    abandon: Callable[[], bool] = lambda: False,
+) -> KubeClient:
     """A client of this cluster, for a `with` statement. No request is made. Raises ConfigError.
 
     `timeout` is (connect, read) in seconds; shorter where a person waits for the answer. What it
-    sends is counted when it is closed.
+    sends is counted when it is closed. `abandon` as of KubeClient.
     """
     return open_client(
         cluster.context,
         settings.KUBECONFIG,
         name=cluster.name,
         timeout=timeout,
+        abandon=abandon,
         on_close=partial(request_counts.add, cluster.name),
     )
 

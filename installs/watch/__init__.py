@@ -21,9 +21,10 @@ from django.utils import timezone
 from installs.sync import record_failure, sync_cluster
 from installs.watch import plan, rows
 from installs.watch.engine import End, Session
+from olmweb import stopping
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
-from olmweb.kube.errors import KubeError
+from olmweb.kube.errors import Abandoned, KubeError
 from olmweb.models import Cluster, SyncRun
 
 __all__ = ["End", "WatchReport", "watch_cluster"]
@@ -58,7 +59,7 @@ def watch_cluster(
     written, end = 0, End.AGAIN
     client: KubeClient | None = None
     try:
-        client = client_for(cluster)
+        client = client_for(cluster, abandon=stopping.asked)
         while end is End.AGAIN and time.monotonic() < until and not stop():
             cluster.refresh_from_db()
             found = _prepare(cluster, client, still_ours)
@@ -70,6 +71,8 @@ def watch_cluster(
                 end = session.run()
             finally:
                 written += session.rows_written
+    except Abandoned:
+        end = End.TIME
     except KubeError as error:
         end = End.UNREACHABLE
         record_failure(cluster, error, started, client.requests if client else 0)

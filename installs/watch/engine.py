@@ -25,7 +25,14 @@ from installs.watch.jobs import Done, Jobs
 from installs.watch.plan import Plan, went_back
 from installs.watch.streams import Ended, Heard, Listed, Message, Opened, Stream
 from olmweb.kube.client import Discovery, KubeClient
-from olmweb.kube.errors import ConfigError, KubeError, NotFound, Unauthorized, Unreachable
+from olmweb.kube.errors import (
+    Abandoned,
+    ConfigError,
+    KubeError,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
 from olmweb.kube.resources import ALL
 from olmweb.models import Cluster
 
@@ -126,6 +133,7 @@ class Session:
         if self._down is not None:
             if now - self._down_since > GIVE_UP:
                 raise _Over(End.UNREACHABLE)
+            self._checked(lambda: self._stream_rows.save(self._courses.values()))
             return
         for course in self._courses.values():
             course.settles(now)
@@ -253,6 +261,8 @@ class Session:
     def _job_done(self, done: Done) -> None:
         now = time.monotonic()
         error = done.error
+        if isinstance(error, Abandoned):
+            return
         # The pods' job uses the database, which may be away for a moment.
         if error is not None and not isinstance(error, KubeError | OperationalError):
             raise error

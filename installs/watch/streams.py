@@ -6,12 +6,13 @@ decides what to write and when to ask again. Must not touch the database.
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from installs.sync.feeds import Change, Feed, decode
 from installs.sync.read import Snapshot, read_feeds
 from olmweb.kube.client import Discovery, KubeClient
-from olmweb.kube.errors import KubeError
+from olmweb.kube.errors import Abandoned
 from olmweb.kube.resources import EVENTS, Served
 from olmweb.kube.watch import BOOKMARK, SILENCE, Watch
 
@@ -92,9 +93,8 @@ class Stream(threading.Thread):
     def run(self) -> None:
         error: Exception | None = None
         try:
-            self._follow()
-        except KubeError as caught:
-            error = caught
+            with suppress(Abandoned):  # this process ends
+                self._follow()
         except Exception as caught:  # the edge of the thread: raised again by the one that listens
             error = caught
         self._put(Ended(self, error))

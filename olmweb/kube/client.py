@@ -51,7 +51,8 @@ class KubeClient:
     """A connection to one cluster; close it, or use it in a `with` statement.
 
     Threads may share it, and with it the cluster's rate limit. `renew` reads the credentials again;
-    `on_close` is told `counts` once, when it is closed.
+    while `abandon` is true nothing is sent, but Abandoned raised; `on_close` is told `counts` once,
+    when it is closed.
     """
 
     def __init__(
@@ -62,10 +63,13 @@ class KubeClient:
         timeout: tuple[float, float] = (5, 30),
         limiter: TokenBucket | None = None,
         renew: Callable[[], ApiClient] | None = None,
+        abandon: Callable[[], bool] = lambda: False,
         on_close: Callable[[Counter[tuple[str, str]]], None] | None = None,
     ) -> None:
         self._on_close = on_close
-        self._transport = Transport(api, name=name, timeout=timeout, limiter=limiter, renew=renew)
+        self._transport = Transport(
+            api, name=name, timeout=timeout, limiter=limiter, renew=renew, abandon=abandon
+        )
 
     @property
     def name(self) -> str:

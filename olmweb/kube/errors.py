@@ -65,6 +65,10 @@ class KubeError(Exception):
         self.retry_after = retry_after
 
 
+class Abandoned(Exception):
+    """A request was not sent because whoever asks is about to end: nothing about the cluster."""
+
+
 class ConfigError(KubeError):
     code = "kubeconfig"
 

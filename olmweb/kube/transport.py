@@ -28,7 +28,15 @@ from urllib3.exceptions import (
     SSLError,
 )
 
-from olmweb.kube.errors import Broken, ConfigError, KubeError, Unreachable, from_answer, shorten
+from olmweb.kube.errors import (
+    Abandoned,
+    Broken,
+    ConfigError,
+    KubeError,
+    Unreachable,
+    from_answer,
+    shorten,
+)
 from olmweb.kube.limits import TokenBucket
 
 RETRIES = 3  # of an idempotent read that was answered with 429 or 503 and Retry-After
@@ -133,7 +141,8 @@ class Transport:
     """Holds the pool of one cluster; threads may share it, and so its rate limit.
 
     `renew` reads the credentials again; it is called when the cluster did not accept those that
-    we have, and the refused request is then sent once more.
+    we have, and the refused request is then sent once more. While `abandon` is true every request
+    raises Abandoned instead of being sent.
     """
 
     def __init__(
@@ -145,7 +154,9 @@ class Transport:
         limiter: TokenBucket | None = None,
         sleep: Callable[[float], None] = time.sleep,
         renew: Callable[[], ApiClient] | None = None,
+        abandon: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._abandon = abandon
         self._session = _session(api)
         self._timeout = timeout
         self._limiter = limiter or TokenBucket(sleep=sleep)
@@ -258,6 +269,8 @@ class Transport:
         connect, read = self._timeout
         for last in (not call.idempotent, True):
             self._limiter.take()
+            if self._abandon():
+                raise Abandoned
             status = "none"
             try:
                 answer = session.pool.request(

@@ -146,3 +146,14 @@ def test_the_broker_is_asked_whether_it_works(
         "installs.turns.current_app.connection_for_write", lambda: Connection(address)
     )
     assert turns._broker_works() is works
+
+
+def test_a_cluster_is_in_the_queue_once() -> None:
+    sent: list[int] = []
+    for _ in range(3):
+        turns.enqueue(7, sent.append)
+    turns.enqueue(8, sent.append)
+    assert sent == [7, 8]
+    turns.dequeued(7)
+    turns.enqueue(7, sent.append)
+    assert sent == [7, 8, 7]

@@ -2,11 +2,13 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import (
+    Abandoned,
     Broken,
     ConfigError,
     Forbidden,
@@ -21,6 +23,7 @@ from olmweb.kube.resources import (
     CLUSTER_EXTENSIONS,
 )
 from olmweb.kube.resources import PLATFORM_OPERATORS as PO
+from olmweb.kube.session import open_client
 from tests.kubefake import TOKEN, Answer, KubeFake, status_answer
 
 LIST = "/apis/platform.openshift.io/v1alpha1/platformoperators"
@@ -297,3 +300,14 @@ def test_a_stream_that_is_cut_says_so(fake: KubeFake, client: KubeClient) -> Non
         response.read(10_000)
         with pytest.raises(Unreachable, match="cut"):
             [response.read(10_000) for _ in range(10)]
+
+
+def test_nothing_is_sent_any_more_by_a_process_that_ends(fake: KubeFake, tmp_path: Path) -> None:
+    ends = [False]
+    kubeconfig = str(fake.write_kubeconfig(tmp_path / "ending"))
+    with open_client("prod", kubeconfig, abandon=lambda: ends[0]) as client:
+        client.version()
+        ends[0] = True
+        with pytest.raises(Abandoned):
+            client.version()
+    assert len(fake.requests) == 1
