@@ -170,8 +170,8 @@ def test_its_fragment_is_swapped_only_when_a_feed_was_heard(
     fragment = reader.get(PAGE, headers={"HX-Request": "true"})
     assert_fragment(fragment)
     rev = fragment.content.decode().split("rev=")[1][:18]
-    again = {"headers": {"HX-Request": "true"}}
-    assert reader.get(PAGE, {"rev": rev}, **again).status_code == 204
+    again = {"HX-Request": "true"}
+    assert reader.get(PAGE, {"rev": rev}, headers=again).status_code == 204
     stream.heard_at = timezone.now()
     stream.save()
-    assert reader.get(PAGE, {"rev": rev}, **again).status_code == 200
+    assert reader.get(PAGE, {"rev": rev}, headers=again).status_code == 200

@@ -150,10 +150,10 @@ def test_a_running_report_is_followed_until_it_ends(reader: Client, prod: Cluste
     text = reader.get(PAGE).content.decode()
     assert "data-live" in text
     rev = text.split("rev=")[1][:18]
-    htmx = {"headers": {"HX-Request": "true"}}
-    assert reader.get(PAGE, {"rev": rev}, **htmx).status_code == 204
+    htmx = {"HX-Request": "true"}
+    assert reader.get(PAGE, {"rev": rev}, headers=htmx).status_code == 204
     CopyReport.objects.filter(pk=report.pk).update(state="done", result=result())
-    fragment = reader.get(PAGE, {"rev": rev}, **htmx)
+    fragment = reader.get(PAGE, {"rev": rev}, headers=htmx)
     assert "2,400 copies" in assert_fragment(fragment).text
     assert "data-live" not in fragment.content.decode(), "it is over"
 
