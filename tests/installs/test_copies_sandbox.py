@@ -33,6 +33,9 @@ def csv(name: str, namespace: str, source: str = "", **labels: str) -> dict[str,
 def sandbox() -> Iterator[Sandbox]:
     running = Sandbox()
     with running.store.changed:
+        for item in running.store.items("ClusterServiceVersion")[0]:  # the scenario's own
+            meta = item["metadata"]
+            running.store.delete(item["kind"], meta["name"], meta["namespace"])
         for number in range(OPERATORS):
             running.store.put(csv(f"op{number}.v1", "operators"))
             for namespace in range(NAMESPACES):
