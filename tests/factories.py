@@ -36,7 +36,7 @@ SERVED = {
 }
 
 
-def make_cluster(*, name: str = "prod", reachable: bool = True, **fields: Any) -> Cluster:
+def make_cluster(*, name: str = "prod", reachable: bool | None = True, **fields: Any) -> Cluster:
     """A cluster that was read a moment ago and serves PlatformOperators."""
     now = timezone.now()
     defaults: dict[str, Any] = {
