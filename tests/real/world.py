@@ -139,12 +139,18 @@ class World:
         wait_until(names_it, f"Subscription {name} naming {csv}", SECONDS)
 
     def install_plan(self, namespace: str, csv: str) -> Object:
-        """The InstallPlan for a CSV, as soon as OLM has made it."""
+        """The InstallPlan for a CSV, as soon as OLM has made it and written its first status.
+
+        An approval before that is lost: it makes OLM's own write a conflict, and OLM then makes a
+        second plan, which waits for approval again.
+        """
 
         def look() -> Object | None:
-            plans = self.kubectl.list(V1ALPHA1, "InstallPlan", namespace)
-            named = (p for p in plans if csv in p["spec"]["clusterServiceVersionNames"])
-            return next(named, None)
+            for plan in self.kubectl.list(V1ALPHA1, "InstallPlan", namespace):
+                named = csv in plan["spec"]["clusterServiceVersionNames"]
+                if named and plan.get("status", {}).get("phase"):
+                    return plan
+            return None
 
         return wait_until(look, f"an InstallPlan for {csv}", SECONDS)
 
@@ -153,14 +159,20 @@ class World:
 
     def csv(self, namespace: str, name: str, phase: str, reason: str = "") -> Object:
         """The CSV as soon as it is in `phase`, for `reason` when one is given."""
+        status: Object = {}
 
         def look() -> Object | None:
             found = self.kubectl.find(V1ALPHA1, "ClusterServiceVersion", name, namespace)
-            status = (found or {}).get("status", {})
+            status.clear()
+            status.update((found or {}).get("status", {}))
             is_there = status.get("phase") == phase and reason in ("", status.get("reason"))
             return found if is_there else None
 
-        return wait_until(look, f"{name} {phase} {reason}", SECONDS)
+        try:
+            return wait_until(look, f"{name} {phase} {reason}", SECONDS)
+        except TimeoutError as error:
+            said = [status.get(key) for key in ("phase", "reason", "message")]
+            raise TimeoutError(f"{error}; it is {said}") from None
 
     @contextmanager
     def paused(self) -> Iterator[None]:
