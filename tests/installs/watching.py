@@ -70,13 +70,8 @@ def paths(sandbox: Sandbox, *, watch: bool) -> list[str]:
     asked = [path for path in asked if "/pods?" not in path]
     if watch:
         return [path for path in asked if "watch=1" in path]
-    # A list of one object is how the cluster is asked for its newest version; pods are asked for
-    # only where a Deployment is not available, as two of the scenario's are.
-    return [
-        path
-        for path in asked
-        if "limit=" in path and "limit=1&" not in f"{path}&" and "/pods?" not in path
-    ]
+    # A list of one object is how the cluster is asked for its newest version.
+    return [path for path in asked if "limit=" in path and "limit=1&" not in f"{path}&"]
 
 
 class Statements(list[str]):
