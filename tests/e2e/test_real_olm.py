@@ -8,8 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.e2e import steps
 from tests.e2e.product import Product, product_folder, serve
 from tests.peers.client import wait_until
-from tests.peers.controllers import opm_serve
-from tests.real.bundles import GROUP, Bundle, write_catalog
+from tests.real.bundles import GROUP, Bundle
 from tests.real.world import SECONDS, World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.peers]
@@ -70,9 +69,7 @@ def test_an_installation_is_followed_from_approval_to_health_in_an_open_list(
     assert not loads
 
 
-def test_three_failures_of_real_olm_are_told_with_their_causes(
-    new_page, olm: World, tmp_path
-) -> None:
+def test_three_failures_of_real_olm_are_told_with_their_causes(new_page, olm: World) -> None:
     page = new_page()
     open_list(page)
 
@@ -91,16 +88,13 @@ def test_three_failures_of_real_olm_are_told_with_their_causes(
     olm.tied(needs, "beacon", "beacon.v1.0.0")
     expect(row(page, needs)).to_contain_text("Blocked", timeout=steps.SEEN_MS)
 
-    write_catalog(tmp_path, [Bundle("buoy", "1.0.0")])
-    with opm_serve(tmp_path) as opm:
-        olm.catalog_source("fading", dead, opm.address)
-    olm.subscribe(dead, "buoy", source="fading", sourceNamespace=dead)
-    wait_until(lambda: olm.condition(dead, "buoy", "ResolutionFailed"), "the failure", SECONDS)
-    expect(row(page, dead)).to_contain_text("Failed", timeout=steps.SEEN_MS)
+    with olm.dead_catalog("fading", dead, Bundle("buoy", "1.0.0")):
+        olm.subscribe(dead, "buoy", source="fading", sourceNamespace=dead)
+        wait_until(lambda: olm.condition(dead, "buoy", "ResolutionFailed"), "the failure", SECONDS)
+        expect(row(page, dead)).to_contain_text("Failed", timeout=steps.SEEN_MS)
+        expect(open_operator(page, dead, "buoy")).to_contain_text("fading")
 
     told = open_operator(page, modes, "mooring")
     expect(told).to_contain_text("OwnNamespace, SingleNamespace")
     told = open_operator(page, needs, "beacon")
     expect(told).to_contain_text(f"lamps.{GROUP}")
-    told = open_operator(page, dead, "buoy")
-    expect(told).to_contain_text("fading")

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.peers.client import Object, wait_until
-from tests.peers.controllers import opm_serve
-from tests.real.bundles import GROUP, Bundle, write_catalog
+from tests.real.bundles import GROUP, Bundle
 from tests.real.world import SECONDS, V1, V1ALPHA1, World
 
 pytestmark = pytest.mark.peers
@@ -76,19 +75,17 @@ def test_a_required_crd_that_nobody_provides_is_named_in_the_requirements(olm: W
     assert missing == [f"lamps.{GROUP}"]
 
 
-def test_a_catalog_that_died_stops_resolution_while_its_health_says_all_is_well(
-    olm: World, tmp_path
-) -> None:
+def test_a_catalog_that_died_stops_resolution_while_its_health_says_all_is_well(olm: World) -> None:
     namespace = olm.own_namespace("dead")
-    write_catalog(tmp_path, [Bundle("buoy", "1.0.0")])
-    with opm_serve(tmp_path) as opm:
-        olm.catalog_source("fading", namespace, opm.address)
-    olm.subscribe(namespace, "buoy", source="fading", sourceNamespace=namespace)
-    told = resolution_failed(olm, namespace, "buoy")
-    assert told["reason"] == "ErrorPreventedResolution"
-    assert f"error using catalogsource {namespace}/fading" in told["message"]
-    health = wait_until(lambda: olm.condition(namespace, "buoy", HEALTH), "a condition", SECONDS)
-    assert health["status"] == "False"
+    with olm.dead_catalog("fading", namespace, Bundle("buoy", "1.0.0")):
+        olm.subscribe(namespace, "buoy", source="fading", sourceNamespace=namespace)
+        told = resolution_failed(olm, namespace, "buoy")
+        assert told["reason"] == "ErrorPreventedResolution"
+        assert f"error using catalogsource {namespace}/fading" in told["message"]
+        health = wait_until(
+            lambda: olm.condition(namespace, "buoy", HEALTH), "a condition", SECONDS
+        )
+        assert health["status"] == "False"
 
 
 def test_a_version_that_no_catalog_has_can_not_be_resolved(olm: World) -> None:
@@ -172,16 +169,16 @@ def test_a_workload_that_stops_takes_the_operator_with_it_and_brings_it_back(olm
 def test_an_operator_for_all_namespaces_is_copied_into_each_and_marked_so(olm: World) -> None:
     elsewhere = olm.namespace("elsewhere")
     namespace = olm.all_namespaces("copied")
-    olm.subscribe(namespace, "gull")
-    olm.csv(namespace, "gull.v1.0.0", "Installing")
+    olm.subscribe(namespace, "tern")
+    olm.csv(namespace, "tern.v1.0.0", "Installing")
     olm.play_node(namespace)
-    olm.csv(namespace, "gull.v1.0.0", "Succeeded")
+    olm.csv(namespace, "tern.v1.0.0", "Succeeded")
 
-    def copies() -> list[Object]:
-        return olm.kubectl.list(V1ALPHA1, "ClusterServiceVersion", elsewhere)
+    def copy() -> Object | None:
+        return olm.kubectl.find(V1ALPHA1, "ClusterServiceVersion", "tern.v1.0.0", elsewhere)
 
-    copied = wait_until(copies, "a copied CSV", SECONDS)
-    assert copied[0]["metadata"]["labels"]["olm.copiedFrom"] == namespace
+    copied = wait_until(copy, "a copied CSV", SECONDS)
+    assert copied["metadata"]["labels"]["olm.copiedFrom"] == namespace
     own = "?labelSelector=!olm.copiedFrom"
     assert not olm.kubectl.list(V1ALPHA1, "ClusterServiceVersion", elsewhere, own)
 

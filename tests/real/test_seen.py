@@ -13,8 +13,7 @@ from installs.models import Health, Operator, Transition
 from installs.sync import sync_cluster
 from olmweb.models import Cluster
 from tests.peers.client import wait_until
-from tests.peers.controllers import opm_serve
-from tests.real.bundles import GROUP, Bundle, crd, write_catalog
+from tests.real.bundles import GROUP, Bundle, crd
 from tests.real.world import SECONDS, World
 
 pytestmark = [pytest.mark.peers, pytest.mark.django_db]
@@ -115,25 +114,20 @@ def test_a_missing_crd_is_named_and_no_longer_once_somebody_provides_it(
 
 
 def test_a_catalog_that_died_is_the_cause_although_olm_calls_it_healthy(
-    olm: World, seen: Seen, tmp_path: Path
+    olm: World, seen: Seen
 ) -> None:
     namespace = olm.own_namespace("dead")
-    catalog = tmp_path / "catalog"
-    catalog.mkdir()
-    write_catalog(catalog, [Bundle("buoy", "1.0.0")])
-    with opm_serve(catalog) as opm:
-        olm.catalog_source("fading", namespace, opm.address)
-    olm.subscribe(namespace, "buoy", source="fading", sourceNamespace=namespace)
-    row = with_finding(seen, namespace, "buoy")
-    assert (row.broken_kind, row.broken_name) == ("CatalogSource", "fading")
-
-    wait_until(
-        lambda: olm.condition(namespace, "buoy", "ResolutionFailed"), "ResolutionFailed", SECONDS
-    )
-    row = seen(namespace, "buoy")
-    assert (row.health, row.finding) == (Health.FAILED, "sub-catalog-list-failed")
-    assert (row.broken_kind, row.broken_name) == ("CatalogSource", "fading")
-    assert row.facts["object_namespace"] == namespace
+    with olm.dead_catalog("fading", namespace, Bundle("buoy", "1.0.0")):
+        olm.subscribe(namespace, "buoy", source="fading", sourceNamespace=namespace)
+        row = with_finding(seen, namespace, "buoy")
+        assert (row.broken_kind, row.broken_name) == ("CatalogSource", "fading")
+        wait_until(
+            lambda: olm.condition(namespace, "buoy", "ResolutionFailed"), "the failure", SECONDS
+        )
+        row = seen(namespace, "buoy")
+        assert (row.health, row.finding) == (Health.FAILED, "sub-catalog-list-failed")
+        assert (row.broken_kind, row.broken_name) == ("CatalogSource", "fading")
+        assert row.facts["object_namespace"] == namespace
 
 
 def test_a_workload_that_stops_makes_its_operator_degraded_before_olm_notices(
@@ -166,16 +160,14 @@ def test_copied_csvs_are_nobodys_operator(olm: World, seen: Seen) -> None:
 def test_a_pass_over_a_cluster_at_rest_writes_nothing(
     olm: World, seen: Seen, cluster: Cluster
 ) -> None:
-    namespace = olm.all_namespaces("rest")
-    olm.subscribe(namespace, "mooring")
-    olm.csv(namespace, "mooring.v1.0.0", "Failed", "UnsupportedOperatorGroup")
-
-    def is_quiet() -> bool:
-        return sync_cluster(cluster).outcome == "unchanged"
-
-    wait_until(is_quiet, "a pass that changes nothing", SECONDS, pause=1)
-    cluster.refresh_from_db()
-    before = cluster.revision
-    assert is_quiet()
+    namespace = olm.own_namespace("rest")
+    olm.subscribe(namespace, "winch")
+    olm.csv(namespace, "winch.v1.0.0", "Installing")
+    with olm.paused():
+        sync_cluster(cluster)
+        cluster.refresh_from_db()
+        before = cluster.revision
+        assert before
+        assert sync_cluster(cluster).outcome == "unchanged"
     cluster.refresh_from_db()
     assert cluster.revision == before

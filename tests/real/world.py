@@ -28,6 +28,7 @@ BUNDLES = (
     Bundle("beacon", "1.0.0", requires=("lamps",)),
     Bundle("winch", "1.0.0"),
     Bundle("gull", "1.0.0"),
+    Bundle("tern", "1.0.0"),
 )
 
 
@@ -101,6 +102,19 @@ class World:
 
         wait_until(is_ready, f"CatalogSource {name} READY", SECONDS)
         return created
+
+    @contextmanager
+    def dead_catalog(self, name: str, namespace: str, *bundles: Bundle) -> Iterator[None]:
+        """A CatalogSource that was READY once and whose server is gone; deleted at the end."""
+        with folder("dead-catalog") as catalog:
+            write_catalog(catalog, bundles)
+            with opm_serve(catalog) as opm:
+                source = self.catalog_source(name, namespace, opm.address)
+        try:
+            yield
+        finally:
+            # OLM would go on trying, and write of every attempt.
+            self.kubectl.delete(source)
 
     def subscribe(self, namespace: str, package: str, **spec: Any) -> Object:
         """Creates a Subscription named after its package; `spec` overrides its fields."""
