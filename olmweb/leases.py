@@ -78,27 +78,64 @@ def kept_lease(name: str, seconds: int) -> Iterator[Held | None]:
         if held is None:
             yield None
             return
-        over = threading.Event()
-        thread = threading.Thread(
-            target=_keep, args=(held, seconds, over), name=f"lease {name}", daemon=True
-        )
-        thread.start()
+        _keeper.add(held, seconds)
         try:
             yield held
         finally:
-            over.set()
-            thread.join(seconds)
+            _keeper.remove(held)
 
 
-def _keep(held: Held, seconds: int, over: threading.Event) -> None:
-    try:
-        while not over.wait(seconds / 4):
-            try:
-                if not held.renew(seconds):
+class _Keeper:
+    """One thread, one connection and one statement for all leases that this process keeps."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seconds: dict[str, int] = {}  # by owner, which no two leases share
+        self._thread: threading.Thread | None = None
+        self._over = threading.Event()
+
+    def add(self, held: Held, seconds: int) -> None:
+        with self._lock:
+            self._seconds[held.owner] = seconds
+            if self._thread is None:
+                self._over = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._over,), name="leases", daemon=True
+                )
+                self._thread.start()
+
+    def remove(self, held: Held) -> None:
+        with self._lock:
+            del self._seconds[held.owner]
+            thread = None
+            if not self._seconds:
+                thread, self._thread = self._thread, None
+                self._over.set()
+        if thread is not None:
+            thread.join(2)
+
+    def _run(self, over: threading.Event) -> None:
+        try:
+            while True:
+                with self._lock:
+                    kept = dict(self._seconds)
+                if over.wait(min(kept.values(), default=1) / 4):
                     return
-            except DatabaseError as error:
-                # It may be back before the lease expires.
-                log.warning("lease not renewed", lease=held.name, error=type(error).__name__)
-                connection.close()
-    finally:
+                for seconds in set(kept.values()):
+                    _extend([owner for owner in kept if kept[owner] == seconds], seconds)
+        finally:
+            connection.close()
+
+
+_keeper = _Keeper()
+
+
+def _extend(owners: list[str], seconds: int) -> None:
+    """Renews those of these leases that nobody has taken."""
+    until = timezone.now() + timedelta(seconds=seconds)
+    try:
+        Lease.objects.filter(owner__in=owners).update(expires_at=until)
+    except DatabaseError as error:
+        # It may be back before they expire.
+        log.warning("leases not renewed", leases=len(owners), error=type(error).__name__)
         connection.close()

@@ -279,9 +279,11 @@ class Session:
 
     def _probed(self, went_back: bool, error: Exception | None, now: float) -> None:
         if isinstance(error, _CLUSTER_WIDE):
-            if self._down is None:
+            told, self._down = self._down, error
+            if told is None:
+                self._down_since, self._probes = now, 0
+            if told is None or told.code != error.code:
                 self._write()  # what came before; later than this it would say "reachable"
-                self._down, self._down_since, self._probes = error, now, 0
                 self._fail(error)
             self._probes += 1
             self._probe_at = now + min(0.5 * 2**self._probes, PROBE_LONGEST)

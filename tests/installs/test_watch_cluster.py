@@ -397,3 +397,31 @@ def test_a_turn_ends_at_its_time_with_every_thread(sandbox: Sandbox, seen: Clust
     assert report.end is End.TIME
     assert report.seconds < 6
     assert not [one.name for one in threading.enumerate() if one.name.startswith("watch sandbox")]
+
+
+def test_an_outage_that_turns_into_a_refusal_says_so(
+    sandbox: Sandbox, seen: Cluster, tmp_path: Path, settings: Any
+) -> None:
+    state, port = tmp_path / "state.json", int(sandbox.url.rpartition(":")[2])
+    sandbox.stop()
+    first = serve(tmp_path, settings, port=port, state_file=state)
+    back: list[Sandbox] = []
+
+    def tells(code: str) -> bool:
+        seen.refresh_from_db()
+        return seen.error_code == code
+
+    def restart() -> None:
+        made = Sandbox(port=port, state_file=state, token="another")
+        made.start()
+        back.append(made)
+
+    try:
+        follow(seen, all_open, do(first.stop), lambda: tells("unreachable"), do(restart),
+               lambda: tells("unauthorized"),
+               do(lambda: back[0].write_kubeconfig(tmp_path / "kubeconfig")),
+               lambda: tells(""), all_open)  # fmt: skip
+    finally:
+        for one in back:
+            one.stop()
+    assert twice() == []

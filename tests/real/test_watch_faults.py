@@ -124,14 +124,16 @@ def test_a_token_that_ends_is_told_and_the_next_one_taken(real: Watched) -> None
     tokens = real.server.home / "tokens.csv"
     old = real.server.tokens[ACCOUNT]
     real.server.kill()
-    tokens.write_text(tokens.read_text().replace(old, "another-token"))
+    tokens.write_text(tokens.read_text().replace(old, f"{old}-next"))
+    real.server.tokens[ACCOUNT] = f"{old}-next"
     real.server.start()
-    wait_until(lambda: real.cluster()[1] == "unauthorized", "the refusal being told", 30)
+    try:
+        wait_until(lambda: real.cluster()[1] == "unauthorized", "the refusal being told", 60)
+    finally:
+        real.write_kubeconfig(f"{old}-next")
     assert old not in real.log()
-    real.write_kubeconfig("another-token")
-    real.server.tokens[ACCOUNT] = "another-token"
     real.put("after-the-token", "SourceFailed")
-    print("seconds after the new token was there:", round(real.follows(TAKE_OVER), 1))
+    print("seconds after the new token was there:", round(real.follows(2 * TAKE_OVER), 1))
     assert real.cluster() == (True, "", "")
     real.settle()
 

@@ -1,12 +1,13 @@
 """A lease of few seconds that a thread keeps: while the work lasts, no longer than it lives."""
 
+import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.db import DatabaseError
 
-from olmweb import leases
 from olmweb.leases import acquire, is_held, kept_lease
 from olmweb.models import Lease
 
@@ -52,18 +53,32 @@ def test_one_that_is_held_is_told_so() -> None:
         assert held is None
 
 
+def test_one_thread_keeps_all_that_a_process_has() -> None:
+    with kept_lease("cluster:1", 1), kept_lease("cluster:2", 1):
+        names = [thread.name for thread in threading.enumerate()]
+        assert names.count("leases") == 1
+        before = dict(Lease.objects.values_list("name", "expires_at"))
+
+        def all_moved() -> bool:
+            now = dict(Lease.objects.values_list("name", "expires_at"))
+            return all(now[name] > before[name] for name in before)
+
+        assert eventually(all_moved)
+    assert "leases" not in [thread.name for thread in threading.enumerate()]
+
+
 def test_a_database_that_is_away_for_a_moment_costs_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    renew, failures = leases.Held.renew, iter([True])
+    real, failures = Lease.objects.filter, iter([True])
 
-    def fails_once(self: leases.Held, seconds: int) -> bool:
-        if next(failures, False):
+    def away(*args: Any, **fields: Any) -> Any:
+        if "owner__in" in fields and next(failures, False):
             raise DatabaseError
-        return renew(self, seconds)
+        return real(*args, **fields)
 
-    monkeypatch.setattr(leases.Held, "renew", fails_once)
+    monkeypatch.setattr(Lease.objects, "filter", away)
     with kept_lease("cluster:1", 1):
         first = expiry()
         assert eventually(lambda: expiry() > first)
-    assert "lease not renewed" in caplog.text
+    assert "leases not renewed" in caplog.text
