@@ -254,7 +254,9 @@ def test_a_long_story_folds_its_older_part(reader: Client, prod: Cluster) -> Non
 
 
 def test_an_event_without_a_time_harms_nothing(reader: Client, prod: Cluster) -> None:
-    make_event(subject=make_subscription(prod), last_at=None, first_at=None, type=EVIL[:20], count=3)
+    make_event(
+        subject=make_subscription(prod), last_at=None, first_at=None, type=EVIL[:20], count=3
+    )
     page = page_of(reader, "grafana")
     assert "img" not in page.tags[page.tags.index("main") :]
 
