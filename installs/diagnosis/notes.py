@@ -13,6 +13,8 @@ from installs.diagnosis.times import DELETING, stuck, usual_time
 from installs.diagnosis.types import Diagnosis, Finding, Link, Observation
 
 _GOING_ON = ("Installing", "Upgrading")
+# OLM installs this one itself, so no Subscription is missing.
+_PART_OF_OLM = "packageserver"
 # Where the sync keeps since when an object of a kind is in its phase.
 _SINCE = {"ClusterServiceVersion": "last_update", "InstallPlan": "start_time"}
 
@@ -32,7 +34,7 @@ def notes_of(
         said += _slow(subject, components, found, now)
     said += _earlier(subject, components, found)
     said += _held(components, found)
-    if subject.kind == "ClusterServiceVersion":
+    if subject.kind == "ClusterServiceVersion" and subject.name != _PART_OF_OLM:
         said.append(f"clusterserviceversion {subject.name} has no subscription")
     notes = [
         finding_of(subject, [Said(subject.kind, subject.namespace, subject.name, one)])

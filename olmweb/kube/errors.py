@@ -203,7 +203,12 @@ def from_answer(
     said = _read_status(body)
     details = said.details or _StatusDetails()
     causes = tuple(
-        Cause(shorten(one.field), shorten(one.message), shorten(one.reason))
+        Cause(
+            # "<nil>" says of no field that further rules were not looked at.
+            "" if one.field == "<nil>" else shorten(one.field),
+            shorten(one.message),
+            shorten(one.reason),
+        )
         for one in details.causes or ()
     )
     text = shorten(said.message)

@@ -79,13 +79,14 @@ def test_long_and_unprintable_status_text_is_cut_to_one_line(
 
 def test_causes_of_a_422_name_field_message_and_reason(fake: KubeFake, client: KubeClient) -> None:
     cause = {"field": "spec.package.name", "message": "Too long", "reason": "FieldValueTooLong"}
-    fake.script(
-        "PATCH", ONE, status_answer(422, "is invalid", "Invalid", details={"causes": [cause]})
-    )
+    of_none = {"field": "<nil>", "message": "some rules were not checked", "reason": "Invalid"}
+    details = {"causes": [cause, of_none]}
+    fake.script("PATCH", ONE, status_answer(422, "is invalid", "Invalid", details=details))
     with pytest.raises(errors.Invalid) as caught:
         client.apply(PO, "v1alpha1", {"metadata": {"name": "one"}})
     assert caught.value.causes == (
         errors.Cause("spec.package.name", "Too long", "FieldValueTooLong"),
+        errors.Cause("", "some rules were not checked", "Invalid"),
     )
 
 

@@ -313,3 +313,8 @@ def test_an_operator_that_does_not_allow_its_upgrade_is_noted_while_it_runs() ->
 def test_an_installation_without_a_subscription_is_noted() -> None:
     subject = Observation("ClusterServiceVersion", NS, "etcd.v1")
     assert notes(subject, csv()) == ["csv-without-subscription"]
+
+
+def test_what_olm_installs_itself_misses_no_subscription() -> None:
+    subject = Observation("ClusterServiceVersion", NS, "packageserver")
+    assert notes(subject, csv()) == []
