@@ -76,6 +76,11 @@ class Course:
                 self.position = ""
         self.retry_at = now + self._wait(error)
 
+    def misses(self, error: KubeError) -> None:
+        """The cluster is away: a watch that ended in good order does not begin again either."""
+        if not self.running and self.state == Row.State.WATCHING:
+            self.state, self.error = Row.State.RETRYING, error.message
+
     def hurry(self, now: float) -> None:
         """The cluster can be reached again: no need to wait longer, but not all at once."""
         if not self.running:

@@ -133,6 +133,8 @@ class Session:
         if self._down is not None:
             if now - self._down_since > GIVE_UP:
                 raise _Over(End.UNREACHABLE)
+            for course in self._courses.values():
+                course.misses(self._down)
             self._checked(lambda: self._stream_rows.save(self._courses.values()))
             return
         for course in self._courses.values():

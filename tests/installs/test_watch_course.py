@@ -98,3 +98,17 @@ def test_a_cluster_that_is_back_is_asked_soon(course: Course) -> None:
     course.ended(Unreachable("Gone."), 101.0)
     course.hurry(110.0)
     assert course.retry_at <= 110.3
+
+
+def test_a_watch_that_ended_in_good_order_before_an_outage_is_not_said_to_watch(
+    course: Course,
+) -> None:
+    away = Unreachable("Can't reach it.")
+    course.misses(away)
+    assert (course.state, course.error) == ("watching", ""), "it is still open"
+    course.ended(None, 400.0)
+    course.misses(away)
+    assert (course.state, course.error) == ("retrying", "Can't reach it.")
+    course.starts()
+    course.opened(410.0)
+    assert (course.state, course.error) == ("watching", "")
