@@ -88,7 +88,8 @@ def _generation(made: Object, before: Object | None) -> int:
 
 def _sorted(items: Mapping[Key, Object], kind: str, namespace: str) -> list[Object]:
     """Those of a kind by namespace and name; "" is every namespace."""
-    keys = sorted(k for k in items if k[0] == kind and (not namespace or k[1] == namespace))
+    keys = [k for k in items if k[0] == kind and (not namespace or k[1] == namespace)]
+    keys.sort(key="/".join)  # as etcd orders its keys: "a-b/" comes before "a/"
     return [items[key] for key in keys]
 
 
