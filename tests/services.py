@@ -89,11 +89,16 @@ def postgres() -> Iterator[str]:
         )  # fmt: skip
         try:
             wait_for_port(port, server, "PostgreSQL")
+            at = ["-h", "127.0.0.1", "-p", str(port), "-U", "olmweb"]
+            # The port is open a moment before the server takes anybody in.
+            for _ in range(100):
+                ready = [*as_user, str(folder / "pg_isready"), "-q", *at]
+                if subprocess.run(ready, check=False, cwd=data).returncode == 0:
+                    break
+                time.sleep(0.1)
             subprocess.run(
-                [*as_user, str(folder / "createdb"), "-h", "127.0.0.1", "-p", str(port),
-                 "-U", "olmweb", "olmweb"],
-                check=True, cwd=data,
-            )  # fmt: skip
+                [*as_user, str(folder / "createdb"), *at, "olmweb"], check=True, cwd=data
+            )
             yield f"postgres://olmweb@127.0.0.1:{port}/olmweb"
         finally:
             stop(server, 2)  # SIGINT: fast shutdown

