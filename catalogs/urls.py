@@ -3,7 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from catalogs import views
+from catalogs.views import bundle, catalogs, package, software
 
 
 class BundleNameConverter(StringConverter):
@@ -16,15 +16,15 @@ register_converter(BundleNameConverter, "bundle_name")
 
 app_name = "catalogs"
 urlpatterns = [
-    path("software/", views.software, name="software"),
-    path("software/<str:cluster>/<str:catalog>/<str:package>", views.package, name="package"),
+    path("software/", software.software, name="software"),
+    path("software/<str:cluster>/<str:catalog>/<str:package>", package.package, name="package"),
     path(
         "software/<str:cluster>/<str:catalog>/<str:package>/<bundle_name:bundle>",
-        views.bundle,
+        bundle.bundle,
         name="bundle",
     ),
-    path("icons/<str:sha256>", views.icon, name="icon"),
-    path("catalogs/", views.catalog_list, name="catalog-list"),
-    path("catalogs/<str:cluster>/<str:catalog>", views.catalog, name="catalog"),
-    path("catalogs/<str:cluster>/<str:catalog>/sync", views.sync_now, name="sync-now"),
+    path("icons/<str:sha256>", bundle.icon, name="icon"),
+    path("catalogs/", catalogs.catalog_list, name="catalog-list"),
+    path("catalogs/<str:cluster>/<str:catalog>", catalogs.catalog, name="catalog"),
+    path("catalogs/<str:cluster>/<str:catalog>/sync", catalogs.sync_now, name="sync-now"),
 ]

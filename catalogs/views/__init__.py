@@ -1,0 +1,1 @@
+"""Pages of the software catalog and of catalogs. They read only our own rows."""

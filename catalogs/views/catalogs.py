@@ -1,0 +1,130 @@
+"""Catalogs: the list, and one catalog with its changes and problems."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST, require_safe
+
+from catalogs import forms, present, queries, search, tasks
+from catalogs.models import Catalog, ContentProblem
+from olmweb.errors import OlmwebError
+from olmweb.htmx import render_page
+from olmweb.models import SyncRun
+from olmweb.polling import revision_token, unchanged
+
+ROWS = 50  # of a table on one page
+REVISIONS = 20  # on a catalog's page
+RUNS = 10
+
+
+@require_safe
+def catalog_list(request: HttpRequest) -> HttpResponse:
+    catalogs = list(Catalog.objects.select_related("cluster"))
+    rev = revision_token([_catalog_stamp(each) for each in catalogs])
+    answer = unchanged(request, rev)
+    if answer:
+        return answer
+    rows = [(each, present.catalog_status(each)) for each in catalogs]
+    context = {
+        "rev": rev,
+        "rows": rows,
+        "packages": sum(each.package_count for each in catalogs),
+        "troubled": [row for row in rows if row[1].tone in ("danger", "warning")],
+    }
+    return render_page(request, "catalogs/catalog_list.html", context, partial="rows")
+
+
+CATALOG_TABS = {"overview": "Overview", "changes": "Changes", "problems": "Problems"}
+
+
+@require_safe
+def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
+    found = queries.get_catalog(cluster, catalog)
+    rev = revision_token(_catalog_stamp(found))
+    answer = unchanged(request, rev)
+    if answer:
+        return answer
+    notices: list[str] = []
+    tab = forms.one_of(request.GET, "tab", tuple(CATALOG_TABS), notices)
+    context: dict[str, Any] = {
+        "rev": rev,
+        "catalog": found,
+        "status": present.catalog_status(found),
+        "tab": tab,
+        "tabs": [
+            ("overview", "Overview", None),
+            ("changes", "Changes", None),
+            ("problems", "Problems", found.problem_count),
+        ],
+        "notices": notices,
+    }
+    if tab == "problems":
+        context.update(_catalog_problems(request, found, notices))
+    elif tab == "changes":
+        context.update(_catalog_changes(found))
+    else:
+        context["runs"] = SyncRun.objects.filter(kind=SyncRun.Kind.CATALOG, target=str(found))[
+            :RUNS
+        ]
+    return render_page(request, "catalogs/catalog.html", context, partial="body")
+
+
+def _catalog_problems(request: HttpRequest, found: Catalog, notices: list[str]) -> dict[str, Any]:
+    severities = ("", *ContentProblem.Severity.values)
+    severity = forms.one_of(request.GET, "severity", severities, notices)
+    package = forms.clean(request.GET.get("package", ""))[: forms.MAX_VALUE]
+    problems = queries.find_problems(found, severity=severity, package=package)
+    number = forms.read_page(request.GET, notices)
+    return {
+        "severity": severity,
+        "package_filter": package,
+        "severities": ContentProblem.Severity.choices,
+        "page": present.paginate(problems, number, ROWS, notices, total=problems.count()),
+    }
+
+
+def _catalog_changes(found: Catalog) -> dict[str, Any]:
+    revisions = list(found.revisions.all()[:REVISIONS])
+    changes = queries.changes_of([each.pk for each in revisions])
+    installed = search.installed_packages()
+    return {
+        "revisions": [
+            {
+                "revision": revision,
+                "changes": [
+                    (each, installed.get(each.package, ())) for each in changes[revision.pk]
+                ],
+            }
+            for revision in revisions
+        ]
+    }
+
+
+def _catalog_stamp(found: Catalog) -> tuple[object, ...]:
+    """What an open page shows of a catalog."""
+    cluster = found.cluster
+    return (
+        *(found.pk, found.revision, found.state, found.checked_at, found.error_text),
+        *(found.problem_count, found.priority, found.availability, found.conditions),
+        *((cluster.reachable, cluster.error_text) if cluster else ()),
+    )
+
+
+@require_POST
+@login_required
+def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
+    """Staff ask for a read of the catalog now; a worker does it."""
+    found = queries.get_catalog(cluster, catalog)
+    if not request.user.is_staff:
+        raise OlmwebError(
+            "Only staff may start a sync.",
+            code="not-staff",
+            status=403,
+            hint="Ask an administrator, or wait: catalogs are read by themselves.",
+        )
+    tasks.sync_catalog.delay_on_commit(found.pk)
+    messages.success(request, f"A sync of {found} was asked for; a worker reads it now.")
+    return redirect("catalogs:catalog", found.cluster_name, found.slug)
