@@ -35,6 +35,10 @@ class Catalog(models.Model):
     name = models.CharField(max_length=253)
     slug = models.CharField(max_length=253, db_index=True)
     source = models.CharField(max_length=2000, blank=True)  # path, URL or image reference
+    # Ways in which the source can be read, best first: [{"way", "state", "why"}]. `way` is the one
+    # that the content shown was read by; see catalogs.sources.ways.
+    ways = models.JSONField(default=list, blank=True)
+    way = models.CharField(max_length=40, blank=True)
     priority = models.IntegerField(default=0)
     availability = models.CharField(max_length=20, default="Available")
     resolved_digest = models.CharField(max_length=1000, blank=True)
@@ -114,9 +118,15 @@ class CatalogChange(models.Model):
         PACKAGE_REMOVED = "package removed"
         BUNDLE_ADDED = "bundle added"
         BUNDLE_REMOVED = "bundle removed"
+        BUNDLE_PRUNED = "bundle pruned"  # removed below the oldest version that is left
+        BUNDLE_CHANGED = "bundle changed"  # another content under the same name
+        IMAGES_CHANGED = "images changed"  # of a bundle that kept its name
+        CHANNEL_ADDED = "channel added"
+        CHANNEL_REMOVED = "channel removed"
         HEAD_MOVED = "channel head moved"
         DEFAULT_CHANNEL_CHANGED = "default channel changed"
         DEPRECATED = "deprecated"
+        UNDEPRECATED = "no longer deprecated"
 
     revision = models.ForeignKey(CatalogRevision, on_delete=models.CASCADE, related_name="changes")
     kind = models.CharField(max_length=30, choices=Kind.choices)
@@ -130,6 +140,34 @@ class CatalogChange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.package} {self.subject}"
+
+
+class PackageOutline(models.Model):
+    """What one package was from one revision of a catalog up to another: enough to compare any two.
+
+    A row is written when the package changes, and for no other revision: `first` and `last` are
+    revision numbers, both included; `last` is None while the package is still so.
+    """
+
+    catalog = models.ForeignKey(
+        Catalog, on_delete=models.CASCADE, related_name="outlines", db_index=False
+    )  # the index below begins with it
+    package = models.CharField(max_length=253)
+    first = models.PositiveIntegerField()
+    last = models.PositiveIntegerField(null=True, blank=True)
+    content_hash = models.CharField(max_length=64)
+    data = models.BinaryField()  # zstd of JSON; see catalogs.revisions.outline
+
+    class Meta:
+        ordering = ("catalog", "package", "first")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("catalog", "package", "first"), name="outline_of_package"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.package} #{self.first}"
 
 
 class Icon(models.Model):

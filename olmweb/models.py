@@ -62,6 +62,7 @@ class SyncRun(models.Model):
         CHANGED = "changed"
         UNCHANGED = "unchanged"
         FAILED = "failed"
+        CANCELLED = "cancelled"
 
     kind = models.CharField(max_length=20, choices=Kind.choices)
     target = models.CharField(max_length=400)  # cluster, or cluster and catalog
@@ -70,6 +71,11 @@ class SyncRun(models.Model):
     finished_at = models.DateTimeField(null=True, blank=True)
     outcome = models.CharField(max_length=20, choices=Outcome.choices, default=Outcome.RUNNING)
     counts = models.JSONField(default=dict, blank=True)  # rows_written, requests, bytes_read, ...
+    # While it goes on: what it is at, and how many of how many (bytes or packages; 0: not known).
+    step = models.CharField(max_length=40, blank=True)
+    done = models.PositiveBigIntegerField(default=0)
+    total = models.PositiveBigIntegerField(default=0)
+    cancel_asked = models.BooleanField(default=False)
     error_code = models.CharField(max_length=60, blank=True)
     error_text = models.TextField(blank=True)
     error_hint = models.TextField(blank=True)
