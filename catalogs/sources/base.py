@@ -48,6 +48,10 @@ class Fetched:
     `bytes_read` counts encoded bytes, `sha256` is of the decoded body (hexadecimal).
     `last_modified` is what to give to the next `fetch`. `check` raises SourceError when the body
     is no longer what it was: call it after the last reading of a body that is not our own copy.
+    `way` names how it was read ("file", "image", "gRPC", ...), `digest` is the source's own name
+    for this content when it has one (an image's digest). `exact` is False when the blobs were
+    built from answers, so that they are not their author's bytes. `files` says where each file
+    begins in a body made of several: (offset, name) by ascending offset; () for a body of one.
     """
 
     body: BinaryIO | None
@@ -57,10 +61,18 @@ class Fetched:
     requests: int = 0
     last_modified: str = ""
     check: Callable[[], None] = _nothing
+    way: str = ""
+    digest: str = ""
+    exact: bool = True
+    files: tuple[tuple[int, str], ...] = ()
 
 
 class Source(Protocol):
-    """A place to read a catalog from. `label` names it in sentences."""
+    """A place to read a catalog from. `label` names it in sentences.
+
+    A source may also have `resolve() -> str`: the digest of its content now, asked for cheaply
+    (a HEAD of a tag), "" when it can't be told.
+    """
 
     label: str
 
