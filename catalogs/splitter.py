@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from json import JSONDecodeError, JSONDecoder
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from catalogs.fbc import (
     BUNDLE,
@@ -47,16 +47,32 @@ class Piece:
     json: bytes
 
 
+class _Readable(Protocol):
+    def seek(self, offset: int, /) -> int: ...
+    def read(self, size: int, /) -> bytes: ...
+    def readline(self, size: int, /) -> bytes: ...
+
+
 class Splitter:
     """Iterates over the blobs of `spool`; what can't be used is appended to `problems`.
 
-    Raises CutShort when the last blob isn't complete. Iterate once.
+    `start` is where the file called `name` begins in a spool of several files. Raises CutShort
+    when the last blob isn't complete. Iterate once.
     """
 
-    def __init__(self, spool: BinaryIO, *, limit: int = BLOB_LIMIT) -> None:
+    def __init__(
+        self,
+        spool: _Readable,
+        *,
+        limit: int = BLOB_LIMIT,
+        start: int = 0,
+        name: str = "the catalog",
+    ) -> None:
         self.problems: list[Problem] = []
         self._spool = spool
         self._limit = limit
+        self._start = start
+        self._name = name
 
     def __iter__(self) -> Iterator[Piece]:
         start = self._skip_blank()
@@ -69,8 +85,10 @@ class Splitter:
 
     def _skip_blank(self) -> int:
         """Offset of the first byte that is neither white space nor a byte order mark."""
-        self._spool.seek(0)
-        offset = 3 if self._spool.read(3) == b"\xef\xbb\xbf" else 0
+        offset = self._start
+        self._spool.seek(offset)
+        if self._spool.read(3) == b"\xef\xbb\xbf":
+            offset += 3
         self._spool.seek(offset)
         while chunk := self._spool.read(CHUNK):
             rest = chunk.lstrip()
@@ -122,10 +140,11 @@ class Splitter:
                 incomplete = "Unterminated string" in error.msg or error.pos >= len(text) - 16
                 if incomplete and not more:
                     raise CutShort(
-                        f"the catalog ends in the middle of the blob at byte {offset:,}"
+                        f"{self._name} ends in the middle of the blob at byte "
+                        f"{offset - self._start:,}"
                     ) from error
                 if not incomplete:
-                    where = offset + error.pos
+                    where = offset + error.pos - self._start
                     self._report(
                         "not-json", f"not valid JSON at byte {where:,}: {error.msg}", offset
                     )
@@ -265,16 +284,52 @@ class Index:
     problems: tuple[Problem, ...]
 
 
-def index_spool(spool: BinaryIO, *, limit: int = BLOB_LIMIT) -> Index:
-    """Reads the spool once. Raises NotFbc when no blob is usable, CutShort when the end is cut."""
-    splitter = Splitter(spool, limit=limit)
+class _Section:
+    """The part of a spool that is one file: reading ends at `end`, where the next one begins."""
+
+    def __init__(self, spool: BinaryIO, end: int) -> None:
+        self._spool = spool
+        self._end = end
+
+    def seek(self, offset: int, /) -> int:
+        return self._spool.seek(offset)
+
+    def read(self, size: int, /) -> bytes:
+        return self._spool.read(max(0, min(size, self._end - self._spool.tell())))
+
+    def readline(self, size: int, /) -> bytes:
+        return self._spool.readline(max(0, min(size, self._end - self._spool.tell())))
+
+
+def _pieces(
+    spool: BinaryIO, limit: int, files: tuple[tuple[int, str], ...], problems: list[Problem]
+) -> Iterator[Piece]:
+    """The blobs of every file. Each is JSON or YAML by itself, and none runs into the next."""
+    if not files:
+        splitter = Splitter(spool, limit=limit)
+        splitter.problems = problems
+        yield from splitter
+        return
+    ends = [start for start, _ in files[1:]] + [spool.seek(0, 2)]
+    for (start, name), end in zip(files, ends, strict=True):
+        splitter = Splitter(_Section(spool, end), limit=limit, start=start, name=name)
+        splitter.problems = problems
+        yield from splitter
+
+
+def index_spool(
+    spool: BinaryIO, *, limit: int = BLOB_LIMIT, files: tuple[tuple[int, str], ...] = ()
+) -> Index:
+    """Reads the spool once. `files` says where each file begins in a spool of several (offset,
+    name). Raises NotFbc when no blob is usable, CutShort when the end of a file is cut."""
+    problems: list[Problem] = []
     packages: dict[str, PackageIndex] = {}
     pack, sha256 = _ENTRY.pack, hashlib.sha256
-    for piece in splitter:
+    for piece in _pieces(spool, limit, files, problems):
         header, data = piece.header, piece.data
         owner = header.owner
         if (fault := _unstorable(piece)) is not None:
-            splitter.problems.append(fault)
+            problems.append(fault)
             continue
         found = packages.get(owner)
         if found is None:
@@ -287,9 +342,9 @@ def index_spool(spool: BinaryIO, *, limit: int = BLOB_LIMIT) -> Index:
             sha256(data).digest(),
         )
     if not packages:
-        first = splitter.problems[0].message if splitter.problems else "it is blank"
+        first = problems[0].message if problems else "it is blank"
         raise NotFbc(f'holds no JSON object or YAML document with a "schema" ({first})')
-    return Index(packages, tuple(splitter.problems))
+    return Index(packages, tuple(problems))
 
 
 # Longest names that can be stored; the real ones are a fifth of that.

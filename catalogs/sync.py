@@ -160,7 +160,7 @@ class _Attempt:
     def index(self, source: Source, fetched: Fetched, body: BinaryIO) -> Index:
         cost = {"requests": fetched.requests, "bytes_read": fetched.bytes_read}
         try:
-            return index_spool(body, limit=self.limits.blob)
+            return index_spool(body, limit=self.limits.blob, files=fetched.files)
         except NotFbc as error:
             raise SourceError(
                 f"{source.label} is not a file-based catalog: it {error}.",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
@@ -65,6 +66,32 @@ class Fetched:
     digest: str = ""
     exact: bool = True
     files: tuple[tuple[int, str], ...] = ()
+
+
+# Told (bytes read so far, bytes in all or 0) as a source reads; what it raises ends the reading.
+Heard = Callable[[int, int], None]
+
+
+def _unheard(_read: int, _total: int) -> None:
+    """Nobody listens."""
+
+
+_listener: ContextVar[Heard] = ContextVar("listener", default=_unheard)
+
+
+@contextmanager
+def listening(heard: Heard) -> Iterator[None]:
+    """`heard` is told how far the sources that are read in this context got."""
+    token = _listener.set(heard)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def tell(read: int, total: int = 0) -> None:
+    """For sources: how many bytes were read so far, of how many when that is known."""
+    _listener.get()(read, total)
 
 
 class Source(Protocol):
