@@ -1,0 +1,29 @@
+"""Whether a bundle can be installed, said before the install: rules over facts, per install path.
+
+Owns the rules (`rules.yaml` says what each means, `checks` decides) and the facts they read: what
+a bundle brings and needs (`contents`), what the catalogs offer and a cluster has (`surroundings`).
+Pure: no Django, no network. Must not know: rows, pages, and the controllers of the sandbox, which
+decide by code of their own.
+"""
+
+from catalogs.prediction.contents import Contents, read_contents
+from catalogs.prediction.engine import Found, Prediction, predict
+from catalogs.prediction.rules import RULES, RULES_VERSION, Path, Verdict
+from catalogs.prediction.surroundings import ClusterFacts, Crd, Installed, Market, Target
+
+__all__ = [
+    "RULES",
+    "RULES_VERSION",
+    "ClusterFacts",
+    "Contents",
+    "Crd",
+    "Found",
+    "Installed",
+    "Market",
+    "Path",
+    "Prediction",
+    "Target",
+    "Verdict",
+    "predict",
+    "read_contents",
+]

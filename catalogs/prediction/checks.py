@@ -1,0 +1,358 @@
+"""How each rule of `rules.yaml` decides. A check answers None (passes), the facts of its sentence
+(hits), or Known.NOT when the fact it needs is not there.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from catalogs.prediction.contents import CRD_KIND, Contents, Kind
+from catalogs.prediction.surroundings import ClusterFacts, Market, Target
+from catalogs.semver import Version, blang_range, parse
+
+ALL_NAMESPACES, OWN_NAMESPACE = "AllNamespaces", "OwnNamespace"
+MENTIONED = 5  # names in one sentence; more are counted
+
+
+class Known(Enum):
+    NOT = "not"
+
+
+Answer = Mapping[str, str] | Known | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What every check may look at."""
+
+    bundle: Contents
+    cluster: ClusterFacts
+    market: Market | None
+    target: Target
+
+
+def _listed(names: Iterable[str]) -> str:
+    ordered = list(dict.fromkeys(names))
+    more = len(ordered) - MENTIONED
+    return ", ".join(ordered[:MENTIONED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _kinds(kinds: Iterable[Kind]) -> str:
+    return _listed(f"{each.kind} ({each.api_version})" for each in kinds)
+
+
+def _modes(bundle: Contents) -> str:
+    return ", ".join(sorted(bundle.install_modes or ())) or "none"
+
+
+def _counted(count: int | None) -> Answer:
+    if count is None:
+        return Known.NOT
+    return {"count": str(count)} if count else None
+
+
+# -- what every path asks --------------------------------------------------------------------------
+
+
+def _all_namespaces(asked: Asked) -> Answer:
+    modes = asked.bundle.install_modes
+    if modes is None:
+        return Known.NOT
+    return None if ALL_NAMESPACES in modes else {"modes": _modes(asked.bundle)}
+
+
+def _api_services(asked: Asked) -> Answer:
+    return _counted(asked.bundle.owned_api_services)
+
+
+def _webhooks(asked: Asked) -> Answer:
+    return _counted(asked.bundle.webhooks)
+
+
+def _conversion_mode(asked: Asked) -> Answer:
+    if not asked.bundle.conversion_webhooks or asked.bundle.install_modes is None:
+        return None  # without the full CSV the rule for webhooks says what is not known
+    only = asked.bundle.install_modes == {ALL_NAMESPACES}
+    return None if only else {"modes": _modes(asked.bundle)}
+
+
+def _unserved_kinds(asked: Asked) -> Answer:
+    bundle = asked.bundle
+    if bundle.shipped is None:
+        return Known.NOT
+    served = [(each.kind, asked.cluster.serves(each.kind, bundle)) for each in bundle.shipped]
+    unserved = [kind for kind, is_served in served if is_served is False and not _own(kind, bundle)]
+    if unserved:
+        return {"kinds": _kinds(unserved)}
+    return Known.NOT if any(is_served is None for _, is_served in served) else None
+
+
+def _own(kind: Kind, bundle: Contents) -> bool:
+    """Whether it is an object of a CRD that the bundle itself brings."""
+    groups = {name.partition(".")[2] for name, _ in bundle.crd_versions or ()}
+    return kind.group in groups
+
+
+def _stored_versions(asked: Asked) -> Answer:
+    crds = asked.cluster.crds
+    if crds is None or asked.bundle.crd_versions is None:
+        return Known.NOT
+    for name, versions in asked.bundle.crd_versions:
+        dropped = crds[name].stored - versions if name in crds else frozenset()
+        if dropped:
+            return {"crd": name, "versions": ", ".join(sorted(dropped))}
+    return None
+
+
+def _owned_elsewhere(asked: Asked) -> Answer:
+    """A CRD of the bundle that is on the cluster and another's."""
+    crds = asked.cluster.crds
+    if crds is None:
+        return Known.NOT
+    own = {(each.kind, each.name) for each in _same_package(asked)}
+    for name in dict.fromkeys((*asked.bundle.owned_crds, *_shipped_crds(asked.bundle))):
+        crd = crds.get(name)
+        if crd is not None and (crd.owner_kind, crd.owner) not in own:
+            owner = f"{crd.owner_kind} {crd.owner}" if crd.owner else "no release (made by hand)"
+            return {"crd": name, "owner": owner}
+    return None
+
+
+def _shipped_crds(bundle: Contents) -> list[str]:
+    return [each.name for each in bundle.shipped or () if each.kind.kind == CRD_KIND]
+
+
+def _same_package(asked: Asked) -> list[Any]:
+    return [each for each in asked.cluster.installed if each.package == asked.bundle.package]
+
+
+def _min_kube(asked: Asked) -> Answer:
+    needed, version = asked.bundle.min_kube_version, asked.cluster.kube_version
+    if not needed:
+        return None
+    if version is None:
+        return Known.NOT
+    wanted = _version(needed.removeprefix("v"))
+    bare = Version(version.major, version.minor, version.patch)
+    if wanted is None or wanted <= bare:
+        return None
+    return {"needed": needed, "version": str(bare)}
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return parse(text)
+    except ValueError:
+        return None
+
+
+def _max_openshift(asked: Asked) -> Answer:
+    """OpenShift's own rule: it blocks when the next minor version is above the maximum."""
+    allowed, version = asked.bundle.max_openshift_version, asked.cluster.openshift_version
+    if not allowed:
+        return None
+    if version is None:
+        return Known.NOT
+    maximum = _version(f"{allowed}.0")
+    if maximum is None or (maximum.major, maximum.minor) > (version.major, version.minor):
+        return None
+    return {"max": allowed}
+
+
+def _deprecated(asked: Asked) -> Answer:
+    return {} if asked.bundle.deprecated else None
+
+
+# -- Subscription ----------------------------------------------------------------------------------
+
+
+def _prohibited(asked: Asked) -> Answer:
+    return {} if asked.bundle.prohibited else None
+
+
+def _required_packages(asked: Asked) -> Answer:
+    for name, wanted in asked.bundle.required_packages:
+        met = _offers(asked, name, wanted)
+        if isinstance(met, str):
+            return {"package": name, "range": wanted, "fault": met}
+    return None if asked.market or not asked.bundle.required_packages else Known.NOT
+
+
+def _offers(asked: Asked, name: str, wanted: str) -> str | None:
+    """What is wrong with a required package, or None."""
+    try:
+        within = blang_range(wanted)
+    except ValueError as error:
+        return f"the range can't be read ({error})"
+    if asked.market is None:
+        return None
+    versions = asked.market.versions.get(name)
+    if not versions:
+        return "no catalog has the package"
+    return None if any(within(each) for each in versions) else "no version is in the range"
+
+
+def _required_apis(asked: Asked) -> Answer:
+    if asked.market is None:
+        return Known.NOT if asked.bundle.requires else None
+    missing = [kind for kind in asked.bundle.requires if not asked.market.providers.get(kind)]
+    return {"kinds": _kinds(missing)} if missing else None
+
+
+def _constraints(asked: Asked) -> Answer:
+    unknown = bool(asked.bundle.required_labels)
+    for constraint in asked.bundle.constraints:
+        met = _holds(asked, constraint)
+        if met is False:
+            message = constraint.get("failureMessage") if isinstance(constraint, dict) else ""
+            return {"constraint": str(message or constraint)[:200]}
+        unknown = unknown or met is None
+    return Known.NOT if unknown else None
+
+
+def _holds(asked: Asked, constraint: Any) -> bool | None:
+    """Three-valued: None for what only the resolver evaluates, or when offers aren't known."""
+    if not isinstance(constraint, dict) or asked.market is None:
+        return None
+    if isinstance(needed := constraint.get("package"), dict):
+        name, wanted = str(needed.get("packageName")), str(needed.get("versionRange"))
+        return _offers(asked, name, wanted) is None
+    if isinstance(gvk := constraint.get("gvk"), dict):
+        kind = Kind(*(str(gvk.get(key) or "") for key in ("group", "version", "kind")))
+        return bool(asked.market.providers.get(kind))
+    for word, decide in (("all", _all), ("any", _any), ("not", _none)):
+        if isinstance(inner := constraint.get(word), dict):
+            return decide([_holds(asked, each) for each in inner.get("constraints") or ()])
+    return None
+
+
+def _all(answers: list[bool | None]) -> bool | None:
+    return False if False in answers else None if None in answers else True
+
+
+def _any(answers: list[bool | None]) -> bool | None:
+    return True if True in answers else None if None in answers else False
+
+
+def _none(answers: list[bool | None]) -> bool | None:
+    met = _any(answers)
+    return None if met is None else not met
+
+
+def _group_mode(asked: Asked) -> Answer:
+    modes = asked.bundle.install_modes
+    if modes is None:
+        return Known.NOT
+    own = asked.target == Target.OWN
+    mode = OWN_NAMESPACE if own else ALL_NAMESPACES
+    target = "of its own namespace" if own else "for all namespaces"
+    return (
+        None if mode in modes else {"mode": mode, "target": target, "modes": _modes(asked.bundle)}
+    )
+
+
+def _native_apis(asked: Asked) -> Answer:
+    served = [(each, asked.cluster.serves(each, asked.bundle)) for each in asked.bundle.native_apis]
+    missing = [kind for kind, is_served in served if is_served is False]
+    if missing:
+        return {"kinds": _kinds(missing)}
+    return Known.NOT if any(is_served is None for _, is_served in served) else None
+
+
+def _required_crds(asked: Asked) -> Answer:
+    """The CRDs that the CSV names as required, when the resolver brings no provider along."""
+    missing = []
+    unknown = False
+    for name, kind in asked.bundle.required_crds:
+        if kind in asked.bundle.requires or kind in asked.bundle.provides:
+            continue  # the resolver's to find, or its own
+        if asked.cluster.crds is None:
+            unknown = True
+        elif name not in asked.cluster.crds:
+            missing.append(name)
+    if missing:
+        return {"crds": _listed(missing)}
+    return Known.NOT if unknown else None
+
+
+def _olm_owned_elsewhere(asked: Asked) -> Answer:
+    """Only another operator's ownership counts: OLM adopts a CRD that nobody owns."""
+    answer = _owned_elsewhere(asked)
+    made_by_hand = isinstance(answer, Mapping) and answer["owner"].startswith("no release")
+    return None if made_by_hand else answer
+
+
+# -- ClusterExtension, PlatformOperator ------------------------------------------------------------
+
+
+def _dependency(asked: Asked) -> Answer:
+    bundle = asked.bundle
+    declared = {
+        "olm.package.required": bundle.required_packages,
+        "olm.gvk.required": bundle.requires,
+        "olm.constraint": bundle.constraints,
+    }
+    types = [name for name, values in declared.items() if values]
+    return {"types": ", ".join(types)} if types else None
+
+
+def _needs(asked: Asked) -> Answer:
+    bundle = asked.bundle
+    packages = [f"{name} {wanted}" for name, wanted in bundle.required_packages]
+    kinds = [f"{each.kind} ({each.api_version})" for each in bundle.requires]
+    counted = [f"{len(bundle.constraints)} constraints"] if bundle.constraints else []
+    needs = [*packages, *kinds, *counted]
+    return {"needs": _listed(needs)} if needs else None
+
+
+def _namespace_exists(asked: Asked) -> Answer:
+    if asked.cluster.namespaces is None:
+        return Known.NOT
+    namespace = asked.bundle.suggested_namespace or f"{asked.bundle.package}-system"
+    there = namespace in asked.cluster.namespaces and not _own_platform_operators(asked)
+    return {"namespace": namespace} if there else None
+
+
+def _own_platform_operators(asked: Asked) -> list[Any]:
+    return [each for each in _same_package(asked) if each.kind == "PlatformOperator"]
+
+
+def _package_installed(asked: Asked) -> Answer:
+    others = [each.name for each in _own_platform_operators(asked)]
+    return {"name": _listed(others)} if len(others) > 1 else None
+
+
+CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
+    "sub-prohibited": _prohibited,
+    "sub-package-required": _required_packages,
+    "sub-api-required": _required_apis,
+    "sub-constraint": _constraints,
+    "sub-install-mode": _group_mode,
+    "sub-kind-unserved": _unserved_kinds,
+    "sub-stored-version": _stored_versions,
+    "sub-min-kube": _min_kube,
+    "sub-native-api": _native_apis,
+    "sub-required-crd": _required_crds,
+    "sub-crd-owned": _olm_owned_elsewhere,
+    "sub-conversion-mode": _conversion_mode,
+    "ce-dependency": _dependency,
+    "ce-install-mode": _all_namespaces,
+    "ce-api-service": _api_services,
+    "ce-webhook": _webhooks,
+    "ce-conversion-mode": _conversion_mode,
+    "ce-kind-unserved": _unserved_kinds,
+    "ce-stored-version": _stored_versions,
+    "ce-crd-owned": _owned_elsewhere,
+    "po-install-mode": _all_namespaces,
+    "po-api-service": _api_services,
+    "po-webhook": _webhooks,
+    "po-kind-unserved": _unserved_kinds,
+    "po-crd-owned": _owned_elsewhere,
+    "po-namespace-exists": _namespace_exists,
+    "po-package-installed": _package_installed,
+    "po-dependency-ignored": _needs,
+    "min-kube": _min_kube,
+    "max-openshift": _max_openshift,
+    "deprecated": _deprecated,
+}

@@ -1,0 +1,68 @@
+"""The verdict on one bundle and path: every rule asked, the worst answer first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from catalogs.prediction.checks import CHECKS, Asked, Known
+from catalogs.prediction.contents import Contents
+from catalogs.prediction.rules import Path, Verdict, rules_of
+from catalogs.prediction.surroundings import NO_CLUSTER, ClusterFacts, Market, Target
+
+_ORDER = tuple(Verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one rule says. `facts` are texts by name, as its sentence uses them."""
+
+    rule: str
+    title: str
+    verdict: Verdict
+    sentence: str
+    facts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """`found` is worst first; `verdict` is installable when nothing but warnings was found."""
+
+    path: Path
+    verdict: Verdict
+    found: tuple[Found, ...] = ()
+
+    @property
+    def deciding(self) -> Found | None:
+        """The rule that makes it not installable or unknown."""
+        first = self.found[0] if self.found else None
+        return first if first and first.verdict != Verdict.WARNING else None
+
+
+def predict(
+    contents: Contents,
+    path: Path,
+    *,
+    cluster: ClusterFacts = NO_CLUSTER,
+    market: Market | None = None,
+    target: Target = Target.ALL,
+) -> Prediction:
+    """What would come of installing the bundle on `path`.
+
+    Without a `cluster` from catalog facts alone; without a `market` nothing is said of
+    dependencies. `target` is what the OperatorGroup of a Subscription selects.
+    """
+    asked = Asked(contents, cluster, market, target)
+    found = []
+    for rule in rules_of(path):
+        answer = CHECKS[rule.id](asked)
+        if answer is None:
+            continue
+        if answer is Known.NOT:
+            if rule.unknown:
+                found.append(Found(rule.id, rule.title, Verdict.UNKNOWN, rule.unknown, {}))
+            continue
+        sentence = rule.says.format_map(answer)
+        found.append(Found(rule.id, rule.title, rule.verdict, sentence, answer))
+    found.sort(key=lambda each: _ORDER.index(each.verdict))
+    worst = found[0].verdict if found else Verdict.INSTALLABLE
+    verdict = Verdict.INSTALLABLE if worst == Verdict.WARNING else worst
+    return Prediction(path, verdict, tuple(found))

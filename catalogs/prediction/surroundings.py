@@ -1,0 +1,89 @@
+"""What a bundle would be installed into: the offers of all catalogs, and what a cluster has."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from pathlib import Path as File
+
+import yaml
+
+from catalogs.prediction.contents import Contents, Kind
+from catalogs.semver import Version
+
+
+class Target(StrEnum):
+    """Which namespaces the OperatorGroup of a Subscription's namespace selects."""
+
+    ALL = "all"
+    OWN = "own"
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """What the catalogs of one cluster offer together.
+
+    `providers` maps a kind to the packages with a bundle that provides it, `versions` a package to
+    the versions of its bundles.
+    """
+
+    providers: Mapping[Kind, frozenset[str]] = field(default_factory=dict)
+    versions: Mapping[str, tuple[Version, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Crd:
+    """A CustomResourceDefinition of the cluster; the owner is empty when none is known."""
+
+    served: frozenset[str] = frozenset()
+    stored: frozenset[str] = frozenset()
+    owner_kind: str = ""
+    owner_namespace: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """One operator of the cluster."""
+
+    kind: str
+    namespace: str
+    name: str
+    package: str
+    bundle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """A cluster; None where it was not read."""
+
+    name: str
+    served: frozenset[Kind] | None = None
+    crds: Mapping[str, Crd] | None = None
+    namespaces: frozenset[str] | None = None
+    kube_version: Version | None = None
+    openshift_version: Version | None = None
+    installed: tuple[Installed, ...] = ()
+
+    def serves(self, kind: Kind, contents: Contents) -> bool | None:
+        """Whether it serves `kind` once the bundle's own CRDs are there; None: not known.
+
+        Without a list of what it serves, only the kinds of Kubernetes itself are known.
+        """
+        if kind in contents.provides or kind in built_in():
+            return True
+        return None if self.served is None else kind in self.served
+
+
+NO_CLUSTER = ClusterFacts("")
+
+
+@cache
+def built_in() -> frozenset[Kind]:
+    """The kinds that every supported Kubernetes serves (1.25 and later)."""
+    text = File(__file__).with_name("kubernetes.yaml").read_text(encoding="utf-8")
+    found = set()
+    for api_version, kinds in yaml.safe_load(text).items():
+        group, _, version = api_version.rpartition("/")
+        found |= {Kind(group, version, kind) for kind in kinds}
+    return frozenset(found)
