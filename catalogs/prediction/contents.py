@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from catalogs import fbc
+from catalogs import csvs, fbc
 
 CSV_KIND = "ClusterServiceVersion"
 CRD_KIND = "CustomResourceDefinition"
@@ -104,12 +104,12 @@ class _Metadata(msgspec.Struct):
     apiServiceDefinitions: _Descriptions | None = None
     nativeAPIs: list[_Description] | None = None
     minKubeVersion: str | None = None
-    annotations: fbc.Annotations | None = None
+    annotations: csvs.Annotations | None = None
 
 
 class _ObjectMeta(msgspec.Struct):
     name: str = ""
-    annotations: fbc.Annotations | None = None
+    annotations: csvs.Annotations | None = None
 
 
 class _CrdVersion(msgspec.Struct):
@@ -201,7 +201,7 @@ def _manifest(found: fbc.PropertyIn) -> _Manifest | None:
     """The object in an olm.bundle.object property; None for another type or what is no object."""
     if found.type != "olm.bundle.object":
         return None
-    data = fbc.decode(found.value, fbc.ObjectProperty)[0].data
+    data = fbc.decode(found.value, csvs.ObjectProperty)[0].data
     try:
         text = base64.b64decode(data or "")
         if not text.lstrip().startswith(b"{"):
@@ -248,7 +248,7 @@ def _named(
 
 
 def _needs(
-    native: list[_Description] | None, min_kube: str | None, annotations: fbc.Annotations | None
+    native: list[_Description] | None, min_kube: str | None, annotations: csvs.Annotations | None
 ) -> dict[str, Any]:
     return {
         "native_apis": tuple(Kind(each.group, each.version, each.kind) for each in native or ()),
