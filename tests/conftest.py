@@ -55,7 +55,7 @@ def empty_cache() -> Iterator[None]:
     cache.clear()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real catalogs, CRDs and the audit, where they lie beside the checkout."""
     folder = SHARED / "data"
