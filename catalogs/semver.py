@@ -8,7 +8,8 @@ Must not know: Django, Celery, bundles, channels.
 """
 
 import re
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, total_ordering
 from typing import Any
@@ -199,6 +200,38 @@ def blang_range(text: str) -> Range:
     Pre-releases are ordinary versions here: `<1.0.0` takes 1.0.0-rc.1. ValueError says which part
     of `text` can't be read; OLM itself ignores such a skipRange at run time, opm refuses it.
     """
+    groups = _blang_groups(text)
+
+    def contains(version: Version) -> bool:
+        key = version.key
+        return any(all(_COMPARE[op](key, bound) for op, bound in group) for group in groups)
+
+    return contains
+
+
+def blang_select(text: str, keys: Sequence[Key]) -> set[int]:
+    """Positions of the sorted version `keys` that a blang range takes; ValueError as blang_range.
+
+    The same answer as asking for each version, in the time of a few binary searches.
+    """
+    found: set[int] = set()
+    for group in _blang_groups(text):
+        low, high, but = 0, len(keys), []
+        for operator, bound in group:
+            left, right = bisect_left(keys, bound), bisect_right(keys, bound)
+            if operator == "!=":
+                but.append(range(left, right))
+            if operator in ("=", ">", ">="):
+                low = max(low, right if operator == ">" else left)
+            if operator in ("=", "<", "<="):
+                high = min(high, left if operator == "<" else right)
+        found |= set(range(low, high)).difference(*but)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _blang_groups(text: str) -> tuple[tuple[Test, ...], ...]:
+    """Alternatives, each of tests that must all hold."""
     groups: list[list[Test]] = [[]]
     for term in _AFTER_OPERATOR.sub(r"\1", text).split(" "):
         if term == "||":
@@ -209,12 +242,7 @@ def blang_range(text: str) -> Range:
             groups[-1].extend(_blang_term(term, text))
     if not groups[-1]:
         raise ValueError(f"The range {_shown(text)} is empty or ends with ||.")
-
-    def contains(version: Version) -> bool:
-        key = version.key
-        return any(all(_COMPARE[op](key, bound) for op, bound in group) for group in groups)
-
-    return contains
+    return tuple(map(tuple, groups))
 
 
 def _blang_term(term: str, text: str) -> list[Test]:

@@ -7,8 +7,9 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from catalogs import forms, present, queries, search
-from catalogs.graph import Entry, layout
-from catalogs.graph_svg import render
+from catalogs.graph import Entry
+from catalogs.graph.layout import layout
+from catalogs.graph.svg import render
 from catalogs.models import Bundle, ChannelEntry, Package
 from catalogs.semver import Version, parse
 from catalogs.views.bundle import bundle_contents
@@ -87,9 +88,11 @@ def _channels(found: Package, choice: queries.Choice, context: dict[str, Any]) -
     svg = render(
         drawn,
         links={name: present.bundle_url(found, name) for name in bundles},
-        head=choice.channel.head,
-        deprecated={name for name, each in bundles.items() if each.deprecated},
-        installed=installed,
+        facts={
+            "head": [choice.channel.head] if choice.channel.head else [],
+            "deprecated": {name for name, each in bundles.items() if each.deprecated},
+            "installed": installed,
+        },
     )
     entries.sort(key=lambda each: _newest(bundles.get(each.name)), reverse=True)
     return {

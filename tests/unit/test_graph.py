@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.graph import MAX_NODES, Entry, Successor, heads, layout, successors, v0_candidates
+from catalogs.graph import Entry, Successor, heads, successors, v0_candidates
 from catalogs.graph import validate as validate_channel
+from catalogs.graph.layout import MAX_NODES, layout
 from catalogs.semver import Version, blang_range, masterminds_range, parse
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -112,7 +113,7 @@ def test_every_layout_holds_each_name_once_and_only_edges_between_its_nodes(entr
     assert {each.name for each in entries} <= set(shown) <= mentioned
     ids = {node.id for node in drawn.nodes}
     assert all({edge.source, edge.target} <= ids for edge in drawn.edges)
-    assert len({node.x for node in drawn.nodes}) == len(drawn.nodes)
+    assert len({(node.x, node.y) for node in drawn.nodes}) == len(drawn.nodes)
     assert drawn == layout(entries, {})
 
 
@@ -148,7 +149,7 @@ def test_skipped_and_absent_entries_are_marked():
 
     assert {node.id: (node.kind, node.skipped, node.lane) for node in drawn.nodes} == {
         "p.v1.0.0": ("missing", False, 1),
-        "p.v1.5.0": ("entry", True, 1),
+        "p.v1.5.0": ("entry", True, 2),
         "p.v2.0.0": ("entry", False, 0),
     }
 

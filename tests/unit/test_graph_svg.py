@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.graph import Entry, layout
-from catalogs.graph_svg import render
+from catalogs.graph import Entry
+from catalogs.graph.layout import layout
+from catalogs.graph.svg import render
 
 NS = "{http://www.w3.org/2000/svg}"
 ENTRIES = [
@@ -18,8 +19,9 @@ ENTRIES = [
 
 
 def draw(entries=ENTRIES, **kwargs):
-    facts = {"links": {}, "head": "p.v1.2.0", "deprecated": set(), "installed": set()} | kwargs
-    return render(layout(entries, {}), **facts)
+    drawing = {name: kwargs.pop(name) for name in ("links", "title", "ident") if name in kwargs}
+    facts = {"head": {"p.v1.2.0"}} | kwargs
+    return render(layout(entries, {}), **({"links": {}} | drawing), facts=facts)
 
 
 def classes(svg):

@@ -11,6 +11,7 @@ from catalogs.semver import (
     KEY_LENGTH,
     Version,
     blang_range,
+    blang_select,
     masterminds_range,
     parse,
     sort_key,
@@ -297,3 +298,13 @@ def test_seven_thousand_versions_parse_fast():
         best = min(best, time.perf_counter() - start)
 
     assert best < 0.15  # about 0.03 s when nothing else runs; the margin is for busy machines
+
+
+@given(
+    st.sampled_from([">=1.0.0 <2.0.0", "!=1.5.0", "1.x || >3.0.0-rc.1", "<=1.5.0", "2.0.0", "!=1.x"]),
+    st.lists(st.sampled_from(["0.9.0", "1.0.0-rc.1", "1.0.0", "1.5.0", "2.0.0", "3.0.0-rc.2"])),
+)
+def test_a_range_selects_from_sorted_versions_what_it_contains(text, listed):
+    versions = sorted(parse(each) for each in listed)
+    chosen = blang_select(text, [version.key for version in versions])
+    assert chosen == {i for i, version in enumerate(versions) if blang_range(text)(version)}

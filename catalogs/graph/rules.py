@@ -1,0 +1,206 @@
+"""Who may follow whom in a channel: heads, faults, successors and the order OLM v0 prefers.
+
+Owns opm's rules for a channel and the edges that both generations of OLM follow. Every algorithm
+is iterative: a chain of 10,000 entries or a cycle must cost time, never the stack.
+Must not know: Django, Celery, drawings, the blobs that entries were read from.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from catalogs.semver import Version, blang_range, blang_select, parse
+
+REPLACES, SKIPS, SKIP_RANGE = "replaces", "skips", "skipRange"
+Table = dict[str, dict[str, str]]  # installed -> successor -> kind of the edge
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of an olm.channel blob; empty texts mean the key was absent."""
+
+    name: str
+    replaces: str = ""
+    skips: tuple[str, ...] = ()
+    skip_range: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """An entry that an installed bundle can go to, and the first rule that allows it."""
+
+    name: str
+    kind: str  # replaces | skips | skipRange
+
+
+def heads(entries: Iterable[Entry]) -> list[str]:
+    """Names that no entry replaces or skips, sorted; a valid channel has exactly one.
+
+    As opm's Channel.Head (operator-registry alpha/model/model.go): a skipRange doesn't count.
+    """
+    entries = tuple(entries)
+    superseded = {name for entry in entries for name in (entry.replaces, *entry.skips) if name}
+    return sorted({entry.name for entry in entries} - superseded)
+
+
+def validate(entries: Sequence[Entry]) -> list[str]:
+    """opm's messages about the channel; none for a valid one. opm stops at the first: so do we."""
+    if not entries:
+        return ["channel must contain at least one bundle"]
+    found = heads(entries)
+    if not found:
+        return ["no channel head found in graph"]
+    if len(found) > 1:
+        return [f"multiple channel heads found in graph: {', '.join(found)}"]
+    by_name = {entry.name: entry for entry in entries}
+    skipped = {name for entry in entries for name in entry.skips}
+    chain = {found[0]: 0}  # name to position, in order
+    entry: Entry | None = by_name[found[0]]
+    while entry is not None and entry.replaces not in skipped:
+        if entry.replaces in chain:
+            loop = [*list(chain)[chain[entry.replaces] :], entry.replaces]
+            return [f"detected cycle in replaces chain of upgrade graph: {' -> '.join(loop)}"]
+        chain[entry.replaces] = len(chain)
+        entry = by_name.get(entry.replaces)
+    stranded = sorted(set(by_name) - set(chain) - skipped)
+    if stranded:
+        return [f"channel contains one or more stranded bundles: {', '.join(stranded)}"]
+    return []
+
+
+def edge_kind(entry: Entry, name: str, version: Version | None) -> str:
+    """Why `entry` may follow the installed bundle `name` at `version`; "" when it may not.
+
+    A skipRange that can't be read is ignored, as OLM does at run time (operator-controller
+    catalogmetadata/filter/successors.go; operator-lifecycle-manager resolver/source_registry.go).
+    """
+    if name and entry.replaces == name:
+        return REPLACES
+    if name in entry.skips:
+        return SKIPS
+    if entry.skip_range and version is not None:
+        try:
+            return SKIP_RANGE if blang_range(entry.skip_range)(version) else ""
+        except ValueError:
+            return ""
+    return ""
+
+
+def successors(
+    entries: Iterable[Entry],
+    name: str,
+    version: Version | None,
+    versions: Mapping[str, Version],
+) -> list[Successor]:
+    """Direct upgrades from the installed bundle, highest version first, unknown versions last.
+
+    `versions` maps bundle names to versions and serves the order only. The installed bundle itself
+    is never among them.
+    """
+    found = {
+        entry.name: kind
+        for entry in entries
+        if entry.name != name and (kind := edge_kind(entry, name, version))
+    }
+    ordered = sorted(sorted(found), key=lambda each: age(each, versions), reverse=True)
+    return [Successor(each, found[each]) for each in ordered]
+
+
+def successor_table(entries: Iterable[Entry], versions: Mapping[str, Version]) -> Table:
+    """`successors` of every name at once, by the first rule that allows each, in no order.
+
+    `entries` may be those of several channels: their edges add up. Names that entries only mention
+    have their successors here too; nothing is its own successor.
+    """
+    entries = tuple(entries)
+    names = dict.fromkeys(
+        name for entry in entries for name in (entry.name, entry.replaces, *entry.skips) if name
+    )
+    known = sorted((version.key, name) for name in names if (version := versions.get(name)))
+    keys = [key for key, _ in known]
+    table: Table = {name: {} for name in names}
+    for entry in entries:
+        found = [(entry.replaces, REPLACES)] if entry.replaces else []
+        found += [(name, SKIPS) for name in entry.skips if name]
+        if entry.skip_range and keys:
+            try:
+                chosen = blang_select(entry.skip_range, keys)
+            except ValueError:
+                chosen = set()
+            found += [(known[position][1], SKIP_RANGE) for position in chosen]
+        for name, kind in found:
+            if name != entry.name:
+                table[name].setdefault(entry.name, kind)
+    return table
+
+
+def v0_candidates(
+    entries: Sequence[Entry], installed: tuple[str, Version | None] | None = None
+) -> list[str]:
+    """What a Subscription on this channel would take, best first, from the replaces chain.
+
+    Skipped entries are left out. With `installed` (name, version) only its direct successors stay;
+    without, any. ValueError with opm's sentence when there isn't exactly one head.
+    """
+    found = heads(entries)
+    if len(found) != 1:
+        raise ValueError(validate(entries)[0])
+    by_name = {entry.name: entry for entry in entries}
+    skipped = {name for entry in entries for name in entry.skips}
+    return [
+        name
+        for name in chain_of(by_name, found[0])
+        if name not in skipped and (installed is None or edge_kind(by_name[name], *installed))
+    ]
+
+
+def v0_fault(entries: Sequence[Entry], package: str, channel: str) -> str:
+    """Why OLM v0 can't order the channel, in its words; "" when it can.
+
+    As sortChannel of operator-lifecycle-manager pkg/controller/registry/resolver/resolver.go.
+    """
+    where = f'in channel "{channel}" of package "{package}"'
+    by_name = {entry.name: entry for entry in entries}
+    skipped = {name for entry in entries for name in entry.skips}
+    spoken = []
+    for head in heads(entries):
+        chain = chain_of(by_name, head)
+        if by_name[chain[-1]].replaces in by_name:
+            return f'a cycle exists in the chain of replacement beginning with "{head}" {where}'
+        kept = [name for name in chain if name not in skipped]
+        spoken.append("...".join(dict.fromkeys((kept[0], kept[-1]))))
+    if not spoken:
+        return f"no channel heads (entries not replaced by another entry) found {where}"
+    if len(spoken) == 1:
+        return ""
+    return (
+        "a unique replacement chain within a channel is required to determine the relative order "
+        f"between channel entries, but {len(spoken)} replacement chains were found {where}: "
+        + ", ".join(spoken)
+    )
+
+
+def chain_of(by_name: Mapping[str, Entry], head: str) -> list[str]:
+    """The replaces chain from `head` down, as far as the channel holds it; stops at a cycle."""
+    chain: dict[str, None] = {}
+    entry = by_name.get(head)
+    while entry is not None and entry.name not in chain:
+        chain[entry.name] = None
+        entry = by_name.get(entry.replaces)
+    return list(chain)
+
+
+def version_of(name: str, versions: Mapping[str, Version]) -> Version | None:
+    """The known version, else the one that a name such as etcd.v0.9.4 ends with."""
+    known = versions.get(name)
+    if known is not None:
+        return known
+    try:
+        return parse(name.split(".v", 1)[1])
+    except (IndexError, ValueError):
+        return None
+
+
+def age(name: str, versions: Mapping[str, Version]) -> tuple[int, Version, str]:
+    """Sorts oldest first; names without a version come before all others."""
+    version = version_of(name, versions)
+    return (0, Version(0, 0, 0), name) if version is None else (1, version, name)
