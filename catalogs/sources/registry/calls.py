@@ -1,0 +1,179 @@
+"""The calls to a registry, with their limits; what goes wrong is a SourceError.
+
+A stream counts only when its terminal status is OK: what came before an error is not the answer.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import grpc
+
+from catalogs.sources.base import Limits, SourceError, tell
+from catalogs.sources.registry import messages
+from catalogs.sources.spool import too_large
+
+WINDOW = 8  # unary calls that are under way at once
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds: to be connected, for a stream from its first to its last message, for one answer."""
+
+    connect: float = 10
+    stream: float = 300
+    answer: float = 60
+
+
+TIMEOUTS = Timeouts()
+
+
+class Calls:
+    """A connection to one registry. `requests` and `bytes_read` are what it cost so far."""
+
+    def __init__(self, target: str, label: str, limits: Limits, timeouts: Timeouts) -> None:
+        self._label = label
+        self._limits = limits
+        self._timeouts = timeouts
+        self._channel = grpc.insecure_channel(
+            target,
+            options=(
+                ("grpc.max_receive_message_length", limits.blob),
+                ("grpc.enable_http_proxy", 0),  # a cluster's address means nothing to a proxy
+                ("grpc.use_local_subchannel_pool", 1),
+                ("grpc.enable_retries", 0),  # an attempt that failed is the caller's to repeat
+            ),
+        )
+        self.requests = 0
+        self.bytes_read = 0
+
+    def connect(self) -> None:
+        """Waits for the server's first word. Raises SourceError."""
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout=self._timeouts.connect)
+        except grpc.FutureTimeoutError:
+            raise self.error(
+                f"{self._label} can't be reached over gRPC: no answer within "
+                f"{self._timeouts.connect:g} s.",
+                "unreachable",
+                "Check that its registry pod runs; the CatalogSource's connection state says what "
+                "OLM sees.",
+            ) from None
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def packages(self) -> list[str]:
+        """Names of all packages."""
+        call = self._stream("ListPackages", messages.ListPackageRequest(), messages.PackageName)
+        return [one.name for one in call]
+
+    def bundles(self) -> Iterator[Any]:
+        """Every bundle of every channel. Raises SourceError at the end of a stream that broke."""
+        return self._stream("ListBundles", messages.ListBundlesRequest(), messages.Bundle)
+
+    def package(self, name: str) -> Any:
+        request = messages.GetPackageRequest(name=name)
+        ask = self._unary("GetPackage", messages.Package)
+        return next(self._answers("GetPackage", ask, [request]))
+
+    def full_bundles(self, wanted: Iterable[tuple[str, str, str]]) -> Iterator[Any]:
+        """The bundles of these (package, channel, bundle) with their manifests, in that order."""
+        asked = (
+            messages.GetBundleRequest(pkgName=package, channelName=channel, csvName=name)
+            for package, channel, name in wanted
+        )
+        return self._answers("GetBundle", self._unary("GetBundle", messages.Bundle), asked)
+
+    def _stream(self, method: str, request: Any, answer: Any) -> Iterator[Any]:
+        self.requests += 1
+        ask = self._channel.unary_stream(
+            f"/{messages.SERVICE}/{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=answer.FromString,
+        )
+        call = ask(request, timeout=self._timeouts.stream)
+        try:
+            for one in call:
+                self._count(one)
+                yield one
+        except grpc.RpcError as error:
+            raise self._failed(method, error) from None
+        finally:
+            call.cancel()  # nothing where it has ended; else the server need not go on
+
+    def _unary(self, method: str, answer: Any) -> Any:
+        return self._channel.unary_unary(
+            f"/{messages.SERVICE}/{method}",
+            request_serializer=lambda request: request.SerializeToString(),
+            response_deserializer=answer.FromString,
+        )
+
+    def _answers(
+        self, method: str, ask: Callable[..., Any], requests: Iterable[Any]
+    ) -> Iterator[Any]:
+        waiting = iter(requests)
+        under_way: list[Any] = []
+        try:
+            while True:
+                for request in islice(waiting, WINDOW - len(under_way)):
+                    self.requests += 1
+                    under_way.append(ask.future(request, timeout=self._timeouts.answer))  # type: ignore[attr-defined]
+                if not under_way:
+                    return
+                answer = under_way.pop(0).result()
+                self._count(answer)
+                yield answer
+        except grpc.RpcError as error:
+            raise self._failed(method, error) from None
+        finally:
+            for call in under_way:
+                call.cancel()
+
+    def _count(self, message: Any) -> None:
+        self.bytes_read += message.ByteSize()
+        if self.bytes_read > self._limits.body:
+            raise too_large(self._label, self._limits, self.requests, self.bytes_read)
+        tell(self.bytes_read)
+
+    def error(self, message: str, code: str, hint: str) -> SourceError:
+        return SourceError(
+            message, code=code, hint=hint, requests=self.requests, bytes_read=self.bytes_read
+        )
+
+    def _failed(self, method: str, error: Any) -> SourceError:
+        status = error.code()
+        said = " ".join(str(error.details() or "").replace("\x00", "").split())[:300]
+        codes = grpc.StatusCode
+        if status == codes.DEADLINE_EXCEEDED:
+            return self.error(
+                f"{self._label} did not finish its answer to {method} in time.",
+                "timeout",
+                "Check the load of its registry pod; what was read before stays.",
+            )
+        if status == codes.RESOURCE_EXHAUSTED:
+            return self.error(
+                f"{self._label} sent a message that is too large in answer to {method}: {said}.",
+                "too-large",
+                f"One bundle may have {self._limits.blob // 1024**2} MiB.",
+            )
+        if status == codes.UNIMPLEMENTED:
+            return self.error(
+                f"{self._label} is no operator registry: it does not know {method}.",
+                "not-a-registry",
+                "Check that the CatalogSource's image or address is that of a catalog.",
+            )
+        if status == codes.UNAVAILABLE:
+            return self.error(
+                f"{self._label} can't be reached over gRPC, or broke off its answer to {method}: "
+                f"{said or 'no more is known'}.",
+                "unreachable",
+                "Check that its registry pod runs; what was read before stays.",
+            )
+        return self.error(
+            f"{self._label} ended its answer to {method} with {status.name}: "
+            f"{said or 'no more is known'}.",
+            "grpc-status",
+            "The log of its registry pod says more; what was read before stays.",
+        )
