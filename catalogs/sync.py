@@ -20,7 +20,7 @@ from catalogs.derive import DERIVATION
 from catalogs.models import Catalog
 from catalogs.sources.base import LIMITS, Fetched, Limits, Source, SourceError, opened
 from catalogs.sources.catalogd import catalogd_source
-from catalogs.sources.file import FileSource
+from catalogs.sources.file import path_source
 from catalogs.sources.url import url_source
 from catalogs.splitter import CutShort, Index, NotFbc, index_spool
 from olmweb.clusters import client_for
@@ -92,7 +92,7 @@ def sync_catalog(
 def source_of(catalog: Catalog, limits: Limits = LIMITS) -> Source:
     """The source that the catalog's row names. Raises SourceError for one that can't be read."""
     if catalog.source_kind == Catalog.SourceKind.FILE:
-        return FileSource(catalog.source, limits=limits)
+        return path_source(catalog.source, limits=limits)
     if catalog.source_kind == Catalog.SourceKind.URL:
         return url_source(catalog.source, limits=limits)
     cluster = catalog.cluster

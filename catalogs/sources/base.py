@@ -17,6 +17,8 @@ class SourceError(Exception):
     def __init__(
         self, message: str, *, code: str, hint: str = "", requests: int = 0, bytes_read: int = 0
     ) -> None:
+        # Names from outside may hold what no database stores.
+        message = message.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
         super().__init__(message)
         self.message = message
         self.code = code
@@ -33,6 +35,9 @@ class Limits:
     blob: int = 32 * 1024**2  # one blob; a larger one is left out, the rest is served
     ratio: int = 1000  # decoded to encoded, once `ratio_from` bytes were decoded
     ratio_from: int = 64 * 1024**2
+    files: int = 100_000  # in a folder, an archive or one layer of an image
+    layers: int = 8 * 1024**3  # all layers of an image, as they come
+    unpacked: int = 32 * 1024**3  # all layers of an image, decoded; most of it is passed over
 
 
 LIMITS = Limits()

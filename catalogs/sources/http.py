@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import Protocol
 
+from catalogs.sources.archive import unpacked
 from catalogs.sources.base import LIMITS, Fetched, Limits, SourceError
 from catalogs.sources.spool import spool
 
@@ -36,15 +37,23 @@ Opener = Callable[[dict[str, str]], AbstractContextManager[Answer]]
 
 
 class HttpSource:
-    """One resource. `whole_lines` for a server whose every blob ends with a newline (catalogd)."""
+    """One resource. `whole_lines` for a server whose every blob ends with a newline (catalogd);
+    `way` names the way for `Fetched`."""
 
     def __init__(
-        self, label: str, opener: Opener, *, limits: Limits = LIMITS, whole_lines: bool = False
+        self,
+        label: str,
+        opener: Opener,
+        *,
+        limits: Limits = LIMITS,
+        whole_lines: bool = False,
+        way: str = "",
     ) -> None:
         self.label = label
         self._open = opener
         self._limits = limits
         self._whole_lines = whole_lines
+        self._way = way
         self._requests = 0
 
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
@@ -62,27 +71,30 @@ class HttpSource:
                 if answer.status != 200:
                     raise self._refused(answer.status)
                 fetched = spool(
-                    self._body(stack, answer, modified),
+                    self._body(stack, answer),
                     self.label,
                     limits=self._limits,
                     requests=self._requests,
                     last_modified=modified[:60],
                     whole_lines=self._whole_lines,
+                    total=_length(answer),
                 )
             except Cut as error:
                 raise SourceError(
                     str(error), code=error.code, hint=error.hint, requests=self._requests
                 ) from error
-        return replace(fetched, requests=self._requests)
+        fetched = unpacked(replace(fetched, requests=self._requests), self.label, self._limits)
+        return replace(fetched, way=self._way)
 
     def _ask(self, stack: ExitStack, headers: dict[str, str]) -> Answer:
         self._requests += 1
         return stack.enter_context(self._open(headers))
 
-    def _body(self, stack: ExitStack, answer: Answer, modified: str) -> Iterator[bytes]:
+    def _body(self, stack: ExitStack, answer: Answer) -> Iterator[bytes]:
         """The body as sent. After a cut it goes on where it stopped, if the resource is the same
         one still; an encoded body is made anew for each answer and has no such place."""
         identity = answer.headers.get("Content-Encoding", "identity") == "identity"
+        same_as = _validator(answer)
         received, resumes = 0, RESUMES
         while True:
             try:
@@ -91,18 +103,17 @@ class HttpSource:
                     yield chunk
                 return
             except Cut:
-                if not (identity and modified and resumes and received):
+                if not (identity and same_as and resumes and received):
                     raise
                 resumes -= 1
             headers = {
                 "Range": f"bytes={received}-",
-                "If-Range": modified,
+                "If-Range": same_as,
                 "Accept-Encoding": "identity",
             }
             answer = self._ask(stack, headers)
             begins = answer.headers.get("Content-Range", "").startswith(f"bytes {received}-")
-            same = answer.headers.get("Last-Modified", "") == modified
-            if answer.status != 206 or not begins or not same:
+            if answer.status != 206 or not begins or _validator(answer) != same_as:
                 raise SourceError(
                     f"{self.label} changed while it was being read.",
                     code="changed-while-reading",
@@ -133,3 +144,14 @@ class HttpSource:
             hint="Check the address, and the log of the server behind it.",
             requests=self._requests,
         )
+
+
+def _validator(answer: Answer) -> str:
+    """What `If-Range` may ask for: a strong ETag, else the time of the last change, else ""."""
+    tag = answer.headers.get("ETag", "")
+    return tag if tag.startswith('"') else answer.headers.get("Last-Modified", "")
+
+
+def _length(answer: Answer) -> int:
+    length = answer.headers.get("Content-Length", "")
+    return int(length) if length.isdecimal() else 0

@@ -8,11 +8,12 @@ import lzma
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, Protocol
+from contextlib import contextmanager, suppress
+from typing import Protocol
 
 import zstandard
 
-from catalogs.sources.base import LIMITS, Fetched, Limits, SourceError
+from catalogs.sources.base import LIMITS, Fetched, Limits, SourceError, tell
 
 CHUNK = 1 << 20  # bytes that one step may decode to
 XZ_MEMORY = 256 * 1024**2
@@ -130,73 +131,138 @@ def spool(
     requests: int = 0,
     last_modified: str = "",
     whole_lines: bool = False,
+    total: int = 0,
 ) -> Fetched:
     """Decodes `chunks` into a temporary file that the caller closes.
 
     `whole_lines` for a source that ends every blob with a newline: a body without one at its end
-    was cut. Raises SourceError: empty, cut short, broken, too large, expanding too far.
+    was cut. `total` is how many encoded bytes to expect, 0 when that isn't known. Raises
+    SourceError: empty, cut short, broken, too large, expanding too far.
     """
-    body = tempfile.TemporaryFile(prefix="olmweb-", suffix=".fbc")  # noqa: SIM115 - given away
-    try:
-        digest, size, read, last = _fill(body, chunks, label, limits, requests)
-        if size == 0:
+    with Spool(label, limits=limits, requests=requests, total=total) as into:
+        into.add(chunks)
+        if whole_lines and into.size and into.last != b"\n":
+            raise _cut(label, requests, into.read)
+        return into.fetched(last_modified=last_modified)
+
+
+class Spool:
+    """A temporary file that bodies are decoded into, one after the other.
+
+    `read` counts encoded bytes, `size` decoded ones. Closed when the block is left, unless
+    `fetched` gave the file away.
+    """
+
+    def __init__(
+        self, label: str, *, limits: Limits = LIMITS, requests: int = 0, total: int = 0
+    ) -> None:
+        self.size = self.read = 0
+        self.last = b""
+        self._label = label
+        self._limits = limits
+        self._requests = requests
+        self._total = total
+        self._digest = hashlib.sha256()
+        self._files: list[tuple[int, str]] = []
+        self._given = False
+        with self._room():
+            self._body = tempfile.TemporaryFile(prefix="olmweb-", suffix=".fbc")  # noqa: SIM115
+
+    def __enter__(self) -> "Spool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._given:
+            with suppress(OSError):  # what couldn't be written can't be flushed either
+                self._body.close()
+
+    @contextmanager
+    def _room(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
             raise SourceError(
-                f"{label} is empty.",
+                f"{self._label} can't be kept in {tempfile.gettempdir()}: {error.strerror}.",
+                code="no-room",
+                hint="Make room there; what was read before stays.",
+                requests=self._requests,
+                bytes_read=self.read,
+            ) from error
+
+    def add(self, chunks: Iterable[bytes], name: str = "") -> None:
+        """One body. `name` is its file's, where there are several; each begins a line."""
+        if name and self.size and self.last != b"\n":
+            self._write(b"\n")
+        before = self.size
+        what = f"{name} in {self._label}" if name else self._label
+        decoder: _Decoder | None = None
+        for chunk in _from_magic(chunks):
+            self.read += len(chunk)
+            decoder = decoder or _decoder_for(chunk)
+            try:
+                for part in decoder.decode(chunk):
+                    if part:
+                        self._write(part)
+            except _BROKEN as error:
+                raise SourceError(
+                    f"{what} is not readable as {decoder.name}: {error}.",
+                    code="broken-encoding",
+                    hint="Fetch or write it again; what was read before stays.",
+                    requests=self._requests,
+                    bytes_read=self.read,
+                ) from error
+            tell(self.read, self._total)
+        if decoder is not None and not decoder.complete():
+            raise _cut(what, self._requests, self.read, decoder.name)
+        if name and self.size > before:
+            shown = name.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+            self._files.append((before, shown))
+
+    def _write(self, part: bytes) -> None:
+        self.size += len(part)
+        if self.size > self._limits.body:
+            raise too_large(self._label, self._limits, self._requests, self.read)
+        check_ratio(self._label, self._limits, self.size, self.read, self._requests)
+        self._digest.update(part)
+        with self._room():
+            self._body.write(part)
+        self.last = part[-1:]
+
+    def fetched(self, *, last_modified: str = "") -> Fetched:
+        """The file, which is now the caller's. Raises SourceError when nothing is in it."""
+        if self.size == 0:
+            raise SourceError(
+                f"{self._label} is empty.",
                 code="empty",
                 hint="Check that the catalog was written completely; a catalog has at least one "
                 "package.",
-                requests=requests,
-                bytes_read=read,
+                requests=self._requests,
+                bytes_read=self.read,
             )
-        if whole_lines and last != b"\n":
-            raise _cut(label, requests, read)
-    except BaseException:
-        body.close()
-        raise
-    body.seek(0)
-    return Fetched(body, digest, size, read, requests, last_modified)
+        with self._room():
+            self._body.seek(0)
+        self._given = True
+        return Fetched(
+            self._body,
+            self._digest.hexdigest(),
+            self.size,
+            self.read,
+            self._requests,
+            last_modified,
+            files=tuple(self._files),
+        )
 
 
-def _fill(
-    body: BinaryIO, chunks: Iterable[bytes], label: str, limits: Limits, requests: int
-) -> tuple[str, int, int, bytes]:
-    """Writes the decoded bytes; returns (sha256, decoded bytes, encoded bytes, last byte)."""
-    digest = hashlib.sha256()
-    size = read = 0
-    last = b""
-    decoder: _Decoder | None = None
-    for chunk in _from_magic(chunks):
-        read += len(chunk)
-        decoder = decoder or _decoder_for(chunk)
-        try:
-            for part in decoder.decode(chunk):
-                if not part:
-                    continue
-                size += len(part)
-                if size > limits.body:
-                    raise too_large(label, limits, requests, read)
-                if size > limits.ratio_from and size > limits.ratio * read:
-                    raise SourceError(
-                        f"{label} expands more than {limits.ratio:,} times when decoded.",
-                        code="expands",
-                        hint="No real catalog does; check where the file comes from.",
-                        requests=requests,
-                        bytes_read=read,
-                    )
-                digest.update(part)
-                body.write(part)
-                last = part[-1:]
-        except _BROKEN as error:
-            raise SourceError(
-                f"{label} is not readable as {decoder.name}: {error}.",
-                code="broken-encoding",
-                hint="Fetch or write it again; what was read before stays.",
-                requests=requests,
-                bytes_read=read,
-            ) from error
-    if decoder is not None and not decoder.complete():
-        raise _cut(label, requests, read, decoder.name)
-    return digest.hexdigest(), size, read, last
+def check_ratio(label: str, limits: Limits, size: int, read: int, requests: int = 0) -> None:
+    """Raises SourceError when `read` bytes became more than they may."""
+    if size > limits.ratio_from and size > limits.ratio * read:
+        raise SourceError(
+            f"{label} expands more than {limits.ratio:,} times when decoded.",
+            code="expands",
+            hint="No real catalog does; check where the file comes from.",
+            requests=requests,
+            bytes_read=read,
+        )
 
 
 def is_plain(first: bytes) -> bool:

@@ -42,7 +42,7 @@ def url_source(
         with _open(url, headers, allow_loopback) as answer:
             yield answer
 
-    return HttpSource(shown, opener, limits=limits, whole_lines=whole_lines)
+    return HttpSource(shown, opener, limits=limits, whole_lines=whole_lines, way="URL")
 
 
 def _parse(url: str) -> SplitResult:

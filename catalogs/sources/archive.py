@@ -1,0 +1,110 @@
+"""A tar of a catalog's folder: read where it lies, never unpacked under a name of its own."""
+
+import tarfile
+from contextlib import closing
+from dataclasses import replace
+from typing import BinaryIO
+
+from catalogs.sources.base import Fetched, Limits, SourceError
+from catalogs.sources.spool import Spool
+from catalogs.sources.tree import File, Leaf, Link, Other, Tree, clean_path, too_many
+
+_BLOCK = 512
+_KINDS = {
+    tarfile.CHRTYPE: "a device",
+    tarfile.BLKTYPE: "a device",
+    tarfile.FIFOTYPE: "a pipe",
+}
+
+
+def is_tar(body: BinaryIO) -> bool:
+    """Whether the decoded body is a tar: its first header's checksum is right."""
+    body.seek(0)
+    header = body.read(_BLOCK)
+    body.seek(0)
+    try:
+        tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+def unpacked(fetched: Fetched, label: str, limits: Limits) -> Fetched:
+    """What was fetched, or the content of the folder in it when it is a tar; its body is closed
+    then. Raises SourceError for one that is broken or holds what no catalog does."""
+    body = fetched.body
+    if body is None or not is_tar(body):
+        return fetched
+    with closing(body), Spool(label, limits=limits, requests=fetched.requests) as into:
+        _read(body, label, limits).pour(body, into)
+        fetched.check()
+        poured = into.fetched(last_modified=fetched.last_modified)
+    return replace(poured, bytes_read=fetched.bytes_read, requests=fetched.requests)
+
+
+def _read(body: BinaryIO, label: str, limits: Limits) -> Tree:
+    tree = Tree(label)
+    count = 0
+    try:
+        with tarfile.open(fileobj=body, mode="r:", errorlevel=2) as tar:
+            while (member := tar.next()) is not None:
+                tar.members = []  # type: ignore[attr-defined]  # it would keep every header
+                count += 1
+                if count > limits.files:
+                    raise too_many(label, limits)
+                if member.name.startswith("/"):
+                    raise SourceError(
+                        f'{label} holds the absolute path "{member.name[:200]}".',
+                        code="climbs-out",
+                        hint="Pack the folder with relative paths: tar -C FOLDER -cf FILE .",
+                    )
+                tree.put(clean_path(member.name, label), leaf_of(member, tree, label))
+            end = tar.offset  # type: ignore[attr-defined]
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        raise broken(label, error) from error
+    # tarfile takes whatever is no header for the end; a real end is a block of zeros.
+    body.seek(end)
+    if body.read(_BLOCK) != bytes(_BLOCK):
+        raise SourceError(
+            f"{label} is cut short or damaged: the tar data ends after {end:,} bytes, before its "
+            "end.",
+            code="cut-short",
+            hint="Fetch or write it again; what was read before stays.",
+        )
+    return tree
+
+
+def broken(label: str, error: Exception) -> SourceError:
+    return SourceError(
+        f"{label} is not readable as tar: {error}.",
+        code="broken-encoding",
+        hint="Fetch or write it again; what was read before stays.",
+    )
+
+
+def leaf_of(member: tarfile.TarInfo, tree: Tree, label: str, *, offset: int = -1) -> Leaf | None:
+    """What a member becomes, None for a folder. `offset` replaces where its bytes lie; hard links
+    become the file that `tree` has under their target."""
+    if member.isdir():
+        return None
+    if member.issym():
+        return Link(member.linkname)
+    if member.islnk():
+        return hard_link(member, tree.get(clean_path(member.linkname, label)), label)
+    if member.issparse():
+        return Other("a sparse file")
+    if member.isreg():
+        return File(member.offset_data if offset < 0 else offset, member.size)
+    return Other(_KINDS.get(member.type, f"of tar's kind {member.type!r}"))
+
+
+def hard_link(member: tarfile.TarInfo, found: object, label: str) -> Leaf:
+    """The leaf that a hard link's target is. Raises SourceError when there is none."""
+    if isinstance(found, File | Link | Other):
+        return found
+    raise SourceError(
+        f'{member.name[:200]} in {label} is a hard link to "{member.linkname[:200]}", which is not '
+        "in it.",
+        code="bad-link",
+        hint="Put the file itself into the catalog's folder.",
+    )
