@@ -17,10 +17,10 @@ from django.db.models import Count, Sum
 from django.utils import timezone
 
 from catalogs import fbc
-from catalogs.bulk import Table
-from catalogs.changes import Change, Kind, Outline, compare, stored_outline
 from catalogs.derive import DERIVATION, ChannelFacts, PackageReader
-from catalogs.models import Catalog, CatalogChange, CatalogRevision, ContentProblem, Package
+from catalogs.models import Catalog, CatalogRevision, ContentProblem, Package
+from catalogs.revisions.outline import BundleOutline, bundle_outline, outline_of
+from catalogs.revisions.record import Recorder
 from catalogs.splitter import Index, PackageIndex, reread
 from catalogs.store import (
     PackageContent,
@@ -71,8 +71,7 @@ class Replacement:
         self._file = body.fileno()
         self._everything = everything
         self._progress = progress
-        self._first = catalog.revision == 0
-        self._changes: list[Change] = []
+        self._recorder = Recorder(catalog)
         self._tally = {"added": 0, "removed": 0, "changed": 0}  # packages
         self._writer = Writer(catalog.pk)
 
@@ -114,8 +113,8 @@ class Replacement:
         self._writer.reserve(new, others, bundles, blobs)
 
     def _replace(self, name: str, content_hash: str, before: StoredPackage | None) -> None:
-        old = self._outline(before)
         if before is not None:
+            self._recorder.before(name, before.id)
             self._writer.clear(name, before.id, whole=False)
         reader = PackageReader(name)
         part = self._parts[name]
@@ -125,7 +124,7 @@ class Replacement:
         new = package_id is None and reader.known
         if new:
             package_id = self._writer.new_package_id()
-        self._read_bundles(reader, part, package_id if reader.known else None, places)
+        bundles = self._read_bundles(reader, part, package_id if reader.known else None, places)
         channels = reader.finish()
         if reader.known and package_id is not None:
             self._finish_package(reader, part, package_id, channels, content_hash, new=new)
@@ -134,12 +133,11 @@ class Replacement:
         self._writer.write_refs(name, [ref for ref in places if ref is not None])
         self._writer.write_problems(reader.problems)
         known_before = before is not None and before.id is not None
-        if known_before and reader.known:
-            self._note_changed(name, old, self._outline_of(reader, channels))
+        if reader.known:
+            self._tally["changed" if known_before else "added"] += 1
+            self._recorder.is_now(name, outline_of(reader, channels, bundles))
         elif known_before:
             self._note_removed(name)
-        elif reader.known:
-            self._note_added(name)
 
     def _read_others(self, reader: PackageReader, part: PackageIndex) -> list[Ref | None]:
         """Reads every blob but bundles; returns a place for each blob, bundles' still empty."""
@@ -159,7 +157,9 @@ class Replacement:
         part: PackageIndex,
         package_id: int | None,
         refs: list[Ref | None],
-    ) -> None:
+    ) -> dict[str, BundleOutline]:
+        """Reads the bundles; returns their outlines, the first's of a name that comes twice."""
+        outlines: dict[str, BundleOutline] = {}
         ordinals: Counter[str] = Counter()
         deprecations = reader.bundle_deprecations
         for position, at in enumerate(part):
@@ -176,6 +176,9 @@ class Replacement:
                 self._writer.add_bundle(
                     package_id, facts, ordinal, deprecations.get(name), at.sha256
                 )
+                if not ordinal:
+                    outlines[name] = bundle_outline(facts, at.sha256)
+        return outlines
 
     def _finish_package(
         self,
@@ -200,6 +203,7 @@ class Replacement:
         self._writer.write_package(package_id, content, new=new)
 
     def _remove(self, name: str, before: StoredPackage) -> None:
+        self._recorder.before(name, before.id)
         self._writer.clear(name, before.id, whole=True)
         if before.id is not None:
             self._note_removed(name)
@@ -220,31 +224,9 @@ class Replacement:
             self._writer.write_refs("", [ref for ref in places if ref is not None])
             self._writer.write_problems(problems)
 
-    def _outline(self, before: StoredPackage | None) -> Outline:
-        return stored_outline(before.id) if before and before.id else Outline()
-
-    @staticmethod
-    def _outline_of(reader: PackageReader, channels: list[ChannelFacts]) -> Outline:
-        deprecated = {""} if reader.deprecation else set()
-        return Outline(
-            reader.package.defaultChannel or "",
-            {channel.name: channel.head for channel in channels},
-            set(reader.bundle_names),
-            deprecated | set(reader.channel_deprecations) | set(reader.bundle_deprecations),
-        )
-
-    def _note_added(self, name: str) -> None:
-        self._tally["added"] += 1
-        if not self._first:
-            self._changes.append(Change(Kind.PACKAGE_ADDED, name))
-
     def _note_removed(self, name: str) -> None:
         self._tally["removed"] += 1
-        self._changes.append(Change(Kind.PACKAGE_REMOVED, name))
-
-    def _note_changed(self, name: str, old: Outline, new: Outline) -> None:
-        self._tally["changed"] += 1
-        self._changes += compare(name, old, new)
+        self._recorder.is_now(name, None)
 
     def _read(self, offset: int, length: int) -> bytes:
         return os.pread(self._file, length, offset)
@@ -265,10 +247,7 @@ class Replacement:
             created_at=timezone.now(),
             counts=counts,
         )
-        table = Table(CatalogChange, "revision", "kind", "package", "subject", "before", "after")
-        table.extend([(revision.pk, *change) for change in self._changes])
-        table.flush()
-        return 1 + table.written
+        return 1 + self._recorder.finish(revision.pk)
 
 
 def replace_content(

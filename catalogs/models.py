@@ -123,6 +123,7 @@ class CatalogChange(models.Model):
         IMAGES_CHANGED = "images changed"  # of a bundle that kept its name
         CHANNEL_ADDED = "channel added"
         CHANNEL_REMOVED = "channel removed"
+        CHANNEL_CHANGED = "channel changed"  # other entries, or what they replace and skip
         HEAD_MOVED = "channel head moved"
         DEFAULT_CHANNEL_CHANGED = "default channel changed"
         DEPRECATED = "deprecated"

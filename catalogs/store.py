@@ -31,6 +31,7 @@ from catalogs.models import (
     ContentProblem,
     Icon,
     Package,
+    PackageOutline,
     PackageText,
     RelatedImage,
 )
@@ -341,7 +342,10 @@ def delete_catalog(catalog_id: int) -> int:
         (Channel, f"package_id IN {packages}"),
         (PackageText, f"package_id IN {packages}"),
         (CatalogChange, f"revision_id IN {revisions}"),
-        *((model, "catalog_id = %s") for model in (CatalogRevision, BlobRef, ContentProblem)),
+        *(
+            (model, "catalog_id = %s")
+            for model in (CatalogRevision, PackageOutline, BlobRef, ContentProblem)
+        ),
         (Package, "catalog_id = %s"),
         (Catalog, "id = %s"),
     )

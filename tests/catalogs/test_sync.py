@@ -165,7 +165,7 @@ def test_one_changed_package_touches_only_its_own_rows(folder):
     assert snapshot(catalog, besides="redis") == before
     assert Package.objects.get(name="redis").pk == kept_id
     assert list(CatalogChange.objects.values_list("kind", "package", "subject", "after")) == [
-        ("bundle added", "redis", "redis.v1.2.0", ""),
+        ("bundle added", "redis", "redis.v1.2.0", "1.2.0"),
         ("channel head moved", "redis", "stable", "redis.v1.2.0"),
     ]
 
@@ -192,8 +192,8 @@ def test_changes_name_what_was_added_removed_moved_and_deprecated(folder):
         ("package added", "mongo", ""),
         ("package removed", "redis", ""),
         ("default channel changed", "etcd", ""),
-        ("channel head moved", "etcd", "stable"),
-        ("channel head moved", "etcd", "fast"),
+        ("channel removed", "etcd", "stable"),
+        ("channel added", "etcd", "fast"),
         ("deprecated", "etcd", ""),
         ("deprecated", "etcd", "fast"),
         ("deprecated", "etcd", "etcd.v1.0.0"),

@@ -1,0 +1,1 @@
+"""What a catalog was from revision to revision: outlines of packages, and what differs."""

@@ -1,0 +1,151 @@
+"""What differs between two contents of a package, told as the changes a person cares about.
+
+Pure: two outlines in, changes out; the same whether they are revisions of one catalog or two
+catalogs. Must not know where outlines are stored or who is affected.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from catalogs import semver
+from catalogs.revisions.outline import BundleOutline, ChannelOutline, Outline
+
+
+class Kind(StrEnum):
+    """The values of CatalogChange.Kind (a test compares them); each says what its change holds."""
+
+    PACKAGE_ADDED = "package added"  # after: the default channel's head
+    PACKAGE_REMOVED = "package removed"  # before: the default channel's head
+    BUNDLE_ADDED = "bundle added"  # subject: bundle; after: version
+    BUNDLE_REMOVED = "bundle removed"  # subject: bundle; before: version
+    BUNDLE_PRUNED = "bundle pruned"  # the same, below the oldest version that is left
+    BUNDLE_CHANGED = "bundle changed"  # subject: bundle
+    IMAGES_CHANGED = "images changed"  # subject: bundle; before, after: its own image if it differs
+    CHANNEL_ADDED = "channel added"  # subject: channel; after: head
+    CHANNEL_REMOVED = "channel removed"  # subject: channel; before: head
+    CHANNEL_CHANGED = "channel changed"  # subject: channel; before: bundle that left it; after:
+    # bundle that joined it; neither: the same bundles replace or skip other ones
+    HEAD_MOVED = "channel head moved"  # subject: channel; before, after: bundle
+    DEFAULT_CHANNEL_CHANGED = "default channel changed"  # before, after: channel
+    DEPRECATED = "deprecated"  # subject: channel or bundle; after: package, channel or bundle
+    UNDEPRECATED = "no longer deprecated"  # subject as above; before: package, channel or bundle
+
+
+class Change(NamedTuple):
+    kind: str
+    package: str
+    subject: str = ""
+    before: str = ""
+    after: str = ""
+
+
+def compare(
+    package: str, before: Outline | None, after: Outline | None, *, by_blob: bool
+) -> list[Change]:
+    """Differences between two contents of one package, in a stable order; None is no package.
+
+    `by_blob`: a bundle whose bytes differ has changed, which is so in one catalog. Two catalogs may
+    write the same bundle in different ways: there only what it says of installing counts.
+    """
+    if before is None or after is None:
+        if before is not None:
+            return [Change(Kind.PACKAGE_REMOVED, package, before=before.head)]
+        return [Change(Kind.PACKAGE_ADDED, package, after=after.head)] if after else []
+    return [
+        *_added_bundles(package, before, after),
+        *_removed_bundles(package, before, after),
+        *_channels(package, before, after),
+        *_default_channel(package, before, after),
+        *_deprecations(package, before, after),
+        *_changed_bundles(package, before, after, by_blob=by_blob),
+    ]
+
+
+def _removed_bundles(package: str, before: Outline, after: Outline) -> Iterator[Change]:
+    """`pruned` are those older than every version that is left: a catalog's usual spring-clean."""
+    oldest = min((semver.sort_key(each.version) for each in after.bundles.values()), default="")
+    for name, bundle in _sorted(before.bundles, without=after.bundles):
+        pruned = semver.sort_key(bundle.version) < oldest
+        kind = Kind.BUNDLE_PRUNED if pruned else Kind.BUNDLE_REMOVED
+        yield Change(kind, package, name, before=bundle.version)
+
+
+def _added_bundles(package: str, before: Outline, after: Outline) -> Iterator[Change]:
+    for name, bundle in _sorted(after.bundles, without=before.bundles):
+        yield Change(Kind.BUNDLE_ADDED, package, name, after=bundle.version)
+
+
+def _sorted(
+    bundles: dict[str, BundleOutline], without: dict[str, BundleOutline]
+) -> list[tuple[str, BundleOutline]]:
+    """The bundles whose names are not in `without`, oldest version first."""
+    found = ((name, bundle) for name, bundle in bundles.items() if name not in without)
+    return sorted(found, key=lambda pair: (semver.sort_key(pair[1].version), pair[0]))
+
+
+def _changed_bundles(
+    package: str, before: Outline, after: Outline, *, by_blob: bool
+) -> Iterator[Change]:
+    for name in sorted(before.bundles.keys() & after.bundles.keys()):
+        old, new = before.bundles[name], after.bundles[name]
+        if old.blob == new.blob:
+            continue
+        images = (old.image, old.images) != (new.image, new.images)
+        if images:
+            own = (old.image, new.image) if old.image != new.image else ("", "")
+            yield Change(Kind.IMAGES_CHANGED, package, name, *own)
+        rewritten = by_blob and old.whole == new.whole and not images
+        if old.facts != new.facts or rewritten:
+            yield Change(Kind.BUNDLE_CHANGED, package, name)
+
+
+def _channels(package: str, before: Outline, after: Outline) -> Iterator[Change]:
+    known = before.bundles.keys() & after.bundles.keys()
+    for name in sorted(before.channels.keys() | after.channels.keys()):
+        old, new = before.channels.get(name), after.channels.get(name)
+        if old is None:
+            yield Change(Kind.CHANNEL_ADDED, package, name, after=new.head if new else "")
+        elif new is None:
+            yield Change(Kind.CHANNEL_REMOVED, package, name, before=old.head)
+        elif old != new:
+            if old.head != new.head:
+                yield Change(Kind.HEAD_MOVED, package, name, old.head, new.head)
+            yield from _entries(package, name, old, new, known)
+
+
+def _entries(
+    package: str, channel: str, old: ChannelOutline, new: ChannelOutline, known: set[str]
+) -> Iterator[Change]:
+    """Bundles that the catalog had and has: only their place in the channel is another."""
+    left, joined = set(old.entries) - set(new.entries), set(new.entries) - set(old.entries)
+    for bundle in sorted(left & known):
+        yield Change(Kind.CHANNEL_CHANGED, package, channel, before=bundle)
+    for bundle in sorted(joined & known):
+        yield Change(Kind.CHANNEL_CHANGED, package, channel, after=bundle)
+    if not left and not joined and old.edges != new.edges and old.head == new.head:
+        yield Change(Kind.CHANNEL_CHANGED, package, channel)
+
+
+def _default_channel(package: str, before: Outline, after: Outline) -> Iterator[Change]:
+    old, new = before.default_channel, after.default_channel
+    if old != new:
+        yield Change(Kind.DEFAULT_CHANNEL_CHANGED, package, before=old, after=new)
+
+
+def _deprecations(package: str, before: Outline, after: Outline) -> Iterator[Change]:
+    """Of what is there afterwards: what was removed is told as removed."""
+    old, new = _deprecated(before), _deprecated(after)
+    for what, name in sorted(new - old):
+        yield Change(Kind.DEPRECATED, package, name, after=what)
+    there = {("package", "")}
+    there |= {("channel", name) for name in after.channels}
+    there |= {("bundle", name) for name in after.bundles}
+    for what, name in sorted((old - new) & there):
+        yield Change(Kind.UNDEPRECATED, package, name, before=what)
+
+
+def _deprecated(outline: Outline) -> set[tuple[str, str]]:
+    found = {("channel", name) for name in outline.deprecated_channels}
+    found |= {("bundle", name) for name in outline.deprecated_bundles}
+    return found | {("package", "")} if outline.deprecated else found
