@@ -35,6 +35,7 @@ def source_at(target: str, **given) -> RegistrySource:
 def blobs_of(registry, **given) -> list[dict]:
     fetched = source_at(registry.target, **given).fetch()
     assert not fetched.exact
+    assert fetched.body
     with fetched.body:
         return [json.loads(line) for line in fetched.body]
 
@@ -95,6 +96,7 @@ def test_the_order_of_the_answers_does_not_change_the_bytes(registry):
     assert first.bytes_read > 0
     assert first.requests == 4
     for one in (first, second):
+        assert one.body
         one.body.close()
 
 
