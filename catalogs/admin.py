@@ -6,6 +6,7 @@ from django.http import HttpRequest
 
 from catalogs.models import (
     Blob,
+    BlobPack,
     BlobRef,
     Bundle,
     BundleGVK,
@@ -121,9 +122,14 @@ class RelatedImageAdmin(ReadOnlyAdmin):
 
 @admin.register(Blob)
 class BlobAdmin(ReadOnlyAdmin):
-    hidden = ("data",)
-    list_display = ("sha256", "size")
+    list_display = ("sha256", "size", "pack_id", "start")
     search_fields = ("sha256",)
+
+
+@admin.register(BlobPack)
+class BlobPackAdmin(ReadOnlyAdmin):
+    hidden = ("data",)
+    list_display = ("id", "size")
 
 
 @admin.register(BlobRef)
@@ -131,9 +137,6 @@ class BlobRefAdmin(ReadOnlyAdmin):
     list_display = ("schema", "name", "package", "catalog", "ordinal")
     search_fields = ("name", "package", "schema")
     list_select_related = ("catalog__cluster", "blob")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[BlobRef]:
-        return super().get_queryset(request).defer("blob__data")
 
 
 @admin.register(ContentProblem)

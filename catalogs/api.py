@@ -7,7 +7,6 @@ registry: catalogs must not import installs.
 from collections.abc import Sequence
 from typing import Any
 
-import zstandard
 from django.apps import apps
 from django.db.models import (
     BooleanField,
@@ -45,8 +44,8 @@ from catalogs.api_rows import (
     problem_rows,
     shallow,
 )
+from catalogs.blobs import read_blob
 from catalogs.models import (
-    Blob,
     Bundle,
     BundleGVK,
     Catalog,
@@ -415,14 +414,13 @@ def get_bundle_fbc(
     refuse_parameters(request)
     require_acceptable(request, MEDIA_TYPES["json"])
     found = find_bundle(find_catalog(cluster, catalog), package, bundle)
-    if found.blob_id is None:
+    text = read_blob(found.blob_id) if found.blob_id else None
+    if text is None:
         raise Missing(f"The original text of bundle {bundle[:100]} was not kept.")
     etag = make_etag(request, found.blob_id)
     unchanged = not_modified(request, etag)
     if unchanged is not None:
         return unchanged
-    blob = Blob.objects.get(pk=found.blob_id)
-    text = zstandard.ZstdDecompressor().decompress(bytes(blob.data), max_output_size=blob.size)
     return finish(HttpResponse(text, content_type=MEDIA_TYPES["json"]), etag)
 
 

@@ -24,7 +24,7 @@ class Table:
     """One table with the columns that a caller fills, in that order, and rows waiting for it.
 
     `keyed` rows carry their own primary key where another writer may have stored the same one
-    (content-addressed rows): what is there already is left alone.
+    (content-addressed rows): what is there already is left alone. `finish` last.
     """
 
     def __init__(
@@ -42,6 +42,8 @@ class Table:
         self._columns = f" ({', '.join(map(quote, columns))})"
         self._target = self._table + self._columns
         self._keyed = keyed
+        self._key = quote(_column(model, meta.pk.name))
+        self._waits = False  # rows in a temporary table
         marks = ", ".join(["%s"] * len(columns))
         self._insert = f"INSERT INTO {self._target} VALUES ({marks})"  # noqa: S608 - our own names
         if keyed:
@@ -74,17 +76,35 @@ class Table:
         if not self._keyed:
             _copy_rows(cursor, self._target, rows)
             return
-        waiting = connection.ops.quote_name(f"waiting_{self._model._meta.db_table}")
-        cursor.execute(
-            f"CREATE TEMPORARY TABLE IF NOT EXISTS {waiting}"
-            f" (LIKE {self._table} INCLUDING DEFAULTS) ON COMMIT DROP"
-        )
+        waiting = self._waiting_table()
+        if not self._waits:
+            self._waits = True
+            cursor.execute(
+                f"CREATE TEMPORARY TABLE {waiting}"
+                f" (LIKE {self._table} INCLUDING DEFAULTS) ON COMMIT DROP"
+            )
         _copy_rows(cursor, waiting + self._columns, rows)
-        cursor.execute(
-            f"INSERT INTO {self._target} SELECT {self._columns.strip(' ()')} FROM {waiting}"  # noqa: S608
-            " ON CONFLICT DO NOTHING"
-        )
-        cursor.execute(f"TRUNCATE {waiting}")
+
+    def _waiting_table(self) -> str:
+        return connection.ops.quote_name(f"waiting_{self._model._meta.db_table}")
+
+    def finish(self) -> None:
+        """`flush`, and on PostgreSQL the way in for what waited for its keys to be compared.
+
+        In the order of the keys: two writers of the same keys then wait, one for the other, where
+        in their own orders each could wait for the other one.
+        """
+        self.flush()
+        if not self._waits:
+            return
+        waiting = self._waiting_table()
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO {self._target} SELECT {self._columns.strip(' ()')}"  # noqa: S608
+                f" FROM {waiting} ORDER BY {self._key} ON CONFLICT DO NOTHING"
+            )
+            cursor.execute(f"DROP TABLE {waiting}")
+        self._waits = False
 
     def update(self, key: int, fields: Sequence[str], values: Sequence[Any]) -> int:
         """Sets `fields` of the row with primary key `key`; returns the rows changed (0 or 1)."""
@@ -132,38 +152,41 @@ def _fit_all(rows: list[Sequence[Any]], cuts: list[tuple[int, int]]) -> list[Seq
     return rows
 
 
-def reserve_ids(model: type[Model], count: int) -> range:
+def reserve_ids(model: type[Model], count: int) -> Sequence[int]:
     """`count` primary keys that no other writer will be given.
 
     SQLite: the transaction holds the only write lock, so the next numbers are ours. PostgreSQL:
-    taken from the table's own sequence.
+    taken from the table's own sequence, one by one: moving it by `count` in one step would need a
+    lock that keeps other catalogs' writers out until this one commits.
     """
     if not count:
-        return range(0)
+        return ()
     table = model._meta.db_table
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            # One call moves the sequence by `count`; the advisory lock makes read-and-set one step.
-            cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"ids of {table}"])
-            cursor.execute("SELECT nextval(pg_get_serial_sequence(%s, 'id'))", [table])
-            first = int(cursor.fetchone()[0])
             cursor.execute(
-                "SELECT setval(pg_get_serial_sequence(%s, 'id'), %s)", [table, first + count - 1]
+                "SELECT array_agg(nextval(pg_get_serial_sequence(%s, 'id')))"
+                " FROM generate_series(1, %s)",
+                [table, count],
             )
-        else:
-            quoted = connection.ops.quote_name(table)
-            cursor.execute(
-                f"SELECT MAX(COALESCE((SELECT MAX(id) FROM {quoted}), 0),"  # noqa: S608 - a table
-                " COALESCE((SELECT seq FROM sqlite_sequence WHERE name = %s), 0))",
-                [table],
-            )
-            first = int(cursor.fetchone()[0]) + 1
-    return range(first, first + count)
+            taken: list[int] = cursor.fetchone()[0]
+            return taken
+        cursor.execute(
+            f"SELECT MAX(COALESCE((SELECT MAX(id) FROM {quoted(model)}), 0),"  # noqa: S608
+            " COALESCE((SELECT seq FROM sqlite_sequence WHERE name = %s), 0))",
+            [table],
+        )
+        first = int(cursor.fetchone()[0]) + 1
+        return range(first, first + count)
+
+
+def quoted(model: type[Model]) -> str:
+    """The model's table for a statement."""
+    return connection.ops.quote_name(model._meta.db_table)
 
 
 def delete(model: type[Model], where: str, params: Sequence[Any]) -> int:
     """Deletes the rows that `where` (trusted SQL) finds; returns how many. Cascades to nothing."""
-    table = connection.ops.quote_name(model._meta.db_table)
     with connection.cursor() as cursor:
-        cursor.execute(f"DELETE FROM {table} WHERE {where}", params)  # noqa: S608 - no outside text
+        cursor.execute(f"DELETE FROM {quoted(model)} WHERE {where}", params)  # noqa: S608
         return max(0, int(cursor.rowcount))

@@ -23,6 +23,7 @@ from catalogs.revisions.outline import BundleOutline, bundle_outline, outline_of
 from catalogs.revisions.record import Recorder
 from catalogs.splitter import Index, PackageIndex, reread
 from catalogs.store import (
+    AtMost,
     PackageContent,
     Ref,
     StoredPackage,
@@ -102,15 +103,16 @@ class Replacement:
         return self._everything or before is None or before.content_hash != hashes[name]
 
     def _reserve(self, changed: list[str], stored: dict[str, StoredPackage]) -> None:
-        bundles = others = 0
-        for name in changed:
+        bundles = others = size = 0
+        names = {"", *changed} & self._parts.keys()
+        for name in names:
             for at in self._parts[name]:
                 bundles += at.bundle
                 others += not at.bundle
-        names = {"", *changed} & self._parts.keys()
+                size += at.length
         blobs = (at.sha256 for name in names for at in self._parts[name])
         new = sum(1 for name in changed if name not in stored or stored[name].id is None)
-        self._writer.reserve(new, others, bundles, blobs)
+        self._writer.reserve(AtMost(new, others, bundles, len(names), size), blobs)
 
     def _replace(self, name: str, content_hash: str, before: StoredPackage | None) -> None:
         if before is not None:

@@ -289,7 +289,11 @@ class Bundle(models.Model):
     deprecation = models.TextField(blank=True)
     required_packages = models.JSONField(default=list)  # [{"name", "range"}]
     constraint_count = models.PositiveIntegerField(default=0)
-    blob = models.ForeignKey("Blob", null=True, on_delete=models.SET_NULL)
+    # A BlobRef keeps the blob; an index and a constraint here would cost a megabyte and guard
+    # nothing more.
+    blob = models.ForeignKey(
+        "Blob", null=True, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False
+    )
 
     class Meta:
         ordering = ("package", "-version_key", "name", "ordinal")
@@ -333,12 +337,23 @@ class RelatedImage(models.Model):
         return self.image
 
 
-class Blob(models.Model):
-    """A blob of FBC byte for byte, compressed with zstd, stored once whoever holds it."""
+class BlobPack(models.Model):
+    """Blobs of one package beside each other in one zstd frame; see catalogs.blobs."""
 
-    sha256 = models.CharField(max_length=64, primary_key=True)
     size = models.PositiveIntegerField()  # bytes before compression
     data = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"{self.pk} ({self.size} bytes)"
+
+
+class Blob(models.Model):
+    """A blob of FBC byte for byte, stored once whoever holds it: where it stands in its pack."""
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    pack = models.ForeignKey(BlobPack, on_delete=models.CASCADE, related_name="blobs")
+    start = models.PositiveIntegerField(default=0)  # in the pack's bytes before compression
+    size = models.PositiveIntegerField()
 
     def __str__(self) -> str:
         return self.sha256
@@ -354,11 +369,15 @@ class BlobRef(models.Model):
     schema = models.CharField(max_length=253, blank=True)
     name = models.CharField(max_length=500, blank=True)
     ordinal = models.PositiveIntegerField()  # position in the package's part of the catalog
-    blob = models.ForeignKey(Blob, on_delete=models.PROTECT)
+    blob = models.ForeignKey(Blob, on_delete=models.PROTECT, db_index=False)
 
     class Meta:
         ordering = ("catalog", "package", "ordinal")
-        indexes = (models.Index(fields=("catalog", "package")),)
+        indexes = (
+            models.Index(fields=("catalog", "package")),
+            # An index of the field itself would come with another for LIKE, which nobody asks.
+            models.Index(fields=("blob",), name="catalogs_blobref_blob"),
+        )
 
     def __str__(self) -> str:
         return f"{self.schema} {self.name}"

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
-import zstandard
 from django.db.models import Q, QuerySet
 
+from catalogs import blobs
 from catalogs.models import (
     Blob,
     Bundle,
@@ -222,10 +222,9 @@ def suitability(bundle: Bundle) -> Suitability:
 
 def read_blob(blob: Blob | None) -> RawBlob | None:
     """The blob for a page: at most BLOB_SHOW_LIMIT characters, properties when it is JSON."""
-    if blob is None:
+    data = blobs.read_blob(blob.pk, BLOB_DECODE_LIMIT) if blob else None
+    if blob is None or data is None:
         return None
-    with zstandard.ZstdDecompressor().stream_reader(bytes(blob.data)) as reader:
-        data = reader.read(BLOB_DECODE_LIMIT)
     properties: list[tuple[str, str]] = []
     if blob.size <= BLOB_DECODE_LIMIT:
         try:

@@ -5,16 +5,14 @@ synced. Everything here runs inside the caller's transaction.
 """
 
 import hashlib
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-import zstandard
 from django.db import connection
 from django.db.models import Model
 
-from catalogs.bulk import Table, as_json, delete, reserve_ids
+from catalogs.blobs import Packer, PackTables, collect_blobs, packs_at_most
+from catalogs.bulk import Table, as_json, delete, quoted, reserve_ids
 from catalogs.bundles import BundleFacts
 from catalogs.derive import ChannelFacts, PackageReader
 from catalogs.fbc import Problem
@@ -37,9 +35,6 @@ from catalogs.models import (
 )
 from catalogs.texts import Texts, search_text
 
-ZSTD_LEVEL = 1
-BATCH_BYTES = 1 << 20  # of blobs that wait to be compressed
-BATCHES_AHEAD = 3
 QUERY_KEYS = 500  # keys in one IN (...), below every database's limit
 
 _PACKAGE = (
@@ -64,43 +59,6 @@ class StoredPackage:
     content_hash: str
 
 
-class Compressor:
-    """Compresses blobs in one thread beside the reading of the next ones; order is kept."""
-
-    def __init__(self) -> None:
-        self._context = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="zstd")
-        self._waiting: deque[Future[list[tuple[str, int, bytes]]]] = deque()
-        self._batch: list[tuple[str, bytes]] = []
-        self._bytes = 0
-
-    def add(self, sha256: str, data: bytes) -> None:
-        self._batch.append((sha256, data))
-        self._bytes += len(data)
-        if self._bytes >= BATCH_BYTES:
-            self._submit()
-
-    def _submit(self) -> None:
-        self._waiting.append(self._threads.submit(self._compress, self._batch))
-        self._batch, self._bytes = [], 0
-
-    def _compress(self, batch: list[tuple[str, bytes]]) -> list[tuple[str, int, bytes]]:
-        compress = self._context.compress
-        return [(sha256, len(data), compress(data)) for sha256, data in batch]
-
-    def ready(self, ahead: int = BATCHES_AHEAD) -> Iterator[tuple[str, int, bytes]]:
-        """Rows (sha256, size, data) of all but the last `ahead` batches."""
-        while len(self._waiting) > ahead:
-            yield from self._waiting.popleft().result()
-
-    def rest(self) -> Iterator[tuple[str, int, bytes]]:
-        self._submit()
-        yield from self.ready(0)
-
-    def close(self) -> None:
-        self._threads.shutdown(cancel_futures=True)
-
-
 @dataclass(slots=True)
 class Ref:
     """One blob's place, in the package's order."""
@@ -120,6 +78,18 @@ class PackageContent:
     texts: Texts
     head_bundle: str
     refs: list[Ref] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """How much of each a writer may have to write; `parts` are packages, known or not, and `size`
+    the bytes of their blobs."""
+
+    packages: int
+    channels: int
+    bundles: int
+    parts: int
+    size: int
 
 
 class Writer:
@@ -149,19 +119,20 @@ class Writer:
             ContentProblem,
             *("catalog", "package", "subject", "field", "code", "severity", "message", "offset"),
         )
-        self._blobs = Table(Blob, "sha256", "size", "data", keyed=True, batch=200)
         self._icons = Table(Icon, "sha256", "media_type", "data", keyed=True)
-        self._compressor = Compressor()
+        self._packer = Packer()
+        self._packs: PackTables
         self._present: set[str] = set()
         self._ids: dict[str, Iterator[int]] = {}
 
-    def reserve(self, packages: int, channels: int, bundles: int, blobs: Iterable[str]) -> None:
+    def reserve(self, most: AtMost, blobs: Iterable[str]) -> None:
         """Takes primary keys for at most so many new rows; learns which `blobs` are stored."""
         self._ids = {
-            "package": iter(reserve_ids(Package, packages)),
-            "channel": iter(reserve_ids(Channel, channels)),
-            "bundle": iter(reserve_ids(Bundle, bundles)),
+            "package": iter(reserve_ids(Package, most.packages)),
+            "channel": iter(reserve_ids(Channel, most.channels)),
+            "bundle": iter(reserve_ids(Bundle, most.bundles)),
         }
+        self._packs = PackTables(packs_at_most(most.parts, most.size))
         for keys in _chunks(blobs):
             found = Blob.objects.filter(sha256__in=keys).values_list("sha256", flat=True)
             self._present.update(found)
@@ -172,8 +143,8 @@ class Writer:
     def add_blob(self, sha256: str, data: bytes) -> None:
         if sha256 not in self._present:
             self._present.add(sha256)
-            self._compressor.add(sha256, data)
-            self._blobs.extend(self._compressor.ready())
+            self._packer.add(sha256, data)
+            self._packs.extend(self._packer.ready())
 
     def add_bundle(
         self, package_id: int, facts: BundleFacts, ordinal: int, deprecation: str | None, blob: str
@@ -238,6 +209,8 @@ class Writer:
         )
 
     def write_refs(self, package: str, refs: Sequence[Ref]) -> None:
+        """The places of a package's blobs, which were added before."""
+        self._packer.end_pack()
         self._refs.extend(
             [
                 (self.catalog_id, package, ref.schema, ref.name, i, ref.sha256)
@@ -276,17 +249,18 @@ class Writer:
 
     def finish(self) -> int:
         """Writes what still waits; returns the rows inserted, updated and deleted."""
-        self._blobs.extend(self._compressor.rest())
+        self._packs.extend(self._packer.rest())
         tables = (
-            *(self._blobs, self._icons, self._packages, self._texts, self._channels),
-            *(self._entries, self._bundles, self._gvks, self._images, self._refs, self._problems),
+            *(self._icons, self._packages, self._texts, self._channels, self._entries),
+            *(self._bundles, self._gvks, self._images, self._refs, self._problems),
         )
         for table in tables:
-            table.flush()
-        return self.deleted + self.updated + sum(table.written for table in tables)
+            table.finish()
+        written = self._packs.flush() + sum(table.written for table in tables)
+        return self.deleted + self.updated + written
 
     def close(self) -> None:
-        self._compressor.close()
+        self._packer.close()
 
 
 def stored_packages(catalog_id: int, salt: bytes) -> dict[str, StoredPackage]:
@@ -308,26 +282,21 @@ def stored_packages(catalog_id: int, salt: bytes) -> dict[str, StoredPackage]:
 
 def collect_garbage() -> int:
     """Deletes blobs and icons that nothing refers to any more; returns how many."""
-    return delete(Blob, _unreferenced(Blob, BlobRef, "blob_id"), ()) + delete(
-        Icon, _unreferenced(Icon, Package, "icon_id"), ()
-    )
-
-
-def _unreferenced(model: type[Model], by: type[Model], column: str) -> str:
-    table, other = _name(model), _name(by)
-    return f"NOT EXISTS (SELECT 1 FROM {other} r WHERE r.{column} = {table}.sha256)"  # noqa: S608
+    icon, package = quoted(Icon), quoted(Package)
+    unused = f"NOT EXISTS (SELECT 1 FROM {package} r WHERE r.icon_id = {icon}.sha256)"  # noqa: S608
+    return collect_blobs() + delete(Icon, unused, ())
 
 
 def _ids_of(parent: type[Model]) -> str:
-    return f"(SELECT id FROM {_name(parent)} WHERE package_id = %s)"  # noqa: S608 - our own names
+    return f"(SELECT id FROM {quoted(parent)} WHERE package_id = %s)"  # noqa: S608 - our own names
 
 
 def delete_catalog(catalog_id: int) -> int:
     """Deletes a catalog with all its rows, in bulk; returns how many."""
     key = (catalog_id,)
-    packages = f"(SELECT id FROM {_name(Package)} WHERE catalog_id = %s)"  # noqa: S608
+    packages = f"(SELECT id FROM {quoted(Package)} WHERE catalog_id = %s)"  # noqa: S608
     bundles, channels, revisions = (
-        f"(SELECT id FROM {_name(model)} WHERE {where})"  # noqa: S608 - our own names
+        f"(SELECT id FROM {quoted(model)} WHERE {where})"  # noqa: S608 - our own names
         for model, where in (
             (Bundle, f"package_id IN {packages}"),
             (Channel, f"package_id IN {packages}"),
@@ -350,10 +319,6 @@ def delete_catalog(catalog_id: int) -> int:
         (Catalog, "id = %s"),
     )
     return sum(delete(model, where, key) for model, where in steps)
-
-
-def _name(model: type[Model]) -> str:
-    return connection.ops.quote_name(model._meta.db_table)
 
 
 def catalog_problems(catalog_id: int) -> list[Problem]:

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from catalogs.models import (
     Blob,
+    BlobPack,
     Bundle,
     BundleGVK,
     Catalog,
@@ -188,10 +189,11 @@ def make_bundle(
 
 
 def make_blob(*, data: bytes) -> Blob:
-    """A blob of FBC, compressed as sync compresses it."""
+    """A blob of FBC in a pack of its own."""
+    pack = BlobPack(size=len(data), data=zstandard.compress(data))
+    pack.save()
     return Blob.objects.get_or_create(
-        sha256=sha256(data).hexdigest(),
-        defaults={"size": len(data), "data": zstandard.compress(data)},
+        sha256=sha256(data).hexdigest(), defaults={"size": len(data), "pack": pack}
     )[0]
 
 
