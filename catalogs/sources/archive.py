@@ -59,7 +59,7 @@ def _read(body: BinaryIO, label: str, limits: Limits) -> Tree:
                         hint="Pack the folder with relative paths: tar -C FOLDER -cf FILE .",
                     )
                 tree.put(clean_path(member.name, label), leaf_of(member, tree, label))
-            end = tar.offset  # type: ignore[attr-defined]
+            end = tar.offset
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise broken(label, error) from error
     # tarfile takes whatever is no header for the end; a real end is a block of zeros.

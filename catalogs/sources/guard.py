@@ -1,0 +1,190 @@
+"""Requests to addresses that a person typed, or that another server named.
+
+Whoever types one must not reach with it what only this server can reach: link-local addresses,
+cloud metadata and this machine are refused, an IPv4 address inside an IPv6 one is looked at as
+itself, and the connection goes to the very address that was checked, so that a name can't lead
+elsewhere in between. Follows no redirect: each is a new request with a new check.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit
+
+import urllib3
+from urllib3.exceptions import HTTPError
+from urllib3.util import Timeout
+
+from catalogs.sources.base import SourceError
+from catalogs.sources.http import Cut
+
+TIMEOUT = Timeout(connect=10, read=60)
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+# Metadata services outside the link-local range.
+_METADATA = frozenset(
+    map(ipaddress.ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"))
+)
+# Networks whose addresses end with an IPv4 address that the packet goes to in the end: NAT64
+# (RFC 6052, RFC 8215) and the old IPv4-compatible ones.
+_ENDS_WITH_IPV4 = tuple(
+    map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96", "::/96"))
+)
+_THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`trusted` holds "host:port" of servers that may be on this machine and speak plain http to
+    those who ask `plain_http`. With `public_only` all others must have a public address."""
+
+    trusted: frozenset[str] = frozenset()
+    public_only: bool = False
+    loopback: bool = False  # for tests; no setting turns it on
+
+
+def parse(url: str) -> SplitResult:
+    """The parts of an http(s) URL. Raises SourceError for what is none, or holds a password."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise refused(url, f"is not a URL: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise refused(url, "is not an http or https address")
+    if parts.username is not None or parts.password is not None:
+        raise SourceError(
+            f"The address at {parts.hostname} holds a user name or password.",
+            code="bad-url",
+            hint="Leave them out: the address is stored and shown.",
+        )
+    return parts
+
+
+def refused(url: str, why: str) -> SourceError:
+    """Why the URL may not be asked."""
+    # Without its query, which may hold a token: of a redirect, even one that nobody typed.
+    return SourceError(
+        f"{url.partition('?')[0][:200]} {why}.",
+        code="bad-url",
+        hint="Give an http or https address that is not one of this machine or its network link.",
+    )
+
+
+def port_of(parts: SplitResult) -> int:
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+@contextmanager
+def request(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    rules: Rules,
+    *,
+    body: bytes | None = None,
+) -> Iterator[urllib3.BaseHTTPResponse]:
+    """One open answer, body unread. Raises SourceError for an address that may not be asked and
+    Cut when it gives no answer."""
+    parts = parse(url)
+    port, host = port_of(parts), parts.hostname or ""
+    address = checked_address(host, port, url, rules)
+    named = f"[{host}]" if ":" in host else host
+    sent = {**headers, "Host": named if parts.port is None else f"{named}:{port}"}
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    with _pool(parts.scheme, address, port, host) as pool:
+        try:
+            answer = pool.urlopen(
+                method,
+                path,
+                body=body,
+                headers=sent,
+                preload_content=False,
+                redirect=False,
+                retries=False,
+            )
+        except (HTTPError, OSError) as error:
+            raise Cut(
+                f"{host} does not answer: {error}.",
+                hint="Check the address, the network and, for https, the server's certificate.",
+            ) from error
+        try:
+            yield answer
+        finally:
+            answer.close()
+
+
+def checked_address(host: str, port: int, url: str, rules: Rules) -> str:
+    """The address to connect to; every address the name has must be allowed."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Cut(
+            f"{host} can't be found: {error}.", hint="Check the host name and this server's DNS."
+        ) from error
+    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+    trusted = f"{host}:{port}" in rules.trusted
+    for address in addresses:
+        plain = unwrapped(address)
+        if plain.is_loopback and (rules.loopback or trusted):
+            continue
+        if _ours_alone(plain) or (rules.public_only and not trusted and not plain.is_global):
+            raise refused(url, f"leads to {address}, which may not be read")
+    return str(addresses[0])
+
+
+def _ours_alone(address: _Address) -> bool:
+    """Whether the address means this machine, its network link, or nobody."""
+    return (
+        address in _METADATA
+        or address.is_link_local
+        or address.is_loopback
+        or address.is_unspecified
+        or address.is_multicast
+        or (isinstance(address, ipaddress.IPv4Address) and address in _THIS_NETWORK)
+    )
+
+
+def unwrapped(address: _Address) -> _Address:
+    """The IPv4 address inside an IPv6 one, where there is one."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address.ipv4_mapped or address.sixtofour:
+        return address.ipv4_mapped or address.sixtofour or address
+    if address.teredo:
+        return address.teredo[1]
+    tail = int(address) & 0xFFFFFFFF
+    if tail > 1 and any(address in network for network in _ENDS_WITH_IPV4):
+        return ipaddress.IPv4Address(tail)
+    return address
+
+
+def _pool(scheme: str, address: str, port: int, host: str) -> urllib3.HTTPConnectionPool:
+    if scheme == "http":
+        return urllib3.HTTPConnectionPool(address, port, timeout=TIMEOUT, retries=False)
+    return urllib3.HTTPSConnectionPool(
+        address,
+        port,
+        timeout=TIMEOUT,
+        retries=False,
+        server_hostname=host,
+        assert_hostname=host,
+        cert_reqs="CERT_REQUIRED",
+    )
+
+
+class Body:
+    """The body of an answer as sources read it: as it was sent, a broken connection is a Cut."""
+
+    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
+        self.status = answer.status
+        self.headers: Mapping[str, str] = answer.headers
+        self._answer = answer
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes, empty at the end."""
+        try:
+            return self._answer.read(size, decode_content=False)
+        except (HTTPError, OSError) as error:
+            raise Cut(f"The connection was cut: {error}.", hint="Try again.") from error
