@@ -10,16 +10,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from catalogs import fbc, semver
+from catalogs import csvs, fbc, semver
 from catalogs.fbc import Fault
 
 PACKAGE_PROPERTY = "olm.package"
-_DOMAIN = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)"
-_PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(
-    rf"(?:{_DOMAIN}(?:\.{_DOMAIN})*(?::[0-9]+)?/)?{_PATH}(?:/{_PATH})*"
-    r"(?::[\w][\w.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-f]{32,})?"
-)
+_MAX_OPENSHIFT = "olm.maxOpenShiftVersion"
+_OPENSHIFT = re.compile(r" *v?[0-9]+(?:\.[0-9]+(?:\.0)?)? *")
+CONSTRAINT_SIZE = 131_072
 
 
 class BundleFacts(NamedTuple):
@@ -47,49 +44,151 @@ class BundleFacts(NamedTuple):
 
 @dataclass(slots=True)
 class Gathered:
-    """The properties of one bundle by what they say."""
+    """The properties of one bundle by what they say. `faults` are (code, fault)."""
 
     packages: list[fbc.PackageProperty] = field(default_factory=list)
+    package_at: list[int] = field(default_factory=list)  # positions of those properties
     gvks: list[tuple[str, str, str, bool]] = field(default_factory=list)
     required: list[dict[str, str]] = field(default_factory=list)
     constraints: int = 0
     objects: int = 0
     max_openshift: str = ""
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[tuple[str, Fault]] = field(default_factory=list)
 
 
-_gvk = msgspec.json.Decoder(fbc.Gvk).decode
+_gvk = msgspec.json.Decoder(fbc.Gvk | None).decode
+_package = msgspec.json.Decoder(fbc.PackageProperty | None).decode
+_required = msgspec.json.Decoder(fbc.RequiredPackage | None).decode
 
 
 def gather(properties: list[fbc.PropertyIn]) -> Gathered:
+    """Every property by its type, and the faults that opm or OLM would name; none raises.
+
+    As Go reads them: null is an empty value, a property without any value can't be read.
+    """
     out = Gathered()
+    limits = 0
     for i, found in enumerate(properties):
         kind = found.type
+        if found.value is fbc.ABSENT:
+            _fault(out, i, kind or "", "unexpected end of JSON input")
+            continue
         try:
             if kind in ("olm.gvk", "olm.gvk.required"):
-                gvk = _gvk(found.value)
+                gvk = _gvk(found.value) or fbc.Gvk()
                 required = kind == "olm.gvk.required"
                 out.gvks.append((gvk.group or "", gvk.version or "", gvk.kind or "", required))
             elif kind == "olm.bundle.object":
-                out.objects += 1
+                _object(out, i, found.value)
             elif kind == PACKAGE_PROPERTY:
-                out.packages.append(msgspec.json.decode(found.value, type=fbc.PackageProperty))
+                out.packages.append(_package(found.value) or fbc.PackageProperty())
+                out.package_at.append(i)
             elif kind == "olm.package.required":
-                needed = msgspec.json.decode(found.value, type=fbc.RequiredPackage)
+                needed = _required(found.value) or fbc.RequiredPackage()
                 out.required.append(
                     {"name": needed.packageName or "", "range": needed.versionRange or ""}
                 )
             elif kind == "olm.constraint":
                 out.constraints += 1
-            elif kind == "olm.maxOpenShiftVersion":
-                value = msgspec.json.decode(found.value)
-                out.max_openshift = str(value).strip('"') if value is not None else ""
-        except msgspec.DecodeError as error:
-            message = str(error).split(" - at `")[0]
-            out.faults.append(
-                Fault(f"properties[{i}].value", f'parse property[{i}] of type "{kind}": {message}')
-            )
+                if fault := constraint_fault(bytes(found.value)):
+                    place = f"properties[{i}].value"
+                    out.faults.append(
+                        ("constraint", Fault(place, f"parse olm.constraint: {fault}"))
+                    )
+            elif kind == _MAX_OPENSHIFT:
+                limits += 1
+                _max_openshift(out, i, found.value, limits)
+        except (msgspec.DecodeError, RecursionError) as error:
+            _fault(out, i, kind or "", str(error).split(" - at `")[0])
     return out
+
+
+def _fault(out: Gathered, i: int, kind: str, message: str) -> None:
+    told = f'parse property[{i}] of type "{kind}": {message}'
+    out.faults.append(("property", Fault(f"properties[{i}].value", told)))
+
+
+def _object(out: Gathered, i: int, value: msgspec.Raw) -> None:
+    """Counts a manifest; opm refuses one that isn't base64 of JSON or YAML."""
+    out.objects += 1
+    manifest, fault = csvs.read_manifest(value)
+    if fault:
+        told = f"parse property at index {i} as bundle object: {fault}"
+        out.faults.append(("bundle-object", Fault(f"properties[{i}].value.data", told)))
+    elif fault := csvs.manifest_fault(manifest):
+        told = f"convert bundle object property at index {i} to JSON: {fault}"
+        out.faults.append(("bundle-object", Fault(f"properties[{i}].value.data", told)))
+
+
+def _max_openshift(out: Gathered, i: int, value: msgspec.Raw, count: int) -> None:
+    """OLM's rules (controller/operators/openshift/helpers.go), which it applies once installed."""
+    read = msgspec.json.decode(value)
+    text = str(read).strip('"') if read is not None else ""
+    out.max_openshift = text
+    fault = ""
+    if count > 1:
+        fault = f'defining more than one "{_MAX_OPENSHIFT}" property is not allowed'
+    elif not text:
+        fault = 'value cannot be "" (an empty string)'
+    elif not _OPENSHIFT.fullmatch(text):
+        fault = (
+            f"property {_MAX_OPENSHIFT} must specify only <major>.<minor> version, got invalid "
+            f"value {text[:80]}"
+        )
+    if fault:
+        out.faults.append(("max-openshift", Fault(f"properties[{i}].value", fault)))
+
+
+class _Rule(msgspec.Struct, forbid_unknown_fields=True):
+    rule: str | None = None
+
+
+class _PackageRule(msgspec.Struct, forbid_unknown_fields=True):
+    packageName: str | None = None
+    versionRange: str | None = None
+
+
+class _GvkRule(msgspec.Struct, forbid_unknown_fields=True):
+    group: str | None = None
+    kind: str | None = None
+    version: str | None = None
+
+
+class _Compound(msgspec.Struct, forbid_unknown_fields=True):
+    constraints: "list[_Constraint] | None" = None
+
+
+class _Constraint(msgspec.Struct, forbid_unknown_fields=True):
+    failureMessage: str | None = None
+    cel: _Rule | None = None
+    package: _PackageRule | None = None
+    gvk: _GvkRule | None = None
+    all: _Compound | None = None
+    any: _Compound | None = None
+    not_: _Compound | None = msgspec.field(default=None, name="not")
+
+
+_constraint = msgspec.json.Decoder(_Constraint).decode
+
+
+def constraint_fault(value: bytes) -> str:
+    """Why OLM can't read an olm.constraint, "" when it can (api, pkg/constraints)."""
+    if len(value) > CONSTRAINT_SIZE:
+        return f"olm.constraint value is greater than max constraint size {CONSTRAINT_SIZE} bytes"
+    try:
+        waiting = [_constraint(value)]
+    except RecursionError:
+        return "it nests too deep"
+    except msgspec.DecodeError as error:
+        return str(error)
+    while waiting:
+        found = waiting.pop()
+        compounds = [part for part in (found.all, found.any, found.not_) if part is not None]
+        if not (compounds or found.cel or found.package or found.gvk):
+            return "constraint is empty"
+        for part in compounds:
+            waiting += part.constraints or ()
+    return ""
 
 
 def bundle_facts(
@@ -100,10 +199,10 @@ def bundle_facts(
     image: str,
     images: list[tuple[str, str]],
     gathered: Gathered,
-    csv: fbc.Csv | None,
+    csv: csvs.Csv | None,
 ) -> BundleFacts:
-    facts = csv.facts if csv else fbc.CsvFacts()
-    annotations = facts.annotations or fbc.Annotations()
+    facts = csv.facts if csv else csvs.CsvFacts()
+    annotations = facts.annotations or csvs.Annotations()
     services = facts.apiServiceDefinitions
     owned = len(services.owned or ()) if services else 0
     return BundleFacts(
@@ -128,7 +227,7 @@ def bundle_facts(
     )
 
 
-def supported(modes: list[fbc.InstallMode] | None) -> list[str]:
+def supported(modes: list[csvs.InstallMode] | None) -> list[str]:
     return [mode.type for mode in modes or () if mode.supported and mode.type]
 
 
@@ -141,6 +240,10 @@ def range_fault(text: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=4096)
-def is_image(text: str) -> bool:
-    return len(text) < 1000 and _IMAGE.fullmatch(text) is not None
+def order_key(version: str, release: str) -> str:
+    """Sorts as text in opm's order: by version (builds are equal), then no release before any.
+
+    The keys of two different versions differ before either ends, so a release may follow.
+    """
+    key = semver.sort_key(version)
+    return (key + semver.sort_key(f"0.0.0-{release}"))[: semver.KEY_LENGTH] if release else key

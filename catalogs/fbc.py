@@ -1,21 +1,21 @@
 """File-based catalog blobs: typed, tolerant reading of one blob.
 
-Owns the shapes of the four known schemas and of the ClusterServiceVersion facts in them, and the
-`Problem` that a fault of the content becomes. Where bytes come from, how they are split into
-blobs (`catalogs.splitter`) and what a package as a whole must satisfy (`catalogs.derive`) is not
+Owns the shapes of the four known schemas and the `Problem` that a fault of the content becomes.
+What a ClusterServiceVersion says is `catalogs.csvs`'s. Where bytes come from, how they are split
+into blobs (`catalogs.splitter`) and what a package must satisfy (`catalogs.derive`) is not
 known here. No Django, no network.
 """
 
-import base64
-import binascii
-import re
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 import yaml
+
+from catalogs.reactions import reactions_of
 
 PACKAGE, CHANNEL, BUNDLE, DEPRECATIONS = (
     "olm.package",
@@ -25,7 +25,7 @@ PACKAGE, CHANNEL, BUNDLE, DEPRECATIONS = (
 )
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 NULL = msgspec.Raw(b"null")
-_NUL = re.compile(rb"((?<!\\)(?:\\\\)*)\\u0000")
+ABSENT = msgspec.Raw(b"")  # told from null by identity
 YAML_DEPTH = 100
 # A document may repeat a little by alias; more than this is how a few bytes become gigabytes.
 YAML_ALIASES = 10
@@ -34,15 +34,26 @@ YAML_ALIAS_DOCUMENT = 65_536  # bytes; a larger document may hold no alias at al
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A fault of the content. `offset` is the first byte of its blob in the decoded catalog."""
+    """A fault of the content; `code` is a key of `catalogs.reactions.REACTIONS`.
+
+    `offset` is the first byte of its blob in the decoded catalog until `catalogs.places` has found
+    the field in it, and the file, the line (from 1) and the text around it.
+    """
 
     code: str
     message: str
     package: str = ""
     subject: str = ""  # channel or bundle
     field: str = ""
-    severity: str = "error"
     offset: int | None = None
+    file: str = ""
+    line: int | None = None
+    excerpt: str = ""
+
+    @property
+    def severity(self) -> str:
+        """error: opm refuses the whole catalog; else warning."""
+        return reactions_of(self.code).severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +79,20 @@ class Header(msgspec.Struct):
     """What says where a blob belongs. The format's keys match whatever their case: a blob with
     one of the other usual spellings is read in full to fold them."""
 
-    schema: str | None = None
-    package: str | None = None
-    name: str | None = None
+    schema: str | None = ""  # None: null was written
+    package: str | None = ""
+    name: str | None = ""
     schema_2: _Other = msgspec.field(default=msgspec.UNSET, name="Schema")
     schema_3: _Other = msgspec.field(default=msgspec.UNSET, name="SCHEMA")
     package_2: _Other = msgspec.field(default=msgspec.UNSET, name="Package")
     package_3: _Other = msgspec.field(default=msgspec.UNSET, name="PACKAGE")
     name_2: _Other = msgspec.field(default=msgspec.UNSET, name="Name")
     name_3: _Other = msgspec.field(default=msgspec.UNSET, name="NAME")
+    channel_2: _Other = msgspec.field(default=msgspec.UNSET, name="DefaultChannel")
+    entries_2: _Other = msgspec.field(default=msgspec.UNSET, name="Entries")
+    image_2: _Other = msgspec.field(default=msgspec.UNSET, name="Image")
+    properties_2: _Other = msgspec.field(default=msgspec.UNSET, name="Properties")
+    related_2: _Other = msgspec.field(default=msgspec.UNSET, name="RelatedImages")
 
     @property
     def owner(self) -> str:
@@ -99,18 +115,18 @@ class PackageIn(msgspec.Struct):
 class EntryIn(msgspec.Struct):
     name: str | None = None
     replaces: str | None = None
-    skips: list[str] | None = None
+    skips: list[str | None] | None = None
     skipRange: str | None = None
 
 
 class ChannelIn(msgspec.Struct):
     name: str | None = None
-    entries: list[EntryIn] | None = None
+    entries: list[EntryIn | None] | None = None
 
 
 class PropertyIn(msgspec.Struct):
-    type: str = ""
-    value: msgspec.Raw = NULL
+    type: str | None = None
+    value: msgspec.Raw = ABSENT
 
 
 class RelatedImageIn(msgspec.Struct):
@@ -119,10 +135,11 @@ class RelatedImageIn(msgspec.Struct):
 
 
 class BundleIn(msgspec.Struct):
-    name: str | None = None
+    name: str | None = ""  # None: null was written
+    package: str | None = ""
     image: str | None = None
-    properties: list[PropertyIn] | None = None
-    relatedImages: list[RelatedImageIn] | None = None
+    properties: list[PropertyIn | None] | None = None
+    relatedImages: list[RelatedImageIn | None] | None = None
 
 
 class ReferenceIn(msgspec.Struct):
@@ -136,7 +153,7 @@ class DeprecationIn(msgspec.Struct):
 
 
 class DeprecationsIn(msgspec.Struct):
-    entries: list[DeprecationIn] | None = None
+    entries: list[DeprecationIn | None] | None = None
 
 
 class PackageProperty(msgspec.Struct):
@@ -156,73 +173,9 @@ class Gvk(msgspec.Struct):
     kind: str | None = None
 
 
-class ObjectProperty(msgspec.Struct):
-    data: str | None = None
-
-
-class InstallMode(msgspec.Struct):
-    type: str | None = None
-    supported: bool | None = None
-
-
-class ApiServices(msgspec.Struct):
-    owned: list[msgspec.Raw] | None = None
-
-
-class Annotations(msgspec.Struct):
-    """The annotations that every bundle is read for."""
-
-    createdAt: str | None = None
-    suggestedNamespace: str | None = msgspec.field(
-        default=None, name="operatorframework.io/suggested-namespace"
-    )
-    substitutesFor: str | None = msgspec.field(default=None, name="olm.substitutesFor")
-
-
-class CsvFacts(msgspec.Struct):
-    """What every bundle's CSV is read for. In `olm.csv.metadata` this is the top level, in a
-    ClusterServiceVersion it is spread over metadata and spec."""
-
-    displayName: str | None = None
-    minKubeVersion: str | None = None
-    installModes: list[InstallMode] | None = None
-    apiServiceDefinitions: ApiServices | None = None
-    annotations: Annotations | None = None
-
-
-class Named(msgspec.Struct):
-    name: str | None = None
-    url: str | None = None
-    email: str | None = None
-
-
-class CsvTexts(msgspec.Struct):
-    """What only the bundle that stands for its package is read for."""
-
-    displayName: str | None = None
-    description: str | None = None
-    provider: Named | None = None
-    keywords: list[str] | None = None
-    links: list[Named] | None = None
-    maintainers: list[Named] | None = None
-    installModes: list[InstallMode] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class _Meta(msgspec.Struct):
-    annotations: msgspec.Raw = NULL
-
-
-class _Csv(msgspec.Struct):
-    kind: str = ""
-    metadata: _Meta | None = None
-    spec: msgspec.Raw = NULL
-
-
-class _Webhooks(msgspec.Struct):
-    webhookdefinitions: list[msgspec.Raw] | None = None
-    apiservicedefinitions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    icon: list[IconIn] | None = None
+def properties_of(bundle: BundleIn) -> list[PropertyIn]:
+    """Null among the properties is one without type and value, as Go reads it."""
+    return [found or PropertyIn() for found in bundle.properties or ()]
 
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
@@ -240,18 +193,20 @@ def read_header(data: bytes) -> tuple[Header, bytes]:
         header = _read_header(data)
     except msgspec.ValidationError:
         return _fold(data)
-    unset = msgspec.UNSET
-    if (
-        not header.schema
-        or header.schema_2 is not unset
-        or header.schema_3 is not unset
-        or header.package_2 is not unset
-        or header.package_3 is not unset
-        or header.name_2 is not unset
-        or header.name_3 is not unset
-    ):
+    if not header.schema or any(part is not msgspec.UNSET for part in _spelled(header)):
         return _fold(data)
     return header, data
+
+
+_spelled = attrgetter(*(name for name in Header.__struct_fields__ if name[-2] == "_"))
+_HEADER = ("schema", "package", "name")
+_KNOWN: dict[str, str] = {
+    key.lower(): key
+    for key in (
+        *("schema", "package", "name", "defaultChannel", "description", "icon", "entries"),
+        *("image", "properties", "relatedImages"),
+    )
+}
 
 
 def _fold(data: bytes) -> tuple[Header, bytes]:
@@ -259,23 +214,22 @@ def _fold(data: bytes) -> tuple[Header, bytes]:
     if not isinstance(found, dict):
         raise BadBlob("not-an-object", "the blob is not a JSON object; remove it or wrap it in one")
     folded: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
     for key, value in found.items():
-        low = key.lower()
-        if low not in ("schema", "package", "name"):
-            folded[key] = value
-            continue
-        if low in folded:
-            raise BadBlob("duplicate-key", f'duplicate keys for key "{low}": {key}')
-        if value is not None and not isinstance(value, str):
+        low = str(key).lower()
+        if low in spelled:
+            keys = " ".join(sorted((key, spelled[low])))
+            raise BadBlob("duplicate-key", f'duplicate keys for key "{low}": [{keys}]')
+        spelled[low] = key
+        if low in _HEADER and not isinstance(value, str | None):
             kind = type(value).__name__
-            raise BadBlob("key-type", f'expected value for key "{low}" to be a string, got {kind}')
-        folded[low] = value
+            raise BadBlob("key-type", f'expected value for key "{key}" to be a string, got {kind}')
+        folded[_KNOWN.get(low) or key] = value
     if not folded.get("schema"):
         name = folded.get("name") or ""
         raise BadBlob("no-schema", f"object '{name}' is missing root schema field")
-    return Header(folded["schema"], folded.get("package"), folded.get("name")), msgspec.json.encode(
-        folded
-    )
+    header = Header(folded["schema"], folded.get("package", ""), folded.get("name", ""))
+    return header, msgspec.json.encode(folded)
 
 
 def decode(data: bytes | msgspec.Raw, shape: type[Shape]) -> tuple[Shape, tuple[Fault, ...]]:
@@ -324,84 +278,6 @@ def _salvage(value: Any, kind: Any, path: str, faults: list[Fault]) -> Any:
         return {key: part for key, part in pairs if part is not msgspec.UNSET}
     faults.append(Fault(path, message))
     return msgspec.UNSET
-
-
-@dataclass(frozen=True, slots=True)
-class Csv:
-    """A bundle's ClusterServiceVersion. `webhooks` is None unless the full CSV is there."""
-
-    facts: CsvFacts
-    webhooks: int | None
-    raw: msgspec.Raw | bytes  # what `read_texts` reads: olm.csv.metadata, or the same made of a CSV
-    icon: IconIn | None
-    faults: tuple[Fault, ...]
-
-
-def read_csv(properties: list[PropertyIn]) -> Csv | None:
-    """The CSV of a bundle: from `olm.csv.metadata`, else from the first CSV among its
-    `olm.bundle.object` properties. None when it has neither.
-
-    Raises one of DECODE_ERRORS for a value that isn't JSON.
-    """
-    for found in properties:
-        if found.type == "olm.csv.metadata":
-            facts, faults = decode(found.value, CsvFacts)
-            return Csv(facts, None, found.value, None, faults)
-    for found in properties:
-        if found.type == "olm.bundle.object":
-            manifest = _manifest(found.value)
-            if b"ClusterServiceVersion" in manifest:
-                csv = _full_csv(manifest)
-                if csv:
-                    return csv
-    return None
-
-
-def _manifest(value: msgspec.Raw) -> bytes:
-    """The manifest in an `olm.bundle.object` value, b"" when there is none."""
-    data = decode(value, ObjectProperty)[0].data
-    try:
-        return base64.b64decode(data or "")
-    except (binascii.Error, ValueError):
-        return b""
-
-
-def _full_csv(manifest: bytes) -> Csv | None:
-    if not manifest.lstrip().startswith(b"{"):
-        try:
-            manifest = yaml_to_json(manifest)
-        except BadBlob:
-            return None
-    # Inside base64 a NUL is not seen where blobs are split, and PostgreSQL refuses it.
-    manifest, nuls = _NUL.subn(rb"\1", manifest)
-    csv, faults = decode(manifest, _Csv)
-    if nuls:
-        faults += (Fault("olm.bundle.object", "holds NUL characters, which were left out"),)
-    if csv.kind != "ClusterServiceVersion":
-        return None
-    spec = csv.spec if csv.spec != NULL else msgspec.Raw(b"{}")
-    counted, more = decode(spec, _Webhooks)
-    members = msgspec.json.decode(spec, type=dict[str, msgspec.Raw])
-    if counted.apiservicedefinitions is not msgspec.UNSET:
-        members["apiServiceDefinitions"] = counted.apiservicedefinitions
-    kept = {key: members[key] for key in _METADATA_KEYS if key in members}
-    if csv.metadata is not None:
-        kept["annotations"] = csv.metadata.annotations
-    raw = msgspec.json.encode(kept)
-    facts, rest = decode(raw, CsvFacts)
-    icon = counted.icon[0] if counted.icon else None
-    return Csv(facts, len(counted.webhookdefinitions or ()), raw, icon, (*faults, *more, *rest))
-
-
-_METADATA_KEYS = (
-    *("apiServiceDefinitions", "description", "displayName", "installModes", "keywords"),
-    *("links", "maintainers", "minKubeVersion", "provider"),
-)
-
-
-def read_texts(csv: Csv) -> CsvTexts:
-    """The long texts of a CSV; parts of a wrong type are left out."""
-    return decode(csv.raw, CsvTexts)[0]
 
 
 class _Loader(yaml.CSafeLoader):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from catalogs import fbc, markup
+from catalogs import csvs, fbc, markup
 from catalogs.bundles import supported
 
 
@@ -30,12 +30,14 @@ class Texts:
     icon: markup.Icon | None = None
 
 
-def read_texts(package: fbc.PackageIn, csv: fbc.Csv | None) -> Texts:
-    found = fbc.read_texts(csv) if csv else fbc.CsvTexts()
+def read_texts(package: fbc.PackageIn, csv: csvs.Csv | None, icon: markup.Icon | None) -> Texts:
+    """`icon` is the package's own; without one its CSV's is taken."""
+    found = csvs.read_texts(csv) if csv else csvs.CsvTexts()
     annotations = found.annotations or {}
     description = found.description or package.description or ""
     short = annotations.get("description") or package.description or description
-    icon = package.icon or (csv.icon if csv else None)
+    if package.icon is None and csv and csv.icon:
+        icon = markup.read_icon(csv.icon.base64data or "", csv.icon.mediatype or "")
     return Texts(
         display_name=(found.displayName or "").strip(),
         summary=markup.plain_summary(short),
@@ -55,7 +57,7 @@ def read_texts(package: fbc.PackageIn, csv: fbc.Csv | None) -> Texts:
             {"name": person.name or "", "email": person.email or ""}
             for person in found.maintainers or ()
         ],
-        icon=markup.read_icon(icon.base64data or "", icon.mediatype or "") if icon else None,
+        icon=icon,
     )
 
 

@@ -162,7 +162,10 @@ def test_a_nul_hidden_in_base64_is_left_out_and_told():
     assert facts is not None
     assert facts.display_name == "Etcd \\u0000"
     told = [problem.message for problem in reader.problems]
-    assert "olm.bundle.object: holds NUL characters, which were left out" in told
+    assert (
+        "the ClusterServiceVersion in properties[1].value: olm.bundle.object: holds NUL "
+        "characters, which were left out"
+    ) in told
 
 
 @pytest.mark.parametrize("as_yaml", [False, True])
@@ -206,18 +209,22 @@ def test_csv_facts_come_from_the_full_csv_among_the_objects(as_yaml):
     [
         (
             [None],
-            "properties[3]: Expected `object`, got `null`",
+            'parse properties for bundle "etcd.v1.0.0": parse property[3] of type "": '
+            "unexpected end of JSON input",
         ),
-        ([{"type": 5, "value": 1}], "properties[3].type: Expected `str`, got `int`"),
+        (
+            [{"type": 5, "value": 1}],
+            "parse bundle: properties[3].type: Expected `str | null`, got `int`",
+        ),
         (
             [{"type": "olm.gvk", "value": "x"}],
             'parse properties for bundle "etcd.v1.0.0": parse property[3] of type "olm.gvk": '
-            "Expected `object`, got `str`",
+            "Expected `object | null`, got `str`",
         ),
         (
             [{"type": "olm.package", "value": None}],
-            'parse properties for bundle "etcd.v1.0.0": parse property[3] of type "olm.package": '
-            "Expected `object`, got `null`",
+            'package "etcd" bundle "etcd.v1.0.0" must have exactly 1 "olm.package" property, '
+            "found 2",
         ),
     ],
 )
@@ -326,8 +333,8 @@ STABLE = channel_blob(entries=[{"name": "etcd.v1.0.0"}])
         ),
         (
             [package_blob(), STABLE, {**bundle_blob(), "image": "Not An Image"}],
-            'package "etcd" bundle "etcd.v1.0.0": invalid image pull spec "Not An Image": '
-            "invalid reference format",
+            'package "etcd" bundle "etcd.v1.0.0" image: invalid image pull spec "Not An Image": '
+            "invalid reference format: repository name (library/Not An Image) must be lowercase",
         ),
         (
             [package_blob("Big_Name")],
@@ -374,9 +381,9 @@ def test_several_faults_are_found_in_one_pass_each_with_its_place():
     found = {(problem.code, problem.subject, problem.field) for problem in reader.problems}
     assert {
         ("default-channel", "x", "defaultChannel"),
-        ("empty-skip", "stable", "skips"),
-        ("skip-range", "stable", "skipRange"),
-        ("version", "etcd.v1.0", "version"),
+        ("empty-skip", "stable", "entries[0].skips[0]"),
+        ("skip-range", "stable", "entries[1].skipRange"),
+        ("version", "etcd.v1.0", "properties[0].value.version"),
         ("bundle-in-no-channel", "etcd.v1.0", ""),
     } <= found
     assert all(problem.package == "etcd" for problem in reader.problems)
