@@ -323,7 +323,7 @@ def delete_catalog(catalog_id: int) -> int:
 
 def catalog_problems(catalog_id: int) -> list[Problem]:
     """The stored problems of no package."""
-    fields = ("code", "message", "package", "subject", "field", "severity", "offset")
+    fields = ("code", "message", "package", "subject", "field", "offset")
     rows = ContentProblem.objects.filter(catalog=catalog_id, package="").order_by("id")
     return [Problem(*row) for row in rows.values_list(*fields)]
 
