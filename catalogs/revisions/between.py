@@ -1,0 +1,143 @@
+"""What differs between any two revisions, of one catalog or of two, package by package.
+
+Reads outlines a few packages at a time, only where they differ. Knows revisions and rows; not who
+asks, nor how the answer is shown.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+from django.db.models import Min, Q, QuerySet
+
+from catalogs.models import Catalog, CatalogRevision, PackageOutline
+from catalogs.revisions.compare import Change, Kind, compare
+from catalogs.revisions.outline import Outline, decode
+from olmweb.errors import Missing
+
+PACKAGES_AT_ONCE = 100  # two outlines of each are in memory together
+
+GONE, ADDED, CHANGED = FATES = ("gone", "added", "changed")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A catalog at one of its revisions; `at` is when that content was read."""
+
+    catalog: Catalog
+    number: int
+    at: datetime | None
+
+    @property
+    def current(self) -> bool:
+        return self.number == self.catalog.revision
+
+    def __str__(self) -> str:
+        return f"{self.catalog}@{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class PackageDifference:
+    """One package that differs. `fate` is one of FATES; `changes` are never empty."""
+
+    package: str
+    fate: str
+    changes: Sequence[Change]
+
+
+def kept_revisions(catalog: Catalog) -> QuerySet[CatalogRevision]:
+    """The revisions that can be compared, newest first: those whose outlines are kept."""
+    outlines = PackageOutline.objects.filter(catalog=catalog)
+    first = outlines.aggregate(first=Min("first"))["first"]
+    kept = CatalogRevision.objects.filter(catalog=catalog).order_by("-number")
+    if first is None:  # nothing but an empty catalog has no outline
+        return kept.filter(number=catalog.revision) if not catalog.package_count else kept.none()
+    return kept.filter(number__gte=first)
+
+
+def find_point(catalog: Catalog, number: int | None = None) -> Point:
+    """Revision `number` of `catalog`, or the current one. Raises Missing with the way out."""
+    wanted = catalog.revision if number is None else number
+    kept = kept_revisions(catalog)
+    found = kept.filter(number=wanted).first()
+    if found is not None:
+        return Point(catalog, found.number, found.created_at)
+    if not catalog.revision:
+        raise Missing(
+            f"Catalog {catalog} was not read yet, so there is nothing to compare.",
+            code="no-revision",
+            hint="Its page says when it will be, or why it could not be.",
+        )
+    oldest = kept.last()
+    if oldest is None:
+        raise Missing(
+            f"Catalog {catalog} was last read before its revisions were kept for comparing.",
+            code="no-revision",
+            hint="Sync it once; from then on every revision can be compared.",
+        )
+    raise Missing(
+        f"Revision {wanted} of catalog {catalog} is not kept; there are {oldest.number} to "
+        f"{catalog.revision}.",
+        code="no-revision",
+        hint="How long revisions are kept is set by OLMWEB_RETENTION_DAYS.",
+    )
+
+
+def find_point_at(catalog: Catalog, moment: datetime) -> Point:
+    """What the catalog held at `moment`; its oldest revision kept if that is younger.
+
+    Raises Missing when there is none at all.
+    """
+    kept = kept_revisions(catalog)
+    found = kept.filter(created_at__lte=moment).first() or kept.last()
+    return find_point(catalog, found.number if found else None)
+
+
+def differences(before: Point, after: Point, package: str = "") -> Iterator[PackageDifference]:
+    """Every package that differs, by name; of one `package` only when it is named.
+
+    Two queries, and one more for each PACKAGES_AT_ONCE packages that differ.
+    """
+    old, new = _stamps(before, package), _stamps(after, package)
+    names = iter(
+        sorted(
+            name
+            for name in old.keys() | new.keys()
+            if old.get(name, _NONE)[1] != new.get(name, _NONE)[1]
+        )
+    )
+    same_catalog = before.catalog.pk == after.catalog.pk
+    while batch := list(islice(names, PACKAGES_AT_ONCE)):
+        ids = {stamps[name][0] for name in batch for stamps in (old, new) if name in stamps}
+        outlines = _outlines(ids)
+        for name in batch:
+            one = outlines.get(old.get(name, _NONE)[0])
+            other = outlines.get(new.get(name, _NONE)[0])
+            changes = compare(name, one, other, by_blob=same_catalog)
+            if changes:
+                yield PackageDifference(name, _fate(changes), changes)
+
+
+_NONE = (0, "")
+
+
+def _stamps(point: Point, package: str) -> dict[str, tuple[int, str]]:
+    """Package name to the id and hash of its outline at that revision."""
+    outlines = PackageOutline.objects.filter(
+        Q(last=None) | Q(last__gte=point.number), catalog=point.catalog, first__lte=point.number
+    )
+    if package:
+        outlines = outlines.filter(package=package)
+    rows = outlines.order_by().values_list("package", "id", "content_hash")
+    return {name: (pk, content_hash) for name, pk, content_hash in rows}
+
+
+def _outlines(ids: set[int]) -> dict[int, Outline]:
+    rows = PackageOutline.objects.filter(pk__in=ids).order_by().values_list("id", "data")
+    return {pk: decode(data) for pk, data in rows}
+
+
+def _fate(changes: Sequence[Change]) -> str:
+    whole = {Kind.PACKAGE_REMOVED.value: GONE, Kind.PACKAGE_ADDED.value: ADDED}
+    return whole.get(changes[0].kind, CHANGED)
