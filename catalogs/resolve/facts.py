@@ -1,0 +1,120 @@
+"""What resolution reads of a package, and what it answers. Pure data; no rule is here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from catalogs.graph import Entry
+from catalogs.semver import Version, parse
+
+
+class BadQuestion(ValueError):
+    """What was asked can't be read; `field` is path, version, channel or installed."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class BundleFacts:
+    """A bundle as its olm.package property names it.
+
+    `dependencies` are the types, in the blob's order, of its properties olm.package.required,
+    olm.gvk.required and olm.constraint.
+    """
+
+    name: str
+    version: str  # as written, build metadata too
+    deprecated: bool = False  # by olm.deprecations, this bundle itself
+    dependencies: tuple[str, ...] = ()
+    image: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PackageFacts:
+    """One package of one catalog. `bundles` in the catalog's order: it decides between equals."""
+
+    name: str
+    default_channel: str
+    channels: Mapping[str, Sequence[Entry]]
+    bundles: Sequence[BundleFacts]
+
+    def by_name(self) -> dict[str, BundleFacts]:
+        """Of bundles with the same name the last, as caches of catalogs keep it."""
+        return {bundle.name: bundle for bundle in self.bundles}
+
+    def channels_of(self) -> dict[str, list[str]]:
+        """Bundle name to the channels that list it, the default channel first, then by name."""
+        found: dict[str, list[str]] = {}
+        for channel in self.ordered_channels():
+            for name in dict.fromkeys(entry.name for entry in self.channels[channel]):
+                found.setdefault(name, []).append(channel)
+        return found
+
+    def ordered_channels(self) -> list[str]:
+        return sorted(self.channels, key=lambda name: (name != self.default_channel, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A bundle that is there already; `version` is None when it can't be read."""
+
+    name: str
+    text: str
+    version: Version | None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A bundle that was looked at. `code` is "" for the chosen one, else why it isn't:
+    channel, range, successor, skipped, chain, deprecated, order, dependency or version."""
+
+    bundle: str
+    version: str
+    channels: tuple[str, ...]
+    chosen: bool
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """`bundle` is empty when nothing is chosen; then `blocked_by` is a code that says what was in
+    the way, as in Candidate or no-bundles, channel-graph. `message` holds the controller's own
+    words where it would say any; `candidates` the chosen one first."""
+
+    bundle: str = ""
+    version: str = ""
+    channel: str = ""
+    reason: str = ""
+    blocked_by: str = ""
+    message: str = ""
+    candidates: Sequence[Candidate] = field(default=())
+
+
+def find_installed(facts: PackageFacts, name: str) -> Installed | None:
+    """The installed bundle with its version: the catalog's, else the one its name ends with.
+
+    None for an empty name. BadQuestion when the version can't be known: then no edge could be.
+    """
+    if not name:
+        return None
+    known = facts.by_name().get(name)
+    text = known.version if known else name.partition(".v")[2]
+    try:
+        return Installed(name, text, parse(text))
+    except ValueError:
+        if known:
+            return Installed(name, text, None)
+        raise BadQuestion(
+            "installed",
+            f'"{name[:80]}" is no bundle of package {facts.name} in this catalog, and its name '
+            "does not end with .vVERSION: write a bundle's name, such as "
+            f"{facts.bundles[-1].name if facts.bundles else facts.name + '.v1.0.0'}.",
+        ) from None
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a sentence, at most four of them."""
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more

@@ -1,0 +1,117 @@
+"""The bundle that the platform-operators manager would source for a PlatformOperator.
+
+Mirrors platform-operators internal/sourcer/registry_sourcer.go and filter.go: every bundle of the
+package that the registry lists, highest version first come first served. Pure.
+"""
+
+from collections.abc import Sequence
+
+from catalogs.resolve.facts import BundleFacts, Candidate, Installed, PackageFacts, Resolution
+from catalogs.resolve.v0 import read_range
+from catalogs.semver import Version, parse
+
+
+def pick(listed: Sequence[BundleFacts]) -> BundleFacts | None:
+    """The first with a strictly higher version than all before it.
+
+    A first one whose version can't be read is never replaced; build metadata counts for nothing.
+    """
+    best: BundleFacts | None = None
+    for bundle in listed:
+        if best is None:
+            best = bundle
+            continue
+        mine, its = _version(bundle), _version(best)
+        if mine is not None and its is not None and mine > its:
+            best = bundle
+    return best
+
+
+def listing(facts: PackageFacts) -> list[tuple[str, BundleFacts]]:
+    """(channel, bundle) as a registry lists them: each bundle once in each channel that has it."""
+    bundles = facts.by_name()
+    return [
+        (channel, bundles[name])
+        for channel in sorted(facts.channels)
+        for name in sorted({entry.name for entry in facts.channels[channel]})
+        if name in bundles
+    ]
+
+
+def resolve(
+    facts: PackageFacts, channels: Sequence[str], text: str, installed: Installed | None
+) -> Resolution:
+    """What would be chosen. Channels, a version range (blang) and edges play no part; a range
+    that can't be read still raises BadQuestion, and the reason says when the pick is outside."""
+    wanted = read_range(text)
+    listed = [bundle for _, bundle in listing(facts)]
+    best = pick(listed)
+    if best is None:
+        return Resolution(
+            reason=f"No channel of package {facts.name} lists a bundle.",
+            blocked_by="no-bundles",
+            message=f"failed to find candidate olm.bundles from the {facts.name} package",
+        )
+    where = facts.channels_of()
+    if installed is not None:
+        return _sourced(facts, installed, best, where)
+    reason = f"{best.name}: the highest version of all channels; heads and edges don't count."
+    version = _version(best)
+    if version is None:
+        reason = f"{best.name}: it is listed first, and its version can't be read."
+    elif wanted is not None and not wanted(version):
+        reason += f" It is outside the range {text}: a PlatformOperator can't ask for a version."
+    elif channels and not set(channels) & set(where[best.name]):
+        reason += (
+            f" It is not in {', '.join(channels)}: a PlatformOperator can't ask for a channel."
+        )
+    candidates = [Candidate(best.name, best.version, tuple(where[best.name]), True, "", reason)]
+    others = {bundle.name: bundle for bundle in listed if bundle.name != best.name}
+    for bundle in sorted(others.values(), key=_rank, reverse=True):
+        if _version(bundle) is None:
+            code, why = "version", "its version can't be read"
+        elif version is None:
+            code, why = "order", f"{best.name} is listed first and is never replaced"
+        elif _version(bundle) == version:
+            code, why = "order", f"same version as {best.name}, which is listed before it"
+        else:
+            code, why = "order", f"lower version than {best.version}"
+        names = tuple(where[bundle.name])
+        candidates.append(Candidate(bundle.name, bundle.version, names, False, code, why))
+    channel = where[best.name][0]
+    return Resolution(best.name, best.version, channel, reason, candidates=tuple(candidates))
+
+
+def _sourced(
+    facts: PackageFacts,
+    installed: Installed,
+    best: BundleFacts,
+    where: dict[str, list[str]],
+) -> Resolution:
+    """Once its BundleDeployment exists, a PlatformOperator is not sourced again."""
+    reason = f"{installed.name} stays: a PlatformOperator is sourced once and never upgraded."
+    if best.name != installed.name:
+        reason += f" One made anew would take {best.name}."
+    names = where.get(installed.name, [])
+    candidates = [Candidate(installed.name, installed.text, tuple(names), True, "", reason)]
+    for bundle in sorted(facts.by_name().values(), key=_rank, reverse=True):
+        if bundle.name != installed.name and bundle.name in where:
+            why = "a PlatformOperator is never upgraded"
+            listed = tuple(where[bundle.name])
+            candidates.append(
+                Candidate(bundle.name, bundle.version, listed, False, "successor", why)
+            )
+    channel = names[0] if names else ""
+    return Resolution(installed.name, installed.text, channel, reason, candidates=tuple(candidates))
+
+
+def _version(bundle: BundleFacts) -> Version | None:
+    try:
+        return parse(bundle.version)
+    except ValueError:
+        return None
+
+
+def _rank(bundle: BundleFacts) -> tuple[bool, Version, str]:
+    version = _version(bundle)
+    return version is not None, version or Version(0, 0, 0), bundle.name

@@ -1,0 +1,231 @@
+"""The bundle that OLM v0 would install next for a Subscription, from its catalog alone.
+
+Mirrors operator-lifecycle-manager pkg/controller/registry/resolver/resolver.go
+(getSubscriptionInstallables, sortChannel). What a bundle needs of other packages is resolved
+together with it on the cluster and not known here. Pure.
+"""
+
+from collections.abc import Sequence
+
+from catalogs.graph import Entry, v0_candidates
+from catalogs.graph.rules import v0_fault
+from catalogs.resolve.facts import (
+    BadQuestion,
+    BundleFacts,
+    Candidate,
+    Installed,
+    PackageFacts,
+    Resolution,
+)
+from catalogs.semver import Range, Version, blang_range, parse
+
+
+def read_range(text: str) -> Range | None:
+    """None when no range is asked for. BadQuestion says what a range may look like."""
+    if not text:
+        return None
+    try:
+        return blang_range(text)
+    except ValueError as error:
+        raise BadQuestion(
+            "version",
+            f"{error} OLM v0 reads ranges such as >=1.0.0 <2.0.0, 1.2.x or 1.2.3 || >2.0.0.",
+        ) from None
+
+
+def resolve(
+    facts: PackageFacts, channels: Sequence[str], text: str, installed: Installed | None
+) -> Resolution:
+    """What would be chosen: of the channel's replaces chain the first that may follow.
+
+    No channel: all, the default one first, then by name. `text` is a blang range: the version
+    that another package's dependency asks for, or the versions whose bundle startingCSV names.
+    BadQuestion for a range that can't be read or more than one channel.
+    """
+    wanted = read_range(text)
+    if len(set(channels)) > 1:
+        raise BadQuestion("channel", "A Subscription follows one channel: name one, or none.")
+    asked = list(dict.fromkeys(channels))
+    if not facts.channels:
+        message = (
+            f"no operators found in package {facts.name} in the catalog referenced by "
+            f"subscription {facts.name}"
+        )
+        reason = f"The catalog has no channel of package {facts.name}."
+        return Resolution(reason=reason, blocked_by="no-bundles", message=message)
+    if asked and asked[0] not in facts.channels:
+        message = (
+            f"no operators found in channel {asked[0]} of package {facts.name} in the catalog "
+            f"referenced by subscription {facts.name}"
+        )
+        reason = f"Package {facts.name} has no channel {asked[0]}."
+        return Resolution(reason=reason, blocked_by="channel", message=message)
+    names = asked or facts.ordered_channels()
+    for name in names:
+        fault = v0_fault(facts.channels[name], facts.name, name)
+        if fault:
+            return _unordered(facts, names, name, fault, installed)
+    return _first(facts, names, wanted, text, installed)
+
+
+def _first(
+    facts: PackageFacts,
+    names: Sequence[str],
+    wanted: Range | None,
+    text: str,
+    installed: Installed | None,
+) -> Resolution:
+    bundles = facts.by_name()
+    best: Candidate | None = None
+    behind: list[Candidate] = []
+    rejected: list[Candidate] = []
+    for channel in names:
+        entries = facts.channels[channel]
+        now = (installed.name, installed.version) if installed else None
+        order = [each for each in v0_candidates(entries, now) if now is None or each != now[0]]
+        for name in order:
+            version = bundles[name].version if name in bundles else ""
+            if wanted is not None and not _within(version, wanted):
+                outside = f"outside the range {text}"
+                rejected.append(_candidate(name, version, channel, "range", outside))
+            elif best is None:
+                reason = _because(bundles.get(name), name, channel, installed)
+                best = Candidate(name, version, (channel,), True, "", reason)
+            else:
+                farther = f"further from the head than {best.bundle}"
+                if channel != best.channels[0]:
+                    farther = f"channel {channel} comes after {best.channels[0]}"
+                behind.append(_candidate(name, version, channel, "order", farther))
+        rejected += _left_out(entries, channel, order, bundles, installed)
+    candidates = (*behind, *rejected)
+    if best is not None:
+        return Resolution(
+            best.bundle, best.version, best.channels[0], best.reason, candidates=(best, *candidates)
+        )
+    return _nothing(facts, names, text, installed, candidates)
+
+
+def _left_out(
+    entries: Sequence[Entry],
+    channel: str,
+    order: Sequence[str],
+    bundles: dict[str, BundleFacts],
+    installed: Installed | None,
+) -> list[Candidate]:
+    """Entries of the channel that are no candidates, the newest of the chain first."""
+    chain = v0_candidates(entries)
+    skipped = {name: entry.name for entry in entries for name in entry.skips}
+    rejected = []
+    for name in dict.fromkeys((*chain, *sorted((each.name for each in entries), reverse=True))):
+        if name in order:
+            continue
+        if installed is not None and name == installed.name:
+            code, reason = "successor", "installed already"
+        elif name in skipped:
+            code, reason = "skipped", f"skipped by {skipped[name]}"
+        elif name not in chain:
+            code, reason = "chain", "not on the chain of replacement from the head"
+        else:
+            code = "successor"
+            reason = f"it neither replaces nor skips {installed.name if installed else ''}"
+        version = bundles[name].version if name in bundles else ""
+        rejected.append(_candidate(name, version, channel, code, reason))
+    return rejected
+
+
+def _unordered(
+    facts: PackageFacts,
+    names: Sequence[str],
+    faulty: str,
+    fault: str,
+    installed: Installed | None,
+) -> Resolution:
+    """The channel has no order: nothing is taken of it, nor of any channel asked together."""
+    bundles = facts.by_name()
+    rejected = [
+        _candidate(
+            entry.name,
+            bundles[entry.name].version if entry.name in bundles else "",
+            name,
+            "chain",
+            f"channel {faulty} can't be ordered",
+        )
+        for name in names
+        for entry in facts.channels[name]
+    ]
+    start = (
+        ""
+        if installed
+        else " A Subscription whose startingCSV names a bundle would install that one."
+    )
+    return Resolution(
+        reason=f"OLM v0 can't order channel {faulty}, so it takes nothing from it.{start}",
+        blocked_by="channel-graph",
+        message=fault,
+        candidates=tuple(rejected),
+    )
+
+
+def _nothing(
+    facts: PackageFacts,
+    names: Sequence[str],
+    text: str,
+    installed: Installed | None,
+    candidates: Sequence[Candidate],
+) -> Resolution:
+    where = f"channel {names[0]}" if len(names) == 1 else "any channel"
+    if any(each.code == "range" for each in candidates):
+        follow = f" that may follow {installed.name}" if installed else ""
+        reason = f"No entry of {where}{follow} is in the range {text}."
+        return Resolution(reason=reason, blocked_by="range", candidates=candidates)
+    if installed is not None and any(
+        installed.name == v0_candidates(facts.channels[name])[0] for name in names
+    ):
+        reason = f"{installed.name} stays: it is the head of {where}."
+        return Resolution(
+            installed.name,
+            installed.text,
+            names[0],
+            reason,
+            candidates=_stay(candidates, installed),
+        )
+    now = installed.name if installed else ""
+    reason = f"{now} stays, but is stranded: no entry of {where} replaces or skips it."
+    return Resolution(reason=reason, blocked_by="successor", candidates=candidates)
+
+
+def _stay(candidates: Sequence[Candidate], installed: Installed) -> tuple[Candidate, ...]:
+    reason = "installed, and nothing follows it"
+    return tuple(
+        Candidate(each.bundle, each.version, each.channels, True, "", reason)
+        if each.bundle == installed.name
+        else each
+        for each in sorted(candidates, key=lambda each: each.bundle != installed.name)
+    )
+
+
+def _because(
+    bundle: BundleFacts | None, name: str, channel: str, installed: Installed | None
+) -> str:
+    reason = f"{name}: the head of channel {channel}."
+    if installed is not None:
+        reason = (
+            f"{name}: of what may directly follow {installed.name} in channel {channel}, the "
+            "nearest to the head."
+        )
+    if bundle is not None and bundle.dependencies:
+        reason += f" It needs others ({', '.join(dict.fromkeys(bundle.dependencies))}), which must "
+        reason += "be found with it."
+    return reason
+
+
+def _candidate(name: str, version: str, channel: str, code: str, reason: str) -> Candidate:
+    return Candidate(name, version, (channel,), False, code, reason)
+
+
+def _within(text: str, wanted: Range) -> bool:
+    try:
+        version: Version = parse(text)
+    except ValueError:
+        return False
+    return wanted(version)

@@ -1,0 +1,225 @@
+"""What each controller would choose, in its words, and why not another."""
+
+import pytest
+
+from catalogs.graph import Entry
+from catalogs.resolve import PATHS, BadQuestion, resolve
+from catalogs.resolve.facts import BundleFacts, PackageFacts
+from catalogs.resolve.platform_operator import pick
+
+
+def facts(*, bundles=None, channels=None, default="stable"):
+    """Chain 1.0.0 <- 1.1.0 <- 1.2.0 in stable, 2.0.0-rc.1 alone in beta."""
+    versions = ("1.0.0", "1.1.0", "1.2.0", "2.0.0-rc.1")
+    bundles = bundles or [BundleFacts(f"p.v{each}", each) for each in versions]
+    channels = channels or {
+        "stable": [
+            Entry("p.v1.0.0"),
+            Entry("p.v1.1.0", "p.v1.0.0"),
+            Entry("p.v1.2.0", "p.v1.1.0"),
+        ],
+        "beta": [Entry("p.v2.0.0-rc.1", "p.v1.2.0")],
+    }
+    return PackageFacts("p", default, channels, bundles)
+
+
+def codes(found):
+    return {each.bundle: each.code for each in found.candidates}
+
+
+def test_each_path_chooses_by_its_own_rule():
+    assert {path: resolve(facts(), path).bundle for path in PATHS} == {
+        "platformoperator": "p.v2.0.0-rc.1",
+        "clusterextension": "p.v2.0.0-rc.1",
+        "subscription": "p.v1.2.0",
+    }
+
+
+def test_an_extension_takes_the_highest_that_channel_and_range_leave():
+    found = resolve(facts(), "clusterextension", channels=["stable"], version="<1.2.0")
+    assert (found.bundle, found.channel, found.blocked_by) == ("p.v1.1.0", "stable", "")
+    assert codes(found) == {
+        "p.v1.1.0": "",
+        "p.v1.0.0": "order",
+        "p.v2.0.0-rc.1": "channel",
+        "p.v1.2.0": "range",
+    }
+    assert found.candidates[0].chosen
+    reasons = {each.bundle: each.reason for each in found.candidates}
+    assert reasons["p.v2.0.0-rc.1"] == "in beta, not in stable"
+    assert reasons["p.v1.2.0"] == "outside the range <1.2.0"
+    assert reasons["p.v1.0.0"] == "lower version than 1.1.0"
+
+
+def test_an_extension_moves_along_edges_only():
+    found = resolve(facts(), "clusterextension", installed="p.v1.0.0")
+    assert found.bundle == "p.v1.1.0"
+    assert codes(found)["p.v1.2.0"] == "successor"
+    certified = resolve(facts(), "clusterextension", installed="p.v1.0.0", policy="SelfCertified")
+    assert certified.bundle == "p.v2.0.0-rc.1"
+    held = resolve(facts(), "clusterextension", installed="p.v1.2.0", channels=["stable"])
+    assert held.bundle == "p.v1.2.0"
+    assert "p.v1.2.0 stays" in held.reason
+
+
+def test_a_range_that_nothing_fits_has_the_controllers_words():
+    found = resolve(
+        facts(),
+        "clusterextension",
+        version=">=3",
+        channels=["stable", "beta"],
+        installed="p.v1.0.0",
+    )
+    assert (found.bundle, found.blocked_by) == ("", "range")
+    assert found.message == (
+        'error upgrading from currently installed version "1.0.0": no bundles found for package '
+        '"p" matching version ">=3" in channels [beta stable]'
+    )
+
+
+def test_a_pre_release_needs_a_range_that_names_one():
+    found = resolve(facts(), "clusterextension", version=">=1.2.0")
+    assert found.bundle == "p.v1.2.0"
+    reasons = {each.bundle: each.reason for each in found.candidates}
+    assert "a pre-release: >=1.2.0 names none" in reasons["p.v2.0.0-rc.1"]
+    assert resolve(facts(), "clusterextension", version=">=1.2.0-0").bundle == "p.v2.0.0-rc.1"
+
+
+def test_deprecated_bundles_come_last_and_dependencies_end_it():
+    bundles = [
+        BundleFacts("p.v1.0.0", "1.0.0"),
+        BundleFacts("p.v1.1.0", "1.1.0", deprecated=True),
+        BundleFacts("p.v1.2.0", "1.2.0", True, ("olm.gvk.required", "olm.constraint")),
+    ]
+    found = resolve(facts(bundles=bundles), "clusterextension")
+    assert found.bundle == "p.v1.0.0"
+    assert codes(found)["p.v1.2.0"] == "deprecated"
+    refused = resolve(facts(bundles=bundles), "clusterextension", version=">1.1.0")
+    assert (refused.bundle, refused.blocked_by) == ("", "dependency")
+    assert refused.message == (
+        'validating bundle "p.v1.2.0": bundle "p.v1.2.0" has a dependency declared via property '
+        '"olm.gvk.required" which is currently not supported'
+    )
+
+
+def test_build_metadata_is_a_release_for_an_extension_and_nothing_for_the_others():
+    bundles = [BundleFacts(f"p.v1.0.0-{each}", f"1.0.0+{each}") for each in ("2", "10", "1")]
+    channels = {"stable": [Entry(each.name) for each in bundles]}
+    of = facts(bundles=bundles, channels=channels)
+    assert resolve(of, "clusterextension").bundle == "p.v1.0.0-10"
+    found = resolve(of, "platformoperator")
+    assert found.bundle == "p.v1.0.0-1"  # the first in the registry's order
+    assert "same version as" in found.candidates[1].reason
+
+
+def test_a_subscription_takes_the_next_step_nearest_to_the_head():
+    channel = [
+        Entry("p.v1.0.0"),
+        Entry("p.v1.1.0", "p.v1.0.0"),
+        Entry("p.v1.2.0", "p.v1.1.0", ("p.v1.1.5",), ">=1.0.0 <1.1.0"),
+        Entry("p.v1.1.5", "p.v1.0.0"),
+    ]
+    versions = ("1.0.0", "1.1.0", "1.1.5", "1.2.0")
+    bundles = [BundleFacts(f"p.v{each}", each) for each in versions]
+    of = facts(bundles=bundles, channels={"stable": channel})
+    found = resolve(of, "subscription", installed="p.v1.0.0")
+    assert found.bundle == "p.v1.2.0"
+    assert codes(found) == {
+        "p.v1.2.0": "",
+        "p.v1.1.0": "order",
+        "p.v1.0.0": "successor",
+        "p.v1.1.5": "skipped",
+    }
+    assert "skipped by p.v1.2.0" in {each.reason for each in found.candidates}
+    stays = resolve(of, "subscription", installed="p.v1.2.0")
+    assert (stays.bundle, stays.blocked_by) == ("p.v1.2.0", "")
+    narrow = resolve(of, "subscription", installed="p.v1.0.0", version="<1.2.0")
+    assert narrow.bundle == "p.v1.1.0"
+
+
+def test_a_stranded_subscription_says_so():
+    channels = {"stable": [Entry("p.v1.2.0")], "old": [Entry("p.v1.0.0")]}
+    found = resolve(facts(channels=channels), "subscription", channels=["stable"],
+                    installed="p.v1.0.0")  # fmt: skip
+    assert (found.bundle, found.blocked_by) == ("", "successor")
+    assert "stranded" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("channel", "message"),
+    [
+        (
+            [Entry("a", "b"), Entry("b", "a")],
+            "no channel heads (entries not replaced by another entry) found in channel "
+            '"stable" of package "p"',
+        ),
+        (
+            [Entry("c", "b"), Entry("b"), Entry("d")],
+            "a unique replacement chain within a channel is required to determine the relative "
+            "order between channel entries, but 2 replacement chains were found in channel "
+            '"stable" of package "p": c...b, d',
+        ),
+        (
+            [Entry("h", "a"), Entry("a", "b"), Entry("b", "a")],
+            'a cycle exists in the chain of replacement beginning with "h" in channel "stable" of '
+            'package "p"',
+        ),
+    ],
+)
+def test_a_channel_without_order_stops_a_subscription(channel, message):
+    found = resolve(facts(channels={"stable": channel}), "subscription")
+    assert (found.bundle, found.blocked_by, found.message) == ("", "channel-graph", message)
+    assert "startingCSV" in found.reason
+
+
+def test_a_platform_operator_is_sourced_once():
+    found = resolve(facts(), "platformoperator", installed="p.v1.0.0")
+    assert found.bundle == "p.v1.0.0"
+    assert "never upgraded. One made anew would take p.v2.0.0-rc.1." in found.reason
+
+
+def test_a_platform_operator_ignores_what_it_can_not_ask_for():
+    found = resolve(facts(), "platformoperator", version="<1.0.0")
+    assert found.bundle == "p.v2.0.0-rc.1"
+    assert "a PlatformOperator can't ask for a version" in found.reason
+    other = resolve(facts(), "platformoperator", channels=["stable"])
+    assert "a PlatformOperator can't ask for a channel" in other.reason
+
+
+def test_a_first_bundle_without_a_version_is_never_replaced():
+    unread, sound = BundleFacts("a", "one"), BundleFacts("b", "2.0.0")
+    assert pick([unread, sound]) == unread
+    assert pick([sound, unread]) == sound
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_package_without_bundles_is_answered(path):
+    empty = PackageFacts("p", "", {}, [])
+    found = resolve(empty, path)
+    assert (found.bundle, found.blocked_by) == ("", "no-bundles")
+    assert found.message
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "field"),
+    [
+        ("clusterextension", {"version": "newest"}, "version"),
+        ("clusterextension", {"version": ">=1.0.0 " * 10}, "version"),
+        ("subscription", {"version": "^1.0.0"}, "version"),
+        ("platformoperator", {"version": "~1"}, "version"),
+        ("subscription", {"channels": ["a", "b"]}, "channel"),
+        ("subscription", {"installed": "nothing"}, "installed"),
+        ("helm", {}, "path"),
+    ],
+)
+def test_what_can_not_be_read_is_named(path, asked, field):
+    with pytest.raises(BadQuestion) as raised:
+        resolve(facts(), path, **asked)
+    assert raised.value.field == field
+
+
+def test_a_bundle_that_the_catalog_no_longer_has_is_read_by_its_name():
+    channel = {"stable": [Entry("p.v1.2.0", skip_range=">=1.0.0 <1.2.0")]}
+    of = facts(channels=channel)
+    assert resolve(of, "subscription", installed="p.v1.0.7").bundle == "p.v1.2.0"
+    assert resolve(of, "clusterextension", installed="p.v1.0.7").bundle == "p.v1.2.0"
