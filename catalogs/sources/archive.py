@@ -3,7 +3,13 @@
 import tarfile
 from contextlib import closing
 from dataclasses import replace
-from typing import BinaryIO
+from tarfile import (  # type: ignore[attr-defined]  # the stubs leave three of them out
+    EmptyHeaderError,
+    InvalidHeaderError,
+    ReadError,
+    TruncatedHeaderError,
+)
+from typing import BinaryIO, Self
 
 from catalogs.sources.base import Fetched, Limits, SourceError
 from catalogs.sources.spool import Spool
@@ -15,6 +21,29 @@ _KINDS = {
     tarfile.BLKTYPE: "a device",
     tarfile.FIFOTYPE: "a pipe",
 }
+
+
+class StrictInfo(tarfile.TarInfo):
+    """tarfile takes whatever is no header, once one was, for the end of the archive: what follows
+    would be lost without a word."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:  # its parameter has that name
+        try:
+            return super().fromtarfile(tarfile)
+        except (InvalidHeaderError, TruncatedHeaderError) as error:
+            raise ReadError(str(error)) from error
+
+
+class EndedInfo(StrictInfo):
+    """For an archive that nothing else vouches for: without its end, it was cut."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(tarfile)
+        except EmptyHeaderError as error:
+            raise ReadError("its end is missing") from error
 
 
 def is_tar(body: BinaryIO) -> bool:
@@ -46,7 +75,7 @@ def _read(body: BinaryIO, label: str, limits: Limits) -> Tree:
     tree = Tree(label)
     count = 0
     try:
-        with tarfile.open(fileobj=body, mode="r:", errorlevel=2) as tar:
+        with tarfile.open(fileobj=body, mode="r:", tarinfo=EndedInfo) as tar:
             while (member := tar.next()) is not None:
                 tar.members = []  # type: ignore[attr-defined]  # it would keep every header
                 count += 1
@@ -59,26 +88,16 @@ def _read(body: BinaryIO, label: str, limits: Limits) -> Tree:
                         hint="Pack the folder with relative paths: tar -C FOLDER -cf FILE .",
                     )
                 tree.put(clean_path(member.name, label), leaf_of(member, tree, label))
-            end = tar.offset
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise broken(label, error) from error
-    # tarfile takes whatever is no header for the end; a real end is a block of zeros.
-    body.seek(end)
-    if body.read(_BLOCK) != bytes(_BLOCK):
-        raise SourceError(
-            f"{label} is cut short or damaged: the tar data ends after {end:,} bytes, before its "
-            "end.",
-            code="cut-short",
-            hint="Fetch or write it again; what was read before stays.",
-        )
     return tree
 
 
 def broken(label: str, error: Exception) -> SourceError:
     return SourceError(
         f"{label} is not readable as tar: {error}.",
-        code="broken-encoding",
-        hint="Fetch or write it again; what was read before stays.",
+        code="cut-short",
+        hint="It is damaged or incomplete: fetch or write it again; what was read before stays.",
     )
 
 

@@ -195,28 +195,17 @@ class Spool:
             self._write(b"\n")
         before = self.size
         what = f"{name} in {self._label}" if name else self._label
-        decoder: _Decoder | None = None
-        for chunk in _from_magic(chunks):
-            self.read += len(chunk)
-            decoder = decoder or _decoder_for(chunk)
-            try:
-                for part in decoder.decode(chunk):
-                    if part:
-                        self._write(part)
-            except _BROKEN as error:
-                raise SourceError(
-                    f"{what} is not readable as {decoder.name}: {error}.",
-                    code="broken-encoding",
-                    hint="Fetch or write it again; what was read before stays.",
-                    requests=self._requests,
-                    bytes_read=self.read,
-                ) from error
-            tell(self.read, self._total)
-        if decoder is not None and not decoder.complete():
-            raise _cut(what, self._requests, self.read, decoder.name)
+        for part in decoded(self._counted(chunks), what, self._requests):
+            self._write(part)
         if name and self.size > before:
             shown = name.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
             self._files.append((before, shown))
+
+    def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self.read += len(chunk)
+            yield chunk
+            tell(self.read, self._total)
 
     def _write(self, part: bytes) -> None:
         self.size += len(part)
@@ -251,6 +240,30 @@ class Spool:
             last_modified,
             files=tuple(self._files),
         )
+
+
+def decoded(chunks: Iterable[bytes], what: str, requests: int = 0) -> Iterator[bytes]:
+    """The chunks decoded, in parts of bounded size. Raises SourceError, about `what`, when they
+    are broken or end too early."""
+    read = 0
+    decoder: _Decoder | None = None
+    for chunk in _from_magic(chunks):
+        read += len(chunk)
+        decoder = decoder or _decoder_for(chunk)
+        try:
+            for part in decoder.decode(chunk):
+                if part:
+                    yield part
+        except _BROKEN as error:
+            raise SourceError(
+                f"{what} is not readable as {decoder.name}: {error}.",
+                code="broken-encoding",
+                hint="Fetch or write it again; what was read before stays.",
+                requests=requests,
+                bytes_read=read,
+            ) from error
+    if decoder is not None and not decoder.complete():
+        raise _cut(what, requests, read, decoder.name)
 
 
 def check_ratio(label: str, limits: Limits, size: int, read: int, requests: int = 0) -> None:

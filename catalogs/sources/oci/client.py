@@ -1,0 +1,307 @@
+"""The distribution API of a registry, as far as reading one image needs it.
+
+Mirrors the OCI distribution specification and Docker's token authentication. Every body is held
+against the digest that names it. Credentials go to the registry and to where it sends for tokens,
+never along with a redirect.
+"""
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
+from urllib.parse import urljoin
+
+import urllib3
+
+from catalogs.sources import guard
+from catalogs.sources.base import SourceError
+from catalogs.sources.http import READ, Cut
+from catalogs.sources.oci.auth import Challenge, fetch_token, read_challenge
+from catalogs.sources.oci.credentials import Credentials
+from catalogs.sources.oci.manifest import ACCEPT, Descriptor, digest_of
+from catalogs.sources.oci.reference import DIGEST, Reference
+
+REDIRECTS = 5
+TRIES = 4  # of one request that is answered 429 or 5xx, or not at all
+LONGEST_WAIT = 20  # seconds; a registry that asks for more is asked again by the next sync
+RESUMES = 5
+SMALL = 8 * 1024**2  # bytes of a manifest or config
+_ERROR_CODE = re.compile(rb'"code"\s*:\s*"([A-Z_]{1,40})"')
+
+
+class RegistryClient:
+    """Reads one image. `requests` and `bytes_read` count what it cost so far."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        credentials: Credentials,
+        insecure: frozenset[str],
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.requests = self.bytes_read = 0
+        self._label = str(reference)
+        self._reference = reference
+        self._credentials = credentials
+        self._insecure = insecure
+        self._sleep = sleep
+        self._authorization = ""
+        scheme = "http" if reference.host in insecure else "https"
+        self._base = f"{scheme}://{reference.host}/v2/{reference.repository}"
+
+    def resolve(self) -> str:
+        """The digest that the tag stands for now; "" when the registry doesn't say."""
+        with self._open("HEAD", f"/manifests/{self._reference.wanted}", accept=ACCEPT) as answer:
+            digest = answer.headers.get("Docker-Content-Digest", "")
+        return digest if DIGEST.fullmatch(digest) else ""
+
+    def manifest(self, wanted: str) -> tuple[bytes, str]:
+        """The manifest with that tag or digest, and its digest. Raises SourceError."""
+        with self._open("GET", f"/manifests/{wanted}", accept=ACCEPT) as answer:
+            data = self._all(answer, "manifest")
+            told = answer.headers.get("Docker-Content-Digest", "")
+        named = wanted if DIGEST.fullmatch(wanted) else told if DIGEST.fullmatch(told) else ""
+        digest = digest_of(data, named or "sha256:")
+        if named and named != digest:
+            raise self._wrong_digest("manifest", named, digest)
+        return data, digest
+
+    def config(self, descriptor: Descriptor) -> bytes:
+        """A small blob in one piece. Raises SourceError."""
+        if descriptor.size > SMALL:
+            raise self._too_long("config", SMALL)
+        return b"".join(self.blob(descriptor, "config"))
+
+    def blob(self, descriptor: Descriptor, what: str) -> Iterator[bytes]:
+        """The blob's bytes, in pieces. After a cut it goes on where it stopped: a blob can't
+        change. Raises SourceError at the end when they are not the ones the digest names."""
+        hashed = hashlib.new(descriptor.digest.partition(":")[0])
+        received, resumes = 0, RESUMES
+        while received < descriptor.size:
+            try:
+                for chunk in self._blob_from(descriptor, received):
+                    received += len(chunk)
+                    self.bytes_read += len(chunk)
+                    if received > descriptor.size:
+                        raise self._too_long(what, descriptor.size)
+                    hashed.update(chunk)
+                    yield chunk
+                if received < descriptor.size:
+                    raise Cut(
+                        f"The {what} of {self._label} is cut short: it ends after {received:,} of "
+                        f"{descriptor.size:,} bytes.",
+                        code="cut-short",
+                        hint="The next attempt reads it again; what was read before stays.",
+                    )
+            except Cut:
+                if not resumes:
+                    raise
+                resumes -= 1
+                self._sleep(0.5)
+        found = f"{descriptor.digest.partition(':')[0]}:{hashed.hexdigest()}"
+        if found != descriptor.digest:
+            raise self._wrong_digest(what, descriptor.digest, found)
+
+    def _blob_from(self, descriptor: Descriptor, start: int) -> Iterator[bytes]:
+        wanted = f"bytes={start}-" if start else ""
+        path = f"/blobs/{descriptor.digest}"
+        with self._open("GET", path, accept="*/*", part=wanted) as answer:
+            body = guard.Body(answer)
+            skip = start if answer.status == 200 else 0  # it sends everything anew
+            while chunk := body.read(READ):
+                if skip:
+                    skipped = min(skip, len(chunk))
+                    skip -= skipped
+                    chunk = chunk[skipped:]
+                if chunk:
+                    yield chunk
+
+    def _all(self, answer: urllib3.BaseHTTPResponse, what: str) -> bytes:
+        body, data = guard.Body(answer), b""
+        while chunk := body.read(READ):
+            data += chunk
+            if len(data) > SMALL:
+                raise self._too_long(what, SMALL)
+        self.bytes_read += len(data)
+        return data
+
+    @contextmanager
+    def _open(
+        self, method: str, path: str, *, accept: str, part: str = ""
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        """An answer that has what was asked for: tokens fetched, redirects followed, patience
+        had with a registry that is busy."""
+        headers = {"Accept": accept, "Accept-Encoding": "identity"}
+        if part:
+            headers["Range"] = part
+        tries, asked_for_token = TRIES, False
+        while True:
+            tries -= 1
+            wait = 0.5 * 2 ** (TRIES - tries - 1)
+            try:
+                with self._follow(method, self._base + path, headers) as answer:
+                    if answer.status in (200, 206):
+                        yield answer
+                        return
+                    if answer.status == 401 and not asked_for_token:
+                        challenge = read_challenge(answer.headers.get("WWW-Authenticate", ""))
+                        asked_for_token = True
+                        tries += 1
+                    else:
+                        challenge = None
+                        wait = max(wait, _retry_after(answer))
+                        if not tries or not _may_pass(answer.status) or wait > LONGEST_WAIT:
+                            raise self._refused(answer, wait)
+            except _Unanswered as error:
+                if not tries:
+                    raise error.cut from None
+                challenge = None
+            if challenge is None:
+                self._sleep(wait)
+            else:
+                self._authorization = self._authorize(challenge)
+
+    @contextmanager
+    def _follow(
+        self, method: str, url: str, headers: dict[str, str]
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        rules = guard.Rules(trusted=self._insecure)
+        own = guard.parse(url)
+        sent = {
+            **headers,
+            **({"Authorization": self._authorization} if self._authorization else {}),
+        }
+        for _ in range(REDIRECTS + 1):
+            self.requests += 1
+            opened = guard.request(method, url, sent, rules)
+            try:
+                answer = opened.__enter__()
+            except Cut as error:
+                raise _Unanswered(error) from error
+            try:
+                location = answer.get_redirect_location()
+                if not location:
+                    yield answer
+                    return
+            finally:
+                opened.__exit__(None, None, None)
+            url = urljoin(url, location)
+            # What a registry names may be a store on the Internet, or the registry itself.
+            to = guard.parse(url)
+            same = (to.hostname, guard.port_of(to)) == (own.hostname, guard.port_of(own))
+            if to.scheme == "http" and own.scheme == "https":
+                raise guard.refused(url, "is plain http, to which an https registry redirects")
+            rules = guard.Rules(trusted=self._insecure, public_only=not same)
+            sent = headers
+        raise guard.refused(url, f"redirects more than {REDIRECTS} times")
+
+    def _authorize(self, challenge: Challenge) -> str:
+        """What to send as Authorization from now on. Raises SourceError."""
+        if challenge.scheme == "basic":
+            if not self._credentials.known:
+                raise self._unauthorized(401, "")
+            return self._credentials.basic
+        if challenge.scheme != "bearer":
+            raise self._unauthorized(401, "")
+        scope = f"repository:{self._reference.repository}:pull"
+        rules = guard.Rules(trusted=self._insecure)
+        self.requests += 1
+        status, token = fetch_token(
+            challenge, scope, self._credentials, rules, plain=self._base.startswith("http:")
+        )
+        if status in (400, 401, 403):
+            raise self._unauthorized(status, "")
+        if not token:
+            raise SourceError(
+                f"{self._label} can't be read: the registry's token server answered {status}.",
+                code="http-status",
+                hint="Try again; if it lasts, ask whoever runs the registry.",
+            )
+        return f"Bearer {token}"
+
+    def _refused(self, answer: urllib3.BaseHTTPResponse, wait: float) -> SourceError:
+        found = _ERROR_CODE.search(guard.Body(answer).read(4096))
+        said = f" ({found[1].decode()})" if found else ""
+        status = answer.status
+        if status in (401, 403):
+            return self._unauthorized(status, said)
+        if status == 404:
+            return SourceError(
+                f"{self._label} is not in its registry: it answered 404{said}.",
+                code="not-found",
+                hint="Check repository, tag and digest; some registries answer so to those who "
+                "may not read.",
+            )
+        if status == 429:
+            return SourceError(
+                f"{self._label} can't be read now: the registry answered 429, too many requests"
+                f"{said}.",
+                code="rate-limited",
+                hint=f"It asks to wait {wait:,.0f} s. Credentials in the Docker config often raise "
+                "the limit.",
+            )
+        return SourceError(
+            f"{self._label} can't be read: the registry answered {status}{said}.",
+            code="http-status",
+            hint="Try again; if it lasts, ask whoever runs the registry.",
+        )
+
+    def _unauthorized(self, status: int, said: str) -> SourceError:
+        found, host = self._credentials, self._reference.registry
+        if found.known:
+            hint = f"It does not accept the credentials for {host} in {found.file}; renew them."
+        elif found.helper:
+            hint = (
+                f"{found.file} names the credential helper {found.helper[:60]} for {host}, and no "
+                "helper is run here: write the credentials into the file's auths."
+            )
+        elif found.file:
+            hint = f"{found.file} has no credentials for {host}: add them with docker login."
+        else:
+            hint = "Name a file with credentials by REGISTRY_AUTH_FILE or DOCKER_CONFIG."
+        return SourceError(
+            f"{self._label} may not be read: the registry answered {status}{said}.",
+            code="forbidden",
+            hint=hint,
+        )
+
+    def _wrong_digest(self, what: str, wanted: str, found: str) -> SourceError:
+        return SourceError(
+            f"The {what} of {self._label} is not what its digest says: {wanted} was asked for, "
+            f"{found} came.",
+            code="wrong-digest",
+            hint="The registry or something before it changes content; what was read before stays.",
+        )
+
+    def _too_long(self, what: str, size: int) -> SourceError:
+        return SourceError(
+            f"The {what} of {self._label} is longer than the {size:,} bytes it may have.",
+            code="too-large",
+            hint="The registry sends more than its manifest says; what was read before stays.",
+        )
+
+
+class _Unanswered(Exception):
+    """No answer came; the next try may get one."""
+
+    def __init__(self, cut: Cut) -> None:
+        super().__init__(str(cut))
+        self.cut = cut
+
+
+def _may_pass(status: int) -> bool:
+    return status == 429 or status >= 500
+
+
+def _retry_after(answer: urllib3.BaseHTTPResponse) -> float:
+    """Seconds that the answer asks to wait, 0 when it doesn't."""
+    value = answer.headers.get("Retry-After", "").strip()
+    if value.isdecimal():
+        return float(value[:9])
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return 0.0

@@ -1,0 +1,155 @@
+"""The layers of an image, put over each other as far as they touch one folder.
+
+A tar has no index, so every layer is read to its end; only what lies in the folder is kept, in one
+spool. Whiteouts as in the OCI image specification (layer.md): `.wh.NAME` hides what lower layers
+have under NAME, `.wh..wh..opq` all that they have in its folder.
+"""
+
+import tarfile
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from catalogs.sources.archive import StrictInfo, broken, leaf_of
+from catalogs.sources.base import Limits, SourceError
+from catalogs.sources.spool import CHUNK, check_ratio, decoded, too_large
+from catalogs.sources.tree import File, Folder, Link, Tree, clean_path, too_many
+
+_WHITEOUT = ".wh."
+_OPAQUE = ".wh..wh..opq"
+_BUFFER = 1 << 18
+
+
+class Unpacker:
+    """Applies layers, the lowest first. `store` takes the bytes of the files in the folder."""
+
+    def __init__(self, label: str, folder: str, limits: Limits, store: BinaryIO) -> None:
+        self._label = label
+        self._folder = clean_path(folder, label)
+        self._limits = limits
+        self._store = store
+        self._stored = self._unpacked = self._kept = 0
+        self._lower = Tree(label)
+
+    def apply(self, chunks: Iterator[bytes], number: int) -> None:
+        """One layer, as it comes from the registry. Raises SourceError."""
+        what = f"layer {number} of {self._label}"
+        upper, members = Tree(self._label), 0
+        parts = self._checked(chunks, what)
+        try:
+            with tarfile.open(
+                fileobj=_Reader(parts),  # type: ignore[call-overload]
+                mode="r|",
+                bufsize=_BUFFER,
+                tarinfo=StrictInfo,
+            ) as tar:
+                while (member := tar.next()) is not None:
+                    tar.members = []  # it would keep every header
+                    members += 1
+                    if members > 10 * self._limits.files:
+                        raise too_many(what, self._limits)
+                    self._member(tar, member, upper)
+        except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+            raise broken(what, error) from error
+        for _ in parts:
+            pass  # its digest covers what follows the tar, too
+        self._lower.overlay(upper)
+
+    def _checked(self, chunks: Iterator[bytes], what: str) -> Iterator[bytes]:
+        """The layer decoded, within the limits."""
+        read = size = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal read
+            for chunk in chunks:
+                read += len(chunk)
+                yield chunk
+
+        for part in decoded(counted(), what):
+            size += len(part)
+            self._unpacked += len(part)
+            if self._unpacked > self._limits.unpacked:
+                raise SourceError(
+                    f"{self._label} is larger than {self._limits.unpacked // 1024**3:,} GiB when "
+                    "unpacked.",
+                    code="too-large",
+                    hint="Build the catalog's image on a small base.",
+                )
+            check_ratio(what, self._limits, size, read)
+            yield part
+
+    def _member(self, tar: tarfile.TarFile, member: tarfile.TarInfo, upper: Tree) -> None:
+        parts = clean_path(member.name, self._label)
+        above, own = len(parts) - 1, len(self._folder)
+        if not parts or (parts[:own] != self._folder[: len(parts)] and not self._hides(parts)):
+            return
+        if parts[-1] == _OPAQUE:
+            self._lower.clear(parts[:-1])
+        elif parts[-1].startswith(_WHITEOUT):
+            self._lower.remove((*parts[:above], parts[-1][len(_WHITEOUT) :]))
+        else:
+            self._keep(tar, member, parts, upper)
+
+    def _hides(self, parts: tuple[str, ...]) -> bool:
+        """Whether it is a whiteout beside the folder or one above it."""
+        above = parts[:-1]
+        return parts[-1].startswith(_WHITEOUT) and above == self._folder[: len(above)]
+
+    def _keep(
+        self, tar: tarfile.TarFile, member: tarfile.TarInfo, parts: tuple[str, ...], upper: Tree
+    ) -> None:
+        self._kept += 1
+        if self._kept > self._limits.files:
+            raise too_many(self._label, self._limits)
+        if member.islnk():
+            target = clean_path(member.linkname, self._label)
+            found = upper if upper.get(target) is not None else self._lower
+            upper.put(parts, leaf_of(member, found, self._label))
+            return
+        leaf = leaf_of(member, upper, self._label, offset=self._stored)
+        upper.put(parts, leaf)
+        if isinstance(leaf, File) and len(parts) > len(self._folder):
+            self._copy(tar, member)
+
+    def _copy(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        if self._stored + member.size > self._limits.body:
+            raise too_large(self._label, self._limits, 0, 0)
+        source = tar.extractfile(member)
+        while source is not None and (part := source.read(CHUNK)):
+            self._store.write(part)
+            self._stored += len(part)
+
+    def folder(self) -> Tree:
+        """The folder as the image shows it. Raises SourceError when it has none."""
+        found = self._lower.get(self._folder)
+        shown = "/" + "/".join(self._folder)
+        if not isinstance(found, dict):
+            what = "is a link" if isinstance(found, Link) else "is not in the image"
+            raise SourceError(
+                f"{self._label} has the label for the folder {shown}, which {what}.",
+                code="no-configs-folder",
+                hint="Copy the catalog's files to the folder that the label names.",
+            )
+        return _rooted(found, self._label, self._folder)
+
+
+def _rooted(folder: Folder, label: str, base: tuple[str, ...]) -> Tree:
+    tree = Tree(label, base)
+    tree.root = folder
+    return tree
+
+
+class _Reader:
+    """What tarfile reads a stream from."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts = parts
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        have, pieces = len(self._rest), [self._rest]
+        while have < size and (part := next(self._parts, b"")):
+            pieces.append(part)
+            have += len(part)
+        data = b"".join(pieces)
+        self._rest = data[size:]
+        return data[:size]
