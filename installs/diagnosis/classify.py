@@ -3,10 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from installs.diagnosis.knowledge import Entry, by_id, knowledge
-from installs.diagnosis.remedies import fill_sentence, fill_steps
 from installs.diagnosis.types import Finding
 
 # Condition messages can't be longer (apiextensions limit, and where OLM v1 cuts its own).
@@ -96,7 +95,7 @@ def find(text: str, *, kind: str = "") -> Match | None:
 
 
 def render(entry: Entry, facts: dict[str, str], names: Mapping[str, str]) -> Finding:
-    """The entry's texts with the names and the facts filled in.
+    """The entry's finding, its texts to be filled with the names and the facts.
 
     Facts win: they hold `kind`, `namespace` and `name` when another object than the subject says
     the message, and then the commands are about that one.
@@ -107,13 +106,14 @@ def render(entry: Entry, facts: dict[str, str], names: Mapping[str, str]) -> Fin
     return Finding(
         id=record.id,
         title=record.title,
-        cause=fill_sentence((variant or record).cause, values),
-        remedy=fill_steps((variant or record).remedy, values),
+        cause_template=(variant or record).cause,
+        remedy_templates=(variant or record).remedy,
         retryable=record.retryable,
         facts=facts,
         confidence=_CONFIDENCE[record.verified],
         source=record.source,
         note=record.note,
+        values=values,
     )
 
 
@@ -124,6 +124,7 @@ def strip_prefixes(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=256)  # in a burst many objects say the same, and each is asked twice
 def fingerprint(text: str) -> str:
     """The text with everything that varies between objects replaced, at most 300 characters.
 

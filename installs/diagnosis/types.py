@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from installs.diagnosis.remedies import fill_sentence, fill_steps
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -60,18 +62,28 @@ class Finding:
     """A known cause. `remedy` mixes sentences and commands; `is_command` tells them apart.
 
     `note` says how it goes on without anybody acting; `confidence` is high, medium or low;
-    `source` names the lines of the controllers' code that write such a message.
+    `source` names the lines of the controllers' code that write such a message. Texts are filled
+    with `values` when they are read: a sync asks for id and facts only, thousands of times.
     """
 
     id: str
     title: str
-    cause: str
-    remedy: tuple[str, ...]
+    cause_template: str
+    remedy_templates: tuple[str, ...]
     retryable: bool
     facts: dict[str, str]
     confidence: str
     source: tuple[str, ...]
     note: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cause(self) -> str:
+        return fill_sentence(self.cause_template, self.values)
+
+    @property
+    def remedy(self) -> tuple[str, ...]:
+        return fill_steps(self.remedy_templates, self.values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,15 @@ import msgspec
 import installs
 from catalogs.models import Catalog
 from installs import notify
-from installs.diagnosis import diagnose
+from installs.diagnosis import Observation, diagnose
 from installs.models import Component, Operator, Reference, Transition
-from installs.observe import observe
+from installs.observe import Part, observe, parts_of
 from installs.sync import unknown, upgrades
+from installs.sync.bulk import insert, update
 from installs.sync.decode import Key, read_time
 from installs.sync.history import HEALTH, Moment, transition
 from installs.sync.offers import Offer, bundles_by_image, offers_of, usable
-from installs.sync.store import BATCH, among, batched, upsert
+from installs.sync.store import among, batched
 
 _COLUMNS = (
     "version",
@@ -66,9 +67,17 @@ class _Scene:
     """Some operators and everything around them."""
 
     rows: list[Operator]
-    parts: dict[int, list[Component]]  # of each: owned ones and those it refers to
+    parts: dict[int, list[Part]]  # of each: owned ones and those it refers to
     offers: dict[str, list[Offer]] = field(default_factory=dict)
     images: dict[str, tuple[str, str, bool]] = field(default_factory=dict)
+    observed: dict[int, Observation] = field(default_factory=dict)
+
+    def around(self, row: Operator) -> list[Observation]:
+        """The operator's parts; what many share is read once."""
+        for part in self.parts[row.pk]:
+            if part.id not in self.observed:
+                self.observed[part.id] = observe(part)
+        return [self.observed[part.id] for part in self.parts[row.pk]]
 
 
 def assess(cluster_id: int, ids: Collection[int], fresh: Collection[Key], moment: Moment) -> int:
@@ -87,36 +96,25 @@ def assess(cluster_id: int, ids: Collection[int], fresh: Collection[Key], moment
             was_unknown = unknown.saying(row)
             is_fresh = (row.kind, row.namespace, row.name) in fresh
             _derive(row, scene)
-            history += _diagnose(row, scene.parts[row.pk], moment, fresh=is_fresh)
+            history += _diagnose(row, scene, moment, fresh=is_fresh)
             if (now := unknown.saying(row)) is not None and now != was_unknown:
                 sayings.append(row)
             if before != [getattr(row, name) for name in _COLUMNS]:
                 touched.append(row)
-        upsert(Operator, [_derived_only(row) for row in touched], _COLUMNS)
-        saved = Transition.objects.bulk_create(history, batch_size=BATCH)
-        notify.remember(saved, scene.rows)
+        update(Operator, touched, _COLUMNS)
+        insert(Transition, history)
+        notify.remember(history, scene.rows)
         unknown.count(sayings, moment)
         written += len(touched)
     return written
 
 
-def _derived_only(row: Operator) -> Operator:
-    """The row without what the object itself said, which is not written and would only be sent."""
-    return Operator(
-        cluster_id=row.cluster_id,
-        kind=row.kind,
-        namespace=row.namespace,
-        name=row.name,
-        **{name: getattr(row, name) for name in _COLUMNS},
-    )
-
-
 def _load(cluster_id: int, ids: Sequence[int]) -> _Scene:
     rows = list(Operator.objects.filter(id__in=ids).order_by("id"))
     owned = Component.objects.filter(operator_id__in=ids).order_by("-created_at", "id")
-    parts: dict[int, dict[int, Component]] = defaultdict(dict)
-    for part in owned:
-        parts[part.operator_id or 0][part.pk] = part
+    parts: dict[int, dict[int, Part]] = defaultdict(dict)
+    for part in parts_of(owned):
+        parts[part.operator_id or 0][part.id] = part
     wanted: dict[Key, list[int]] = defaultdict(list)
     references = Reference.objects.filter(operator_id__in=ids).order_by()
     for pk, kind, namespace, name in references.values_list(
@@ -127,12 +125,13 @@ def _load(cluster_id: int, ids: Sequence[int]) -> _Scene:
         (one.kind, one.namespace, one.name): one for near in parts.values() for one in near.values()
     }
     for batch in batched(sorted(set(wanted) - set(here))):
-        for part in Component.objects.filter(among(batch), cluster_id=cluster_id).order_by("id"):
+        near = Component.objects.filter(among(batch), cluster_id=cluster_id).order_by("id")
+        for part in parts_of(near):
             here[part.kind, part.namespace, part.name] = part
     for key, pks in wanted.items():
         if key in here:
             for pk in pks:
-                parts[pk][here[key].pk] = here[key]
+                parts[pk][here[key].id] = here[key]
     scene = _Scene(rows, {row.pk: list(parts[row.pk].values()) for row in rows})
     scene.offers = offers_of(cluster_id, {row.package for row in rows if row.package} - {""})
     scene.images = _images(cluster_id, scene)
@@ -145,7 +144,7 @@ def _images(cluster_id: int, scene: _Scene) -> dict[str, tuple[str, str, bool]]:
     return bundles_by_image(cluster_id, {row.package for row in platform}, images)
 
 
-def _image(parts: Iterable[Component]) -> str:
+def _image(parts: Iterable[Part]) -> str:
     return next((one.image for one in parts if one.kind == "BundleDeployment"), "")
 
 
@@ -174,10 +173,8 @@ def _derive(row: Operator, scene: _Scene) -> None:
         row.upgrade, row.upgrade_held = found.version, found.held
 
 
-def _diagnose(
-    row: Operator, parts: Sequence[Component], moment: Moment, *, fresh: bool
-) -> list[Transition]:
-    found = diagnose(observe(row), [observe(part) for part in parts], now=moment.now)
+def _diagnose(row: Operator, scene: _Scene, moment: Moment, *, fresh: bool) -> list[Transition]:
+    found = diagnose(observe(row), scene.around(row), now=moment.now)
     reason = found.reason[:1024]
     was_health, was_reason = ("", "") if fresh else (row.health, row.reason)
     broken = next((link for link in found.chain if link.first_broken), None)
@@ -188,7 +185,7 @@ def _diagnose(
     row.broken_name = broken.name[:253] if broken else ""
     if (was_health, was_reason) == (row.health, reason):
         return []
-    row.since = _began([row, *parts], reason) or moment.now if fresh else moment.now
+    row.since = _began([row, *scene.parts[row.pk]], reason) or moment.now if fresh else moment.now
     return [
         transition(
             moment,
@@ -204,7 +201,7 @@ def _diagnose(
     ]
 
 
-def _began(rows: Sequence[Operator | Component], reason: str) -> datetime | None:
+def _began(rows: Sequence[Operator | Part], reason: str) -> datetime | None:
     """Since when a state that was there before we looked has held, as far as conditions say; the
     operator's own come first."""
     for own in (rows[:1], rows[1:]):

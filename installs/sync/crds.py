@@ -4,7 +4,8 @@ from collections.abc import Collection
 
 from installs.diagnosis import crd_problem, read_conditions
 from installs.models import CRDState
-from installs.sync.store import batched, upsert
+from installs.sync.bulk import update
+from installs.sync.store import batched
 
 
 def assess_crds(ids: Collection[int]) -> int:
@@ -20,6 +21,6 @@ def assess_crds(ids: Collection[int]) -> int:
             if (finding, facts) != (row.finding, row.facts):
                 row.finding, row.facts = finding, facts
                 touched.append(row)
-        upsert(CRDState, touched, ["finding", "facts"])
+        update(CRDState, touched, ["finding", "facts"])
         written += len(touched)
     return written

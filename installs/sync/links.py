@@ -12,6 +12,7 @@ from typing import Any
 from django.db.models import Q
 
 from installs.models import Component, Operator, Reference
+from installs.sync.bulk import update
 from installs.sync.decode import Key, text
 from installs.sync.store import BATCH, PLACES, Delta, batched, rows_of, upsert
 
@@ -25,7 +26,7 @@ MIDDLE = frozenset(("BundleDeployment", CSV))  # components that own components
 _NAMED = ("current_csv", "installed_csv")
 _PART = (
     *("kind", "namespace", "name"),
-    *("owner_kind", "owner_namespace", "owner_name", "operator_id"),
+    *("owner_kind", "owner_namespace", "owner_name", "operator_id", "id"),
 )
 
 
@@ -43,6 +44,7 @@ class Links:
 class Part:
     """A stored component, with what its place needs."""
 
+    id: int
     key: Key
     owner: Key
     operator_id: int | None
@@ -322,18 +324,9 @@ def _link_parts(
     moved = {key for key, part in todo.items() if placed[key] != part.operator_id}
     for key in moved:
         links.affected |= {one for one in (placed[key], todo[key].operator_id) if one}
-    upsert(
+    update(
         Component,
-        [
-            Component(
-                cluster_id=cluster_id,
-                kind=kind,
-                namespace=namespace,
-                name=name,
-                operator_id=placed[kind, namespace, name],
-            )
-            for kind, namespace, name in sorted(moved)
-        ],
+        [Component(id=todo[key].id, operator_id=placed[key]) for key in sorted(moved)],
         ["operator"],
     )
     links.rows += len(moved)
@@ -347,9 +340,10 @@ def _part(
     owner_namespace: str,
     owner_name: str,
     operator_id: int | None,
+    pk: int,
 ) -> Part:
     owner = (owner_kind, owner_namespace, owner_name)
-    return Part((kind, namespace, name), owner, operator_id)
+    return Part(pk, (kind, namespace, name), owner, operator_id)
 
 
 def _owned_by(cluster_id: int, owners: Collection[Key]) -> list[Part]:

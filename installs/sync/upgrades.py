@@ -11,7 +11,8 @@ from typing import Any
 
 from catalogs.graph import successors
 from catalogs.semver import Version, masterminds_range
-from installs.models import Component, Operator
+from installs.models import Operator
+from installs.observe import Part
 from installs.sync.decode import text
 from installs.sync.offers import Offer, read_version
 from olmweb.kube.conditions import find, status_of
@@ -37,7 +38,7 @@ def offer_of_subscription(row: Operator, offers: Iterable[Offer]) -> Offer | Non
     return next((one for one in offers if one.catalog == row.catalog), None)
 
 
-def version_of(name: str, csvs: Mapping[str, Component], offer: Offer | None) -> str:
+def version_of(name: str, csvs: Mapping[str, Part], offer: Offer | None) -> str:
     """The version of a CSV: its own word, else the catalog's, else what its name ends in."""
     if name in csvs and (told := text(csvs[name].details, "version", limit=200)):
         return told
@@ -47,7 +48,7 @@ def version_of(name: str, csvs: Mapping[str, Component], offer: Offer | None) ->
     return rest[:200] if is_there and read_version(rest) is not None else ""
 
 
-def of_subscription(row: Operator, parts: Sequence[Component], offer: Offer | None) -> Upgrade:
+def of_subscription(row: Operator, parts: Sequence[Part], offer: Offer | None) -> Upgrade:
     """The CSV that OLM has chosen but not installed, else a newer head of the channel."""
     csvs = {one.name: one for one in parts if one.kind == "ClusterServiceVersion"}
     installed, current = (text(row.details, key) for key in ("installed_csv", "current_csv"))
@@ -65,7 +66,7 @@ def of_subscription(row: Operator, parts: Sequence[Component], offer: Offer | No
     return Upgrade(offer.versions[head], _held(row, parts, installed, head))
 
 
-def _held(row: Operator, parts: Sequence[Component], installed: str, target: str) -> str:
+def _held(row: Operator, parts: Sequence[Part], installed: str, target: str) -> str:
     named = {(one.kind, one.name): one for one in parts}
     condition = named.get(("OperatorCondition", installed))
     if condition is not None and (refused := _not_upgradeable(condition)) is not None:
@@ -84,7 +85,7 @@ def _held(row: Operator, parts: Sequence[Component], installed: str, target: str
     return ""
 
 
-def _not_upgradeable(condition: Component) -> str | None:
+def _not_upgradeable(condition: Part) -> str | None:
     """What an OperatorCondition says against an upgrade; an override of a person comes first."""
     overrides = condition.details.get("overrides")
     listed = overrides if isinstance(overrides, list) else []

@@ -3,7 +3,6 @@
 import json
 import sys
 from argparse import ArgumentParser
-from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -56,8 +55,7 @@ class Command(BaseCommand):
 def _as_json(finding: Finding | None) -> dict[str, Any]:
     if finding is None:
         return {"finding": None} | dict.fromkeys(FIELDS) | {"facts": {}, "remedy": []}
-    values = asdict(finding)
-    return {"finding": finding.id} | {field: values[field] for field in FIELDS}
+    return {"finding": finding.id} | {field: getattr(finding, field) for field in FIELDS}
 
 
 def _as_text(finding: Finding | None, text: str) -> str:
