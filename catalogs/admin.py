@@ -67,7 +67,6 @@ class IconAdmin(ReadOnlyAdmin):
 
 @admin.register(Package)
 class PackageAdmin(ReadOnlyAdmin):
-    hidden = ("search_text",)
     list_display = ("name", "catalog", "default_channel", "head_version", "provider", "deprecated")
     list_filter = ("deprecated", "catalog")
     search_fields = ("name", "display_name", "provider")

@@ -24,6 +24,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from ninja import Router
 
+from catalogs import search
 from catalogs.api_rows import (
     BundleDetail,
     BundleRow,
@@ -56,7 +57,6 @@ from catalogs.models import (
     Package,
     PackageText,
 )
-from catalogs.search import NOT_INSTALLED
 from olmweb.api_formats import (
     MEDIA_TYPES,
     answer_one,
@@ -75,7 +75,6 @@ from olmweb.api_lists import (
     boolean,
     exact,
     named_or_none,
-    words,
 )
 from olmweb.errors import Missing
 from olmweb.models import LOCAL, Cluster
@@ -126,7 +125,7 @@ def operators() -> Any:
     What failed to install is not among them, as in the software catalog.
     """
     everything = apps.get_model("installs", "Operator")._default_manager
-    return everything.exclude(health__in=NOT_INSTALLED)
+    return everything.exclude(health__in=search.NOT_INSTALLED)
 
 
 def installed() -> Q:
@@ -149,8 +148,27 @@ def providing(value: str) -> Q:
         raise ValueError(
             f'must be GROUP/KIND, such as etcd.database.coreos.com/EtcdCluster, not "{value[:60]}".'
         )
-    gvks = BundleGVK.objects.filter(bundle=OuterRef("pk"), group=group, kind=kind, required=False)
-    return Q(Exists(gvks))
+    gvks = BundleGVK.objects.filter(group=group, kind=kind, required=False)
+    return Q(pk__in=gvks.order_by().values("bundle_id"))
+
+
+def kind_provided(value: str) -> Q:
+    """Packages of which any bundle provides GROUP/KIND."""
+    kind = Cast(Value(value), TextField())
+    return Q(HasItem(F("search__provides"), kind)) | Q(HasItem(F("search__provided_before"), kind))
+
+
+def meant_by(value: str) -> Q:
+    """Packages that a search means: the same as the software catalog shows."""
+    asked = search.take_apart(value)
+    if asked.nothing:
+        raise ValueError(f'needs a word to look for, not "{value[:60]}".')
+    hits = search.find_hits(search.current_index(search.catalog_stamps()), asked)
+    return Q(pk__in=hits.scores if hits else ())
+
+
+def using_image(value: str) -> Q:
+    return search.using_image(search.current_index(search.catalog_stamps()), value)
 
 
 def catalog_filters(prefix: str) -> tuple[Filter, Filter]:
@@ -237,12 +255,20 @@ PACKAGES: ListOf[Package] = ListOf(
     rows=_package_rows,
     filters=(
         *catalog_filters("catalog__"),
-        words("q", "Words that name, keywords, provider or kinds contain.", ["search_text"]),
+        Filter(
+            "q",
+            "Words, as in the software catalog: names (typing mistakes forgiven), keywords, kinds, "
+            "provider, description; provides:KIND, provides:GROUP/KIND, image:REPOSITORY or a "
+            "digest.",
+            meant_by,
+        ),
         holding("category", "One of its categories.", "categories"),
         exact("capability", "Capability level, such as Seamless Upgrades.", "capability"),
         exact("provider", "Provider.", "provider"),
         holding("keyword", "One of its keywords.", "keywords"),
         holding("install_mode", "An install mode that its head supports.", "install_modes"),
+        holding("infrastructure_feature", "One of its head's.", "infrastructure_features"),
+        Filter("provides", "GROUP/KIND of an API that a bundle of it provides.", kind_provided),
         boolean("deprecated", "Deprecated as a whole.", lambda: Q(deprecated=True)),
         boolean("installed", "Installed on the catalog's cluster.", installed),
     ),
@@ -258,6 +284,11 @@ BUNDLES: ListOf[Bundle] = ListOf(
         Filter("channel", "A channel that has it as an entry.", of_channel),
         exact("version", "Version, exactly.", "version"),
         Filter("provides", "GROUP/KIND of an API that it provides.", providing),
+        Filter(
+            "image",
+            "A part of an image reference that it uses, or a digest (12 or more characters).",
+            using_image,
+        ),
     ),
 )
 
@@ -366,7 +397,7 @@ def _state_of(catalog: Catalog) -> tuple[Any, ...]:
 @router.get("/packages", response=Page[PackageRow], openapi_extra=PACKAGES.openapi())
 def list_packages(request: HttpRequest) -> HttpResponseBase:
     """Packages of every catalog, with what their default channel's head says."""
-    packages = Package.objects.select_related("catalog__cluster").defer("search_text")
+    packages = Package.objects.select_related("catalog__cluster")
     return answer_list(request, PACKAGES, packages, content_state())
 
 
@@ -394,9 +425,7 @@ def _package_detail(package: Package) -> PackageDetail:
 @router.get("/bundles", response=Page[BundleRow], openapi_extra=BUNDLES.openapi())
 def list_bundles(request: HttpRequest) -> HttpResponseBase:
     """Bundles of every catalog."""
-    bundles = Bundle.objects.select_related("package__catalog__cluster").defer(
-        "package__search_text"
-    )
+    bundles = Bundle.objects.select_related("package__catalog__cluster")
     return answer_list(request, BUNDLES, bundles, content_state())
 
 

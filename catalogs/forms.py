@@ -13,6 +13,7 @@ MAX_QUERY = 200  # characters of a search
 MAX_VALUE = 300  # characters of a facet value: the longest column behind one
 MAX_VALUES = 20  # values of one facet
 FILTER_NAMES = (search.INSTALLED, *search.FACETS)
+NOT_YET = ("installable", "path")
 
 
 @dataclass(slots=True)
@@ -22,6 +23,7 @@ class Query:
     filters: search.Filters = field(default_factory=search.Filters)
     view: str = "cards"
     page: int = 1
+    bundles_page: int = 1  # of the bundles that use an image
     notices: list[str] = field(default_factory=list)
 
 
@@ -32,6 +34,8 @@ def read_query(params: QueryDict) -> Query:
     if len(q) > MAX_QUERY:
         q = q[:MAX_QUERY]
         notices.append(f"The search was cut to its first {MAX_QUERY} characters.")
+    _notice_odd_search(q, notices)
+    _notice_unknown_filters(params, notices)
     filters = search.Filters(
         q=q,
         chosen=_read_choices(params, notices),
@@ -41,8 +45,29 @@ def read_query(params: QueryDict) -> Query:
         filters=filters,
         view=one_of(params, "view", ("cards", "table"), notices),
         page=read_page(params, notices),
+        bundles_page=read_page(params, notices, "bundles_page"),
         notices=notices,
     )
+
+
+def _notice_odd_search(q: str, notices: list[str]) -> None:
+    asked = search.take_apart(q)
+    if asked.ignored:
+        notices.append(f"Only the first {search.MAX_WORDS} words of the search are used.")
+    if any("sha256:" in each.lower() and not search.digest_of(each) for each in asked.images):
+        notices.append(
+            f"A digest needs its first {search.DIGEST_START} characters after “sha256:”."
+        )
+
+
+def _notice_unknown_filters(params: QueryDict, notices: list[str]) -> None:
+    """These are promised, so a person may try them; silence would look like an answer."""
+    notices += [
+        f"“{name}” was left out: whether a package can be installed on a cluster is not known "
+        "here yet. Its page says what stands in the way."
+        for name in NOT_YET
+        if params.get(name)
+    ]
 
 
 def _read_choices(params: QueryDict, notices: list[str]) -> dict[str, frozenset[str]]:
@@ -78,9 +103,9 @@ def one_of(
     return known[0]
 
 
-def read_page(params: QueryDict, notices: list[str]) -> int:
+def read_page(params: QueryDict, notices: list[str], name: str = "page") -> int:
     """A page number from 1; anything else is page 1 with a notice."""
-    value = params.get("page", "")
+    value = params.get(name, "")
     if not value:
         return 1
     if value.isascii() and value.isdigit() and len(value) <= 6 and int(value) >= 1:

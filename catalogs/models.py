@@ -1,6 +1,7 @@
 """Catalog content as the last good sync left it. Keys are always scoped to their catalog."""
 
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -204,7 +205,6 @@ class Package(models.Model):
     deprecation = models.TextField(blank=True)
     channel_count = models.PositiveIntegerField(default=0)
     bundle_count = models.PositiveIntegerField(default=0)
-    search_text = models.TextField(blank=True)  # lower case: names, keywords, provider, kinds, ...
 
     class Meta:
         ordering = ("name",)
@@ -215,6 +215,25 @@ class Package(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class PackageSearch(models.Model):
+    """What a package is found by; `catalogs.words` makes it.
+
+    The database indexes `words` by itself (migration package_search): SQLite by triggers into the
+    FTS5 table catalogs_packagesearch_fts, PostgreSQL in the generated column `vector`.
+    """
+
+    package = models.OneToOneField(
+        Package, on_delete=models.CASCADE, primary_key=True, related_name="search"
+    )
+    words = models.TextField(blank=True)  # folded, each once, with spaces between
+    provides = models.JSONField(default=list)  # GROUP/KIND of the head bundle
+    provided_before = models.JSONField(default=list)  # GROUP/KIND of other bundles only
+    repositories = models.JSONField(default=list)  # of bundle images and related images
+
+    def __str__(self) -> str:
+        return str(self.package_id)
 
 
 class PackageText(models.Model):
@@ -266,6 +285,21 @@ class ChannelEntry(models.Model):
         return self.name
 
 
+class DigestStart(models.Func):
+    """The first 12 characters of the sha256 digest that ends an image reference.
+
+    Whole references would make an index many times as large; without a digest it is any text.
+    Numbers stand in the text: SQLite uses no index of an expression for one with parameters.
+    """
+
+    template = "LEFT(RIGHT(%(expressions)s, 64), 12)"
+    output_field = models.CharField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        template = "SUBSTR(SUBSTR(%(expressions)s, -64), 1, 12)"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+
 class Bundle(models.Model):
     """A bundle. (package, name) is not guaranteed unique by the format, hence `ordinal`."""
 
@@ -302,7 +336,10 @@ class Bundle(models.Model):
                 fields=("package", "name", "ordinal"), name="bundle_in_package"
             ),
         )
-        indexes = (models.Index(fields=("name",)),)
+        indexes = (
+            models.Index(fields=("name",)),
+            models.Index(DigestStart("image"), name="bundle_image_digest"),
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -332,6 +369,7 @@ class RelatedImage(models.Model):
 
     class Meta:
         ordering = ("id",)
+        indexes = (models.Index(DigestStart("image"), name="related_image_digest"),)
 
     def __str__(self) -> str:
         return self.image

@@ -19,6 +19,8 @@ from django.utils.safestring import SafeString
 from catalogs import search
 from catalogs.forms import FILTER_NAMES
 from catalogs.models import Catalog, Package
+from catalogs.search.highlight import has_word, mark, snippet
+from catalogs.words import fold
 from olmweb.models import LOCAL
 
 Item = TypeVar("Item")
@@ -33,10 +35,13 @@ TITLES = {
     "provider": "Provider",
     "capability": "Capability level",
     "install_mode": "Install mode",
+    "infrastructure_feature": "Infrastructure features",
     "deprecated": "Deprecated",
     "keyword": "Keyword",
+    "provides": "Provides",
 }
-SHOWN_FACETS = tuple(name for name in TITLES if name != "keyword")
+SHOWN_FACETS = tuple(name for name in TITLES if name not in search.UNCOUNTED)
+KINDS_SHOWN = 3  # of those that a search asked for, on one card
 CAPABILITIES = (
     "Basic Install",
     "Seamless Upgrades",
@@ -77,13 +82,25 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A package as the list shows it; `url` is empty when none can name it."""
+    """A package as the list shows it; `url` is empty when none can name it. Texts are marked with
+    the words of the search; `why` tells, beyond them, why the package was found."""
 
     row: search.Row
     sources: Sequence[search.Row]
     installed: Sequence[search.Installation]
     url: str
     icon_url: str
+    title: SafeString
+    name: SafeString
+    provider: SafeString
+    summary: SafeString
+    why: Sequence[SafeString] = ()
+    differs: Sequence[str] = ()
+
+    @property
+    def difference(self) -> str:
+        """In what the sources differ, in words; empty when they are one package."""
+        return " and ".join(self.differs)
 
     @property
     def source_names(self) -> str:
@@ -175,10 +192,69 @@ def package_url(cluster: str, catalog: str, name: str) -> str:
         return ""
 
 
-def card(match: search.Match) -> Card:
-    row = match.row
-    url = package_url(row.cluster, row.catalog, row.name)
-    return Card(row, match.sources, match.installed, url, icon_url(row.icon) if row.icon else "")
+def cards(
+    matches: Sequence[search.Match], asked: search.Asked, hits: search.Hits | None
+) -> list[Card]:
+    """The cards of a page; at most one query, for the descriptions that have what was found."""
+    read_as = hits.read_as if hits else {}
+    words = (*asked.words, *(near for found in read_as.values() for near in found))
+    kinds = hits.kinds if hits else frozenset()
+    sought = {match.row.id: _unseen_words(match.row, asked.words) for match in matches}
+    texts = search.descriptions_of([key for key, unseen in sought.items() if unseen])
+    found = []
+    for match in matches:
+        row = match.row
+        why = _kinds_found(row, words, kinds)
+        passage = snippet(texts.get(row.id, ""), sought[row.id])
+        found.append(
+            Card(
+                row,
+                match.sources,
+                match.installed,
+                package_url(row.cluster, row.catalog, row.name),
+                icon_url(row.icon) if row.icon else "",
+                title=mark(row.title, words),
+                name=mark(row.name, words),
+                provider=mark(row.provider, words),
+                summary=mark(row.summary, words),
+                why=[*why, passage] if passage else why,
+                differs=match.differs,
+            )
+        )
+    return found
+
+
+def read_as(hits: search.Hits | None) -> list[tuple[str, str]]:
+    """Mistyped words with the names that were taken for them."""
+    found = hits.read_as if hits else {}
+    return [(word, ", ".join(near)) for word, near in found.items()]
+
+
+def _unseen_words(row: search.Row, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `words` that no text of the card has."""
+    return tuple(
+        word for word in search.unplaced_words(row, words) if not has_word(row.summary, word)
+    )
+
+
+def _kinds_found(
+    row: search.Row, words: tuple[str, ...], kinds: frozenset[str]
+) -> list[SafeString]:
+    """The kinds that were asked for, as `provides:` or as a plain word."""
+
+    def wanted(kind: str) -> bool:
+        return kind in kinds or fold(kind.rpartition("/")[2]) in words
+
+    if not (kinds or words):
+        return []
+    now = [kind for kind in row.provides if wanted(kind)]
+    before = [kind for kind in row.provided_before if kind in kinds]
+    lines = []
+    for said, listed in (("Provides", now), ("Older versions provide", before)):
+        if listed:
+            more = f" and {len(listed) - KINDS_SHOWN} more" if len(listed) > KINDS_SHOWN else ""
+            lines.append(SafeString(escape(f"{said} {', '.join(listed[:KINDS_SHOWN])}{more}")))
+    return lines
 
 
 @lru_cache(maxsize=4096)

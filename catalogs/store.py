@@ -30,10 +30,12 @@ from catalogs.models import (
     Icon,
     Package,
     PackageOutline,
+    PackageSearch,
     PackageText,
     RelatedImage,
 )
-from catalogs.texts import Texts, search_text
+from catalogs.texts import Texts
+from catalogs.words import Gatherer
 
 QUERY_KEYS = 500  # keys in one IN (...), below every database's limit
 
@@ -41,7 +43,6 @@ _PACKAGE = (
     *("content_hash", "display_name", "summary", "provider", "default_channel", "head_bundle"),
     *("head_version", "icon", "categories", "keywords", "capability", "infrastructure_features"),
     *("install_modes", "deprecated", "deprecation", "channel_count", "bundle_count"),
-    "search_text",
 )
 _BUNDLE = (
     *("name", "version", "release", "version_key", "image", "display_name", "install_modes"),
@@ -101,6 +102,10 @@ class Writer:
         self.updated = 0
         self._packages = Table(Package, "id", "catalog", "name", *_PACKAGE)
         self._texts = Table(PackageText, "package", "description_html", "links", "maintainers")
+        self._gatherer = Gatherer()
+        self._search = Table(
+            PackageSearch, "package", "words", "provides", "provided_before", "repositories"
+        )
         self._channels = Table(
             Channel,
             *("id", "package", "name", "head", "head_version", "is_default", "deprecated"),
@@ -158,6 +163,7 @@ class Writer:
                 *(as_json(facts.required_packages), facts.constraint_count),
             )
         )
+        self._gatherer.note(facts)
         self._gvks.extend([(bundle_id, *gvk) for gvk in facts.gvks])
         self._images.extend([(bundle_id, *image) for image in facts.images])
 
@@ -175,7 +181,6 @@ class Writer:
             *(texts.capability, as_json(texts.infrastructure_features)),
             *(as_json(texts.install_modes), bool(reader.deprecation), reader.deprecation),
             *(len(content.channels), reader.bundle_count),
-            search_text(reader.name, texts, reader.kinds_of(head) if head else ()),
         )
         if new:
             self._packages.add((package_id, self.catalog_id, reader.name, *values))
@@ -187,6 +192,8 @@ class Writer:
                 *(as_json(texts.links), as_json(texts.maintainers)),
             )
         )
+        words, *lists = self._gatherer.take(reader.name, texts, head)
+        self._search.add((package_id, words, *map(as_json, lists)))
         for channel in content.channels:
             self._write_channel(package_id, channel, reader.channel_deprecations.get(channel.name))
 
@@ -242,7 +249,7 @@ class Writer:
             (ChannelEntry, Channel, "channel_id"),
         ):
             self.deleted += delete(model, f"{column} IN {_ids_of(parent)}", key)
-        for child in (Bundle, Channel, PackageText):
+        for child in (Bundle, Channel, PackageText, PackageSearch):
             self.deleted += delete(child, "package_id = %s", key)
         if whole:
             self.deleted += delete(Package, "id = %s", key)
@@ -251,8 +258,8 @@ class Writer:
         """Writes what still waits; returns the rows inserted, updated and deleted."""
         self._packs.extend(self._packer.rest())
         tables = (
-            *(self._icons, self._packages, self._texts, self._channels, self._entries),
-            *(self._bundles, self._gvks, self._images, self._refs, self._problems),
+            *(self._icons, self._packages, self._texts, self._search, self._channels),
+            *(self._entries, self._bundles, self._gvks, self._images, self._refs, self._problems),
         )
         for table in tables:
             table.finish()
@@ -310,6 +317,7 @@ def delete_catalog(catalog_id: int) -> int:
         (Bundle, f"package_id IN {packages}"),
         (Channel, f"package_id IN {packages}"),
         (PackageText, f"package_id IN {packages}"),
+        (PackageSearch, f"package_id IN {packages}"),
         (CatalogChange, f"revision_id IN {revisions}"),
         *(
             (model, "catalog_id = %s")

@@ -24,10 +24,13 @@ from catalogs.models import (
     ContentProblem,
     Icon,
     Package,
+    PackageSearch,
     PackageText,
     RelatedImage,
 )
 from catalogs.semver import sort_key
+from catalogs.texts import Texts
+from catalogs.words import document, repository_of
 from installs.models import Component, CRDState, Event, Operator, Reference, Transition
 from olmweb.models import Cluster, Stream
 
@@ -112,10 +115,6 @@ def make_package(
         "install_modes": ["AllNamespaces"],
     }
     values = {**defaults, **fields}
-    if "search_text" not in values:
-        spoken = [name, values["display_name"], values.get("provider", "")]
-        spoken += values.get("keywords", [])
-        values["search_text"] = " ".join(spoken).lower()
     package = Package.objects.create(catalog=catalog, name=name, **values)
     PackageText.objects.create(
         package=package,
@@ -123,6 +122,7 @@ def make_package(
         links=list(links),
         maintainers=list(maintainers),
     )
+    make_search(package=package, bundles=bundles or {})
     for version in versions:
         make_bundle(package=package, version=version, **dict((bundles or {}).get(version, {})))
     for channel, listed in channels.items():
@@ -137,6 +137,33 @@ def make_package(
     catalog.bundle_count += len(versions)
     catalog.save()
     return package
+
+
+def make_search(*, package: Package, bundles: Mapping[str, Mapping[str, Any]]) -> PackageSearch:
+    """What the package is found by; `bundles` as for `make_package`."""
+    kinds = {
+        version: {f"{group}/{kind}" for group, _, kind in values.get("provides", ())}
+        for version, values in bundles.items()
+    }
+    now = kinds.pop(package.head_version, set())
+    images = {image for values in bundles.values() for _, image in values.get("images", ())}
+    own = f"registry.example/{package.name}@sha256:{'0' * 64}"
+    images |= {values.get("image", own) for values in bundles.values()} or {own}
+    texts = Texts(
+        display_name=package.display_name,
+        summary=package.summary,
+        provider=package.provider,
+        categories=package.categories,
+        keywords=package.keywords,
+        description_html=package.text.description_html,
+    )
+    return PackageSearch.objects.create(
+        package=package,
+        words=document(package.name, texts, [kind.rpartition("/")[2] for kind in now]),
+        provides=sorted(now),
+        provided_before=sorted(set().union(*kinds.values()) - now),
+        repositories=sorted(map(repository_of, images)),
+    )
 
 
 def make_channel(

@@ -54,8 +54,8 @@ def test_a_package_is_written_with_everything_derived_from_it(folder):
     assert found.capability == "Deep Insights"
     assert found.infrastructure_features == ["disconnected", "fips-compliant"]
     assert found.install_modes == ["AllNamespaces"]
-    assert "etcdcluster" in found.search_text
-    assert found.search_text == found.search_text.lower()
+    assert "etcdcluster" in found.search.words.split()
+    assert found.search.words == found.search.words.lower()
     assert found.icon is not None
     assert found.icon.media_type == "image/png"
     assert "<h" in found.text.description_html

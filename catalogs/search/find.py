@@ -1,0 +1,207 @@
+"""Filtering, counting and ordering packages: one pass over the index.
+
+Packages of one name in several catalogs are one match; the catalog that wins is shown. Knows no
+HTTP: `catalogs.forms` turns a query string into `Filters`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby
+
+from django.apps import apps
+
+from catalogs.search.asked import Asked, take_apart
+from catalogs.search.matching import Hits, Score
+from catalogs.search.rows import COUNTED, FACETS, NO, YES, Group, Index, Row
+from catalogs.search.typos import most_alike
+from catalogs.words import words_of
+
+PAGE_SIZE = 48
+SORTS = ("relevance", "name", "-name", "updated")
+FAILED = "failed"  # asked for on a cluster, but no attempt got it installed
+ANSWERS = {"deprecated": (YES, NO), "installed": (YES, FAILED, NO)}
+NOT_INSTALLED = ("Failed", "Blocked")  # values of installs.models.Health
+INSTALLED = "installed"  # changes with clusters, not with catalogs: counted apart from the index
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What a person chose. Values of one facet widen the result, facets narrow it."""
+
+    q: str = ""
+    chosen: Mapping[str, frozenset[str]] = field(default_factory=dict)  # facet to values
+    sort: str = "relevance"
+
+    @property
+    def asked(self) -> Asked:
+        return take_apart(self.q)
+
+    @property
+    def empty(self) -> bool:
+        return not self.q and not self.chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """Where a package is installed. `url_namespace` is `-` for objects without a namespace."""
+
+    cluster: str
+    kind: str
+    namespace: str
+    name: str
+    version: str
+    health: str
+
+    @property
+    def url_namespace(self) -> str:
+        return self.namespace or "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A package name that passed: the row to show, all its sources, where it is installed, and in
+    what the sources differ when they are not the same package."""
+
+    row: Row
+    sources: tuple[Row, ...]
+    installed: tuple[Installation, ...] = ()
+    differs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Every match in order. `counts` maps facet to value to number of package names: what choosing
+    the value would show, given the other filters."""
+
+    matches: tuple[Match, ...]
+    counts: Mapping[str, Mapping[str, int]]
+    names: int  # package names in all catalogs
+
+
+def installed_packages() -> dict[str, tuple[Installation, ...]]:
+    """Package name to where it is installed; one query.
+
+    The model is looked up by name because catalogs must not import installs.
+    """
+    operators = apps.get_model("installs", "Operator")
+    found = (
+        operators._default_manager.exclude(package="")
+        .order_by("package", "cluster__name", "kind", "namespace", "name")
+        .values_list(
+            *("package", "cluster__name", "kind", "namespace", "name", "version", "health")
+        )
+    )
+    return {
+        package: tuple(Installation(*fields[1:]) for fields in group)
+        for package, group in groupby(found, key=lambda fields: fields[0])
+    }
+
+
+def find_packages(
+    index: Index,
+    filters: Filters,
+    installed: Mapping[str, tuple[Installation, ...]],
+    hits: Hits | None = None,
+) -> Result:
+    """What passes `filters` and is among `hits` (None: everything is), counted on the way."""
+    names = list(FACETS)
+    active = [(names.index(key), values) for key, values in filters.chosen.items() if key in FACETS]
+    wanted = filters.chosen.get(INSTALLED)
+    scores = hits.scores if hits else None
+    counted: list[list[Iterable[str]]] = [[] for _ in range(COUNTED)]
+    installed_counts = dict.fromkeys(ANSWERS[INSTALLED], 0)
+    matches = []
+    for group in index.groups:
+        here = installed.get(group.rows[0].name, ())
+        answer = _installed_answer(here)
+        other_answer = wanted is not None and answer not in wanted
+        passed, near = _sift(group.rows, scores, active)
+        if passed:
+            installed_counts[answer] += 1
+            if not other_answer:
+                matches.append(Match(passed[0], group.rows, here, group.differs))
+        if other_answer or not (passed or near):
+            continue
+        for tally, values in zip(counted, _values(group, passed, near), strict=True):
+            tally.append(values)
+    counts = [Counter(chain.from_iterable(tally)) for tally in counted]
+    return Result(
+        matches=tuple(_ordered(matches, filters.sort, scores)),
+        counts={**dict(zip(names, counts, strict=False)), INSTALLED: installed_counts},
+        names=len(index.groups),
+    )
+
+
+def nearest_names(index: Index, words: Sequence[str], limit: int = 5) -> list[Row]:
+    """Packages called nearly `words`, best first."""
+    spoken: dict[str, Row] = {}
+    for group in index.groups:
+        for name in (group.rows[0].name, group.rows[0].title):
+            spoken.setdefault(" ".join(words_of(name)), group.rows[0])
+    close = most_alike(" ".join(words), spoken, 2 * limit)
+    return list({spoken[name].id: spoken[name] for name in close}.values())[:limit]
+
+
+def _installed_answer(here: Sequence[Installation]) -> str:
+    """A failed attempt is not an installation: saying so would hide what needs attention."""
+    if not here:
+        return NO
+    return FAILED if all(each.health in NOT_INSTALLED for each in here) else YES
+
+
+def _values(
+    group: Group, passed: Sequence[Row], near: Sequence[tuple[int, Row]]
+) -> Sequence[Iterable[str]]:
+    """Per counted facet the values that the group counts for."""
+    if len(passed) == len(group.rows):
+        return group.values
+    found: list[set[str]] = [set() for _ in range(COUNTED)]
+    for row in passed:
+        for position, values in enumerate(row.values[:COUNTED]):
+            found[position].update(values)
+    for position, row in near:
+        if position < COUNTED:
+            found[position].update(row.values[position])
+    return found
+
+
+def _sift(
+    rows: tuple[Row, ...],
+    scores: Mapping[int, Score] | None,
+    active: list[tuple[int, frozenset[str]]],
+) -> tuple[Sequence[Row], list[tuple[int, Row]]]:
+    """Rows that pass, and rows that only one facet (its position is given) refused."""
+    if scores is None and not active:
+        return rows, []
+    passed: list[Row] = []
+    near: list[tuple[int, Row]] = []
+    for row in rows:
+        if scores is not None and row.id not in scores:
+            continue
+        refused = [at for at, values in active if values.isdisjoint(row.values[at])]
+        if not refused:
+            passed.append(row)
+        elif len(refused) == 1:
+            near.append((refused[0], row))
+    return passed, near
+
+
+def _ordered(matches: list[Match], sort: str, scores: Mapping[int, Score] | None) -> list[Match]:
+    """Relevance without a search is the order of names, which the index already has."""
+    if sort == "-name":
+        return matches[::-1]
+    if sort == "updated":
+        matches.sort(key=_age)
+    elif sort == "relevance" and scores is not None:
+        matches.sort(key=lambda match: (_best(match, scores), match.row.name))
+    return matches
+
+
+def _best(match: Match, scores: Mapping[int, Score]) -> Score:
+    """Of all sources: a name must not sink because the catalog that wins says less."""
+    return min(scores[row.id] for row in match.sources if row.id in scores)
+
+
+def _age(match: Match) -> float:
+    return -match.row.updated.timestamp() if match.row.updated else 0.0

@@ -1,0 +1,44 @@
+"""The database's full text index of packages: which have words that begin so.
+
+Knows the two databases' ways (migration package_search made them), not what words mean or which
+packages are better.
+"""
+
+from collections.abc import Collection, Sequence
+
+from django.db import connection
+
+from catalogs.models import PackageText
+from catalogs.words import plain_text
+
+_TABLE = "catalogs_packagesearch"
+_ONE = {
+    "sqlite": f"SELECT %s, rowid FROM {_TABLE}_fts WHERE {_TABLE}_fts MATCH %s",  # noqa: S608
+    "postgresql": f"SELECT %s, package_id FROM {_TABLE} WHERE vector @@ %s::tsquery",  # noqa: S608
+}
+# Words are letters and digits only (catalogs.words), so that nothing in them needs an escape.
+_BEGINS = {"sqlite": '"{}"*', "postgresql": "'{}':*"}
+
+
+def packages_with(words: Sequence[str]) -> list[set[int]]:
+    """Per word of `words` (folded) the ids of packages that have a word beginning so; one query."""
+    found: list[set[int]] = [set() for _ in words]
+    if words:
+        one, begins = _ONE[connection.vendor], _BEGINS[connection.vendor]
+        asked = [part for i, word in enumerate(words) for part in (i, begins.format(word))]
+        with connection.cursor() as cursor:
+            cursor.execute(" UNION ALL ".join([one] * len(words)), asked)
+            for i, package in cursor.fetchall():
+                found[i].add(package)
+    return found
+
+
+def descriptions_of(packages: Collection[int]) -> dict[int, str]:
+    """Package id to its whole description as plain text in one line; one query."""
+    if not packages:
+        return {}
+    texts = PackageText.objects.filter(package__in=packages)
+    return {
+        package: plain_text(html)
+        for package, html in texts.values_list("package_id", "description_html")
+    }
