@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import structlog
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -18,10 +19,9 @@ from catalogs.cluster_catalogs import record_cluster_catalogs as record_cluster_
 from catalogs.content import Progress, Written, no_cyclic_gc, no_progress, replace_content, sweep
 from catalogs.derive import DERIVATION
 from catalogs.models import Catalog
+from catalogs.sources import own
 from catalogs.sources.base import LIMITS, Fetched, Limits, Source, SourceError, opened
 from catalogs.sources.catalogd import catalogd_source
-from catalogs.sources.file import path_source
-from catalogs.sources.url import url_source
 from catalogs.splitter import CutShort, Index, NotFbc, index_spool
 from olmweb.clusters import client_for
 from olmweb.models import SyncRun
@@ -29,6 +29,7 @@ from olmweb.models import SyncRun
 READABLE = (
     Catalog.SourceKind.FILE,
     Catalog.SourceKind.URL,
+    Catalog.SourceKind.IMAGE,
     Catalog.SourceKind.CLUSTER_CATALOG,
 )
 log = structlog.get_logger(__name__)
@@ -91,10 +92,9 @@ def sync_catalog(
 
 def source_of(catalog: Catalog, limits: Limits = LIMITS) -> Source:
     """The source that the catalog's row names. Raises SourceError for one that can't be read."""
-    if catalog.source_kind == Catalog.SourceKind.FILE:
-        return path_source(catalog.source, limits=limits)
-    if catalog.source_kind == Catalog.SourceKind.URL:
-        return url_source(catalog.source, limits=limits)
+    if catalog.source_kind in own.KINDS:
+        access = own.Access(settings.INSECURE_REGISTRIES, settings.REGISTRY_CREDENTIALS)
+        return own.own_source(catalog.source_kind, catalog.source, access=access, limits=limits)
     cluster = catalog.cluster
     if catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG and cluster is not None:
         return catalogd_source(

@@ -1,6 +1,7 @@
 """Django settings. The environment is read only here, through olmweb.env."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -32,6 +33,11 @@ PUBLIC_URL = env.text("OLMWEB_PUBLIC_URL").rstrip("/")
 LOG_FORMAT = env.choice("OLMWEB_LOG", "text" if EMBEDDED else "json", ("text", "json"))
 ADMIN_PASSWORD = env.text("OLMWEB_ADMIN_PASSWORD")
 HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
+INSECURE_REGISTRIES = frozenset(env.listing("OLMWEB_INSECURE_REGISTRIES"))
+# Where podman's and docker's logins are; the file need not exist.
+_LOGINS = env.text("REGISTRY_AUTH_FILE")
+_DOCKER = env.text("DOCKER_CONFIG") or os.path.expanduser("~/.docker")  # noqa: PTH111 - "~" stays
+REGISTRY_CREDENTIALS = Path(_LOGINS) if _LOGINS else Path(_DOCKER, "config.json")
 
 if not EMBEDDED and not SECRET_KEY:
     env.problem(
@@ -43,6 +49,9 @@ if not EMBEDDED and not ALLOWED_HOSTS:
 for name, address in (("OLMWEB_WEBHOOK_URL", WEBHOOK_URL), ("OLMWEB_PUBLIC_URL", PUBLIC_URL)):
     if address and not address.startswith(("http://", "https://")):
         env.problem(f"{name} is no address of a web server; write https://host/path.")
+for name in sorted(INSECURE_REGISTRIES):
+    if not re.fullmatch(r"[A-Za-z0-9.\-\[\]:]+:\d{1,5}", name):
+        env.problem(f'OLMWEB_INSECURE_REGISTRIES names "{name}"; write host:port, comma-separated.')
 DATABASE_URL = env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'olmweb.sqlite3'}")
 try:
     DATABASE = dj_database_url.parse(DATABASE_URL, conn_max_age=60)

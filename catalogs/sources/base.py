@@ -86,8 +86,15 @@ _listener: ContextVar[Heard] = ContextVar("listener", default=_unheard)
 
 @contextmanager
 def listening(heard: Heard) -> Iterator[None]:
-    """`heard` is told how far the sources that are read in this context got."""
-    token = _listener.set(heard)
+    """`heard` is told how far the sources that are read in this context got, besides who listens
+    already."""
+    before = _listener.get()
+
+    def both(read: int, total: int) -> None:
+        before(read, total)
+        heard(read, total)
+
+    token = _listener.set(both)
     try:
         yield
     finally:

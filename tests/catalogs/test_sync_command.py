@@ -70,7 +70,7 @@ def test_the_command_says_what_is_wrong_with_a_name(args, words):
 
 
 def test_a_source_of_an_unreadable_kind_is_told(folder):
-    catalog = Catalog.objects.create(name="i", slug="i", source_kind="Image", source="r/i")
+    catalog = Catalog.objects.create(name="i", slug="i", source_kind="PackageManifest")
     result = sync.sync_catalog(catalog)
     assert (result.outcome, result.error_code) == ("failed", "source-kind")
 
