@@ -83,4 +83,6 @@ def test_the_command_shows_progress_on_a_terminal_only(folder, monkeypatch, caps
     rewrite(catalog, package("redis", ("3.0.0",)))
     printed, _ = command("demo")
     assert printed["outcome"] == "changed"
-    assert "] 1 of 1 packages\n" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "reading [" in shown
+    assert "] 1 of 1 packages\n" in shown

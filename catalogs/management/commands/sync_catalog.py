@@ -3,9 +3,12 @@
 import json
 import re
 import resource
+import signal
 import sys
 import time
 from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,18 +17,25 @@ from django.core.management.base import BaseCommand, CommandError
 
 from catalogs.content import no_progress
 from catalogs.models import Catalog
+from catalogs.sources import own
+from catalogs.sources.base import SourceError, listening
 from catalogs.sync import FAILED, SyncResult, sync_catalog
 from olmweb import leases
 from olmweb.models import LOCAL
 
 LEASE_SECONDS = 1800
 BAR_WIDTH = 30
+REDRAW = 0.1  # seconds
+INTERRUPTED = 130  # what a shell gives for Ctrl-C
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 class Command(BaseCommand):
     requires_system_checks = ()  # they import every page and the API: 40 MB more
-    help = "Read a catalog now. With --file or --url the catalog is created when it isn't known."
+    help = (
+        "Read a catalog now. With --file, --url or --image the catalog is created when it isn't "
+        "known."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -33,52 +43,74 @@ class Command(BaseCommand):
             help="NAME, or CLUSTER/NAME for a ClusterCatalog (-- -/NAME for one of no cluster)",
         )
         source = parser.add_mutually_exclusive_group()
-        source.add_argument("--file", help="read this file from now on")
+        source.add_argument("--file", help="read this file, folder or tar from now on")
         source.add_argument("--url", help="read this URL from now on")
+        source.add_argument("--image", help="read this image of a registry from now on")
         parser.add_argument("--force", action="store_true", help="write every package anew")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        catalog = _catalog(options["name"], options["file"], options["url"])
+        catalog = _catalog(options["name"], _source(options))
         started = time.monotonic()
-        with leases.lease(f"catalog:{catalog.pk}", LEASE_SECONDS) as held:
+        shown = _Terminal() if sys.stderr.isatty() else None
+        with leases.lease(f"catalog:{catalog.pk}", LEASE_SECONDS) as held, _cancellable(catalog):
             if held is None:
                 raise CommandError(
                     f"{catalog} is being synced right now; try again when it is done."
                 )
-            watched = sys.stderr.isatty()
-            result = sync_catalog(
-                catalog,
-                force=options["force"],
-                progress=_draw if watched else no_progress,
-            )
+            with listening(shown.reading if shown else no_progress):
+                result = sync_catalog(
+                    catalog,
+                    force=options["force"],
+                    progress=shown.writing if shown else no_progress,
+                )
+        if shown:
+            shown.end()
         seconds = time.monotonic() - started
         if options["json"]:
             self.stdout.write(json.dumps(_as_json(catalog, result, seconds)))
         else:
             self.stdout.write(_as_text(catalog, result, seconds))
+        if result.error_code == "cancelled":
+            raise SystemExit(INTERRUPTED)
         if result.outcome == FAILED:
             raise SystemExit(1)
 
 
-def _catalog(name: str, file: str | None, url: str | None) -> Catalog:
-    """The catalog of that name; created under no cluster when a source is given."""
-    if file or url:
-        if not _NAME.fullmatch(name):
-            raise CommandError(
-                f'"{name}" can\'t name a catalog: use letters, digits, "-", "_" and ".", '
-                "beginning with a letter or digit."
-            )
-        kind = Catalog.SourceKind.FILE if file else Catalog.SourceKind.URL
-        source = str(Path(file).absolute()) if file else str(url)
-        catalog, created = Catalog.objects.get_or_create(
-            cluster=None, slug=name, defaults={"name": name, "source_kind": kind, "source": source}
+@contextmanager
+def _cancellable(catalog: Catalog) -> Iterator[None]:
+    """Ctrl-C ends the sync as a failed one that says why; a second one ends it the hard way."""
+
+    def cancel(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        raise SourceError(
+            f"The sync of {catalog} was cancelled at the terminal.",
+            code="cancelled",
+            hint="What was read before stays.",
         )
-        if not created and (catalog.source_kind, catalog.source) != (kind, source):
-            catalog.source_kind, catalog.source = kind, source
-            catalog.last_modified = ""  # of another source
-            catalog.save(update_fields=["source_kind", "source", "last_modified"])
-        return catalog
+
+    before = signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _source(options: dict[str, Any]) -> tuple[str, str] | None:
+    """Kind and source that the options name, None for none of them."""
+    if options["file"]:
+        return own.FILE, str(Path(options["file"]).absolute())
+    if options["url"]:
+        return own.URL, options["url"]
+    if options["image"]:
+        return own.IMAGE, options["image"]
+    return None
+
+
+def _catalog(name: str, source: tuple[str, str] | None) -> Catalog:
+    """The catalog of that name; created under no cluster when a source is given."""
+    if source is not None:
+        return _made(name, *source)
     cluster, _, slug = name.rpartition("/")
     found = Catalog.objects.filter(slug=slug).select_related("cluster")
     if cluster == LOCAL:
@@ -92,16 +124,71 @@ def _catalog(name: str, file: str | None, url: str | None) -> Catalog:
         raise CommandError(f"Several catalogs have that name: {', '.join(map(str, matches))}.")
     known = ", ".join(map(str, Catalog.objects.select_related("cluster"))) or "none"
     raise CommandError(
-        f'No catalog is called "{name}" (known: {known}). Give --file or --url to create it.'
+        f'No catalog is called "{name}" (known: {known}). Give --file, --url or --image to create '
+        "it."
     )
 
 
-def _draw(done: int, total: int) -> None:
-    """A bar on the terminal that says where the sync stands."""
-    filled = BAR_WIDTH * done // total if total else BAR_WIDTH
-    bar = "#" * filled + "." * (BAR_WIDTH - filled)
-    sys.stderr.write(f"\r[{bar}] {done:,} of {total:,} packages" + ("\n" if done == total else ""))
-    sys.stderr.flush()
+def _made(name: str, kind: str, source: str) -> Catalog:
+    if not _NAME.fullmatch(name):
+        raise CommandError(
+            f'"{name}" can\'t name a catalog: use letters, digits, "-", "_" and ".", '
+            "beginning with a letter or digit."
+        )
+    try:
+        own.own_source(kind, source)
+    except SourceError as error:
+        raise CommandError(f"{error.message} {error.hint}".rstrip()) from error
+    catalog, created = Catalog.objects.get_or_create(
+        cluster=None, slug=name, defaults={"name": name, "source_kind": kind, "source": source}
+    )
+    if not created and (catalog.source_kind, catalog.source) != (kind, source):
+        catalog.source_kind, catalog.source = kind, source
+        # These are of another source.
+        catalog.last_modified = catalog.synced_digest = catalog.resolved_digest = ""
+        catalog.save(
+            update_fields=[
+                *("source_kind", "source", "last_modified", "synced_digest", "resolved_digest")
+            ]
+        )
+    return catalog
+
+
+class _Terminal:
+    """One line on the terminal that says where the sync stands: bytes, then packages."""
+
+    def __init__(self) -> None:
+        self._drawn = 0.0
+        self._width = 0
+        self._step = ""
+
+    def reading(self, done: int, total: int) -> None:
+        of = f" of {total / 1e6:,.1f}" if total else ""
+        self._draw("reading", f"{done / 1e6:,.1f}{of} MB", done, total)
+
+    def writing(self, done: int, total: int) -> None:
+        self._draw("writing", f"{done:,} of {total:,} packages", done, total)
+
+    def _draw(self, step: str, text: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if step == self._step and done != total and now - self._drawn < REDRAW:
+            return
+        if self._step not in ("", step):
+            self.end()
+        self._step, self._drawn = step, now
+        filled = min(BAR_WIDTH, BAR_WIDTH * done // total) if total else 0
+        bar = "#" * filled + "." * (BAR_WIDTH - filled)
+        line = f"{step} [{bar}] {text}"
+        sys.stderr.write(f"\r{line.ljust(self._width)}")
+        sys.stderr.flush()
+        self._width = len(line)
+
+    def end(self) -> None:
+        """Leaves the line as it is."""
+        if self._step:
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+        self._step, self._width = "", 0
 
 
 def _peak_rss_mb() -> float:
@@ -122,8 +209,8 @@ def _as_json(catalog: Catalog, result: SyncResult, seconds: float) -> dict[str, 
 
 
 def _as_text(catalog: Catalog, result: SyncResult, seconds: float) -> str:
-    if result.outcome == FAILED:
-        return f"{catalog}: failed. {result.error} {result.error_hint}".rstrip()
+    if result.error:
+        return f"{catalog}: {result.outcome}. {result.error} {result.error_hint}".rstrip()
     return (
         f"{catalog}: {result.outcome}. {result.packages:,} packages, {result.channels:,} channels, "
         f"{result.bundles:,} bundles, {result.problems:,} problems; {result.rows_written:,} rows "
