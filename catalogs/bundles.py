@@ -5,7 +5,6 @@ Pure: knows the shapes of `catalogs.fbc`; the package around the bundle is `cata
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +16,8 @@ PACKAGE_PROPERTY = "olm.package"
 _MAX_OPENSHIFT = "olm.maxOpenShiftVersion"
 _OPENSHIFT = re.compile(r" *v?[0-9]+(?:\.[0-9]+(?:\.0)?)? *")
 CONSTRAINT_SIZE = 131_072
+# Of a version or a range: what reads them remembers some, and these must not fill the memory.
+LONGEST_TEXT = 2_000
 
 
 class BundleFacts(NamedTuple):
@@ -231,8 +232,10 @@ def supported(modes: list[csvs.InstallMode] | None) -> list[str]:
     return [mode.type for mode in modes or () if mode.supported and mode.type]
 
 
-@lru_cache(maxsize=4096)
 def range_fault(text: str) -> str:
+    """Why opm can't read a skipRange, "" when it can."""
+    if len(text) > LONGEST_TEXT:
+        return f"it is longer than {LONGEST_TEXT:,} characters"
     try:
         semver.blang_range(text)
     except ValueError as error:
@@ -245,5 +248,7 @@ def order_key(version: str, release: str) -> str:
 
     The keys of two different versions differ before either ends, so a release may follow.
     """
+    if len(version) > LONGEST_TEXT or len(release) > LONGEST_TEXT:
+        return semver.sort_key("")
     key = semver.sort_key(version)
     return (key + semver.sort_key(f"0.0.0-{release}"))[: semver.KEY_LENGTH] if release else key

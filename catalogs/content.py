@@ -18,7 +18,9 @@ from django.utils import timezone
 
 from catalogs import fbc
 from catalogs.derive import DERIVATION, ChannelFacts, PackageReader
+from catalogs.fbc import Problem
 from catalogs.models import Catalog, CatalogRevision, ContentProblem, Package
+from catalogs.places import Places
 from catalogs.revisions.outline import BundleOutline, bundle_outline, outline_of
 from catalogs.revisions.record import Recorder
 from catalogs.splitter import Index, PackageIndex, reread
@@ -75,6 +77,7 @@ class Replacement:
         self._recorder = Recorder(catalog)
         self._tally = {"added": 0, "removed": 0, "changed": 0}  # packages
         self._writer = Writer(catalog.pk)
+        self._places = Places(self._read, index.files)
 
     def run(self, digest: str, body_hash: str) -> Written:
         """Writes every package that differs from what is stored, and the revision that says so."""
@@ -133,7 +136,7 @@ class Replacement:
         elif before is not None and before.id is not None:
             self._writer.clear(name, before.id, whole=True)
         self._writer.write_refs(name, [ref for ref in places if ref is not None])
-        self._writer.write_problems(reader.problems)
+        self._writer.write_problems(self._placed(reader.problems, part))
         known_before = before is not None and before.id is not None
         if reader.known:
             self._tally["changed" if known_before else "added"] += 1
@@ -220,7 +223,7 @@ class Replacement:
         places = self._read_others(reader, part)
         self._read_bundles(reader, part, None, places)
         reader.finish()
-        problems = [*self._index.problems, *reader.problems]
+        problems = self._placed([*self._index.problems, *reader.problems], part)
         if changed or catalog_problems(self._catalog.pk) != problems:
             self._writer.clear("", None, whole=False)
             self._writer.write_refs("", [ref for ref in places if ref is not None])
@@ -229,6 +232,10 @@ class Replacement:
     def _note_removed(self, name: str) -> None:
         self._tally["removed"] += 1
         self._recorder.is_now(name, None)
+
+    def _placed(self, problems: list[Problem], part: PackageIndex) -> list[Problem]:
+        lengths = {at.offset: at.length for at in part} if problems else {}
+        return self._places.fill(problems, lengths)
 
     def _read(self, offset: int, length: int) -> bytes:
         return os.pread(self._file, length, offset)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from catalogs import csvs, fbc, graph, markup, semver
-from catalogs.bundles import PACKAGE_PROPERTY, Gathered, range_fault
+from catalogs.bundles import LONGEST_TEXT, PACKAGE_PROPERTY, Gathered, range_fault
 from catalogs.fbc import Fault, Problem
 from catalogs.image_names import image_fault
 from catalogs.reactions import REACTIONS as REACTIONS
@@ -228,6 +228,8 @@ class PackageFaults:
             self._problem("package-mismatch", told, name, f"{place}.packageName", offset=offset)
         version = found.version or ""
         try:
+            if len(version) > LONGEST_TEXT:
+                raise ValueError(f"it is longer than {LONGEST_TEXT:,} characters")
             semver.parse(version)
         except ValueError as error:
             told = f'error parsing bundle "{name}" version "{version}": {error}'

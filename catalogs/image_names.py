@@ -1,17 +1,17 @@
 """Whether a text is a reference to a container image, and what opm says when it isn't.
 
-Pure. Mirrors ParseNormalizedNamed of distribution/reference (v0.6.0), which opm asks, and the
-digests of opencontainers/go-digest.
+Pure. Mirrors ParseNormalizedNamed of container-libs (image/docker/reference), which opm asks, and
+the digests of opencontainers/go-digest.
 """
 
 import re
 from functools import lru_cache
 
 _LABEL = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
-_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+_HOST = rf"{_LABEL}(?:\.{_LABEL})*(?::[0-9]+)?"
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
-    rf"(?:{_HOST}/)?({_PART}(?:/{_PART})*)(?::[\w][\w.-]{{0,127}})?"
+    rf"((?:{_HOST}/)?{_PART}(?:/{_PART})*)(?::[\w][\w.-]{{0,127}})?"
     r"(?:@([A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?",
     re.ASCII,
 )
@@ -24,12 +24,21 @@ _IDENTIFIER = re.compile(r"[a-f0-9]{64}")
 _DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[a-zA-Z0-9=_-]+")
 _LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 LONGEST_NAME = 255
+_CACHED = 1000  # longer ones are rare and would fill the cache with what nobody asks again
 _HUB = "docker.io"
 
 
-@lru_cache(maxsize=8192)
 def image_fault(text: str) -> str:
     """Why `text` is no image reference, in the words of the library; "" when it is one."""
+    return _cached(text) if len(text) < _CACHED else _fault(text)
+
+
+@lru_cache(maxsize=8192)
+def _cached(text: str) -> str:
+    return _fault(text)
+
+
+def _fault(text: str) -> str:
     if len(text) < LONGEST_NAME and _PLAIN.fullmatch(text):
         return ""
     if _IDENTIFIER.fullmatch(text):
@@ -37,7 +46,7 @@ def image_fault(text: str) -> str:
     domain, rest = _split(text)
     name = rest.partition(":")[0]
     if name.lower() != name:
-        return f"invalid reference format: repository name ({name}) must be lowercase"
+        return "invalid reference format: repository name must be lowercase"
     found = _REFERENCE.fullmatch(f"{domain}/{rest}")
     if found is None:
         lower = _REFERENCE.fullmatch(f"{domain}/{rest}".lower())
@@ -49,15 +58,11 @@ def image_fault(text: str) -> str:
 
 def _split(text: str) -> tuple[str, str]:
     """Domain and the rest; what names no domain is Docker Hub's."""
-    first, slash, rest = text.partition("/")
-    if not slash:
-        return _HUB, f"library/{text}"
-    if first == "index.docker.io":
-        domain = _HUB
-    elif first == "localhost" or "." in first or ":" in first or first.lower() != first:
-        domain = first
-    else:
+    domain, slash, rest = text.partition("/")
+    if not slash or (domain != "localhost" and "." not in domain and ":" not in domain):
         domain, rest = _HUB, text
+    if domain == "index.docker.io":
+        domain = _HUB
     if domain == _HUB and "/" not in rest:
         rest = f"library/{rest}"
     return domain, rest

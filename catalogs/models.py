@@ -435,7 +435,11 @@ class ContentProblem(models.Model):
     code = models.CharField(max_length=60)
     severity = models.CharField(max_length=10, choices=Severity.choices)
     message = models.TextField()
+    # Where it was when its package was last written: what stands before it may have grown since.
     offset = models.PositiveBigIntegerField(null=True, blank=True)  # byte in the decoded body
+    file = models.CharField(max_length=500, blank=True)  # of a source with several
+    line = models.PositiveIntegerField(null=True, blank=True)  # in the file, from 1
+    excerpt = models.CharField(max_length=200, blank=True)
 
     class Meta:
         ordering = ("catalog", "package", "id")

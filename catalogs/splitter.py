@@ -29,6 +29,14 @@ _YAML_MARK = re.compile(rb"(?:---|\.\.\.)(?:\s|$)")
 _raw_decode = JSONDecoder().raw_decode
 
 
+# What may stand at the end of JSON that goes on: a part of a word, a number or an escape.
+_BEGUN = re.compile(
+    r"\s*(?:t|tr|tru|f|fa|fal|fals|n|nu|nul|N|Na|-?I|-?In|-?Inf|-?Infi|-?Infin|-?Infini|-?Infinit"
+    r"|-|\.|[eE][+-]?)?"
+)
+_ESCAPE = 12  # characters of the longest escape, a pair of surrogates
+
+
 class NotFbc(Exception):
     """The body is no file-based catalog; the message is a sentence without its subject."""
 
@@ -137,7 +145,7 @@ class Splitter:
                 self._report("too-deep", "the blob nests too deep to be read; flatten it", offset)
                 return None, self._next_object(line_end)
             except JSONDecodeError as error:
-                incomplete = "Unterminated string" in error.msg or error.pos >= len(text) - 16
+                incomplete = _may_go_on(error, text)
                 if incomplete and not more:
                     raise CutShort(
                         f"{self._name} ends in the middle of the blob at byte "
@@ -234,6 +242,15 @@ class Splitter:
         self.problems.append(Problem(code, message, offset=offset))
 
 
+def _may_go_on(error: JSONDecodeError, text: str) -> bool:
+    """Whether `text` is wrong only because it ends too early."""
+    if "Unterminated string" in error.msg:
+        return True
+    if error.msg.startswith("Invalid \\"):
+        return len(text) - error.pos < _ESCAPE
+    return _BEGUN.fullmatch(text, error.pos) is not None
+
+
 _ENTRY = struct.Struct("<QI??32s")  # the fields of BlobAt
 
 
@@ -282,6 +299,7 @@ class Index:
 
     packages: dict[str, PackageIndex]
     problems: tuple[Problem, ...]
+    files: tuple[tuple[int, str], ...] = ()  # where each begins (offset, name), of several
 
 
 class _Section:
@@ -344,7 +362,7 @@ def index_spool(
     if not packages:
         first = problems[0].message if problems else "it is blank"
         raise NotFbc(f'holds no JSON object or YAML document with a "schema" ({first})')
-    return Index(packages, tuple(problems))
+    return Index(packages, tuple(problems), files)
 
 
 # Longest names that can be stored; the real ones are a fifth of that.

@@ -123,6 +123,7 @@ class Writer:
         self._problems = Table(
             ContentProblem,
             *("catalog", "package", "subject", "field", "code", "severity", "message", "offset"),
+            *("file", "line", "excerpt"),
         )
         self._icons = Table(Icon, "sha256", "media_type", "data", keyed=True)
         self._packer = Packer()
@@ -231,6 +232,7 @@ class Writer:
                 (
                     *(self.catalog_id, found.package, found.subject, found.field, found.code),
                     *(found.severity, found.message, found.offset),
+                    *(found.file, found.line, found.excerpt),
                 )
                 for found in problems
             ]
@@ -331,7 +333,9 @@ def delete_catalog(catalog_id: int) -> int:
 
 def catalog_problems(catalog_id: int) -> list[Problem]:
     """The stored problems of no package."""
-    fields = ("code", "message", "package", "subject", "field", "offset")
+    fields = (
+        *("code", "message", "package", "subject", "field", "offset", "file", "line", "excerpt"),
+    )
     rows = ContentProblem.objects.filter(catalog=catalog_id, package="").order_by("id")
     return [Problem(*row) for row in rows.values_list(*fields)]
 

@@ -334,7 +334,7 @@ STABLE = channel_blob(entries=[{"name": "etcd.v1.0.0"}])
         (
             [package_blob(), STABLE, {**bundle_blob(), "image": "Not An Image"}],
             'package "etcd" bundle "etcd.v1.0.0" image: invalid image pull spec "Not An Image": '
-            "invalid reference format: repository name (library/Not An Image) must be lowercase",
+            "invalid reference format: repository name must be lowercase",
         ),
         (
             [package_blob("Big_Name")],

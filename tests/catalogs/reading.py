@@ -1,0 +1,38 @@
+"""A catalog's bytes read as sync reads them, without a database."""
+
+import io
+
+from catalogs.derive import PackageReader
+from catalogs.fbc import Problem
+from catalogs.places import Places
+from catalogs.splitter import Index, NotFbc, PackageIndex, index_spool, reread
+
+
+def read_package(data: bytes, name: str, part: PackageIndex) -> PackageReader:
+    """The reader of one package, finished."""
+    reader = PackageReader(name)
+    for bundles in (False, True):
+        for position, at in enumerate(part):
+            if at.bundle != bundles:
+                continue
+            header, source = reread(data[at.offset : at.offset + at.length])
+            if bundles:
+                reader.read_bundle(source, at.offset, position)
+            else:
+                reader.read(header, source, at.offset)
+    reader.finish()
+    return reader
+
+
+def read_catalog(data: bytes, files: tuple[tuple[int, str], ...] = ()) -> list[Problem]:
+    """Every problem of the catalog with its place; none of it when it isn't FBC at all."""
+    try:
+        index = index_spool(io.BytesIO(data), files=files)
+    except NotFbc:
+        index = Index({}, ())
+    places = Places(lambda offset, length: data[offset : offset + length], files)
+    found = places.fill(index.problems, {})
+    for name, part in index.packages.items():
+        lengths = {at.offset: at.length for at in part}
+        found += places.fill(read_package(data, name, part).problems, lengths)
+    return found
