@@ -64,7 +64,7 @@ def test_a_faulty_package_is_told_and_the_sound_one_served(folder, what):
     assert set(problems.values_list("package", "severity")) == {("bad", "error")}
     for at in problems.values_list("offset", flat=True):
         assert at is not None
-        assert jsonl([*package(), *FAULTY[what]])[at : at + 10] == b'{"schema":'
+        assert len(jsonl(package())) <= at < len(jsonl([*package(), *FAULTY[what]]))
 
 
 UNSTORABLE = {
