@@ -15,6 +15,7 @@ from olmweb.kube.resources import (
     BUNDLE_DEPLOYMENTS,
     BUNDLES,
     CATALOG_SOURCES,
+    CATALOGS,
     CLUSTER_CATALOGS,
     CLUSTER_EXTENSIONS,
     CLUSTER_OBJECT_SETS,
@@ -83,6 +84,7 @@ FEEDS: tuple[Feed, ...] = (
     _of_kind(CLUSTER_EXTENSIONS),
     _of_kind(CLUSTER_OBJECT_SETS, page=50),  # a revision holds the manifests of its bundle
     _of_kind(CLUSTER_CATALOGS),
+    _of_kind(CATALOGS),
     _of_kind(CATALOG_SOURCES),
     _of_kind(SUBSCRIPTIONS),
     _of_kind(INSTALL_PLANS, page=50),  # a plan holds the manifests of its steps

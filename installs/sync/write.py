@@ -13,9 +13,9 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from catalogs.sync import record_cluster_catalogs
 from installs.models import ClusterOperator, Component, CRDState, Operator
 from installs.sync.assess import assess, basis
+from installs.sync.catalogs import CATALOG_KINDS, record_catalogs
 from installs.sync.crds import assess_crds
 from installs.sync.decode import Kept, Key
 from installs.sync.events import write_events
@@ -27,7 +27,7 @@ from installs.sync.read import ABSENT, FAILED, FORBIDDEN, SERVED, FeedRead, Snap
 from installs.sync.store import Delta, Reading, Table, known_rows, older, store
 from olmweb.models import Cluster, Stream
 
-EVENT, CATALOG = "Event", "ClusterCatalog"
+EVENT = "Event"
 _TABLES: tuple[Table, ...] = (Component, Operator, ClusterOperator, CRDState)
 _STATES = {
     SERVED: Stream.State.LISTED,
@@ -69,12 +69,12 @@ def table_of(kind: str) -> Table:
 
 @dataclass(slots=True)
 class _Told:
-    """What a write has to bring to the tables. `catalogs`: those whose kind was read completely."""
+    """What a write has to bring to the tables. `catalogs`: by kind, those that were read whole."""
 
     readings: dict[Table, Reading] = field(default_factory=lambda: defaultdict(Reading))
     known: dict[Table, dict[Key, Any]] = field(default_factory=dict)
     events: list[Kept] = field(default_factory=list)
-    catalogs: list[Kept] | None = None
+    catalogs: dict[str, list[Kept]] = field(default_factory=dict)
 
 
 def lock(cluster: Cluster) -> Cluster:
@@ -118,8 +118,8 @@ def _told_by_lists(cluster_id: int, snapshot: Snapshot, streams: Mapping[str, St
             told.events += one.objects
         else:
             kinds[table_of(feed.kind)].add(feed.kind)
-        if feed.kind == CATALOG:
-            told.catalogs = list(one.objects)
+        if feed.kind in CATALOG_KINDS:
+            told.catalogs[feed.kind] = list(one.objects)
     for table, wanted in kinds.items():
         known = known_rows(table, cluster_id, kinds=wanted)
         told.known[table] = known
@@ -379,7 +379,7 @@ def _write(cluster: Cluster, told: _Told, moment: Moment, comparable: bool) -> W
         written, members = update_members(cluster.pk, comparable=comparable)
         result.written["ClusterOperator"] += written
         result.derived += members
-    result.derived += _record_catalogs(cluster, told, deltas.get(Component, Delta()))
+    result.derived += record_catalogs(cluster, told.catalogs, deltas.get(Component, Delta()))
     result.written[EVENT] += write_events(cluster.pk, told.events, moment.now)
     result.written = +result.written
     return result
@@ -409,14 +409,3 @@ def _derive(
         rows_of_crds = CRDState.objects.filter(cluster_id=cluster_id).order_by()
         ids = set(rows_of_crds.values_list("id", flat=True))
     result.derived += assess_crds(ids)
-
-
-def _record_catalogs(cluster: Cluster, told: _Told, parts: Delta) -> int:
-    """Hands ClusterCatalogs to the app that has their content: all of a list, else what changed."""
-    if told.catalogs is not None:
-        return record_cluster_catalogs(cluster, [one.source for one in told.catalogs if one.source])
-    names = {key[2] for key in parts.touched if key[0] == CATALOG}
-    if not names:
-        return 0
-    sources = [one.source for one in parts.changed.values() if one.source and one.kind == CATALOG]
-    return record_cluster_catalogs(cluster, sources, only=names)

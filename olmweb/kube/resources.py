@@ -46,8 +46,10 @@ CLUSTER_EXTENSIONS = Resource(
     "olm.operatorframework.io", ("v1",), "clusterextensions", "ClusterExtension"
 )
 CLUSTER_CATALOGS = Resource(
-    "olm.operatorframework.io", ("v1",), "clustercatalogs", "ClusterCatalog"
+    "olm.operatorframework.io", ("v1", "v1alpha1"), "clustercatalogs", "ClusterCatalog"
 )
+# What ClusterCatalogs were called before catalogd moved into operator-controller.
+CATALOGS = Resource("catalogd.operatorframework.io", ("v1alpha1",), "catalogs", "Catalog")
 
 CLUSTER_OBJECT_SETS = Resource(
     "olm.operatorframework.io", ("v1",), "clusterobjectsets", "ClusterObjectSet"
@@ -91,6 +93,7 @@ ALL: tuple[Resource, ...] = (
     CLUSTER_EXTENSIONS,
     CLUSTER_OBJECT_SETS,
     CLUSTER_CATALOGS,
+    CATALOGS,
     CATALOG_SOURCES,
     SUBSCRIPTIONS,
     INSTALL_PLANS,

@@ -122,6 +122,7 @@ _CATALOG_SOURCE = _object(
     status=_status(
         *("reason", "message", "latestImageRegistryPoll"),
         connectionState=_shape("Connection", "lastObservedState", "lastConnect", "address"),
+        registryService=_shape("Service", "serviceName", "serviceNamespace", "port"),
     ),
 )
 _CRD = _object(
@@ -148,6 +149,12 @@ _STATE = _shape(
     terminated=_shape("Terminated", "reason", "message", "exitCode"),
 )
 _CONTAINERS = _many("Container", "name", "restartCount", state=_STATE, lastState=_STATE)
+_CLUSTER_CATALOG = _object(
+    spec=_shape("Spec", "priority", "availabilityMode", source=_IMAGE),
+    status=_status(
+        *("lastUnpacked", "contentURL"), resolvedSource=_IMAGE, urls=_shape("Urls", "base")
+    ),
+)
 SHAPES: dict[str, type[Struct]] = {
     "PlatformOperator": _object(spec=_shape("Spec", package=_shape("Package", "name"))),
     "ClusterOperator": _object(status=_status("versions")),
@@ -187,10 +194,8 @@ SHAPES: dict[str, type[Struct]] = {
         ),
     ),
     "ClusterObjectSet": _object(spec=_shape("Spec", "revision", "lifecycleState")),
-    "ClusterCatalog": _object(
-        spec=_shape("Spec", "priority", "availabilityMode", source=_IMAGE),
-        status=_status("lastUnpacked", resolvedSource=_IMAGE, urls=_shape("Urls", "base")),
-    ),
+    "ClusterCatalog": _CLUSTER_CATALOG,
+    "Catalog": _CLUSTER_CATALOG,
     "CatalogSource": _CATALOG_SOURCE,
     "Subscription": _SUBSCRIPTION,
     "InstallPlan": _INSTALL_PLAN,

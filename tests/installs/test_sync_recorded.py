@@ -61,7 +61,7 @@ def test_real_objects_are_kept_linked_and_diagnosed(real: KubeFake, cluster: Clu
     assert not Component.objects.filter(kind__in=owned, operator=None).exists()
     facts = Operator.objects.get(name="cat-facts-operator")
     assert facts.bundle == "quay.io/community-operator-pipeline-prod/cat-facts-operator:1.1.2"
-    assert cluster.catalogs.count() == 3
+    assert cluster.catalogs.count() == 6  # ClusterCatalogs and CatalogSources
 
 
 def test_the_real_objects_of_olm_v0_are_three_subscriptions_with_all_that_they_name(

@@ -20,6 +20,7 @@ from olmweb.kube.resources import (
     ALL,
     BUNDLE_DEPLOYMENTS,
     BUNDLES,
+    CLUSTER_CATALOGS,
     CLUSTER_EXTENSIONS,
 )
 from olmweb.kube.resources import PLATFORM_OPERATORS as PO
@@ -50,7 +51,7 @@ def test_discovery_finds_every_kind_in_its_preferred_version(client: KubeClient)
     assert {kind: one.version for kind, one in served.items()} == {
         resource.kind: resource.versions[0] for resource in ALL
     }
-    assert client.requests == 11  # one a group and version
+    assert client.requests == 13  # one a group and version
 
 
 def test_discovery_takes_an_older_version_and_leaves_out_what_is_missing(
@@ -67,6 +68,7 @@ def test_discovery_takes_an_older_version_and_leaves_out_what_is_missing(
 def test_a_group_whose_discovery_fails_does_not_hide_the_others(
     fake: KubeFake, client: KubeClient
 ) -> None:
+    fake.hide(CLUSTER_CATALOGS, "v1alpha1")
     fake.script("GET", "/apis/olm.operatorframework.io/v1", status_answer(503, "backend is away"))
     found = client.discover()
     assert set(found.failed) == {"ClusterExtension", "ClusterCatalog", "ClusterObjectSet"}

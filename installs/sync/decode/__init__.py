@@ -21,7 +21,7 @@ from installs.sync.decode.v0 import (
     operator_group,
     subscription,
 )
-from installs.sync.decode.v1 import cluster_catalog, cluster_extension, cluster_object_set
+from installs.sync.decode.v1 import catalog, cluster_catalog, cluster_extension, cluster_object_set
 from installs.sync.decode.workloads import custom_resource_definition, deployment
 
 __all__ = [
@@ -45,6 +45,7 @@ DECODERS: dict[str, Callable[[Any], Kept | None]] = {
     "ClusterExtension": cluster_extension,
     "ClusterObjectSet": cluster_object_set,
     "ClusterCatalog": cluster_catalog,
+    "Catalog": catalog,
     "CatalogSource": catalog_source,
     "Subscription": subscription,
     "InstallPlan": install_plan,

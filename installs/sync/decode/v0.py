@@ -171,11 +171,13 @@ def _package(obj: Object) -> str:
 
 
 def catalog_source(obj: Object) -> Kept | None:
+    """Its content belongs to the app `catalogs`, which gets the object itself."""
     connection = dig(obj, "status", "connectionState")
     details = {
         "type": text(obj, "spec", "sourceType", limit=60),
         "image": text(obj, "spec", "image", limit=1000),
         "address": text(obj, "spec", "address", limit=1000),
+        "connected_to": text(connection, "address", limit=1000),
         "priority": number(obj, "spec", "priority"),
         "display_name": text(obj, "spec", "displayName", limit=300),
         "state": text(connection, "lastObservedState", limit=60),
@@ -184,7 +186,7 @@ def catalog_source(obj: Object) -> Kept | None:
         "message": text(obj, "status", "message"),
         "last_poll": text(obj, "status", "latestImageRegistryPoll", limit=60),
     }
-    return kept(obj, "CatalogSource", component(obj), details)
+    return kept(obj, "CatalogSource", component(obj), details, source=obj)
 
 
 def operator_group(obj: Object) -> Kept | None:

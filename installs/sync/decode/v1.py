@@ -61,12 +61,24 @@ def cluster_object_set(obj: Object) -> Kept | None:
 
 def cluster_catalog(obj: Object) -> Kept | None:
     """Its content belongs to the app `catalogs`, which gets the object itself."""
+    return _catalog(obj, "ClusterCatalog")
+
+
+def catalog(obj: Object) -> Kept | None:
+    """What a ClusterCatalog was called before."""
+    return _catalog(obj, "Catalog")
+
+
+def _catalog(obj: Object, kind: str) -> Kept | None:
+    """Where v1 has `status.urls.base`, v1alpha1 had `status.contentURL`."""
+    image = dig(obj, "status", "resolvedSource", "image")
+    base = text(obj, "status", "urls", "base", limit=2000)
     details = {
         "image": text(obj, "spec", "source", "image", "ref", limit=1000),
         "priority": number(obj, "spec", "priority"),
         "availability": text(obj, "spec", "availabilityMode", limit=60) or "Available",
-        "digest": text(obj, "status", "resolvedSource", "image", "ref", limit=1000),
-        "base_url": text(obj, "status", "urls", "base", limit=2000),
+        "digest": text(image, "resolvedRef", limit=1000) or text(image, "ref", limit=1000),
+        "base_url": base or text(obj, "status", "contentURL", limit=2000),
         "last_unpacked": text(obj, "status", "lastUnpacked", limit=60),
     }
-    return kept(obj, "ClusterCatalog", component(obj), details, source=obj)
+    return kept(obj, kind, component(obj), details, source=obj)
