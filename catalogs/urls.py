@@ -3,13 +3,14 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from catalogs.views import bundle, catalogs, package, software
+from catalogs.views import bundle, catalogs, channels, package, software
 
 
 class BundleNameConverter(StringConverter):
-    """Any bundle name, slashes and line breaks too; `install` is the install form's own route."""
+    """Any bundle name, slashes and line breaks too, but for the routes beside it: the install form
+    and the graph's files."""
 
-    regex = r"(?s:(?!install\Z).+)"
+    regex = r"(?s:(?!(?:install|graph\.mmd|graph\.svg)\Z).+)"
 
 
 register_converter(BundleNameConverter, "bundle_name")
@@ -18,6 +19,18 @@ app_name = "catalogs"
 urlpatterns = [
     path("software/", software.software, name="software"),
     path("software/<str:cluster>/<str:catalog>/<str:package>", package.package, name="package"),
+    path(
+        "software/<str:cluster>/<str:catalog>/<str:package>/graph.mmd",
+        channels.graph_file,
+        {"kind": "mmd"},
+        name="graph-mermaid",
+    ),
+    path(
+        "software/<str:cluster>/<str:catalog>/<str:package>/graph.svg",
+        channels.graph_file,
+        {"kind": "svg"},
+        name="graph-svg",
+    ),
     path(
         "software/<str:cluster>/<str:catalog>/<str:package>/<bundle_name:bundle>",
         bundle.bundle,

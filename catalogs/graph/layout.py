@@ -95,8 +95,8 @@ def layout(
     for entry in entries:
         by_name.setdefault(entry.name, entry)
     steps = list(route)
-    edges = _drawn_edges(entries, by_name, versions, steps)
-    order = _time_order(by_name, edges, versions)
+    edges = drawn_edges(entries, by_name, versions, steps)
+    order = time_order(by_name, edges, versions)
     start = start or max(
         heads(entries) or order[-1:], key=lambda name: age(name, versions), default=""
     )
@@ -161,12 +161,14 @@ def _node(
     )
 
 
-def _drawn_edges(
+def drawn_edges(
     entries: Iterable[Entry],
     by_name: Mapping[str, Entry],
     versions: Mapping[str, Version],
-    route: Sequence[tuple[str, str, str]],
+    route: Sequence[tuple[str, str, str]] = (),
 ) -> list[Edge]:
+    """One edge from each name to each that replaces or skips it, and one for a skipRange: from
+    the newest version that it takes. Those of `route` come with them, marked."""
     edges: dict[tuple[str, str], Edge] = {}
     for entry in entries:
         older = [(REPLACES, entry.replaces)] if entry.replaces else []
@@ -257,7 +259,7 @@ def _tracks(edges: Iterable[Edge], places: Mapping[str, tuple[int, int]]) -> lis
     return [replace(edge, track=spans[edge]) if edge in spans else edge for edge in edges]
 
 
-def _time_order(
+def time_order(
     by_name: Mapping[str, Entry], edges: Sequence[Edge], versions: Mapping[str, Version]
 ) -> list[str]:
     """Every name once: an edge's source before its target, else by version.

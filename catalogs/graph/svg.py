@@ -39,6 +39,18 @@ FACTS = {
     "deprecated": "deprecated",
     "skipped": "skipped",
 }
+# For an SVG that stands alone; the page's own sheet has its themes
+STANDALONE_STYLE = (
+    ".olm-graph{font-family:sans-serif;background:#fff}"
+    ".olm-graph-box{fill:#fff;stroke:#6a6e73}.olm-graph-head .olm-graph-box{stroke-width:2.5}"
+    ".olm-graph-missing .olm-graph-box,.olm-graph-fold .olm-graph-box{stroke:#d2d2d2}"
+    ".olm-graph-skipped .olm-graph-box{stroke-dasharray:5 3}"
+    ".olm-graph-deprecated .olm-graph-box,.olm-graph-cross{stroke:#b34d00}"
+    ".olm-graph-stranded .olm-graph-box{stroke:#b1380b;stroke-dasharray:2 2}"
+    ".olm-graph-line{stroke:#6a6e73}.olm-graph-arrow{fill:#6a6e73}"
+    ".olm-graph-skips .olm-graph-line{stroke-dasharray:5 4}"
+    ".olm-graph-skipRange .olm-graph-line{stroke-dasharray:1 4;stroke-width:2;stroke-linecap:round}"
+)
 _SHORT = {"chosen": "chosen", "start": "from", "goal": "to", "stranded": "stranded"}
 _GAP = (COLUMN - NODE_WIDTH) // 2
 _AISLE = (LANE - NODE_HEIGHT) // 2

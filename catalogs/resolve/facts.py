@@ -19,8 +19,8 @@ class BadQuestion(ValueError):
 class BundleFacts:
     """A bundle as its olm.package property names it.
 
-    `dependencies` are the types, in the blob's order, of its properties olm.package.required,
-    olm.gvk.required and olm.constraint.
+    `dependencies` are the types, in the blob's order and each once, of its properties
+    olm.package.required, olm.gvk.required and olm.constraint.
     """
 
     name: str

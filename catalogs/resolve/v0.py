@@ -214,7 +214,7 @@ def _because(
             "nearest to the head."
         )
     if bundle is not None and bundle.dependencies:
-        reason += f" It needs others ({', '.join(dict.fromkeys(bundle.dependencies))}), which must "
+        reason += f" It needs others ({', '.join(bundle.dependencies)}), which must "
         reason += "be found with it."
     return reason
 

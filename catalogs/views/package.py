@@ -7,17 +7,13 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from catalogs import forms, present, queries, search
-from catalogs.graph import Entry
-from catalogs.graph.layout import layout
-from catalogs.graph.svg import render
-from catalogs.models import Bundle, ChannelEntry, Package
-from catalogs.semver import Version, parse
+from catalogs.models import Package
 from catalogs.views.bundle import bundle_contents
+from catalogs.views.channels import channels_tab
 from olmweb.context import clusters
 from olmweb.htmx import render_page
 
 ROWS = 50  # of a table on one page
-ENTRIES = 300  # of a channel in the graph's table twin
 
 
 @require_safe
@@ -44,6 +40,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "installed": search.installed_packages().get(found.name, ()),
         "hindrance": queries.install_hindrance(found.catalog, clusters(request)),
         "notices": notices,
+        "params": request.GET,
         "page_number": forms.read_page(request.GET, notices),
     }
     context.update(TAB_CONTEXT[tab](found, choice, context))
@@ -71,61 +68,6 @@ def _tab_count(name: str, found: Package, problems: int) -> int | None:
 
 def _overview(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:
     return {"suitability": queries.suitability(choice.bundle) if choice.bundle else None}
-
-
-def _channels(found: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
-    if choice.channel is None:
-        return {}
-    entries = list(choice.entries)
-    bundles = {each.name: each for each in choice.offered}
-    here = {each.version for each in context["installed"]}
-    installed = {name for name, each in bundles.items() if each.version and each.version in here}
-    drawn = layout(
-        [Entry(each.name, each.replaces, tuple(each.skips), each.skip_range) for each in entries],
-        _versions(choice.offered),
-        keep=installed,
-    )
-    svg = render(
-        drawn,
-        links={name: present.bundle_url(found, name) for name in bundles},
-        facts={
-            "head": [choice.channel.head] if choice.channel.head else [],
-            "deprecated": {name for name, each in bundles.items() if each.deprecated},
-            "installed": installed,
-        },
-    )
-    entries.sort(key=lambda each: _newest(bundles.get(each.name)), reverse=True)
-    return {
-        "svg": svg,
-        "rows": [_entry_row(found, each, bundles, installed) for each in entries[:ENTRIES]],
-        "more_entries": max(0, len(entries) - ENTRIES),
-    }
-
-
-def _newest(bundle: Bundle | None) -> str:
-    return bundle.version_key if bundle else ""
-
-
-def _entry_row(
-    found: Package, entry: ChannelEntry, bundles: dict[str, Bundle], installed: set[str]
-) -> dict[str, Any]:
-    return {
-        "entry": entry,
-        "bundle": bundles.get(entry.name),
-        "url": present.bundle_url(found, entry.name) if entry.name in bundles else "",
-        "installed": entry.name in installed,
-    }
-
-
-def _versions(bundles: Any) -> dict[str, Version]:
-    """Bundle name to version, for those whose version can be read."""
-    found = {}
-    for bundle in bundles:
-        try:
-            found[bundle.name] = parse(bundle.version)
-        except ValueError:
-            continue
-    return found
 
 
 def _all_versions(
@@ -170,7 +112,7 @@ def _problems(found: Package, choice: queries.Choice, context: dict[str, Any]) -
 
 TAB_CONTEXT: dict[str, Callable[[Package, queries.Choice, dict[str, Any]], dict[str, Any]]] = {
     "overview": _overview,
-    "channels": _channels,
+    "channels": channels_tab,
     "versions": _all_versions,
     "installs": _installs,
     "installed": _installed,

@@ -72,6 +72,7 @@ STATES = {
     "note": ("Note", "info-circle", ""),
     "stuck": ("Slow", "clock", "pf-m-warning"),
     "orphan": ("Without Subscription", "link-broken", "pf-m-warning"),
+    "stranded": ("Stranded", "link-broken", "pf-m-warning"),
     "upgrade": ("Upgrade available", "arrow-right", "pf-m-info"),
     "done": ("Done", "check-circle", "pf-m-success"),
 }

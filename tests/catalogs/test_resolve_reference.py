@@ -34,7 +34,9 @@ def reference():
 
 
 def raw_packages(path):
-    packages: dict[str, Any] = defaultdict(lambda: {"default": "", "channels": [], "bundles": [], "gone": set()})
+    packages: dict[str, Any] = defaultdict(
+        lambda: {"default": "", "channels": [], "bundles": [], "gone": set()}
+    )
     with lzma.open(path) as lines:
         for line in lines:
             blob = json.loads(line)
@@ -74,7 +76,9 @@ def facts_of(name, raw):
             bundle["name"],
             written(bundle),
             bundle["name"] in raw["gone"],
-            tuple(p["type"] for p in bundle["properties"] if p["type"] in DEPENDENCIES),
+            tuple(
+                dict.fromkeys(p["type"] for p in bundle["properties"] if p["type"] in DEPENDENCIES)
+            ),
             bundle["image"],
         )
         for bundle in raw["bundles"]

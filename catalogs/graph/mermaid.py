@@ -1,0 +1,69 @@
+"""A channel graph as Mermaid flowchart text, for a README or a ticket.
+
+Every name stands in a quoted label in which Mermaid's own characters are written as codes; ids
+are numbers of ours, so no name can become syntax. Edges: solid for replaces, dotted for skips and
+skipRange, each with its kind. Pure text; knows nothing of pages.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from catalogs.graph.layout import drawn_edges, time_order
+from catalogs.graph.rules import REPLACES, Entry
+from catalogs.semver import Version
+
+# as svg.FACTS, which the classes are named after
+STYLES = {
+    "head": "stroke-width:3px",
+    "chosen": "stroke-width:3px",
+    "installed": "stroke:#3e8635,stroke-width:4px",
+    "deprecated": "fill:#f8e0b0,color:#000",
+    "stranded": "stroke:#c9190b,stroke-dasharray:2 2",
+    "missing": "stroke-dasharray:5 5",
+}
+LABEL_LENGTH = 120
+
+
+def mermaid(
+    entries: Sequence[Entry],
+    versions: Mapping[str, Version],
+    *,
+    facts: Mapping[str, Collection[str]],
+    title: str,
+) -> str:
+    """The whole graph of one channel or several, nothing folded, the oldest entry first.
+
+    `facts` maps keys of STYLES to names; a node shows each that holds in words. A skipRange is one
+    edge, from the newest version that it takes.
+    """
+    by_name = {entry.name: entry for entry in entries}
+    edges = drawn_edges(entries, by_name, versions)
+    order = time_order(by_name, edges, versions)
+    sets = {fact: frozenset(facts.get(fact, ())) for fact in STYLES}
+    sets["missing"] = frozenset(name for name in order if name not in by_name)
+    ids = {name: f"n{number}" for number, name in enumerate(order)}
+    lines = ["---", f'title: "{_plain(title)}"', "---", "flowchart LR"]
+    for name in order:
+        holds = [fact for fact in STYLES if name in sets[fact]]
+        words = "".join(f"<br>({fact})" for fact in holds)
+        css = f":::{holds[0]}" if holds else ""
+        lines.append(f'  {ids[name]}["{quoted(name)}{words}"]{css}')
+    for edge in edges:
+        arrow = "-->" if edge.kind == REPLACES else "-.->"
+        lines.append(f"  {ids[edge.source]} {arrow}|{edge.kind}| {ids[edge.target]}")
+    used = {fact for fact in STYLES if any(name in sets[fact] for name in order)}
+    lines += [f"  classDef {fact} {STYLES[fact]}" for fact in STYLES if fact in used]
+    return "\n".join(lines) + "\n"
+
+
+def quoted(name: str) -> str:
+    """A name for a quoted label: whatever Mermaid or HTML would read is written as #code;."""
+    cut = name if len(name) <= LABEL_LENGTH else name[: LABEL_LENGTH - 1] + "…"
+    return "".join(
+        char if char.isalnum() or char in " .-_+/:@,…" else f"#{ord(char)};"
+        for char in (each if each.isprintable() else " " for each in cut)
+    )
+
+
+def _plain(text: str) -> str:
+    """For a YAML string in double quotes."""
+    return "".join(char for char in text if char.isprintable() and char not in '"\\')

@@ -1,0 +1,161 @@
+"""What each generation of OLM makes of a channel graph: heads, dead ends, and ways through.
+
+The order of preference is the resolvers' own (`v0`, `v1`), edges and ways are `catalogs.graph`'s.
+Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from catalogs.graph import Entry, heads, successors, v0_candidates
+from catalogs.graph.paths import Way, find_way, next_steps, reaching
+from catalogs.graph.rules import Table, successor_table, v0_fault, version_of
+from catalogs.resolve import v1
+from catalogs.resolve.facts import PackageFacts, listed
+from catalogs.semver import Version, VersionRelease, parse
+
+V0, V1 = "v0", "v1"
+SEMANTICS = (V0, V1)
+SAME_VERSION = "same version"
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """One channel, or all together where `channel` is empty, as one generation of OLM reads it.
+
+    `chosen` is what a fresh installation gets, "" when nothing; `steps` where the controller goes
+    by itself from each name; `stranded` the entries without any way to the head (v0: a head that
+    upgrades end at; v1: the chosen one); `unreachable` those that no other entry leads to; `fault`
+    OLM v0's words about a channel that it can't order, then nothing moves.
+    """
+
+    semantics: str
+    channel: str
+    entries: Sequence[Entry]
+    versions: Mapping[str, Version]
+    heads: Sequence[str]
+    chosen: str
+    table: Table
+    steps: Mapping[str, str]
+    stranded: frozenset[str]
+    unreachable: frozenset[str]
+    fault: str
+
+    @property
+    def orphans(self) -> list[str]:
+        """Entries that nothing leads to and that lead nowhere, though others are there."""
+        if len(self.names) < 2:
+            return []
+        return sorted(name for name in self.unreachable if not self.table[name])
+
+    @property
+    def names(self) -> set[str]:
+        return {entry.name for entry in self.entries}
+
+
+def analyse(facts: PackageFacts, semantics: str, channel: str = "") -> Analysis:
+    """`semantics` is V0 or V1; with V0 a channel must be named, with V1 none means all of them."""
+    chosen_channels = [channel] if channel else facts.ordered_channels()
+    entries = [entry for name in chosen_channels for entry in facts.channels.get(name, ())]
+    versions = _versions(facts)
+    table = successor_table(entries, versions)
+    names = {entry.name for entry in entries}
+    found = heads(entries)
+    fault = ""
+    if semantics == V0:
+        fault = v0_fault(entries, facts.name, channel) if entries else ""
+        order = [] if fault or not entries else v0_candidates(entries)
+        steps = next_steps(table, order, stays=False)
+        goals = found
+        onward: Mapping[str, Sequence[str]] = {name: [after] for name, after in steps.items()}
+        stranded = frozenset() if fault else frozenset(names - reaching(onward, goals))
+    else:
+        bundles = [bundle for bundle in facts.by_name().values() if bundle.name in names]
+        order = [bundle.name for bundle in v1.preference(bundles)]
+        _add_equals(table, facts, names)
+        steps = next_steps(table, order, stays=True)
+        stranded = frozenset(names - reaching(table, order[:1]))
+    entered = {each for name in names for each in table[name]}
+    return Analysis(
+        semantics=semantics,
+        channel=channel,
+        entries=entries,
+        versions=versions,
+        heads=found,
+        chosen=order[0] if order else "",
+        table=table,
+        steps=steps,
+        stranded=stranded,
+        unreachable=frozenset(names - entered),
+        fault=fault,
+    )
+
+
+def way_to(analysis: Analysis, start: str, goal: str) -> Way:
+    """OLM v1 can be pinned to a version, v0 can't: it goes its own steps or nowhere."""
+    return find_way(start, goal, analysis.table, analysis.steps, pins=analysis.semantics == V1)
+
+
+def why_no_way(analysis: Analysis, facts: PackageFacts, way: Way) -> list[str]:
+    """Sentences about a way that was not found: the reason first, then the ways out."""
+    if analysis.fault:
+        return [f"OLM v0 can't order channel {analysis.channel}: {analysis.fault}."]
+    where = f"channel {analysis.channel}" if analysis.channel else "any channel"
+    after = analysis.table.get(way.start, {})
+    if not after:
+        reasons = [f"{way.start} is stranded: no entry of {where} replaces or skips it."]
+    elif analysis.semantics == V0 and way.stop != way.start:
+        reasons = [
+            f"OLM v0 goes from {way.start} by itself as far as {way.stop} and passes {way.goal} by:"
+            " it always takes the entry nearest to the head, and no version can be pinned."
+        ]
+    else:
+        reasons = [f"No chain of upgrades of {where} leads from {way.start} to {way.goal}."]
+    return reasons + _ways_out(analysis, facts, way)
+
+
+def _ways_out(analysis: Analysis, facts: PackageFacts, way: Way) -> list[str]:
+    version = version_of(way.start, analysis.versions)
+    found = []
+    for name in facts.ordered_channels() if analysis.channel else ():
+        after = successors(facts.channels[name], way.start, version, analysis.versions)
+        if name != analysis.channel and after:
+            found.append(f"{name} (to {after[0].name})")
+    ways = [f"Another channel goes on from it: {listed(found)}."] if found else []
+    if analysis.semantics == V1:
+        ways.append(
+            "With spec.source.catalog.upgradeConstraintPolicy: SelfCertified a ClusterExtension "
+            "goes to any version; whether that works is for you to test."
+        )
+    else:
+        start = "" if way.goal == analysis.chosen else f" with startingCSV: {way.goal}"
+        ways.append(
+            f"Remove it (Subscription and ClusterServiceVersion {way.start}; its custom resources "
+            f"stay) and install it anew{start}."
+        )
+    return ways
+
+
+def _versions(facts: PackageFacts) -> dict[str, Version]:
+    """Bundle name to version, for those whose version can be read."""
+    found = {}
+    for bundle in facts.bundles:
+        try:
+            found[bundle.name] = parse(bundle.version)
+        except ValueError:
+            continue
+    return found
+
+
+def _add_equals(table: Table, facts: PackageFacts, names: set[str]) -> None:
+    """OLM v1 takes every bundle of the version and release installed for a candidate, too."""
+    equal: dict[VersionRelease, list[str]] = {}
+    for bundle in facts.by_name().values():
+        found = v1.release_of(bundle)
+        if found is not None and bundle.name in names:
+            equal.setdefault(found, []).append(bundle.name)
+    for together in equal.values():
+        for name in together if len(together) > 1 else ():
+            for other in together:
+                if other != name:
+                    table[name].setdefault(other, SAME_VERSION)

@@ -1,0 +1,248 @@
+"""The tab Channels of a package: its upgrade graph, drawn and in words, and the same as files."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.views.decorators.http import require_safe
+
+from catalogs import forms, present, queries
+from catalogs.graph import validate
+from catalogs.graph.layout import layout
+from catalogs.graph.mermaid import mermaid
+from catalogs.graph.svg import STANDALONE_STYLE, render
+from catalogs.models import Bundle, Catalog, Package
+from catalogs.resolve.analysis import SEMANTICS, V0, V1, Analysis, analyse, way_to, why_no_way
+from catalogs.resolve.facts import PackageFacts
+from catalogs.resolve.stored import facts_of
+from olmweb.errors import Missing
+
+ROWS = 100  # of the graph's table twin on one page
+OPENED = 20  # folds that one address unfolds
+SVG_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
+
+
+def semantics_of(params: QueryDict, catalog: Catalog, notices: list[str]) -> str:
+    """What the URL asks for; else the generation that reads such a catalog."""
+    of_v1 = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
+    known = (V1, V0) if of_v1 else SEMANTICS
+    return forms.one_of(params, "semantics", known, notices)
+
+
+def channels_tab(
+    found: Package, choice: queries.Choice, context: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Context of the tab. Reads the package's facts; everything else is worked out from them."""
+    params: QueryDict = context["params"]
+    semantics = semantics_of(params, found.catalog, context["notices"])
+    if choice.channel is None:
+        return {"semantics": semantics}
+    facts = facts_of(found, channels=choice.channels, bundles=choice.bundles)
+    together = semantics == V1 and not forms.clean(params.get("channel", ""))
+    analysis = analyse(facts, semantics, "" if together else choice.channel.name)
+    bundles = {each.name: each for each in choice.bundles}
+    here = {each.version for each in context["installed"]}
+    installed = {
+        name
+        for name in analysis.names
+        if name in bundles and bundles[name].version and bundles[name].version in here
+    }
+    start, goal = _ends(params, analysis, installed, context["notices"])
+    way = way_to(analysis, start, goal) if start and goal else None
+    marks = _marks(analysis, bundles, installed, start, goal)
+    drawn = layout(
+        analysis.entries,
+        analysis.versions,
+        keep={*installed, *analysis.heads} if len(analysis.heads) < 5 else installed,
+        opened=params.getlist("open")[:OPENED],
+        route=[(hop.source, hop.target, hop.kind) for hop in way.hops] if way else (),
+        start=analysis.chosen,
+    )
+    shown = params.copy()
+    links = {
+        node.id: _fold_link(shown, node.id)
+        if node.folded
+        else present.bundle_url(found, node.id)
+        if node.id in bundles
+        else ""
+        for node in drawn.nodes
+    }
+    title = f"Upgrade graph of {found.name}, {analysis.channel or 'all channels'}"
+    rows, page = _table(found, choice, facts, analysis, installed, context)
+    return {
+        "semantics": semantics,
+        "analysis": analysis,
+        "together": together,
+        "svg": render(drawn, links=links, facts=marks, title=title),
+        "opm_faults": [] if together else validate(analysis.entries),
+        "way": way,
+        "way_problems": why_no_way(analysis, facts, way) if way and not way.reached else (),
+        "start": start,
+        "goal": goal,
+        "names": [entry.name for entry in analysis.entries],
+        "facts_in_words": _in_words(analysis),
+        "mermaid": mermaid(analysis.entries, analysis.versions, facts=marks, title=title),
+        "files": _file_query(semantics, analysis.channel),
+        "rows": rows,
+        "page": page,
+        "opened": params.getlist("open"),
+    }
+
+
+def _ends(
+    params: QueryDict, analysis: Analysis, installed: set[str], notices: list[str]
+) -> tuple[str, str]:
+    """Start and goal of the way: from the URL, else what is installed and the head."""
+    start = forms.clean(params.get("from", ""))
+    goal = forms.clean(params.get("to", "")) or analysis.chosen or "".join(analysis.heads[:1])
+    known = analysis.table
+    if start and start not in known:
+        notices.append(f"There is no entry “{start[:100]}” to start from in what is shown.")
+        start = ""
+    if goal and goal not in known:
+        notices.append(f"There is no entry “{goal[:100]}” to go to in what is shown.")
+        goal = analysis.chosen
+    if not start and len(installed) == 1:
+        start = next(iter(installed))
+    return start, goal
+
+
+def _marks(
+    analysis: Analysis,
+    bundles: Mapping[str, Bundle],
+    installed: set[str],
+    start: str,
+    goal: str,
+) -> dict[str, set[str]]:
+    """Facts of entries, by catalogs.graph.svg.FACTS."""
+    several = len(analysis.heads) > 1
+    return {
+        "head": set(analysis.heads),
+        "chosen": {analysis.chosen} if analysis.chosen and several else set(),
+        "installed": installed,
+        "start": {start} - installed if start else set(),
+        "goal": {goal} if start and goal != analysis.chosen else set(),
+        "stranded": set(analysis.stranded),
+        "unreachable": set(analysis.unreachable),
+        "deprecated": {name for name, each in bundles.items() if each.deprecated},
+        "skipped": set(),
+    }
+
+
+def _fold_link(params: QueryDict, name: str) -> str:
+    """The same page with this fold open."""
+    changed = params.copy()
+    changed.appendlist("open", name)
+    changed.pop("page", None)
+    return f"?{changed.urlencode()}#olm-graph-opened"
+
+
+def _file_query(semantics: str, channel: str) -> str:
+    params = QueryDict(mutable=True)
+    params["semantics"] = semantics
+    if channel:
+        params["channel"] = channel
+    return params.urlencode()
+
+
+def _in_words(analysis: Analysis) -> list[dict[str, Any]]:
+    """What is peculiar about the graph: a sentence each, and the names that it is about."""
+    where = f"channel {analysis.channel}" if analysis.channel else "these channels"
+    told = [
+        (
+            "stranded",
+            sorted(analysis.stranded),
+            "no way to the head by any upgrade"
+            if analysis.semantics == V1
+            else "OLM v0 never takes to the head",
+        ),
+        ("unreachable", sorted(analysis.unreachable), "no other version leads to"),
+        ("orphan", analysis.orphans, "have no edge at all"),
+    ]
+    if len(analysis.heads) > 1:
+        told.insert(0, ("head", list(analysis.heads), f"{where}: nothing replaces or skips"))
+    return [
+        {"word": word, "names": names, "count": len(names), "says": says}
+        for word, names, says in told
+        if names and len(analysis.names) > 1
+    ]
+
+
+def _table(
+    found: Package,
+    choice: queries.Choice,
+    facts: PackageFacts,
+    analysis: Analysis,
+    installed: set[str],
+    context: Mapping[str, Any],
+) -> tuple[list[dict[str, Any]], present.Page[Any]]:
+    """The table twin: an entry a row, newest first, with where it goes by itself."""
+    bundles = {each.name: each for each in choice.bundles}
+    channels = [analysis.channel] if analysis.channel else facts.ordered_channels()
+    entries = [(channel, entry) for channel in channels for entry in facts.channels[channel]]
+    entries.sort(key=lambda pair: _newest(bundles.get(pair[1].name)), reverse=True)
+    page = present.paginate(
+        entries, context["page_number"], ROWS, context["notices"], total=len(entries)
+    )
+    rows = [
+        {
+            "channel": channel,
+            "entry": entry,
+            "bundle": bundles.get(entry.name),
+            "url": present.bundle_url(found, entry.name) if entry.name in bundles else "",
+            "next": analysis.steps.get(entry.name, ""),
+            "stranded": entry.name in analysis.stranded,
+            "head": entry.name in analysis.heads,
+            "installed": entry.name in installed,
+        }
+        for channel, entry in page.items
+    ]
+    return rows, page
+
+
+def _newest(bundle: Bundle | None) -> str:
+    return bundle.version_key if bundle else ""
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+@require_safe
+def graph_file(
+    request: HttpRequest, cluster: str, catalog: str, package: str, kind: str
+) -> HttpResponse:
+    """The graph as Mermaid text (`mmd`) or as an SVG that stands alone; nothing is folded in the
+    former. `?channel=` and `?semantics=` as on the page."""
+    found, _ = queries.get_sources(cluster, catalog, package)
+    facts = facts_of(found)
+    semantics = semantics_of(request.GET, found.catalog, [])
+    channel = forms.clean(request.GET.get("channel", ""))
+    if channel and channel not in facts.channels:
+        raise Missing(f"Package “{package}” has no channel “{channel[:100]}”.")
+    if not channel and semantics == V0:
+        channel = next(iter(facts.ordered_channels()), "")
+    analysis = analyse(facts, semantics, channel)
+    gone = {bundle.name: bundle for bundle in found.bundles.filter(deprecated=True)}
+    marks = _marks(analysis, gone, set(), "", "")
+    title = f"Upgrade graph of {found.name}, {channel or 'all channels'}"
+    if kind == "mmd":
+        text = mermaid(analysis.entries, analysis.versions, facts=marks, title=title)
+        response = HttpResponse(text, content_type="text/plain; charset=utf-8")
+    else:
+        drawn = layout(analysis.entries, analysis.versions, start=analysis.chosen)
+        svg = render(drawn, links={}, facts=marks, title=title, style=STANDALONE_STYLE)
+        response = HttpResponse(svg, content_type="image/svg+xml")
+        response.headers["Content-Security-Policy"] = SVG_POLICY
+    name = _file_name(found.name, channel, kind)
+    response.headers["Content-Disposition"] = f'inline; filename="{name}"'
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+def _file_name(package: str, channel: str, kind: str) -> str:
+    parts: Sequence[str] = [package, channel] if channel else [package]
+    safe = "-".join(parts)[:100]
+    return (
+        "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in safe)
+        + f".{kind}"
+    )
