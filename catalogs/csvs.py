@@ -20,6 +20,7 @@ from catalogs.fbc import (
     IconIn,
     PropertyIn,
     decode,
+    readable,
     yaml_to_json,
 )
 
@@ -192,6 +193,7 @@ def _full_csv(manifest: bytes, at: int) -> Csv | None:
             return None
     if not _is_json(manifest):
         return None
+    manifest = readable(manifest)
     # Inside base64 a NUL is not seen where blobs are split, and PostgreSQL refuses it.
     manifest, nuls = _NUL.subn(rb"\1", manifest)
     csv, faults = decode(manifest, _Csv)
@@ -199,7 +201,10 @@ def _full_csv(manifest: bytes, at: int) -> Csv | None:
         faults += (Fault("olm.bundle.object", "holds NUL characters, which were left out"),)
     if csv.kind != "ClusterServiceVersion":
         return None
-    spec = csv.spec if csv.spec != NULL else msgspec.Raw(b"{}")
+    spec = csv.spec
+    if not bytes(spec).lstrip().startswith(b"{"):
+        faults += () if spec == NULL else (Fault("spec", "Expected `object`"),)
+        spec = msgspec.Raw(b"{}")
     counted, more = decode(spec, _Webhooks)
     members = msgspec.json.decode(spec, type=dict[str, msgspec.Raw])
     if counted.apiservicedefinitions is not msgspec.UNSET:

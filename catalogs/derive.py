@@ -233,6 +233,9 @@ class PackageReader(PackageFaults):
     def texts(self, bundle: bytes | None) -> Texts:
         """Long texts and icon, from the JSON of the bundle that stands for the package."""
         csv = None
-        if bundle is not None:
-            csv = csvs.read_csv(fbc.properties_of(fbc.decode(bundle, fbc.BundleIn)[0]))
-        return read_texts(self.package, csv, self.icon)
+        try:
+            if bundle is not None:
+                csv = csvs.read_csv(fbc.properties_of(fbc.decode(bundle, fbc.BundleIn)[0]))
+            return read_texts(self.package, csv, self.icon)
+        except fbc.DECODE_ERRORS:
+            return read_texts(self.package, None, self.icon)

@@ -186,9 +186,10 @@ _read_header = msgspec.json.Decoder(Header).decode
 def read_header(data: bytes) -> tuple[Header, bytes]:
     """Header of a JSON blob, and the JSON to read it from (`data` unless keys had to be folded).
 
-    Raises one of DECODE_ERRORS for what isn't a JSON object, BadBlob for an object that breaks
-    the rules for its first-level keys.
+    Bytes that are no UTF-8 become U+FFFD in it, as opm reads them. Raises one of DECODE_ERRORS for
+    what isn't a JSON object, BadBlob for an object that breaks the rules for its first-level keys.
     """
+    data = readable(data)
     try:
         header = _read_header(data)
     except msgspec.ValidationError:
@@ -196,6 +197,17 @@ def read_header(data: bytes) -> tuple[Header, bytes]:
     if not header.schema or any(part is not msgspec.UNSET for part in _spelled(header)):
         return _fold(data)
     return header, data
+
+
+def readable(data: bytes) -> bytes:
+    """`data` itself when it is UTF-8, else with U+FFFD for what isn't."""
+    if data.isascii():
+        return data
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data.decode(errors="replace").encode()
+    return data
 
 
 _spelled = attrgetter(*(name for name in Header.__struct_fields__ if name[-2] == "_"))

@@ -1,6 +1,8 @@
 """Every fault of content: its code, its words, its place; and what each reader makes of it."""
 
+import base64
 import io
+import json
 
 import pytest
 
@@ -9,10 +11,10 @@ from catalogs.fbc import Problem
 from catalogs.image_names import image_fault
 from catalogs.places import Places, locate_json, read_steps
 from catalogs.reactions import INSTALLS, REFUSES, SKIPS, UNKNOWN, reactions_of
-from catalogs.splitter import index_spool
+from catalogs.splitter import index_spool, reread
 from tests.catalogs.fault_samples import SAMPLES, SOUND, YAML_SAMPLES, Sample
 from tests.catalogs.fbc_samples import bundle_blob, channel_blob, jsonl, package, package_blob
-from tests.catalogs.reading import read_catalog
+from tests.catalogs.reading import read_catalog, read_package
 
 OURS = {"too-deep", "blob-too-large", "yaml-aliases", "name-too-long", "nul", "more", "unreadable"}
 
@@ -134,3 +136,23 @@ def test_a_reference_to_an_image_has_no_fault(name):
 def test_index_keeps_the_files_it_was_told_of():
     files = ((0, "a"),)
     assert index_spool(io.BytesIO(jsonl(SOUND)), files=files).files == files
+
+
+def test_bytes_that_are_no_utf8_are_read_as_opm_reads_them():
+    """A description with one broken byte once stopped the whole sync."""
+    data = jsonl(package()).replace(b"# Etcd", b"# \x9aEtcd")
+    (part,) = index_spool(io.BytesIO(data)).packages.values()
+    assert not any(at.plain for at in part if at.bundle)
+    reader = read_package(data, "etcd", part)
+    assert reader.problems == []
+    _, source = reread(data[part[3].offset : part[3].offset + part[3].length])
+    assert "\ufffdEtcd" in reader.texts(source).description_html
+
+
+@pytest.mark.parametrize("spec", [5, [1], "x", None])
+def test_a_csv_whose_spec_is_no_object_leaves_the_bundle(spec):
+    manifest = json.dumps({"kind": "ClusterServiceVersion", "spec": spec}).encode()
+    value = {"data": base64.b64encode(manifest).decode()}
+    csv = {"type": "olm.bundle.object", "value": value}
+    told = read_catalog(jsonl([*SOUND[:2], bundle_blob(csv=csv)]))
+    assert [problem.code for problem in told] == ([] if spec is None else ["csv"])

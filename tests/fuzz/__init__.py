@@ -1,0 +1,1 @@
+"""Fuzzers: run by hand, with time; what they find becomes a test."""
