@@ -1,18 +1,23 @@
-"""The content of a ClusterCatalog, read from catalogd through the API server's service proxy.
+"""The content of a ClusterCatalog, read from catalogd: directly, or through the API server.
 
-That needs nothing but the kubeconfig: no route to the service, no certificate of catalogd.
+The API server's service proxy needs nothing but the kubeconfig: no route to the service, no
+certificate of catalogd.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from catalogs.sources import guard
 from catalogs.sources.base import LIMITS, Limits, SourceError
 from catalogs.sources.http import Answer, Cut, HttpSource
+from catalogs.sources.ways import CATALOGD, PROXIED
 from olmweb.kube.errors import KubeError
 
+_RULES = guard.Rules()
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 # The path is sent with our credentials: nothing in it may lead out of the service's own space.
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)*/?")
@@ -29,8 +34,25 @@ class Client(Protocol):
     """The part of olmweb.kube's client that is used here."""
 
     def stream(
-        self, path: str, headers: dict[str, str] | None = None
+        self,
+        path: str,
+        headers: dict[str, str] | None = None,
+        *,
+        query: tuple[tuple[str, str], ...] = (),
     ) -> AbstractContextManager[_Stream]: ...
+
+
+OpenClient = Callable[[], AbstractContextManager[Client]]
+
+
+def content_path(base: str) -> str:
+    """Path of all blobs below the address that a catalog's status has.
+
+    `status.urls.base` is the catalog's own; `status.contentURL`, which came before it, is the
+    content's already.
+    """
+    path = urlsplit(base).path.rstrip("/")
+    return path if path.endswith("/all.json") else f"{path}/api/v1/all"
 
 
 def proxy_path(base: str) -> str:
@@ -58,7 +80,7 @@ def proxy_path(base: str) -> str:
     service, namespace = labels[:2]
     return (
         f"/api/v1/namespaces/{namespace}/services/{parts.scheme}:{service}:{port}/proxy"
-        f"{parts.path.rstrip('/')}/api/v1/all"
+        f"{content_path(base)}"
     )
 
 
@@ -76,22 +98,80 @@ def _unusable(base: str) -> SourceError:
     )
 
 
+def is_service(base: str) -> bool:
+    """Whether the address names a Service, which only the cluster itself can reach."""
+    try:
+        labels = (urlsplit(base).hostname or "").split(".")
+    except ValueError:
+        return False
+    return labels[2:3] == ["svc"]
+
+
 def catalogd_source(
     label: str,
     base: str,
-    open_client: Callable[[], AbstractContextManager[Client]],
+    open_client: OpenClient,
     *,
     limits: Limits = LIMITS,
 ) -> HttpSource:
-    """Source of a ClusterCatalog by its `status.urls.base`. Raises SourceError for a bad one."""
+    """Through the service proxy, by the catalog's `status.urls.base`. Raises SourceError for a bad
+    one."""
     path = proxy_path(base)
+    return cluster_source(
+        label, path, open_client, limits=limits, whole_lines=_has_lines(path), way=PROXIED
+    )
+
+
+def direct_source(
+    label: str,
+    base: str,
+    *,
+    ca_file: str = "",
+    limits: Limits = LIMITS,
+    rules: guard.Rules = _RULES,
+) -> HttpSource:
+    """From catalogd itself. `ca_file` holds who signed its certificate, "" the usual authorities.
+
+    A redirect is not followed: catalogd sends none. Raises SourceError for a bad address.
+    """
+    if not base:
+        raise _unusable(base)
+    parts = guard.parse(base)
+    url = parts._replace(path=content_path(base), query="", fragment="").geturl()
+    rules = replace(rules, ca_file=ca_file)
 
     @contextmanager
     def opener(headers: dict[str, str]) -> Iterator[Answer]:
-        with _cuts(), open_client() as client, client.stream(path, headers) as stream:
+        with guard.request("GET", url, headers, rules) as answer:
+            yield guard.Body(answer)
+
+    whole_lines = _has_lines(parts.path)
+    return HttpSource(label, opener, limits=limits, whole_lines=whole_lines, way=CATALOGD)
+
+
+def _has_lines(path: str) -> bool:
+    """Of `all.json` nobody promised that a blob is a line."""
+    return not path.rstrip("/").endswith("/all.json")
+
+
+def cluster_source(
+    label: str,
+    path: str,
+    open_client: OpenClient,
+    *,
+    way: str,
+    query: tuple[tuple[str, str], ...] = (),
+    limits: Limits = LIMITS,
+    whole_lines: bool = False,
+) -> HttpSource:
+    """What the API server answers at `path`."""
+
+    @contextmanager
+    def opener(headers: dict[str, str]) -> Iterator[Answer]:
+        with _cuts(), open_client() as client, client.stream(path, headers, query=query) as stream:
             yield _Guarded(stream)
 
-    return HttpSource(label, opener, limits=limits, whole_lines=True)
+    return HttpSource(label, opener, limits=limits, whole_lines=whole_lines, way=way)
 
 
 class _Guarded:

@@ -37,11 +37,13 @@ _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
 @dataclass(frozen=True, slots=True)
 class Rules:
     """`trusted` holds "host:port" of servers that may be on this machine and speak plain http to
-    those who ask `plain_http`. With `public_only` all others must have a public address."""
+    those who ask `plain_http`. With `public_only` all others must have a public address.
+    `ca_file` names the authorities that certificates must be of, "" the usual ones."""
 
     trusted: frozenset[str] = frozenset()
     public_only: bool = False
     loopback: bool = False  # for tests; no setting turns it on
+    ca_file: str = ""
 
 
 def parse(url: str) -> SplitResult:
@@ -93,7 +95,7 @@ def request(
     named = f"[{host}]" if ":" in host else host
     sent = {**headers, "Host": named if parts.port is None else f"{named}:{port}"}
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    with _pool(parts.scheme, address, port, host) as pool:
+    with _pool(parts.scheme, address, port, host, rules.ca_file) as pool:
         try:
             answer = pool.urlopen(
                 method,
@@ -160,7 +162,9 @@ def unwrapped(address: _Address) -> _Address:
     return address
 
 
-def _pool(scheme: str, address: str, port: int, host: str) -> urllib3.HTTPConnectionPool:
+def _pool(
+    scheme: str, address: str, port: int, host: str, ca_file: str
+) -> urllib3.HTTPConnectionPool:
     if scheme == "http":
         return urllib3.HTTPConnectionPool(address, port, timeout=TIMEOUT, retries=False)
     return urllib3.HTTPSConnectionPool(
@@ -171,6 +175,7 @@ def _pool(scheme: str, address: str, port: int, host: str) -> urllib3.HTTPConnec
         server_hostname=host,
         assert_hostname=host,
         cert_reqs="CERT_REQUIRED",
+        ca_certs=ca_file or None,
     )
 
 
@@ -185,6 +190,7 @@ class Body:
     def read(self, size: int, /) -> bytes:
         """At most `size` bytes, empty at the end."""
         try:
-            return self._answer.read(size, decode_content=False)
+            # What is there, not until there is enough: a cut would lose what had come.
+            return self._answer.read1(size, decode_content=False)
         except (HTTPError, OSError) as error:
             raise Cut(f"The connection was cut: {error}.", hint="Try again.") from error
