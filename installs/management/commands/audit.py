@@ -1,0 +1,155 @@
+"""`manage.py audit`: which packages of a catalog could be installed by one path, and why not."""
+
+import csv
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from catalogs.models import Catalog
+from catalogs.prediction import Path, Target
+from installs.audit import Audit, audit
+from olmweb.models import LOCAL, Cluster
+
+COLUMNS = ("package", "bundle", "version", "channel", "verdict", "rule", "sentence")
+NAMED = 6  # packages of a bucket on the terminal
+TITLES = {"installable": "installable", "not_installable": "not installable", "unknown": "unknown"}
+
+
+class Command(BaseCommand):
+    help = (
+        "Says for every package of a catalog whether the bundle that would be chosen can be "
+        "installed, and by which rule not; with --cluster, how that compares with what it has."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("catalog", help="NAME, or CLUSTER/NAME where several have the name")
+        parser.add_argument("--path", required=True, choices=[each.value for each in Path])
+        parser.add_argument("--cluster", default="", help="ask this cluster's facts, too")
+        parser.add_argument(
+            "--watch",
+            default=Target.ALL.value,
+            choices=[each.value for each in Target],
+            help="namespaces that the OperatorGroup of a Subscription selects (default: all)",
+        )
+        output = parser.add_mutually_exclusive_group()
+        output.add_argument("--json", action="store_true", help="print one JSON object")
+        output.add_argument("--csv", action="store_true", help="print a row for each package")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        found = audit(
+            find_catalog(options["catalog"]),
+            Path(options["path"]),
+            cluster=_cluster(options["cluster"]),
+            target=Target(options["watch"]),
+        )
+        if options["json"]:
+            self.stdout.write(json.dumps(as_json(found)))
+        elif options["csv"]:
+            rows = csv.writer(self.stdout, lineterminator="\n")
+            rows.writerow(COLUMNS)
+            rows.writerows([row[column] for column in COLUMNS] for row in _rows(found))
+        else:
+            self.stdout.write(_as_text(found))
+
+
+def find_catalog(name: str) -> Catalog:
+    """The catalog of a slug, or of CLUSTER/SLUG. Raises CommandError for none or several."""
+    cluster, _, slug = name.rpartition("/")
+    found = Catalog.objects.filter(slug=slug).select_related("cluster")
+    if cluster:
+        found = (
+            found.filter(cluster__name=cluster) if cluster != LOCAL else found.filter(cluster=None)
+        )
+    matches = list(found)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise CommandError(
+            f"Several catalogs are called {slug}: give one of {', '.join(map(str, matches))}."
+        )
+    known = ", ".join(map(str, Catalog.objects.select_related("cluster"))) or "none"
+    raise CommandError(f'No catalog is called "{name}"; known are: {known}.')
+
+
+def _cluster(name: str) -> Cluster | None:
+    if not name:
+        return None
+    found = Cluster.objects.filter(name=name).first()
+    if found is None:
+        known = ", ".join(Cluster.objects.values_list("name", flat=True)) or "none"
+        raise CommandError(f'No cluster is called "{name}"; known are: {known}.')
+    return found
+
+
+def _rows(found: Audit) -> list[dict[str, Any]]:
+    return [
+        {
+            **{name: getattr(row, name) for name in ("package", "bundle", "version", "channel")},
+            "verdict": row.prediction.verdict.value,
+            "rule": row.prediction.deciding.rule if row.prediction.deciding else "",
+            "sentence": row.sentence,
+            "rules": [asdict(each) for each in row.prediction.found],
+        }
+        for row in found.rows
+    ]
+
+
+def as_json(found: Audit) -> dict[str, Any]:
+    """The audit in the shape of the REST interface, with a row for each package."""
+    agrees = [each.agrees for each in found.actual]
+    return {
+        "catalog": found.catalog,
+        "path": found.path.value,
+        "cluster": found.cluster or None,
+        "watch": found.target.value,
+        "rules_version": found.rules_version,
+        "counts": found.counts,
+        "buckets": [
+            {
+                "rule": each.rule,
+                "title": each.title,
+                "verdict": each.verdict.value,
+                "count": len(each.packages),
+                "packages": list(each.packages),
+            }
+            for each in found.buckets
+        ],
+        "actual": {
+            "agree": agrees.count(True),
+            "disagree": agrees.count(False),
+            "undecided": agrees.count(None),
+            "rows": [asdict(each) for each in found.actual],
+        },
+        "packages": _rows(found),
+    }
+
+
+def _as_text(found: Audit) -> str:
+    counts = ", ".join(f"{found.counts[key]} {title}" for key, title in TITLES.items())
+    where = f"cluster {found.cluster}" if found.cluster else "catalog facts only"
+    lines = [
+        f"{found.catalog} by {found.path} ({where}): {len(found.rows)} packages: {counts}.",
+        "",
+    ]
+    for bucket in found.buckets:
+        named = ", ".join(bucket.packages[:NAMED])
+        more = len(bucket.packages) - NAMED
+        rule = f" ({bucket.rule})" if bucket.rule else ""
+        lines.append(f"{len(bucket.packages):>5}  {bucket.title}{rule}")
+        lines.append(f"       {named}{f' and {more} more' if more > 0 else ''}")
+    if found.actual:
+        agrees = [each.agrees for each in found.actual]
+        lines += [
+            "",
+            f"Beside what the cluster has: {agrees.count(True)} agree, {agrees.count(False)} "
+            f"disagree, {agrees.count(None)} are not predicted.",
+        ]
+    for each in found.actual:
+        if each.agrees is False:
+            rule = f" ({each.rule})" if each.rule else ""
+            lines.append(f"  {each.name}: {each.health}, predicted {TITLES[each.verdict]}{rule}")
+    return "\n".join(lines)

@@ -1,0 +1,77 @@
+"""What rows tell of the place that a bundle would be installed into: a cluster, and its catalogs.
+
+Reads rows into the facts of `catalogs.prediction`; decides nothing.
+"""
+
+from collections import defaultdict
+
+from catalogs.models import Bundle, BundleGVK, Catalog
+from catalogs.prediction import ClusterFacts, Crd, Installed, Market
+from catalogs.prediction.contents import Kind
+from catalogs.semver import Version, parse
+from installs.models import Component, CRDState, Operator
+from installs.sync.offers import usable
+from olmweb.models import Cluster
+
+
+def cluster_facts(cluster: Cluster) -> ClusterFacts:
+    """Four queries. CRDs are None when the cluster's were never listed."""
+    crds_read = cluster.streams.filter(
+        kind="CustomResourceDefinition", listed_at__isnull=False
+    ).exists()
+    version = (
+        Component.objects.filter(cluster=cluster, kind="ClusterVersion")
+        .values_list("details__version", flat=True)
+        .first()
+    )
+    operators = Operator.objects.filter(cluster=cluster).order_by("kind", "namespace", "name")
+    return ClusterFacts(
+        cluster.name,
+        crds=_crds(cluster) if crds_read else None,
+        kube_version=None if version else read_version(cluster.version),
+        openshift_version=read_version(str(version or "")),
+        installed=tuple(
+            Installed(*values)
+            for values in operators.values_list("kind", "namespace", "name", "package", "bundle")
+        ),
+    )
+
+
+def _crds(cluster: Cluster) -> dict[str, Crd]:
+    fields = ("served", "stored", "owner_kind", "owner_namespace", "owner_name")
+    return {
+        name: Crd(frozenset(served), frozenset(stored), *owner)
+        for name, served, stored, *owner in CRDState.objects.filter(cluster=cluster).values_list(
+            "name", *fields
+        )
+    }
+
+
+def read_version(text: str) -> Version | None:
+    """A version with or without its `v`; None for what is none."""
+    try:
+        return parse(text.removeprefix("v"))
+    except ValueError:
+        return None
+
+
+def market_of(catalog: Catalog, cluster: Cluster | None) -> Market:
+    """What `catalog` offers, and every other that `cluster` can use. Three queries."""
+    ids = {catalog.pk}
+    if cluster is not None:
+        ids |= set(Catalog.objects.filter(usable(cluster.pk)).values_list("pk", flat=True))
+    providers: dict[Kind, set[str]] = defaultdict(set)
+    provided = BundleGVK.objects.filter(bundle__package__catalog__in=ids, required=False)
+    fields = ("group", "version", "kind", "bundle__package__name")
+    for group, version, kind, package in provided.order_by().values_list(*fields).distinct():
+        providers[Kind(group, version, kind)].add(package)
+    versions: dict[str, list[Version]] = defaultdict(list)
+    bundles = Bundle.objects.filter(package__catalog__in=ids).order_by()
+    for package, text in bundles.values_list("package__name", "version").distinct():
+        version = read_version(text)
+        if version is not None:
+            versions[package].append(version)
+    return Market(
+        {kind: frozenset(names) for kind, names in providers.items()},
+        {name: tuple(found) for name, found in versions.items()},
+    )
