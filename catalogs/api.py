@@ -30,7 +30,6 @@ from catalogs.api_rows import (
     BundleRow,
     CatalogDetail,
     CatalogRow,
-    ChangeRow,
     ImageRow,
     PackageDetail,
     PackageRow,
@@ -38,7 +37,6 @@ from catalogs.api_rows import (
     bundle_row,
     catalog_detail,
     catalog_row,
-    change_rows,
     channel_row,
     gvk_rows,
     package_row,
@@ -50,7 +48,6 @@ from catalogs.models import (
     Bundle,
     BundleGVK,
     Catalog,
-    CatalogChange,
     Channel,
     ChannelEntry,
     ContentProblem,
@@ -233,21 +230,6 @@ PROBLEMS: ListOf[ContentProblem] = ListOf(
         ),
     ),
 )
-CHANGES: ListOf[CatalogChange] = ListOf(
-    name="changes",
-    row=ChangeRow,
-    order=(Key("id", descending=True),),
-    rows=change_rows,
-    filters=(
-        exact("package", "Name of the package.", "package"),
-        Filter(
-            "kind",
-            "What changed.",
-            lambda value: Q(kind=value),
-            choices=tuple(CatalogChange.Kind.values),
-        ),
-    ),
-)
 PACKAGES: ListOf[Package] = ListOf(
     name="packages",
     row=PackageRow,
@@ -373,18 +355,6 @@ def list_problems(request: HttpRequest, cluster: str, catalog: str) -> HttpRespo
     found = find_catalog(cluster, catalog)
     problems = ContentProblem.objects.filter(catalog=found)
     return answer_list(request, PROBLEMS, problems, _state_of(found))
-
-
-@router.get(
-    "/catalogs/{cluster}/{catalog}/changes",
-    response=Page[ChangeRow],
-    openapi_extra=CHANGES.openapi(),
-)
-def list_changes(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
-    """What each revision changed, newest first."""
-    found = find_catalog(cluster, catalog)
-    changes = CatalogChange.objects.filter(revision__catalog=found).select_related("revision")
-    return answer_list(request, CHANGES, changes, _state_of(found))
 
 
 def _state_of(catalog: Catalog) -> tuple[Any, ...]:

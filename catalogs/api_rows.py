@@ -15,7 +15,6 @@ from catalogs.models import (
     Bundle,
     BundleGVK,
     Catalog,
-    CatalogChange,
     Channel,
     ContentProblem,
     Package,
@@ -80,17 +79,6 @@ class ProblemRow:
     severity: str
     message: str
     offset: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeRow:
-    revision: int
-    at: datetime
-    kind: str
-    package: str
-    subject: str
-    before: str
-    after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,22 +246,6 @@ def problem_rows(problems: Iterable[ContentProblem]) -> list[ProblemRow]:
             offset=problem.offset,
         )
         for problem in problems
-    ]
-
-
-def change_rows(changes: Iterable[CatalogChange]) -> list[ChangeRow]:
-    """`changes` come with their revision."""
-    return [
-        ChangeRow(
-            revision=change.revision.number,
-            at=change.revision.created_at,
-            kind=change.kind,
-            package=change.package,
-            subject=change.subject,
-            before=change.before,
-            after=change.after,
-        )
-        for change in changes
     ]
 
 

@@ -15,7 +15,6 @@ from catalogs.models import (
     Blob,
     Bundle,
     Catalog,
-    CatalogChange,
     Channel,
     ChannelEntry,
     ContentProblem,
@@ -31,7 +30,6 @@ BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown as they are, not 
 BLOB_SHOW_LIMIT = 64_000  # characters of raw FBC on a page
 PROPERTY_SHOW_LIMIT = 200  # characters of one property's value
 IMAGE_SHOW_LIMIT = 300  # related images on a page
-CHANGE_SHOW_LIMIT = 200  # changes of one revision on a page
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,18 +244,6 @@ def find_problems(
         found = found.filter(severity=severity)
     if package:
         found = found.filter(package=_safe(package))
-    return found
-
-
-def changes_of(revision_ids: Sequence[int]) -> dict[int, list[CatalogChange]]:
-    """Revision id to its first CHANGE_SHOW_LIMIT changes and no more than that in memory."""
-    found: dict[int, list[CatalogChange]] = {}
-    for revision_id in revision_ids:
-        found[revision_id] = []
-    wanted = CatalogChange.objects.filter(revision_id__in=revision_ids).order_by("id")
-    for change in wanted[: CHANGE_SHOW_LIMIT * max(1, len(revision_ids))]:
-        if len(found[change.revision_id]) < CHANGE_SHOW_LIMIT:
-            found[change.revision_id].append(change)
     return found
 
 

@@ -3,7 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from catalogs.views import bundle, catalogs, channels, package, software
+from catalogs.views import bundle, catalogs, channels, compare, feeds, package, software
 
 
 class BundleNameConverter(StringConverter):
@@ -38,6 +38,13 @@ urlpatterns = [
     ),
     path("icons/<str:sha256>", bundle.icon, name="icon"),
     path("catalogs/", catalogs.catalog_list, name="catalog-list"),
+    path("catalogs/compare", compare.compare, name="compare"),
+    path("catalogs/changes.atom", feeds.all_changes, name="all-changes-feed"),
+    path(
+        "catalogs/<str:cluster>/<str:catalog>/changes.atom",
+        feeds.catalog_changes,
+        name="changes-feed",
+    ),
     path("catalogs/<str:cluster>/<str:catalog>", catalogs.catalog, name="catalog"),
     path("catalogs/<str:cluster>/<str:catalog>/sync", catalogs.sync_now, name="sync-now"),
 ]

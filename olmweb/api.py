@@ -13,6 +13,7 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from catalogs.api import router as catalogs_router
+from catalogs.api_changes import router as changes_router
 from installs.api import router as installs_router
 from olmweb.api_auth import BearerToken, PublicRead, Session
 from olmweb.api_docs import docs_view
@@ -33,6 +34,7 @@ for error in (Exception, AuthenticationError, HttpError, ValidationError):
     api.add_exception_handler(error, handle_exception)
 api.add_router("", installs_router)
 api.add_router("", catalogs_router)
+api.add_router("", changes_router)
 
 
 @cache

@@ -82,26 +82,26 @@ class ListOf(Generic[M]):
 
     def openapi(self) -> dict[str, Any]:
         """The query parameters and formats, for the OpenAPI document."""
-        described = [
-            _parameter(item.name, item.about, {"type": "string", "enum": list(item.choices)})
+        parameters = [
+            described(item.name, item.about, {"type": "string", "enum": list(item.choices)})
             if item.choices
-            else _parameter(item.name, item.about, {"type": "string"})
+            else described(item.name, item.about, {"type": "string"})
             for item in self.filters
         ]
         limit = {
             "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT,
         }  # fmt: skip
-        described += [
-            _parameter("limit", "Items on one page; caps an export when given.", limit),
-            _parameter("cursor", "`next` of the page before.", {"type": "string"}),
-            _parameter("fields", f"Only these, comma-separated: {', '.join(self.fields)}.", {}),
-            _parameter(
+        parameters += [
+            described("limit", "Items on one page; caps an export when given.", limit),
+            described("cursor", "`next` of the page before.", {"type": "string"}),
+            described("fields", f"Only these, comma-separated: {', '.join(self.fields)}.", {}),
+            described(
                 "format",
                 "ndjson and csv stream the whole result.",
                 {"type": "string", "enum": list(MEDIA_TYPES), "default": "json"},
             ),
         ]
-        return {"parameters": described}
+        return {"parameters": parameters}
 
 
 class Page(Schema, Generic[R]):
@@ -125,7 +125,8 @@ class _Ask:
     seal: str  # names the list and its filters; a cursor is good for no other
 
 
-def _parameter(name: str, about: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def described(name: str, about: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A query parameter for the OpenAPI document; text when `schema` is empty."""
     return {
         "in": "query",
         "name": name,
@@ -220,10 +221,10 @@ def _read(params: QueryDict, spec: ListOf[Any], path: str) -> _Ask:
     seal = hashlib.sha256(repr((path, picked)).encode()).hexdigest()[:16]
     return _Ask(
         condition=condition,
-        limit=_read_limit(_once(params, "limit")),
-        cursor=_read_cursor(spec, _once(params, "cursor"), seal),
-        fields=_read_fields(_once(params, "fields"), spec.fields),
-        format=_read_format(_once(params, "format")),
+        limit=read_limit(once(params, "limit")),
+        cursor=_read_cursor(spec, once(params, "cursor"), seal),
+        fields=read_fields(once(params, "fields"), spec.fields),
+        format=read_format(once(params, "format")),
         seal=seal,
     )
 
@@ -245,14 +246,15 @@ def _any_of(item: Filter, values: Sequence[str]) -> Q:
     return condition
 
 
-def _once(params: QueryDict, name: str) -> str:
+def once(params: QueryDict, name: str) -> str:
+    """The parameter's value, empty when it is not there; raises the 400 when it is repeated."""
     values = params.getlist(name)
     if len(values) > 1:
         raise refuse(name, f"{name} is given {len(values)} times; give it once.")
     return values[0] if values else ""
 
 
-def _read_limit(value: str) -> int | None:
+def read_limit(value: str) -> int | None:
     if not value:
         return None
     if re.fullmatch(r"[0-9]{1,6}", value) and 1 <= int(value) <= MAX_LIMIT:
@@ -262,7 +264,7 @@ def _read_limit(value: str) -> int | None:
     )
 
 
-def _read_fields(value: str, known: Sequence[str]) -> tuple[str, ...]:
+def read_fields(value: str, known: Sequence[str]) -> tuple[str, ...]:
     if not value:
         return tuple(known)
     asked = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
@@ -274,7 +276,7 @@ def _read_fields(value: str, known: Sequence[str]) -> tuple[str, ...]:
     return asked
 
 
-def _read_format(value: str) -> str:
+def read_format(value: str) -> str:
     if value and value not in MEDIA_TYPES:
         raise refuse(
             "format", f'format must be one of {", ".join(MEDIA_TYPES)}, not "{value[:60]}".'

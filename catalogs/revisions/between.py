@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
-from django.db.models import Min, Q, QuerySet
+from django.db.models import F, Min, Q, QuerySet
 
 from catalogs.models import Catalog, CatalogRevision, PackageOutline
 from catalogs.revisions.compare import Change, Kind, compare
@@ -46,6 +46,12 @@ class PackageDifference:
     changes: Sequence[Change]
 
 
+def fate_of(changes: Sequence[Change]) -> str:
+    """GONE, ADDED or CHANGED, by all changes of one package."""
+    whole = {Kind.PACKAGE_REMOVED.value: GONE, Kind.PACKAGE_ADDED.value: ADDED}
+    return whole.get(changes[0].kind, CHANGED)
+
+
 def kept_revisions(catalog: Catalog) -> QuerySet[CatalogRevision]:
     """The revisions that can be compared, newest first: those whose outlines are kept."""
     outlines = PackageOutline.objects.filter(catalog=catalog)
@@ -54,6 +60,23 @@ def kept_revisions(catalog: Catalog) -> QuerySet[CatalogRevision]:
     if first is None:  # nothing but an empty catalog has no outline
         return kept.filter(number=catalog.revision) if not catalog.package_count else kept.none()
     return kept.filter(number__gte=first)
+
+
+def newest_points(each: int) -> list[tuple[Catalog, list[Point]]]:
+    """Every catalog that can be compared with its newest `each` revisions; three queries."""
+    first = dict(
+        PackageOutline.objects.order_by().values_list("catalog").annotate(first=Min("first"))
+    )
+    catalogs = Catalog.objects.filter(revision__gt=0).select_related("cluster")
+    points: dict[int, list[Point]] = {}
+    known = {catalog.pk: catalog for catalog in catalogs}
+    revisions = CatalogRevision.objects.filter(
+        catalog__in=known, number__gt=F("catalog__revision") - each
+    ).order_by("-number")
+    for catalog_id, number, at in revisions.values_list("catalog_id", "number", "created_at"):
+        if number >= first.get(catalog_id, known[catalog_id].revision):
+            points.setdefault(catalog_id, []).append(Point(known[catalog_id], number, at))
+    return [(catalog, points[catalog.pk]) for catalog in catalogs if catalog.pk in points]
 
 
 def find_point(catalog: Catalog, number: int | None = None) -> Point:
@@ -116,7 +139,7 @@ def differences(before: Point, after: Point, package: str = "") -> Iterator[Pack
             other = outlines.get(new.get(name, _NONE)[0])
             changes = compare(name, one, other, by_blob=same_catalog)
             if changes:
-                yield PackageDifference(name, _fate(changes), changes)
+                yield PackageDifference(name, fate_of(changes), changes)
 
 
 _NONE = (0, "")
@@ -136,8 +159,3 @@ def _stamps(point: Point, package: str) -> dict[str, tuple[int, str]]:
 def _outlines(ids: set[int]) -> dict[int, Outline]:
     rows = PackageOutline.objects.filter(pk__in=ids).order_by().values_list("id", "data")
     return {pk: decode(data) for pk, data in rows}
-
-
-def _fate(changes: Sequence[Change]) -> str:
-    whole = {Kind.PACKAGE_REMOVED.value: GONE, Kind.PACKAGE_ADDED.value: ADDED}
-    return whole.get(changes[0].kind, CHANGED)

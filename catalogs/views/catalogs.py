@@ -8,15 +8,15 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
-from catalogs import forms, present, queries, search, tasks
+from catalogs import forms, present, queries, tasks
 from catalogs.models import Catalog, ContentProblem
+from catalogs.views.changes import changes_tab
 from olmweb.errors import OlmwebError
 from olmweb.htmx import render_page
 from olmweb.models import SyncRun
 from olmweb.polling import revision_token, unchanged
 
 ROWS = 50  # of a table on one page
-REVISIONS = 20  # on a catalog's page
 RUNS = 10
 
 
@@ -64,7 +64,7 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     if tab == "problems":
         context.update(_catalog_problems(request, found, notices))
     elif tab == "changes":
-        context.update(_catalog_changes(found))
+        context.update(changes_tab(request, found, notices))
     else:
         context["runs"] = SyncRun.objects.filter(kind=SyncRun.Kind.CATALOG, target=str(found))[
             :RUNS
@@ -83,23 +83,6 @@ def _catalog_problems(request: HttpRequest, found: Catalog, notices: list[str]) 
         "package_filter": package,
         "severities": ContentProblem.Severity.choices,
         "page": present.paginate(problems, number, ROWS, notices, total=problems.count()),
-    }
-
-
-def _catalog_changes(found: Catalog) -> dict[str, Any]:
-    revisions = list(found.revisions.all()[:REVISIONS])
-    changes = queries.changes_of([each.pk for each in revisions])
-    installed = search.installed_packages()
-    return {
-        "revisions": [
-            {
-                "revision": revision,
-                "changes": [
-                    (each, installed.get(each.package, ())) for each in changes[revision.pk]
-                ],
-            }
-            for revision in revisions
-        ]
     }
 
 

@@ -11,6 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from catalogs import api as catalogs_api
+from catalogs import api_changes
 from catalogs.models import Catalog
 from installs import api as installs_api
 from olmweb import api_lists
@@ -21,12 +22,12 @@ from tests.factories import make_operator, make_package
 
 SPECS: dict[str, Any] = {
     spec.name: spec
-    for module in (catalogs_api, installs_api)
+    for module in (catalogs_api, api_changes, installs_api)
     for spec in vars(module).values()
     if isinstance(spec, api_lists.ListOf)
 }
 SIZES = {
-    "status": 2, "clusters": 2, "catalogs": 3, "problems": 2, "changes": 14, "packages": 8,
+    "status": 2, "clusters": 2, "catalogs": 3, "problems": 2, "changes": 28, "packages": 8,
     "bundles": 16, "operators": 4, "clusteroperators": 2, "crds": 2, "transitions": 7, "actions": 2,
 }  # fmt: skip
 every_list = pytest.mark.parametrize("name", LISTS)
@@ -195,6 +196,7 @@ FILTERS: list[tuple[str, dict[str, Any], int]] = [
     ("problems", {"code": "no-head"}, 2),
     ("changes", {"kind": "package added"}, 2),
     ("changes", {"package": "nothing"}, 0),
+    ("changes", {"revision": "2"}, 14),
     ("packages", {"cluster": "prod"}, 5),
     ("packages", {"cluster": "-"}, 1),
     ("packages", {"cluster": ["-", "edge"]}, 3),

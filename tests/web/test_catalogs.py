@@ -129,8 +129,9 @@ def test_changes_say_what_affects_an_installed_operator(reader, catalog):
     make_operator(cluster=catalog.cluster, name="etcd")
     page = text_of(reader.get(URL, {"tab": "changes"}))
     assert "Revision 2" in page
-    assert "Channel head moved" in page
-    assert page.count("affects you: installed on prod") == 1
+    assert "2 heads moved." in page
+    assert page.count("Affects you") == 1
+    assert "on prod: upgrade available: the head of channel stable is now 1.1.0" in page
 
 
 def test_a_first_revision_has_nothing_to_compare_with(reader, catalog):

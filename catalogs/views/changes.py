@@ -1,0 +1,222 @@
+"""What changed in one catalog: revision by revision, of one revision, or since an earlier one."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, QueryDict
+from django.urls import reverse
+
+from catalogs import forms, present
+from catalogs.models import Catalog, CatalogChange, CatalogRevision
+from catalogs.revisions.affects import installed_from
+from catalogs.revisions.between import (
+    FATES,
+    GONE,
+    PackageDifference,
+    Point,
+    differences,
+    find_point,
+    find_point_at,
+    kept_revisions,
+)
+from catalogs.revisions.history import changes_of, tell
+from catalogs.revisions.report import Entry, Report, make_report
+from olmweb.errors import OlmwebError
+
+REVISIONS = 10  # on one page
+PREVIEW = 6  # packages of a revision in their list, besides those that concern somebody
+OVERVIEW = 10  # packages of each section while all sections are shown
+PACKAGES = 50  # of one section on its page
+PICKED = 50  # revisions to pick from
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a query string asks of changes. `show` is one of FATES, or empty for all."""
+
+    kinds: frozenset[str]
+    package: str
+    show: str
+    page: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A package's entry with the address of its page; empty where no content shown has it."""
+
+    entry: Entry
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSection:
+    fate: str
+    total: int
+    entries: Sequence[Shown]
+
+    @property
+    def more(self) -> int:
+        return self.total - len(self.entries)
+
+
+def read_asked(params: QueryDict, notices: list[str]) -> Asked:
+    known = CatalogChange.Kind.values
+    kinds = [value for value in params.getlist("kind") if value]
+    if any(value not in known for value in kinds):
+        notices.append(f"“kind” can be {', '.join(known)}; others are left out.")
+    return Asked(
+        kinds=frozenset(kinds) & frozenset(known),
+        package=forms.clean(params.get("package", ""))[: forms.MAX_VALUE],
+        show=forms.one_of(params, "show", ("", *FATES), notices),
+        page=forms.read_page(params, notices),
+    )
+
+
+def filter_context(asked: Asked) -> dict[str, Any]:
+    """What the filter fields of the templates need."""
+    return {
+        "kinds": CatalogChange.Kind.values,
+        "kind_chosen": next(iter(asked.kinds), ""),
+        "package_filter": asked.package,
+        "show": asked.show,
+    }
+
+
+def report_context(
+    stream: Iterable[PackageDifference],
+    asked: Asked,
+    before: Point | None,
+    after: Point,
+    notices: list[str],
+) -> dict[str, Any]:
+    """Sections of a comparison, or one page of the section asked for. `before` is the catalog that
+    installed things are asked of; None for what a revision changed in its own catalog."""
+    size = PACKAGES if asked.show else OVERVIEW
+    start = (asked.page - 1) * size if asked.show else 0
+    installed = installed_from((before or after).catalog)
+    report = make_report(stream, installed, kinds=asked.kinds, keep=start + size)
+    context: dict[str, Any] = {"report": report}
+    if asked.show:
+        section = report.sections[asked.show]
+        pages = max(1, -(-section.total // size))
+        if asked.page > pages:
+            notices.append(f"There is no page {asked.page}; the last one, {pages}, is shown.")
+        number = min(asked.page, pages)
+        kept = section.page((number - 1) * size, size)
+        context["page"] = present.Page(kept, number, pages, section.total, size)
+    context["sections"] = [
+        ShownSection(
+            fate,
+            report.sections[fate].total,
+            _shown(context["page"].items if asked.show else _first(report, fate), before, after),
+        )
+        for fate in FATES
+        if asked.show in ("", fate)
+    ]
+    return context
+
+
+def _first(report: Report, fate: str) -> Sequence[Entry]:
+    """Everybody concerned, however many, then the others as far as there is room."""
+    section = report.sections[fate]
+    return section.page(0, max(OVERVIEW, len(section.concerned)))
+
+
+def _shown(entries: Iterable[Entry], before: Point | None, after: Point) -> list[Shown]:
+    """Links lead to the content that is current: a package that is gone has a page only where it
+    is compared with another catalog."""
+    found = []
+    for entry in entries:
+        point = before if entry.fate == GONE else after
+        url = ""
+        if point is not None and point.current:
+            url = present.package_url(point.catalog.cluster_name, point.catalog.slug, entry.package)
+        found.append(Shown(entry, url))
+    return found
+
+
+def changes_tab(request: HttpRequest, found: Catalog, notices: list[str]) -> dict[str, Any]:
+    """The context of a catalog's tab Changes."""
+    asked = read_asked(request.GET, notices)
+    since = _read_since(request.GET, found, notices)
+    context = filter_context(asked) | {
+        "pickable": list(kept_revisions(found).exclude(number=found.revision)[:PICKED]),
+        "since": since,
+        "compare_url": f"{reverse('catalogs:compare')}?{urlencode({'from': str(found)})}",
+        "feed_url": reverse("catalogs:changes-feed", args=(found.cluster_name, found.slug)),
+    }
+    revision = None if since else _read_revision(request.GET, found, notices)
+    context["api"] = _api_url(found, since, revision, asked)
+    if since is not None:
+        after = find_point(found)
+        stream = differences(since, after, asked.package)
+        return context | report_context(stream, asked, since, after, notices)
+    if revision is not None:
+        point = Point(found, revision.number, revision.created_at)
+        stream = changes_of(revision, asked.kinds, asked.package)
+        return (
+            context | {"revision": revision} | report_context(stream, asked, None, point, notices)
+        )
+    revisions = found.revisions.all()
+    page = present.paginate(revisions, asked.page, REVISIONS, notices, total=revisions.count())
+    told = tell(
+        page.items,
+        {found.pk: installed_from(found)},
+        kinds=asked.kinds,
+        package=asked.package,
+        most=PREVIEW,
+    )
+    return context | {"page": page, "told": told}
+
+
+def _read_since(params: QueryDict, found: Catalog, notices: list[str]) -> Point | None:
+    """The revision that `since` names by its number or by a date; None when none is asked for."""
+    value = params.get("since", "") or params.get("day", "")
+    if not value:
+        return None
+    try:
+        if value.isascii() and value.isdigit() and len(value) <= 9:
+            return find_point(found, int(value))
+        midnight = datetime.combine(date.fromisoformat(value), time(), UTC)
+        point = find_point_at(found, midnight)
+    except OlmwebError as error:
+        notices.append(f"{error.message} {error.hint}")
+    except ValueError:
+        notices.append("“since” is the number of a revision or a date such as 2026-01-31.")
+    else:
+        if point.at and point.at > midnight:
+            notices.append(
+                f"Nothing older than revision {point.number} is kept, so that is compared with."
+            )
+        return point
+    return None
+
+
+def _read_revision(params: QueryDict, found: Catalog, notices: list[str]) -> CatalogRevision | None:
+    value = params.get("revision", "")
+    if not value:
+        return None
+    number = int(value) if value.isascii() and value.isdigit() and len(value) <= 9 else 0
+    revision = found.revisions.filter(number=number).first()
+    if revision is None:
+        notices.append(f"Revision “{value[:20]}” of this catalog is not kept.")
+    return revision
+
+
+def _api_url(
+    found: Catalog, since: Point | None, revision: CatalogRevision | None, asked: Asked
+) -> str:
+    """Where the API answers what the page shows; the format is still to be added."""
+    params = QueryDict(mutable=True)
+    if since is not None:
+        params["since"] = str(since.number)
+    if revision is not None:
+        params["revision"] = str(revision.number)
+    params.setlist("kind", sorted(asked.kinds))
+    if asked.package:
+        params["package"] = asked.package
+    place = (found.cluster_name, found.slug)
+    return f"{reverse('api:list_changes', args=place)}?{params.urlencode()}&"

@@ -1,0 +1,91 @@
+"""Comparing any two catalogs, or any two revisions: what would be gone, added and changed."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from catalogs.revisions.between import Point, differences, newest_points
+from catalogs.revisions.names import read_point, write_point
+from catalogs.views.changes import filter_context, read_asked, report_context
+from olmweb.errors import OlmwebError
+from olmweb.htmx import render_page
+
+PICKED = 10  # revisions of each catalog to pick from
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One option of a picker; `value` is what the URL holds."""
+
+    value: str
+    words: str
+    point: Point
+
+
+@require_safe
+def compare(request: HttpRequest) -> HttpResponse:
+    notices: list[str] = []
+    asked = read_asked(request.GET, notices)
+    values = {side: request.GET.get(side, "") for side in ("from", "to")}
+    points: dict[str, Point] = {}
+    status = 200
+    for side, value in values.items():
+        if not value:
+            continue
+        try:
+            points[side] = read_point(value)
+        except OlmwebError as error:
+            notices.append(f"{error.message} {error.hint}".strip())
+            status = error.status
+    context: dict[str, Any] = filter_context(asked) | {"notices": notices}
+    before, after = points.get("from"), points.get("to")
+    if before is not None and after is not None:
+        stream = differences(before, after, asked.package)
+        context |= report_context(stream, asked, before, after, notices)
+        context |= {"api": _api_url(request.GET), "swapped": _swapped(request.GET)}
+    context |= {
+        "before": before,
+        "after": after,
+        "groups": _groups(list(points.values())),
+        "pickers": [("from", "From", before), ("to", "To", after)],
+    }
+    return render_page(request, "catalogs/compare.html", context, status=status)
+
+
+def _groups(asked: list[Point]) -> list[tuple[str, list[Choice]]]:
+    """The options of both pickers, by catalog; what was asked for is among them, however old."""
+    groups = []
+    for catalog, points in newest_points(PICKED):
+        known = {point.number for point in points}
+        older = [p for p in asked if p.catalog.pk == catalog.pk and p.number not in known]
+        choices = [
+            Choice(write_point(point), _words(point), point)
+            for point in [*points, *dict.fromkeys(older)]
+        ]
+        groups.append((str(catalog), choices))
+    return groups
+
+
+def _words(point: Point) -> str:
+    when = f" of {point.at:%Y-%m-%d}" if point.at else ""
+    current = ", current" if point.current else ""
+    return f"{point.catalog.slug}, revision {point.number}{when}{current}"
+
+
+def _api_url(params: QueryDict) -> str:
+    """Where the API answers what the page shows; the format is still to be added."""
+    kept = QueryDict(mutable=True)
+    for name in ("from", "to", "kind", "package"):
+        kept.setlist(name, [value for value in params.getlist(name) if value])
+    return f"{reverse('api:compare')}?{kept.urlencode()}&"
+
+
+def _swapped(params: QueryDict) -> str:
+    swapped = params.copy()
+    swapped["from"], swapped["to"] = params.get("to", ""), params.get("from", "")
+    for gone in ("page", "show"):
+        swapped.pop(gone, None)
+    return f"?{swapped.urlencode()}"

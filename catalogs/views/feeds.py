@@ -1,0 +1,121 @@
+"""Atom feeds of what changed: an entry for each revision, of one catalog or of all."""
+
+from uuid import NAMESPACE_URL, uuid5
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from django.utils.feedgenerator import Atom1Feed
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_safe
+
+from catalogs import forms, queries
+from catalogs.models import CatalogRevision
+from catalogs.revisions.affects import installed_from
+from catalogs.revisions.history import Told, tell
+from catalogs.revisions.report import Entry
+from olmweb.api_formats import finish, make_etag, not_modified
+from olmweb.models import Cluster
+
+ENTRIES = 30
+PACKAGES = 20  # named in one entry, besides those that concern somebody
+ITEMS = 10  # of one kind of change in one package
+
+
+@require_safe
+def catalog_changes(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
+    found = queries.get_catalog(cluster, catalog)
+    page = reverse("catalogs:catalog", args=(found.cluster_name, found.slug))
+    title = f"Changes of catalog {found}"
+    return _answer(request, title, f"{page}?tab=changes", found.revisions.all())
+
+
+@require_safe
+def all_changes(request: HttpRequest) -> HttpResponseBase:
+    revisions = CatalogRevision.objects.order_by("-created_at", "-id")
+    return _answer(request, "Changes of all catalogs", reverse("catalogs:catalog-list"), revisions)
+
+
+def _answer(
+    request: HttpRequest, title: str, page: str, revisions: QuerySet[CatalogRevision]
+) -> HttpResponseBase:
+    """The feed; 304 for a reader that has it, which costs two queries."""
+    newest = revisions.select_related("catalog__cluster")[:ENTRIES]
+    shown = list(newest)
+    clusters = list(Cluster.objects.order_by("id").values_list("name", "revision"))
+    etag = make_etag(request, [(each.pk, str(each.catalog)) for each in shown], clusters)
+    unchanged = not_modified(request, etag)
+    if unchanged is not None:
+        return unchanged
+    feed = Atom1Feed(
+        title=_clean(title),
+        link=request.build_absolute_uri(page),
+        description=None,
+        language="en",
+        author_name="OLM Web",
+        feed_url=request.build_absolute_uri(request.path),
+        feed_guid=_stable_id(request.path),
+    )
+    catalogs = {each.catalog_id: each.catalog for each in shown}
+    installed = {pk: installed_from(catalog) for pk, catalog in catalogs.items()}
+    for told in tell(shown, installed, most=PACKAGES):
+        _add(feed, request, told)
+    response = HttpResponse(feed.writeString("utf-8"), content_type=feed.content_type)
+    return finish(response, etag)
+
+
+def _add(feed: Atom1Feed, request: HttpRequest, told: Told) -> None:
+    revision, catalog = told.revision, told.revision.catalog
+    page = reverse("catalogs:catalog", args=(catalog.cluster_name, catalog.slug))
+    words = told.sentence
+    if not words:
+        words = "first read" if told.first else "no package differs"
+    feed.add_item(
+        title=_clean(f"{catalog}, revision {revision.number}: {words}"),
+        link=request.build_absolute_uri(f"{page}?tab=changes&revision={revision.number}"),
+        description=_clean(_summary(told)),
+        unique_id=_stable_id(catalog, revision.number, revision.created_at.isoformat()),
+        pubdate=revision.created_at,
+        updateddate=revision.created_at,
+    )
+
+
+def _stable_id(*parts: object) -> str:
+    """The same for ever, whatever name this server is asked under."""
+    return uuid5(NAMESPACE_URL, f"olmweb:{' '.join(map(str, parts))}").urn
+
+
+def _summary(told: Told) -> SafeString:
+    """Whom it concerns, then the packages. HTML, every name in it escaped."""
+    counts = told.revision.counts
+    size = f"{counts.get('packages', 0)} packages, {counts.get('bundles', 0)} bundles."
+    concerned = format_html_join(
+        "",
+        "<li>Affects you: {} on {}: {}</li>",
+        ((one.installed.name, one.installed.cluster, one.words) for one in told.effects),
+    )
+    packages = format_html_join("", "<li>{}: {}</li>", map(_package, told.entries))
+    more = format_html("<p>And {} more packages.</p>", told.more) if told.more > 0 else ""
+    return format_html(
+        "<p>{}</p>{}{}{}",
+        f"{told.sentence[:1].upper()}{told.sentence[1:]}. {size}" if told.sentence else size,
+        format_html("<ul>{}</ul>", concerned) if concerned else "",
+        format_html("<ul>{}</ul>", packages) if packages else "",
+        more,
+    )
+
+
+def _package(entry: Entry) -> tuple[str, str]:
+    said = []
+    for line in entry.lines:
+        items = ", ".join(line.items[:ITEMS])
+        rest = len(line.items) - ITEMS
+        said.append(f"{line.title}: {items}{f' and {rest} more' if rest > 0 else ''}")
+    return entry.package, "; ".join(said)
+
+
+def _clean(text: str) -> str:
+    """XML has no place for control characters, and catalogs may hold any."""
+    return forms.clean(text)
