@@ -5,6 +5,7 @@ are numbers of ours, so no name can become syntax. Edges: solid for replaces, do
 skipRange, each with its kind. Pure text; knows nothing of pages.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from catalogs.graph.layout import drawn_edges, time_order
@@ -21,6 +22,8 @@ STYLES = {
     "missing": "stroke-dasharray:5 5",
 }
 LABEL_LENGTH = 120
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_SPECIAL = re.compile(r"[^\w .\-+/:@,… ]")
 
 
 def mermaid(
@@ -58,10 +61,7 @@ def mermaid(
 def quoted(name: str) -> str:
     """A name for a quoted label: whatever Mermaid or HTML would read is written as #code;."""
     cut = name if len(name) <= LABEL_LENGTH else name[: LABEL_LENGTH - 1] + "…"
-    return "".join(
-        char if char.isalnum() or char in " .-_+/:@,…" else f"#{ord(char)};"
-        for char in (each if each.isprintable() else " " for each in cut)
-    )
+    return _SPECIAL.sub(lambda found: f"#{ord(found[0])};", _CONTROL.sub(" ", cut))
 
 
 def _plain(text: str) -> str:

@@ -1,9 +1,11 @@
 """The tab Channels of a package: its upgrade graph, drawn and in words, and the same as files."""
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, QueryDict
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from catalogs import forms, present, queries
@@ -17,7 +19,7 @@ from catalogs.resolve.facts import PackageFacts
 from catalogs.resolve.stored import facts_of
 from olmweb.errors import Missing
 
-ROWS = 100  # of the graph's table twin on one page
+ROWS = 50  # of the graph's table twin on one page
 OPENED = 20  # folds that one address unfolds
 SVG_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
 
@@ -79,7 +81,7 @@ def channels_tab(
         "way_problems": why_no_way(analysis, facts, way) if way and not way.reached else (),
         "start": start,
         "goal": goal,
-        "names": [entry.name for entry in analysis.entries],
+        "options": _options(analysis),
         "facts_in_words": _in_words(analysis),
         "mermaid": mermaid(analysis.entries, analysis.versions, facts=marks, title=title),
         "files": _file_query(semantics, analysis.channel),
@@ -105,6 +107,13 @@ def _ends(
     if not start and len(installed) == 1:
         start = next(iter(installed))
     return start, goal
+
+
+def _options(analysis: Analysis) -> SafeString:
+    """The entries for a datalist; by hand, because there may be hundreds on every page."""
+    return SafeString(
+        "".join(f'<option value="{escape(name)}">' for name in sorted(analysis.names))
+    )
 
 
 def _marks(
