@@ -111,6 +111,15 @@ class Card:
         )
 
     @property
+    def sources_html(self) -> SafeString:
+        """The one catalog, or how many there are. By hand for the reason of `FacetValue.html`."""
+        if len(self.sources) < 2:
+            return SafeString(escape(self.row.catalog))
+        return SafeString(
+            f'<span title="{escape(self.source_names)}">{len(self.sources)} sources</span>'
+        )
+
+    @property
     def healths(self) -> dict[str, str]:
         """Health to the clusters that say so: what the labels show."""
         found: dict[str, dict[str, None]] = {}

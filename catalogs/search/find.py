@@ -135,6 +135,8 @@ def find_packages(
 
 def nearest_names(index: Index, words: Sequence[str], limit: int = 5) -> list[Row]:
     """Packages called nearly `words`, best first."""
+    if not words:
+        return []
     spoken: dict[str, Row] = {}
     for group in index.groups:
         for name in (group.rows[0].name, group.rows[0].title):

@@ -5,7 +5,7 @@ digest in the database's index of how digests begin.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Value
@@ -55,9 +55,9 @@ def using(index: Index, image: str) -> Q:
     return inside & (Q(image__icontains=image) | Q(Exists(related)))
 
 
-def bundles_with(index: Index, image: str) -> QuerySet[Bundle]:
-    """Bundles that use `image`, the latest of each package first."""
-    found = Bundle.objects.filter(using(index, image))
+def bundles_with(index: Index, image: str, packages: Collection[int]) -> QuerySet[Bundle]:
+    """Bundles of `packages` (ids) that use `image`, the latest of each package first."""
+    found = Bundle.objects.filter(using(index, image), package_id__in=packages)
     return found.order_by("package__name", "-version_key", "name", "package__catalog__slug", "id")
 
 

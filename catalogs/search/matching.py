@@ -71,32 +71,43 @@ def find_hits(index: Index, asked: Asked) -> Hits | None:
 
 
 def _with_words(index: Index, asked: Asked) -> Hits:
-    described = fulltext.packages_with(asked.words)
-    seen: dict[Spoken, list[int | None]] = {}
+    places: dict[Spoken, list[int | None]] = {}
     for row in index.rows:
-        if row.spoken not in seen:
-            seen[row.spoken] = [_place(row.spoken, word) for word in asked.words]
-    read_as = {}
-    for i, word in enumerate(asked.words):
-        if all(places[i] is None for places in seen.values()):
-            read_as[word] = index.vocabulary.near(word)
-            for spoken, places in seen.items():
-                if _says(spoken, read_as[word]):
-                    places[i] = Place.MISTYPED
-    fits = {spoken: _fit(spoken, asked.phrase) for spoken in seen}
+        if row.spoken not in places:
+            places[row.spoken] = [_place(row.spoken, word) for word in asked.words]
+    read_as = _read_mistyped(index, asked.words, places)
+    described = fulltext.packages_with(asked.words)
+    known = {spoken: _sum(spoken, asked, found) for spoken, found in places.items()}
     scores = {}
     for row in index.rows:
-        total = 0
-        for having, place in zip(described, seen[row.spoken], strict=True):
-            if place is not None:
-                total += place
-            elif row.id in having:
-                total += Place.DESCRIPTION
-            else:
-                break
-        else:
-            scores[row.id] = (fits[row.spoken], total)
-    return Hits(scores, {word: near for word, near in read_as.items() if near})
+        score, missing = known[row.spoken]
+        if not missing or all(row.id in described[i] for i in missing):
+            scores[row.id] = score
+    return Hits(scores, read_as)
+
+
+def _read_mistyped(
+    index: Index, words: tuple[str, ...], places: Mapping[Spoken, list[int | None]]
+) -> dict[str, tuple[str, ...]]:
+    """For words that have no place anywhere: the near words, whose rows get a place for them."""
+    read_as = {}
+    for i, word in enumerate(words):
+        if any(found[i] is not None for found in places.values()):
+            continue
+        near = index.vocabulary.near(word)
+        if near:
+            read_as[word] = near
+            for spoken, found in places.items():
+                if _says(spoken, near):
+                    found[i] = Place.MISTYPED
+    return read_as
+
+
+def _sum(spoken: Spoken, asked: Asked, places: list[int | None]) -> tuple[Score, tuple[int, ...]]:
+    """The score, if the words at these positions are in the description."""
+    missing = tuple(i for i, place in enumerate(places) if place is None)
+    total = sum(Place.DESCRIPTION if place is None else place for place in places)
+    return (_fit(spoken, asked.phrase), total), missing
 
 
 def _place(spoken: Spoken, word: str) -> int | None:
@@ -116,7 +127,8 @@ def _place(spoken: Spoken, word: str) -> int | None:
 
 
 def _says(spoken: Spoken, words: tuple[str, ...]) -> bool:
-    return any(f" {word} " in f"{spoken.name}{spoken.title} " for word in words)
+    said = f"{spoken.name}{spoken.title}{spoken.keywords} "
+    return any(f" {word} " in said for word in words)
 
 
 def _fit(spoken: Spoken, phrase: str) -> Fit:

@@ -106,7 +106,7 @@ class Index:
 
     token: tuple[object, ...]
     groups: tuple[Group, ...]
-    vocabulary: Vocabulary  # of names and titles
+    vocabulary: Vocabulary  # of names, titles and keywords
 
     @property
     def rows(self) -> Iterator[Row]:
@@ -148,12 +148,19 @@ def _read_index(token: tuple[object, ...]) -> Index:
         .annotate(at=Max("revision__created_at"))
     }
     catalogs = {catalog.pk: catalog for catalog in Catalog.objects.select_related("cluster").all()}
-    rows = sorted(_rows(catalogs, changed), key=attrgetter("name", "rank"))
+    return index_of(_rows(catalogs, changed), token)
+
+
+def index_of(rows: Iterable[Row], token: tuple[object, ...] = ()) -> Index:
+    """The rows in groups of one name."""
+    rows = sorted(rows, key=attrgetter("name", "rank"))
     groups = (tuple(group) for _, group in groupby(rows, key=attrgetter("name")))
     return Index(
         token=token,
         groups=tuple(Group(each, _union(each), differences(each)) for each in groups),
-        vocabulary=Vocabulary(f"{row.spoken.name}{row.spoken.title}" for row in rows),
+        vocabulary=Vocabulary(
+            f"{row.spoken.name}{row.spoken.title}{row.spoken.keywords}" for row in rows
+        ),
     )
 
 
@@ -180,7 +187,12 @@ def _rows(
         if catalog is None:  # synced between the two queries: the next request reads it
             continue
         plain = _row(found, catalog, same, changed.get((catalog.pk, found["name"])))
-        yield replace(plain, values=tuple(values(plain) for values in FACETS.values()))
+        yield with_values(plain)
+
+
+def with_values(row: Row) -> Row:
+    """The row with its values of every facet, which are looked at on every request."""
+    return replace(row, values=tuple(values(row) for values in FACETS.values()))
 
 
 def _row(
@@ -204,7 +216,7 @@ def _row(
     provides = texts("search__provides")
     kinds = [each.rpartition("/")[2] for each in provides]
     names, provider = ([text("name")], [text("display_name")]), [text("provider")]
-    spoken = tuple(map(_spoken, (*names, keywords, kinds, provider, categories)))
+    spoken = spoken_of(*names, keywords, kinds, provider, categories)
     return Row(
         id=int(str(found["id"])),
         name=text("name"),
@@ -240,5 +252,8 @@ def _row(
     )
 
 
-def _spoken(parts: Sequence[str]) -> str:
-    return "".join(f" {word}" for part in parts for word in words_of(part))
+def spoken_of(*fields: Sequence[str]) -> tuple[str, ...]:
+    """The fields of a Spoken: each list of texts as words after a space each."""
+    return tuple(
+        "".join(f" {word}" for part in parts for word in words_of(part)) for parts in fields
+    )

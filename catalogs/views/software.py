@@ -10,6 +10,7 @@ from olmweb.htmx import render_page
 from olmweb.polling import revision_token, unchanged
 
 BUNDLES_PAGE = 20  # bundles that use an image, on one page
+BUNDLES_OF = 12  # packages whose bundles are looked through for an image
 
 
 @require_safe
@@ -39,7 +40,7 @@ def software(request: HttpRequest) -> HttpResponse:
         "labels": present.chosen_labels(query.filters, request.GET),
         "kept": present.kept_pairs(request.GET),
         "nearest": _nearest(index, asked) if not result.matches else [],
-        **_bundles(index, asked, query),
+        **_bundles(index, query, result, hits),
     }
     return render_page(request, "catalogs/software.html", context, partial="results")
 
@@ -52,12 +53,27 @@ def _nearest(index: search.Index, asked: search.Asked) -> list[tuple[str, str]]:
     ]
 
 
-def _bundles(index: search.Index, asked: search.Asked, query: forms.Query) -> dict[str, Any]:
-    """The bundles that use the image asked for, one page of them; nothing for another search."""
-    if not asked.images:
+def _bundles(
+    index: search.Index, query: forms.Query, result: search.Result, hits: search.Hits | None
+) -> dict[str, Any]:
+    """The bundles that use the image asked for, one page of them; nothing for another search.
+
+    They are those of the first packages by name: an image that hundreds use is looked for by none.
+    """
+    images = query.filters.asked.images
+    if not (images and result.matches and hits):
         return {}
-    image = asked.images[0]
-    found = search.bundles_with(index, image).select_related("package__catalog__cluster")
+    image = images[0]
+    names = sorted(match.row.name for match in result.matches)[:BUNDLES_OF]
+    packages = [
+        row.id
+        for match in result.matches
+        if match.row.name <= names[-1]
+        for row in match.sources
+        if row.id in hits.scores
+    ]
+    found = search.bundles_with(index, image, packages)
+    found = found.select_related("package__catalog__cluster")
     page = present.paginate(
         found, query.bundles_page, BUNDLES_PAGE, query.notices, total=found.count()
     )
@@ -65,4 +81,8 @@ def _bundles(index: search.Index, asked: search.Asked, query: forms.Query) -> di
         (each, present.bundle_url(each.bundle.package, each.bundle.name))
         for each in search.with_images(page.items, image)
     ]
-    return {"image": image, "bundles": page, "bundle_rows": rows}
+    return {
+        "bundles": page,
+        "bundle_rows": rows,
+        "more_packages": len(result.matches) - len(names),
+    }
