@@ -20,7 +20,7 @@ from django.db.models import (
     Value,
 )
 from django.db.models.functions import Cast
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
@@ -33,35 +33,25 @@ from catalogs.api_rows import (
     ImageRow,
     PackageDetail,
     PackageRow,
-    ProblemRow,
     bundle_row,
     catalog_detail,
     catalog_row,
     channel_row,
     gvk_rows,
     package_row,
-    problem_rows,
     shallow,
 )
-from catalogs.blobs import read_blob
 from catalogs.models import (
     Bundle,
     BundleGVK,
     Catalog,
     Channel,
     ChannelEntry,
-    ContentProblem,
     Package,
     PackageText,
 )
 from olmweb.api_formats import (
-    MEDIA_TYPES,
     answer_one,
-    finish,
-    make_etag,
-    not_modified,
-    refuse_parameters,
-    require_acceptable,
 )
 from olmweb.api_lists import (
     Filter,
@@ -214,22 +204,6 @@ CATALOGS: ListOf[Catalog] = ListOf(
         ),
     ),
 )
-PROBLEMS: ListOf[ContentProblem] = ListOf(
-    name="problems",
-    row=ProblemRow,
-    order=(Key("package"), Key("id")),
-    rows=problem_rows,
-    filters=(
-        exact("package", "Name of the package.", "package"),
-        exact("code", "Code of the problem.", "code"),
-        Filter(
-            "severity",
-            "error: opm refuses the whole catalog.",
-            lambda value: Q(severity=value),
-            choices=tuple(ContentProblem.Severity.values),
-        ),
-    ),
-)
 PACKAGES: ListOf[Package] = ListOf(
     name="packages",
     row=PackageRow,
@@ -345,19 +319,7 @@ def get_catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpRespons
     )
 
 
-@router.get(
-    "/catalogs/{cluster}/{catalog}/problems",
-    response=Page[ProblemRow],
-    openapi_extra=PROBLEMS.openapi(),
-)
-def list_problems(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
-    """Faults of the catalog's content, in opm's wording where opm has one."""
-    found = find_catalog(cluster, catalog)
-    problems = ContentProblem.objects.filter(catalog=found)
-    return answer_list(request, PROBLEMS, problems, _state_of(found))
-
-
-def _state_of(catalog: Catalog) -> tuple[Any, ...]:
+def state_of(catalog: Catalog) -> tuple[Any, ...]:
     return (
         *(catalog.pk, catalog.revision, catalog.content_hash, catalog.changed_at),
         *(catalog.synced_digest, catalog.problem_count),
@@ -399,30 +361,6 @@ def list_bundles(request: HttpRequest) -> HttpResponseBase:
     return answer_list(request, BUNDLES, bundles, content_state())
 
 
-# Before the bundle's own route: a bundle name may hold slashes.
-@router.get(
-    "/bundles/{cluster}/{catalog}/{package}/{path:bundle}/fbc",
-    openapi_extra={
-        "responses": {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
-    },
-)
-def get_bundle_fbc(
-    request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
-) -> HttpResponseBase:
-    """The bundle's blob of file-based catalog, byte for byte as the catalog had it."""
-    refuse_parameters(request)
-    require_acceptable(request, MEDIA_TYPES["json"])
-    found = find_bundle(find_catalog(cluster, catalog), package, bundle)
-    text = read_blob(found.blob_id) if found.blob_id else None
-    if text is None:
-        raise Missing(f"The original text of bundle {bundle[:100]} was not kept.")
-    etag = make_etag(request, found.blob_id)
-    unchanged = not_modified(request, etag)
-    if unchanged is not None:
-        return unchanged
-    return finish(HttpResponse(text, content_type=MEDIA_TYPES["json"]), etag)
-
-
 @router.get("/bundles/{cluster}/{catalog}/{package}/{path:bundle}", response=BundleDetail)
 def get_bundle(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
@@ -431,7 +369,7 @@ def get_bundle(
     found = find_bundle(find_catalog(cluster, catalog), package, bundle)
     return answer_one(
         request,
-        (found.pk, found.blob_id, _state_of(found.package.catalog)),
+        (found.pk, found.blob_id, state_of(found.package.catalog)),
         lambda: _bundle_detail(request, found),
     )
 

@@ -16,7 +16,6 @@ from catalogs.models import (
     BundleGVK,
     Catalog,
     Channel,
-    ContentProblem,
     Package,
 )
 
@@ -68,17 +67,6 @@ class RevisionRow:
 class CatalogDetail(CatalogRow):
     conditions: list[Any]
     revisions: list[RevisionRow]
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemRow:
-    package: str
-    subject: str
-    field: str
-    code: str
-    severity: str
-    message: str
-    offset: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,21 +220,6 @@ def catalog_detail(catalog: Catalog, *, revisions: int) -> CatalogDetail:
             for revision in catalog.revisions.all()[:revisions]
         ],
     )
-
-
-def problem_rows(problems: Iterable[ContentProblem]) -> list[ProblemRow]:
-    return [
-        ProblemRow(
-            package=problem.package,
-            subject=problem.subject,
-            field=problem.field,
-            code=problem.code,
-            severity=problem.severity,
-            message=problem.message,
-            offset=problem.offset,
-        )
-        for problem in problems
-    ]
 
 
 def package_row(package: Package, *, installed: bool) -> PackageRow:

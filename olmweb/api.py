@@ -14,6 +14,8 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from catalogs.api import router as catalogs_router
 from catalogs.api_changes import router as changes_router
+from catalogs.api_fbc import router as fbc_router
+from catalogs.api_problems import router as problems_router
 from installs.api import router as installs_router
 from olmweb.api_auth import BearerToken, PublicRead, Session
 from olmweb.api_docs import docs_view
@@ -33,6 +35,9 @@ api = NinjaAPI(
 for error in (Exception, AuthenticationError, HttpError, ValidationError):
     api.add_exception_handler(error, handle_exception)
 api.add_router("", installs_router)
+# Before the route of bundles, whose names may hold slashes.
+api.add_router("", fbc_router)
+api.add_router("", problems_router)
 api.add_router("", catalogs_router)
 api.add_router("", changes_router)
 
