@@ -13,7 +13,7 @@ from catalogs.sources.registry.calls import Timeouts
 from catalogs.sources.registry.source import RegistrySource
 from catalogs.sync import sync_catalog
 from tests.catalogs.fbc_samples import csv_metadata
-from tests.catalogs.registryfake import bundle, registry_fake
+from tests.catalogs.grpcfake import bundle, registry_fake
 
 SHORT = Timeouts(connect=2, stream=1, answer=1)
 
