@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import structlog
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -19,19 +18,12 @@ from catalogs.cluster_catalogs import record_cluster_catalogs as record_cluster_
 from catalogs.content import Progress, Written, no_cyclic_gc, no_progress, replace_content, sweep
 from catalogs.derive import DERIVATION
 from catalogs.models import Catalog
-from catalogs.sources import own
+from catalogs.reach import READABLE as READABLE
+from catalogs.reach import source_of
 from catalogs.sources.base import LIMITS, Fetched, Limits, Source, SourceError, opened
-from catalogs.sources.catalogd import catalogd_source
 from catalogs.splitter import CutShort, Index, NotFbc, index_spool
-from olmweb.clusters import client_for
 from olmweb.models import SyncRun
 
-READABLE = (
-    Catalog.SourceKind.FILE,
-    Catalog.SourceKind.URL,
-    Catalog.SourceKind.IMAGE,
-    Catalog.SourceKind.CLUSTER_CATALOG,
-)
 log = structlog.get_logger(__name__)
 CHANGED, UNCHANGED, FAILED = (
     SyncRun.Outcome.CHANGED.value,
@@ -88,26 +80,6 @@ def sync_catalog(
             )
         )
         raise
-
-
-def source_of(catalog: Catalog, limits: Limits = LIMITS) -> Source:
-    """The source that the catalog's row names. Raises SourceError for one that can't be read."""
-    if catalog.source_kind in own.KINDS:
-        access = own.Access(settings.INSECURE_REGISTRIES, settings.REGISTRY_CREDENTIALS)
-        return own.own_source(catalog.source_kind, catalog.source, access=access, limits=limits)
-    cluster = catalog.cluster
-    if catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG and cluster is not None:
-        return catalogd_source(
-            f"ClusterCatalog {catalog.name} of cluster {cluster.name}",
-            catalog.base_url,
-            lambda: client_for(cluster),
-            limits=limits,
-        )
-    raise SourceError(
-        f"{catalog} has a source of kind {catalog.source_kind}, which can't be read.",
-        code="source-kind",
-        hint="Catalogs are read from a file, a URL or a ClusterCatalog.",
-    )
 
 
 class _Attempt:

@@ -41,7 +41,9 @@ def is_due(catalog: Catalog, now: datetime) -> bool:
     if catalog.state == Catalog.State.FAILED:
         failing = catalog.checked_at - (catalog.failing_since or catalog.checked_at)
         return waited >= min(max(failing, FIRST_RETRY), max(poll, FIRST_RETRY))
-    return catalog.resolved_digest != catalog.synced_digest or waited >= poll
+    # A CatalogSource's digest is its pod's, which only a request tells.
+    told = bool(catalog.resolved_digest) and catalog.resolved_digest != catalog.synced_digest
+    return told or waited >= poll
 
 
 @task(name="catalogs.sync_catalog", time_limit=SYNC_LIMIT)

@@ -34,6 +34,7 @@ LOG_FORMAT = env.choice("OLMWEB_LOG", "text" if EMBEDDED else "json", ("text", "
 ADMIN_PASSWORD = env.text("OLMWEB_ADMIN_PASSWORD")
 HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
 INSECURE_REGISTRIES = frozenset(env.listing("OLMWEB_INSECURE_REGISTRIES"))
+CATALOGD_CA = env.text("OLMWEB_CATALOGD_CA")  # path of PEM certificates
 # Where podman's and docker's logins are; the file need not exist.
 _LOGINS = env.text("REGISTRY_AUTH_FILE")
 _DOCKER = env.text("DOCKER_CONFIG") or os.path.expanduser("~/.docker")  # noqa: PTH111 - "~" stays

@@ -74,7 +74,7 @@ class WaysSource:
                 told["why"] = "it tells less than the content that is shown"
                 continue
             try:
-                stamp = if_modified_since if way.name == self._way_before else ""
+                stamp = if_modified_since if self._way_before in ("", way.name) else ""
                 fetched = way.open().fetch(if_modified_since=stamp)
             except SourceError as error:
                 told |= {"state": FAILED, "why": error.message}

@@ -172,6 +172,11 @@ class Transport:
         return self._session.server
 
     @property
+    def api(self) -> ApiClient:
+        """The official client with the credentials of now, for what is no plain exchange."""
+        return self._session.api
+
+    @property
     def requests(self) -> int:
         """Requests that went out, retries included."""
         with self._counting:

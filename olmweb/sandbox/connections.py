@@ -164,6 +164,12 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(response.status)
         for name, value in response.headers:
             self.send_header(name, value)
+        if response.upgrade is not None:
+            self.end_headers()
+            self.wfile.flush()
+            self.close_connection = True
+            response.upgrade(self.rfile, self.connection.sendall)  # type: ignore[arg-type]
+            return
         if response.stream is not None:
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()

@@ -2,8 +2,9 @@
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
 from olmweb.sandbox.access import Identity
 from olmweb.sandbox.errors import ApiError
@@ -32,12 +33,19 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer: `stream` (chunked) when given, else `body`; headers in the order they are sent."""
+    """An answer: `stream` (chunked) when given, else `body`; headers in the order they are sent.
+
+    With `upgrade` the connection is no HTTP any more after the headers: it gets what the client
+    sends, and what sends to it.
+    """
 
     status: int
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
     stream: Iterator[bytes] | None = field(default=None, compare=False)
+    upgrade: Callable[[BinaryIO, Callable[[bytes], None]], None] | None = field(
+        default=None, compare=False
+    )
 
 
 def encoded(value: object) -> bytes:

@@ -15,7 +15,9 @@ from olmweb.sandbox.api import Api
 from olmweb.sandbox.catalogd import PREFIX, Catalogd
 from olmweb.sandbox.connections import Server
 from olmweb.sandbox.controller import Controller
+from olmweb.sandbox.manifests import PackageManifests
 from olmweb.sandbox.messages import Request, Response
+from olmweb.sandbox.registries import Registries
 from olmweb.sandbox.script import Script
 from olmweb.sandbox.state import StateFile
 from olmweb.sandbox.store import Store, copied, timestamp
@@ -47,10 +49,12 @@ class Sandbox:
         self.script = Script()
         self.store = Store()
         self.catalogd = Catalogd(self._is_serving)
+        self.registries = Registries(self.store)
         self._token = token
         self._watches = Watches(self.store, bookmark_seconds)
         self._api = Api(self.store, self._watches)
         catalogs = content.catalogs()
+        self._manifests = PackageManifests(self.store, catalogs)
         self.controller = Controller(self.store, catalogs["redhat-operators"], step_seconds)
         self._state = StateFile(state_file, self.store) if state_file else None
         if not (self._state and self._state.load()):
@@ -142,4 +146,5 @@ class Sandbox:
                 request.who,
             )
             return self.catalogd.handle(inner)
-        return self._api.handle(request)
+        answer = self._manifests.answer(request) or self.registries.answer(request)
+        return answer or self._api.handle(request)

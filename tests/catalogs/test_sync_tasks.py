@@ -175,7 +175,7 @@ def test_only_readable_and_enabled_catalogs_are_enqueued(monkeypatch, cluster):
     monkeypatch.setattr(tasks.sync_catalog, "delay_on_commit", asked.append)
     wanted = Catalog.objects.create(name="a", slug="a", source_kind="File", source="x")
     Catalog.objects.create(name="b", slug="b", source_kind="File", source="x", state="disabled")
-    Catalog.objects.create(name="c", slug="c", source_kind="Image", source="x")
+    Catalog.objects.create(name="c", slug="c", source_kind="PackageManifest", source="x")
     Catalog.objects.create(name="d", slug="d", source_kind="ClusterCatalog", cluster=cluster)
     tasks.sync_due_catalogs()
     assert asked == [wanted.pk]

@@ -38,8 +38,9 @@ def read_challenge(header: str) -> Challenge:
     """The one of the header's challenges that we can meet, a token's before a password's."""
     found = list(_SCHEME.finditer(header))
     best = Challenge("")
-    for at, following in zip(found, [*found[1:], None], strict=True):
-        part = header[at.end() : following.start() if following else len(header)]
+    for number, at in enumerate(found, 1):
+        end = found[number].start() if number < len(found) else len(header)
+        part = header[at.end() : end]
         fields = {name.lower(): one or other for name, one, other in _FIELD.findall(part)}
         scheme = at[1].lower()
         if scheme == "bearer" or not best.scheme:

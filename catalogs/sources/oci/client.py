@@ -8,7 +8,7 @@ never along with a redirect.
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin
@@ -39,15 +39,12 @@ class RegistryClient:
         reference: Reference,
         credentials: Credentials,
         insecure: frozenset[str],
-        *,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.requests = self.bytes_read = 0
         self._label = str(reference)
         self._reference = reference
         self._credentials = credentials
         self._insecure = insecure
-        self._sleep = sleep
         self._authorization = ""
         scheme = "http" if reference.host in insecure else "https"
         self._base = f"{scheme}://{reference.host}/v2/{reference.repository}"
@@ -100,7 +97,7 @@ class RegistryClient:
                 if not resumes:
                     raise
                 resumes -= 1
-                self._sleep(0.5)
+                time.sleep(0.5)
         found = f"{descriptor.digest.partition(':')[0]}:{hashed.hexdigest()}"
         if found != descriptor.digest:
             raise self._wrong_digest(what, descriptor.digest, found)
@@ -160,7 +157,7 @@ class RegistryClient:
                     raise error.cut from None
                 challenge = None
             if challenge is None:
-                self._sleep(wait)
+                time.sleep(wait)
             else:
                 self._authorization = self._authorize(challenge)
 

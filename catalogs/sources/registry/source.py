@@ -32,6 +32,8 @@ class _Seen:
 class RegistrySource:
     """`reach` gives the gRPC target for as long as its context lasts. Raises SourceError there.
 
+    `digest` names what the registry serves; it is asked before anything is read.
+
     `if_modified_since` is not used: the protocol has nothing like it.
     """
 
@@ -40,16 +42,19 @@ class RegistrySource:
         label: str,
         reach: Callable[[], AbstractContextManager[str]],
         *,
+        digest: Callable[[], str] = str,
         limits: Limits = LIMITS,
         timeouts: Timeouts = TIMEOUTS,
     ) -> None:
         self.label = label
+        self._digest = digest
         self._reach = reach
         self._limits = limits
         self._timeouts = timeouts
 
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
         """See Source; `exact` is False."""
+        digest = self._digest()
         with self._reach() as target:
             calls = Calls(target, self.label, self._limits, self._timeouts)
             with closing(calls), tempfile.TemporaryFile(prefix="olmweb-") as scratch:
@@ -58,7 +63,11 @@ class RegistrySource:
                 chunks = self._blobs(calls, seen, scratch)
                 fetched = spool(chunks, self.label, limits=self._limits)
             return replace(
-                fetched, requests=calls.requests, bytes_read=calls.bytes_read, exact=False
+                fetched,
+                digest=digest,
+                requests=calls.requests,
+                bytes_read=calls.bytes_read,
+                exact=False,
             )
 
     @staticmethod
