@@ -1,128 +1,218 @@
-"""A gRPC registry that answers what a test tells it to, and as badly."""
+"""An image registry for tests: honest until a test asks it to be something else.
 
+Images are put together in memory. `wrong` changes one answer for good, `script` holds what the next
+answers do instead, `seen` every request.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
-import grpc
+LABEL = "operators.operatorframework.io.index.configs.v1"
+OCI = "application/vnd.oci.image"
+DOCKER = "application/vnd.docker"
+MANIFEST, INDEX = f"{OCI}.manifest.v1+json", f"{OCI}.index.v1+json"
+DOCKER_MANIFEST = f"{DOCKER}.distribution.manifest.v2+json"
+DOCKER_LIST = f"{DOCKER}.distribution.manifest.list.v2+json"
+Answer = Callable[[BaseHTTPRequestHandler], None]
 
-from catalogs.sources.registry import messages
+
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def bundle(name: str, channel: str = "stable", package: str = "etcd", **fields: Any) -> Any:
-    """One Bundle of ListBundles; `name` ends in `.v<version>`."""
-    version = name.partition(".v")[2]
-    given = {
-        "bundlePath": f"registry.example/{package}:{version}",
-        "version": version,
-        **fields,
-    }
-    return messages.Bundle(csvName=name, packageName=package, channelName=channel, **given)
+def tar(*members: tuple[str, bytes] | tarfile.TarInfo) -> bytes:
+    """A tar of files (name, content) and of whatever else."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as packed:
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                packed.addfile(member)
+            else:
+                info = tarfile.TarInfo(member[0])
+                info.size = len(member[1])
+                packed.addfile(info, io.BytesIO(member[1]))
+    return data.getvalue()
+
+
+def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
 
 
 class RegistryFake:
-    """Serves `bundles` and `packages`. `fail` names a method and the status that ends its answer
-    after `after` messages; a method in `silent` never answers."""
+    """Serves blobs and manifests of any repository. `users` turns on basic authentication,
+    `tokens` also the detour over a token server (this one)."""
 
     def __init__(self) -> None:
-        self.bundles: list[Any] = []
-        self.packages: dict[str, Any] = {}
-        self.csvs: dict[str, str] = {}
-        self.fail: dict[str, grpc.StatusCode] = {}
-        self.after = 0
-        self.silent: set[str] = set()
-        self.calls: list[str] = []
-        self._over = threading.Event()
-        self._pool = ThreadPoolExecutor(4)
-        self._server = grpc.server(self._pool)
-        streams = {"ListPackages": self._names, "ListBundles": lambda _: iter(self.bundles)}
-        unary = {"GetPackage": self._package, "GetBundle": self._bundle}
-        requests = {
-            "ListPackages": messages.ListPackageRequest,
-            "ListBundles": messages.ListBundlesRequest,
-            "GetPackage": messages.GetPackageRequest,
-            "GetBundle": messages.GetBundleRequest,
-        }
-        handlers = {
-            name: grpc.unary_stream_rpc_method_handler(
-                self._streaming(name, act), requests[name].FromString, _serialized
-            )
-            for name, act in streams.items()
-        } | {
-            name: grpc.unary_unary_rpc_method_handler(
-                self._answering(name, act), requests[name].FromString, _serialized
-            )
-            for name, act in unary.items()
-        }
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(messages.SERVICE, handlers),)
-        )
-        self.port = self._server.add_insecure_port("127.0.0.1:0")
-        self.target = f"127.0.0.1:{self.port}"
+        self.blobs: dict[str, bytes] = {}
+        self.manifests: dict[str, tuple[str, bytes]] = {}  # by tag and by digest
+        self.script: list[Answer] = []
+        self.wrong: dict[str, Answer] = {}  # by the last part of the path
+        self.users: dict[str, str] = {}
+        self.tokens: dict[str, str] = {}  # token -> scope
+        self.bearer = False
+        self.realm = ""
+        self.seen: list[tuple[str, str, dict[str, str]]] = []
+        fake = self
 
-    def start(self) -> None:
-        self._server.start()
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                fake.answer(self)
+
+            do_HEAD = do_POST = do_GET
+
+            def log_message(self, *_: Any) -> None:
+                """Quiet."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
 
     def stop(self) -> None:
-        self._over.set()
-        self._server.stop(None).wait()
-        self._pool.shutdown()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
 
-    def serve_channel(self, *bundles: Any, package: str = "etcd", head: str = "") -> None:
-        """One package with one channel that has these bundles; the last one is its head."""
-        self.bundles += bundles
-        channel = {"name": "stable", "csvName": head or bundles[-1].csvName}
-        self.packages[package] = messages.Package(
-            name=package, channels=[channel], defaultChannelName="stable"
+    def blob(self, data: bytes, media_type: str = "", **more: Any) -> dict[str, Any]:
+        """Keeps the blob; returns its descriptor."""
+        self.blobs[digest(data)] = data
+        return {"mediaType": media_type, "digest": digest(data), "size": len(data), **more}
+
+    def put(self, tag: str, manifest: dict[str, Any], media_type: str = MANIFEST) -> str:
+        """Keeps a manifest under a tag and its digest; returns that."""
+        data = json.dumps({"schemaVersion": 2, "mediaType": media_type, **manifest}).encode()
+        self.manifests[tag] = self.manifests[digest(data)] = (media_type, data)
+        return digest(data)
+
+    def image(
+        self,
+        *layers: bytes,
+        tag: str = "v1",
+        label: str | None = "/configs",
+        media_type: str = f"{OCI}.layer.v1.tar+gzip",
+        pack: Callable[[bytes], bytes] = gzip.compress,
+    ) -> str:
+        """An image of these layers (tars); returns the manifest's digest."""
+        config = {"config": {"Labels": {LABEL: label} if label is not None else None}}
+        return self.put(
+            tag,
+            {
+                "config": self.blob(json.dumps(config).encode(), f"{OCI}.config.v1+json"),
+                "layers": [self.blob(pack(layer), media_type) for layer in layers],
+            },
         )
 
-    def _names(self, _: Any) -> Iterator[Any]:
-        return (messages.PackageName(name=name) for name in self.packages)
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self.seen.append((request.command, request.path, headers))
+        parts = urlsplit(request.path)
+        if parts.path == "/token":
+            return self._token(request, parts.query)
+        if self.script:
+            return self.script.pop(0)(request)
+        if not self._allowed(headers.get("authorization", "")):
+            realm = self.realm or f"http://{self.host}/token"
+            name = f'Bearer realm="{realm}",service="fake"' if self.bearer else 'Basic realm="x"'
+            return send(request, 401, b"{}", {"WWW-Authenticate": name})
+        wanted = parts.path.rpartition("/")[2]
+        if wanted in self.wrong:
+            return self.wrong[wanted](request)
+        if "/manifests/" in parts.path and wanted in self.manifests:
+            media_type, data = self.manifests[wanted]
+            told = {"Content-Type": media_type, "Docker-Content-Digest": digest(data)}
+            return send(request, 200, data, told)
+        if "/blobs/" in parts.path and wanted in self.blobs:
+            return send(request, 200, self.blobs[wanted], {}, ranges=True)
+        body = b'{"errors":[{"code":"NAME_UNKNOWN","message":"secret <b>text</b>"}]}'
+        return send(request, 404, body, {})
 
-    def _package(self, request: Any) -> Any:
-        return self.packages[request.name]
+    def _allowed(self, authorization: str) -> bool:
+        if self.bearer:
+            return authorization.removeprefix("Bearer ") in self.tokens
+        return not self.users or authorization in self.users
 
-    def _bundle(self, request: Any) -> Any:
-        found = messages.Bundle()
-        found.CopyFrom(next(one for one in self.bundles if one.csvName == request.csvName))
-        found.csvJson = self.csvs.get(request.csvName, found.csvJson)
-        return found
-
-    def _begin(self, name: str) -> None:
-        self.calls.append(name)
-        if name in self.silent:
-            self._over.wait(20)
-
-    def _streaming(self, name: str, act: Any) -> Any:
-        def answer(request: Any, context: Any) -> Iterator[Any]:
-            self._begin(name)
-            for number, one in enumerate(act(request)):
-                if name in self.fail and number >= self.after:
-                    context.abort(self.fail[name], "as the test asked")
-                yield one
-
-        return answer
-
-    def _answering(self, name: str, act: Any) -> Any:
-        def answer(request: Any, context: Any) -> Any:
-            self._begin(name)
-            if name in self.fail:
-                context.abort(self.fail[name], "as the test asked")
-            return act(request)
-
-        return answer
+    def _token(self, request: BaseHTTPRequestHandler, query: str) -> None:
+        length = int(request.headers.get("Content-Length", 0))
+        form = parse_qs(request.rfile.read(length).decode() or query)
+        who = request.headers.get("Authorization") or form.get("refresh_token", [""])[0]
+        if self.users and who not in self.users:
+            return send(request, 401, b"{}", {})
+        token = f"token-{len(self.tokens)}"
+        self.tokens[token] = f"{form['service'][0]} {form['scope'][0]}"
+        return send(request, 200, json.dumps({"token": token}).encode(), {})
 
 
-def _serialized(message: Any) -> bytes:
-    return message.SerializeToString()
+def send(
+    request: BaseHTTPRequestHandler,
+    status: int,
+    body: bytes = b"",
+    headers: dict[str, str] | None = None,
+    *,
+    ranges: bool = False,
+    length: int | None = None,
+) -> None:
+    """One answer. `length` is told instead of the body's own."""
+    wanted = request.headers.get("Range", "") if ranges else ""
+    headers = dict(headers or {})
+    if wanted:
+        start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+        headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+        status, body = 206, body[start:]
+    request.send_response(status)
+    for name, value in headers.items():
+        request.send_header(name, value)
+    request.send_header("Content-Length", str(len(body) if length is None else length))
+    request.end_headers()
+    if request.command != "HEAD":
+        request.wfile.write(body)
+    request.close_connection = length is not None
+
+
+def status(code: int, **headers: str) -> Answer:
+    """An answer of this status; `Retry_After` becomes Retry-After."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda request: send(request, code, b"{}", named)
+
+
+def cut(data: bytes, end: int) -> Answer:
+    """The first `end` bytes of what was to be all of `data`."""
+    return lambda request: send(request, 200, data[:end], length=len(data))
+
+
+def endless(part: bytes) -> Answer:
+    """The same bytes until the other side has enough."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
+        request.close_connection = True
+        try:
+            while True:
+                request.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+        except OSError:
+            pass
+
+    return answer
 
 
 @contextmanager
 def registry_fake() -> Iterator[RegistryFake]:
     fake = RegistryFake()
-    fake.start()
     try:
         yield fake
     finally:

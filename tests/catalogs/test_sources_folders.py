@@ -1,22 +1,22 @@
 """Catalogs in folders and in tars: what is read, in which order, what is refused with words."""
 
 import gzip
-import io
 import json
 import lzma
 import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 
-from catalogs.sources import spool as spooling
 from catalogs.sources.base import Limits, SourceError, listening, opened
 from catalogs.sources.directory import DirectorySource
 from catalogs.sources.file import path_source
 from catalogs.sources.ignore import kept
 from catalogs.splitter import CutShort, index_spool
+from tests.catalogs.registryfake import link, tar
 
 ONE, TWO, THREE = (b'{"schema":"olm.package","name":"%d"}' % n for n in (1, 2, 3))
 YAML = b"---\nschema: olm.package\nname: y\n---\nschema: olm.package\nname: z\n"
@@ -28,25 +28,6 @@ def fill(folder: Path, files: dict[str, bytes]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     return folder
-
-
-def packed(*members: tuple[str, bytes] | tarfile.TarInfo) -> bytes:
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as tar:
-        for member in members:
-            if isinstance(member, tarfile.TarInfo):
-                tar.addfile(member)
-            else:
-                info = tarfile.TarInfo(member[0])
-                info.size = len(member[1])
-                tar.addfile(info, io.BytesIO(member[1]))
-    return data.getvalue()
-
-
-def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
-    return info
 
 
 def read(path: Path, **options) -> tuple[bytes, list[str]]:
@@ -230,7 +211,7 @@ def test_names_that_no_database_stores_are_shown_with_marks(tmp_path):
     assert read(tmp_path)[1] == ["?.json"]
 
 
-COMPRESSED = {
+COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
     "tar": bytes,
     "tar.gz": gzip.compress,
     "tar.xz": lzma.compress,
@@ -240,7 +221,7 @@ COMPRESSED = {
 
 @pytest.mark.parametrize("encoding", COMPRESSED)
 def test_a_tar_is_a_folder(tmp_path, encoding):
-    data = packed(
+    data = tar(
         ("./b.json", ONE),
         ("./a/z.yaml", YAML),
         ("./.indexignore", b"*.md\n"),
@@ -278,7 +259,7 @@ def test_a_tar_is_a_folder(tmp_path, encoding):
 )
 def test_a_tar_with_what_no_catalog_holds_is_refused(tmp_path, member, code, words):
     path = tmp_path / "c.tar"
-    path.write_bytes(packed(("a.json", ONE), member))
+    path.write_bytes(tar(("a.json", ONE), member))
     error = failure(path)
     assert error.code == code
     assert words.replace("PATH", str(path)) in error.message
@@ -286,13 +267,13 @@ def test_a_tar_with_what_no_catalog_holds_is_refused(tmp_path, member, code, wor
 
 def test_two_links_that_lead_to_each_other_are_a_circle(tmp_path):
     path = tmp_path / "c.tar"
-    path.write_bytes(packed(link("a", "b"), link("b", "a")))
+    path.write_bytes(tar(link("a", "b"), link("b", "a")))
     assert failure(path).message == f"a in {path} is a link that leads in a circle."
 
 
 def test_a_tar_cut_anywhere_is_refused(tmp_path):
     path = tmp_path / "c.tar"
-    data = packed(("a.json", ONE), ("b.json", TWO))
+    data = tar(("a.json", ONE), ("b.json", TWO))
     for kept_bytes in range(512, 4 * 512 + 1, 64):
         path.write_bytes(data[:kept_bytes])
         assert failure(path).code == "cut-short", kept_bytes
@@ -300,7 +281,7 @@ def test_a_tar_cut_anywhere_is_refused(tmp_path):
 
 def test_a_tar_damaged_in_the_middle_loses_nothing_silently(tmp_path):
     path = tmp_path / "c.tar"
-    data = bytearray(packed(("a.json", ONE), ("b.json", TWO)))
+    data = bytearray(tar(("a.json", ONE), ("b.json", TWO)))
     data[1024:1100] = b"\xff" * 76
     path.write_bytes(data)
     assert failure(path).message.startswith(f"{path} is not readable as tar:")
@@ -308,7 +289,7 @@ def test_a_tar_damaged_in_the_middle_loses_nothing_silently(tmp_path):
 
 def test_a_tar_of_too_many_members_is_refused(tmp_path):
     path = tmp_path / "c.tar"
-    path.write_bytes(packed(*((str(number), ONE) for number in range(5))))
+    path.write_bytes(tar(*((str(number), ONE) for number in range(5))))
     assert failure(path, limits=Limits(files=4)).code == "too-many-files"
 
 
@@ -320,7 +301,7 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path, monkeypatch):
         def close(self) -> None:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(spooling.tempfile, "TemporaryFile", lambda **_: Full())
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Full())
     error = failure(fill(tmp_path, {"a": ONE}))
     assert error.code == "no-room"
     assert error.message.endswith(": No space left on device.")
