@@ -93,7 +93,7 @@ class PackTables:
 
     def __init__(self, most: int) -> None:
         self._ids = iter(reserve_ids(BlobPack, most))
-        self._packs = Table(BlobPack, "id", "size", "data", batch=8)
+        self._packs = Table(BlobPack, "id", "size", "data", batch=1)
         self._blobs = Table(Blob, "sha256", "pack", "start", "size", keyed=True)
 
     def extend(self, packs: Iterator[Pack]) -> None:

@@ -20,6 +20,7 @@ from catalogs import fbc
 from catalogs.derive import DERIVATION, ChannelFacts, PackageReader
 from catalogs.fbc import Problem
 from catalogs.models import Catalog, CatalogRevision, ContentProblem, Package
+from catalogs.pipe import piped
 from catalogs.places import Places
 from catalogs.revisions.outline import BundleOutline, bundle_outline, outline_of
 from catalogs.revisions.record import Recorder
@@ -275,8 +276,9 @@ def replace_content(
     (packages done, packages to do).
     """
     lock_for_writing()
-    replacement = Replacement(catalog, index, body, everything=everything, progress=progress)
-    return replacement.run(digest, body_hash)
+    with piped():
+        replacement = Replacement(catalog, index, body, everything=everything, progress=progress)
+        return replacement.run(digest, body_hash)
 
 
 def sweep() -> int:
