@@ -10,6 +10,7 @@ from catalogs import forms, present, queries, search
 from catalogs.models import Package
 from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab
+from catalogs.views.versions import versions_tab
 from olmweb.context import clusters
 from olmweb.htmx import render_page
 
@@ -70,30 +71,6 @@ def _overview(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict
     return {"suitability": queries.suitability(choice.bundle) if choice.bundle else None}
 
 
-def _all_versions(
-    found: Package, choice: queries.Choice, context: dict[str, Any]
-) -> dict[str, Any]:
-    page = present.paginate(
-        choice.bundles,
-        context["page_number"],
-        ROWS,
-        context["notices"],
-        total=len(choice.bundles),
-    )
-    channels = queries.channels_by_bundle(found)
-    rows = [
-        {
-            "bundle": bundle,
-            "url": present.bundle_url(found, bundle.name),
-            "channels": present.order_channels(
-                channels.get(bundle.name, ()), found.default_channel
-            ),
-        }
-        for bundle in page.items
-    ]
-    return {"page": page, "rows": rows}
-
-
 def _installs(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:
     return bundle_contents(choice.bundle) if choice.bundle else {}
 
@@ -113,7 +90,7 @@ def _problems(found: Package, choice: queries.Choice, context: dict[str, Any]) -
 TAB_CONTEXT: dict[str, Callable[[Package, queries.Choice, dict[str, Any]], dict[str, Any]]] = {
     "overview": _overview,
     "channels": channels_tab,
-    "versions": _all_versions,
+    "versions": versions_tab,
     "installs": _installs,
     "installed": _installed,
     "problems": _problems,

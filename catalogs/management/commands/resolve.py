@@ -1,0 +1,90 @@
+"""`manage.py resolve`: which bundle a controller would choose, and why not another."""
+
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from catalogs.models import Catalog, Package
+from catalogs.resolve import PATHS, BadQuestion, resolve
+from catalogs.resolve.facts import Resolution
+from catalogs.resolve.stored import facts_of
+from olmweb.models import LOCAL
+
+TOLD = 12  # candidates on a terminal; --json has all
+
+
+class Command(BaseCommand):
+    requires_system_checks = ()
+    help = "Say which bundle of a package would be chosen, and why not another."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("catalog", help="NAME, or CLUSTER/NAME where several have that name")
+        parser.add_argument("package")
+        parser.add_argument("--path", required=True, choices=PATHS, help="what installs it")
+        parser.add_argument("--version", dest="range", default="", help="version range")
+        parser.add_argument("--channel", action="append", default=[], help="may be repeated")
+        parser.add_argument("--installed", default="", metavar="BUNDLE", help="installed already")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    # Django's own --version would take the place of ours
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        return super().create_parser(prog_name, subcommand, conflict_handler="resolve", **kwargs)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        package = _package(options["catalog"], options["package"])
+        try:
+            found = resolve(
+                facts_of(package),
+                options["path"],
+                channels=options["channel"],
+                version=options["range"],
+                installed=options["installed"],
+            )
+        except BadQuestion as error:
+            raise CommandError(f"--{error.field}: {error}") from None
+        if options["json"]:
+            self.stdout.write(json.dumps(asdict(found)))
+        else:
+            self.stdout.write(_as_text(found))
+
+
+def _package(catalog: str, name: str) -> Package:
+    """The package in the one catalog of that name; CommandError says what is not known."""
+    cluster, _, slug = catalog.rpartition("/")
+    matches = Catalog.objects.filter(slug=slug).select_related("cluster")
+    if cluster:
+        local = cluster == LOCAL
+        matches = matches.filter(cluster=None) if local else matches.filter(cluster__name=cluster)
+    found = list(matches)
+    if len(found) > 1:
+        raise CommandError(
+            f"Several catalogs have that name: {', '.join(map(str, found))}. Name one in full "
+            f"(for one of no cluster: -- {LOCAL}/{slug})."
+        )
+    if not found:
+        known = ", ".join(map(str, Catalog.objects.select_related("cluster"))) or "none"
+        raise CommandError(f'No catalog is called "{catalog}" (known: {known}).')
+    package = Package.objects.filter(catalog=found[0], name=name).first()
+    if package is None:
+        near = found[0].packages.filter(name__icontains=name[:60])[:5]
+        hint = f" It has {', '.join(each.name for each in near)}." if near else ""
+        raise CommandError(f'Catalog {found[0]} has no package "{name}".{hint}')
+    return package
+
+
+def _as_text(found: Resolution) -> str:
+    chosen = f"{found.bundle} ({found.version})" if found.bundle else "nothing"
+    lines = [f"Chosen: {chosen}", f"  {found.reason}"]
+    if found.message:
+        lines.append(f"  The controller says: {found.message}")
+    others = [each for each in found.candidates if not each.chosen]
+    if others:
+        lines.append("Not chosen:")
+        width = max(len(each.bundle) for each in others[:TOLD])
+        lines += [f"  {each.bundle:{width}}  {each.reason}" for each in others[:TOLD]]
+    if len(others) > TOLD:
+        lines.append(f"  and {len(others) - TOLD} more (--json has all)")
+    return "\n".join(lines)

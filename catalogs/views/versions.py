@@ -1,0 +1,105 @@
+"""The tab Versions of a package: all of them in an order, and what would be chosen of them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.http import QueryDict
+
+from catalogs import forms, present, queries
+from catalogs.models import Bundle, Package
+from catalogs.resolve import PATHS, BadQuestion, resolve, v1
+from catalogs.resolve.analysis import V1
+from catalogs.resolve.facts import PackageFacts
+from catalogs.resolve.stored import facts_of
+from catalogs.semver import identifiers_key
+from catalogs.views.channels import semantics_of
+
+ROWS = 50  # of the table on one page
+CANDIDATES = 25  # told one by one; the rest are counted by reason
+KINDS = {
+    "platformoperator": "PlatformOperator",
+    "clusterextension": "ClusterExtension (OLM v1)",
+    "subscription": "Subscription (OLM v0)",
+}
+# code of a candidate that is not chosen -> how those beyond the table are counted
+CODES = {
+    "channel": "not in the channel",
+    "range": "outside the range",
+    "successor": "no upgrade from what is installed",
+    "skipped": "skipped",
+    "chain": "not on the chain from the head",
+    "deprecated": "deprecated",
+    "order": "behind the chosen one",
+    "dependency": "refused",
+    "version": "without a version that can be read",
+}
+
+
+def versions_tab(
+    found: Package, choice: queries.Choice, context: Mapping[str, Any]
+) -> dict[str, Any]:
+    params: QueryDict = context["params"]
+    semantics = semantics_of(params, found.catalog, context["notices"])
+    facts = facts_of(found, channels=choice.channels, bundles=choice.bundles)
+    ordered = _ordered(choice.bundles, facts, semantics)
+    page = present.paginate(
+        ordered, context["page_number"], ROWS, context["notices"], total=len(ordered)
+    )
+    channels = facts.channels_of()
+    rows = [
+        {
+            "bundle": bundle,
+            "url": present.bundle_url(found, bundle.name),
+            "channels": channels.get(bundle.name, ()),
+        }
+        for bundle in page.items
+    ]
+    return {
+        "semantics": semantics,
+        "page": page,
+        "rows": rows,
+        "question": _question(found, facts, params),
+    }
+
+
+def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> Sequence[Bundle]:
+    """Newest first: as OLM v1 prefers them, or by version and opm's release."""
+    if semantics == V1:
+        rank = {each.name: place for place, each in enumerate(v1.preference(facts.bundles))}
+        return sorted(bundles, key=lambda bundle: rank[bundle.name])
+    return sorted(
+        bundles,
+        key=lambda bundle: (bundle.version_key, identifiers_key(tuple(bundle.release.split(".")))),
+        reverse=True,
+    )
+
+
+def _question(found: Package, facts: PackageFacts, params: QueryDict) -> dict[str, Any]:
+    """The form "What would be chosen?" and, when a path is named, its answer."""
+    path = params.get("path", "")
+    asked = {
+        "version": forms.clean(params.get("range", "")),
+        "channel": forms.clean(params.get("in", "")),
+        "installed": forms.clean(params.get("installed", "")),
+    }
+    told: dict[str, Any] = {"path": path, "paths": KINDS, **asked, "errors": {}, "answer": None}
+    if path not in PATHS:
+        return told
+    try:
+        answer = resolve(
+            facts,
+            path,
+            channels=[asked["channel"]] if asked["channel"] else (),
+            version=asked["version"],
+            installed=asked["installed"],
+        )
+    except BadQuestion as error:
+        told["errors"] = {error.field: str(error)}
+        return told
+    beyond = Counter(CODES[each.code] for each in answer.candidates[CANDIDATES:] if each.code)
+    told["answer"] = answer
+    told["url"] = present.bundle_url(found, answer.bundle) if answer.bundle else ""
+    told["candidates"] = answer.candidates[:CANDIDATES]
+    told["beyond"] = [(count, words) for words, count in beyond.most_common()]
+    return told
