@@ -96,14 +96,20 @@ class _Attempt:
         self.everything = force or catalog.derivation != DERIVATION
         # Kept for the whole attempt: the row may learn of another digest while we read this one.
         self.digest = catalog.resolved_digest
+        self.source: Source | None = None
+        self.way = ""
 
     def run(self, source: Source | None) -> SyncResult:
         catalog = self.catalog
         fresh = not self.everything and bool(catalog.content_hash)
         if fresh and source is None and self.digest and self.digest == catalog.synced_digest:
             return self.unchanged("digest unchanged")
-        source = source or source_of(catalog, self.limits)
+        source = self.source = source or source_of(catalog, self.limits)
+        if fresh and self.is_resolved(source):
+            return self.unchanged("digest unchanged")
         with opened(source, catalog.last_modified if fresh else "") as fetched:
+            self.digest = self.digest or fetched.digest
+            self.way = fetched.way
             if fetched.body is None:
                 return self.unchanged("not modified", fetched)
             if fresh and fetched.sha256 == catalog.content_hash:
@@ -114,6 +120,21 @@ class _Attempt:
                 written = self.write(index, fetched, fetched.body)
         rows = written.rows + 1 + sweep()
         return self.changed(written, fetched, rows)
+
+    def is_resolved(self, source: Source) -> bool:
+        """Whether the source tells, without its content, the digest of the content that we have."""
+        resolve = getattr(source, "resolve", None)
+        found = resolve() if resolve and not self.digest and self.catalog.synced_digest else ""
+        if not found or found != self.catalog.synced_digest:
+            return False
+        self.digest = found
+        return True
+
+    def ways(self) -> dict[str, object]:
+        """How the source was read, where there is more than one way to."""
+        told: dict[str, object] = {"way": self.way} if self.way else {}
+        found = getattr(self.source, "ways", None) if self.way else None
+        return told if found is None else told | {"ways": found}
 
     def start_run(self) -> None:
         """Shows the run while it goes on. We hold the lease: an older one still going is dead."""
@@ -187,6 +208,7 @@ class _Attempt:
             "error_text": "",
             "error_hint": "",
             "last_cost": cost,
+            **self.ways(),
         }
 
     def state(self, state: Catalog.State) -> Catalog.State:
@@ -233,6 +255,7 @@ class _Attempt:
             error_code=error.code,
             error_text=error.message,
             error_hint=error.hint,
+            ways=getattr(self.source, "ways", self.catalog.ways),
         )
         cost = Fetched(None, bytes_read=error.bytes_read, requests=error.requests)
         result = self.result(FAILED, 1, cost, error=error)
