@@ -148,17 +148,6 @@ def choose(package: Package, channel: str = "", version: str = "") -> Choice:
     return Choice(shown, bundle, channels, entries, offered, bundles, notices)
 
 
-def channels_by_bundle(package: Package) -> dict[str, list[str]]:
-    """Bundle name to the channels that list it."""
-    found: dict[str, list[str]] = {}
-    pairs = ChannelEntry.objects.filter(channel__package=package).order_by("channel__name")
-    for bundle, channel in pairs.values_list("name", "channel__name"):
-        listed = found.setdefault(bundle, [])
-        if channel not in listed:
-            listed.append(channel)
-    return found
-
-
 def serves_platform_operators(kinds: object) -> bool:
     """`kinds` as Cluster keeps it."""
     kind = kinds.get(PLATFORM_OPERATOR) if isinstance(kinds, Mapping) else None

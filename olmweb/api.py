@@ -16,6 +16,7 @@ from catalogs.api import router as catalogs_router
 from catalogs.api_changes import router as changes_router
 from catalogs.api_fbc import router as fbc_router
 from catalogs.api_problems import router as problems_router
+from catalogs.api_resolve import router as resolve_router
 from installs.api import router as installs_router
 from olmweb.api_auth import BearerToken, PublicRead, Session
 from olmweb.api_docs import docs_view
@@ -40,6 +41,7 @@ api.add_router("", fbc_router)
 api.add_router("", problems_router)
 api.add_router("", catalogs_router)
 api.add_router("", changes_router)
+api.add_router("", resolve_router)
 
 
 @cache
