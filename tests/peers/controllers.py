@@ -155,29 +155,37 @@ class Registry:
             entry = tarfile.TarInfo("configs/catalog.json")
             entry.size = len(content)
             tar.addfile(entry, io.BytesIO(content))
-        layer = gzip.compress(packed.getvalue(), mtime=0)
+        return self.push_image(repository, tag, [packed.getvalue()])
+
+    def push_image(self, repository: str, tag: str, layers: list[bytes]) -> str:
+        """Pushes an image of these layers (tars) whose label names /configs; returns its
+        reference."""
         config = {
             "architecture": "amd64",
             "os": "linux",
             "config": {"Labels": {CONFIGS_LABEL: "/configs"}},
-            "rootfs": {"type": "layers", "diff_ids": [digest(packed.getvalue())]},
+            "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in layers]},
         }
-        of_manifest = f"{DOCKER}.distribution.manifest.v2+json"
+        of_layer = f"{DOCKER}.image.rootfs.diff.tar.gzip"
         manifest = {
             "schemaVersion": 2,
-            "mediaType": of_manifest,
+            "mediaType": f"{DOCKER}.distribution.manifest.v2+json",
             "config": self._blob(
                 repository, f"{DOCKER}.container.image.v1+json", json.dumps(config).encode()
             ),
-            "layers": [self._blob(repository, f"{DOCKER}.image.rootfs.diff.tar.gzip", layer)],
+            "layers": [
+                self._blob(repository, of_layer, gzip.compress(layer, mtime=0)) for layer in layers
+            ],
         }
-        self._send(
-            "PUT",
-            f"http://{self.host}/v2/{repository}/manifests/{tag}",
-            json.dumps(manifest).encode(),
-            of_manifest,
-        )
+        self.push_manifest(repository, tag, manifest)
         return f"{self.host}/{repository}:{tag}"
+
+    def push_manifest(self, repository: str, tag: str, manifest: dict[str, Any]) -> str:
+        """Pushes a manifest or an index; returns its digest."""
+        data = json.dumps(manifest).encode()
+        where = f"http://{self.host}/v2/{repository}/manifests/{tag}"
+        self._send("PUT", where, data, manifest["mediaType"])
+        return digest(data)
 
     def _blob(self, repository: str, media_type: str, content: bytes) -> dict[str, Any]:
         begun = self._send("POST", f"http://{self.host}/v2/{repository}/blobs/uploads/")
