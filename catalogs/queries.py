@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from catalogs import blobs
 from catalogs.models import (
@@ -17,7 +17,6 @@ from catalogs.models import (
     Catalog,
     Channel,
     ChannelEntry,
-    ContentProblem,
     Icon,
     Package,
 )
@@ -222,18 +221,6 @@ def read_blob(blob: Blob | None) -> RawBlob | None:
     text = data.decode(errors="replace")
     cut = len(text) > BLOB_SHOW_LIMIT or blob.size > BLOB_DECODE_LIMIT
     return RawBlob(text[:BLOB_SHOW_LIMIT], blob.size, cut, properties)
-
-
-def find_problems(
-    catalog: Catalog, *, severity: str = "", package: str = ""
-) -> QuerySet[ContentProblem]:
-    """Content problems, errors first. Filters with empty values don't narrow."""
-    found = catalog.problems.order_by("severity", "package", "id")
-    if severity:
-        found = found.filter(severity=severity)
-    if package:
-        found = found.filter(package=_safe(package))
-    return found
 
 
 def _at(cluster: str, slug: str) -> Q:

@@ -3,7 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from catalogs.views import bundle, catalogs, channels, compare, feeds, package, software
+from catalogs.views import bundle, catalogs, channels, compare, feeds, package, problems, software
 
 
 class BundleNameConverter(StringConverter):
@@ -46,5 +46,10 @@ urlpatterns = [
         name="changes-feed",
     ),
     path("catalogs/<str:cluster>/<str:catalog>", catalogs.catalog, name="catalog"),
+    path(
+        "catalogs/<str:cluster>/<str:catalog>/problems.md",
+        problems.report,
+        name="problem-report",
+    ),
     path("catalogs/<str:cluster>/<str:catalog>/sync", catalogs.sync_now, name="sync-now"),
 ]

@@ -82,7 +82,8 @@ def groups(document: Mapping[str, Any]) -> list[tuple[str, list[Endpoint]]]:
 def _endpoint(
     path: str, method: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]
 ) -> Endpoint:
-    answer = operation["responses"][200]["content"]["application/json"]["schema"]
+    contents = operation["responses"][200]["content"]
+    answer = next(iter(contents.values()))["schema"]  # JSON but for FBC as text
     schema = _resolve(answer, schemas)
     items = schema.get("properties", {}).get("items")
     shown = _resolve(items["items"], schemas) if items else schema

@@ -9,14 +9,14 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from catalogs import forms, present, queries, tasks
-from catalogs.models import Catalog, ContentProblem
+from catalogs.models import Catalog
 from catalogs.views.changes import changes_tab
+from catalogs.views.problems import problems_tab
 from olmweb.errors import OlmwebError
 from olmweb.htmx import render_page
 from olmweb.models import SyncRun
 from olmweb.polling import revision_token, unchanged
 
-ROWS = 50  # of a table on one page
 RUNS = 10
 
 
@@ -62,7 +62,7 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
         "notices": notices,
     }
     if tab == "problems":
-        context.update(_catalog_problems(request, found, notices))
+        context.update(problems_tab(request, found, notices))
     elif tab == "changes":
         context.update(changes_tab(request, found, notices))
     else:
@@ -70,20 +70,6 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
             :RUNS
         ]
     return render_page(request, "catalogs/catalog.html", context, partial="body")
-
-
-def _catalog_problems(request: HttpRequest, found: Catalog, notices: list[str]) -> dict[str, Any]:
-    severities = ("", *ContentProblem.Severity.values)
-    severity = forms.one_of(request.GET, "severity", severities, notices)
-    package = forms.clean(request.GET.get("package", ""))[: forms.MAX_VALUE]
-    problems = queries.find_problems(found, severity=severity, package=package)
-    number = forms.read_page(request.GET, notices)
-    return {
-        "severity": severity,
-        "package_filter": package,
-        "severities": ContentProblem.Severity.choices,
-        "page": present.paginate(problems, number, ROWS, notices, total=problems.count()),
-    }
 
 
 def _catalog_stamp(found: Catalog) -> tuple[object, ...]:

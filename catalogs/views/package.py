@@ -8,8 +8,10 @@ from django.views.decorators.http import require_safe
 
 from catalogs import forms, present, queries, search
 from catalogs.models import Package
+from catalogs.problem_report import find_problems
 from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab
+from catalogs.views.problems import described
 from catalogs.views.versions import versions_tab
 from olmweb.context import clusters
 from olmweb.htmx import render_page
@@ -80,11 +82,11 @@ def _installed(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dic
 
 
 def _problems(found: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
-    problems = queries.find_problems(found.catalog, package=found.name)
+    problems = find_problems(found.catalog, package=found.name)
     page = present.paginate(
         problems, context["page_number"], ROWS, context["notices"], total=problems.count()
     )
-    return {"page": page}
+    return {"page": page, **described(page.items)}
 
 
 TAB_CONTEXT: dict[str, Callable[[Package, queries.Choice, dict[str, Any]], dict[str, Any]]] = {

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from catalogs import api as catalogs_api
-from catalogs import api_changes
+from catalogs import api_changes, api_problems
 from catalogs.models import Catalog
 from installs import api as installs_api
 from olmweb import api_lists
@@ -22,7 +22,7 @@ from tests.factories import make_operator, make_package
 
 SPECS: dict[str, Any] = {
     spec.name: spec
-    for module in (catalogs_api, api_changes, installs_api)
+    for module in (catalogs_api, api_changes, api_problems, installs_api)
     for spec in vars(module).values()
     if isinstance(spec, api_lists.ListOf)
 }
@@ -193,6 +193,7 @@ FILTERS: list[tuple[str, dict[str, Any], int]] = [
     ("catalogs", {"state": "failed"}, 0),
     ("problems", {"severity": "warning"}, 1),
     ("problems", {"package": "etcd"}, 1),
+    ("problems", {"subject": "stable"}, 0),
     ("problems", {"code": "no-head"}, 2),
     ("changes", {"kind": "package added"}, 2),
     ("changes", {"package": "nothing"}, 0),

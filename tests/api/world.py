@@ -56,6 +56,8 @@ DETAILS = {
     "package": f"packages/prod/{ETCD}",
     "bundle": f"bundles/prod/{ETCD}/etcd.v1.1.0",
     "fbc": f"bundles/prod/{ETCD}/etcd.v1.1.0/fbc",
+    "package fbc": f"packages/prod/{ETCD}/fbc",
+    "catalog fbc": "catalogs/prod/redhat-operators/fbc",
     "operator": "operators/prod/PlatformOperator/-/etcd",
     "clusteroperator": "clusteroperators/prod/platform-operators-aggregated",
     "cluster": "clusters/prod",

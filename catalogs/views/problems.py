@@ -1,0 +1,83 @@
+"""The problems of a catalog's content: the tab of its page, and the report to download."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from catalogs import forms, present, queries
+from catalogs.models import Catalog, ContentProblem
+from catalogs.problem_report import READERS, count_problems, find_problems, markdown, sentence
+from catalogs.reactions import REACTIONS, reactions_of
+
+ROWS = 50  # of the table on one page
+FORMATS = (("csv", "CSV"), ("ndjson", "JSON Lines"), ("json", "JSON"))
+
+
+def problems_tab(request: HttpRequest, found: Catalog, notices: list[str]) -> dict[str, Any]:
+    """What `_catalog_problems.html` shows; the filters of the query string narrow all of it."""
+    asked = _read_filters(request, notices)
+    everything = count_problems(find_problems(found))
+    problems = find_problems(found, **asked)
+    narrowed = count_problems(problems) if any(asked.values()) else everything
+    number = forms.read_page(request.GET, notices)
+    page = present.paginate(problems, number, ROWS, notices, total=narrowed.total)
+    return {
+        **asked,
+        "severities": ContentProblem.Severity.choices,
+        "codes": [(group.code, group.about.title, group.count) for group in everything.groups],
+        "counts": narrowed,
+        "sentence": sentence(narrowed, found),
+        "readers": [title for _, title in READERS],
+        "filtered": any(asked.values()),
+        "downloads": _downloads(found, asked),
+        "page": page,
+        **described(page.items),
+    }
+
+
+def described(problems: list[ContentProblem]) -> dict[str, Any]:
+    """The rows of `_problem_table.html`, each with what is to be known of its code."""
+    return {"problems": [(problem, reactions_of(problem.code)) for problem in problems]}
+
+
+@require_safe
+def report(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
+    """The problems that the filters leave, as Markdown."""
+    found = queries.get_catalog(cluster, catalog)
+    notices: list[str] = []
+    problems = find_problems(found, **_read_filters(request, notices))
+    if request.method == "HEAD":
+        response: HttpResponseBase = HttpResponse()
+    else:
+        response = StreamingHttpResponse(markdown(found, problems))
+    response["Content-Type"] = "text/markdown; charset=utf-8"
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "-._") else "_" for c in found.slug)
+    response["Content-Disposition"] = f'attachment; filename="{name}-problems.md"'
+    return response
+
+
+def _read_filters(request: HttpRequest, notices: list[str]) -> dict[str, str]:
+    severities = ("", *ContentProblem.Severity.values)
+    code = forms.clean(request.GET.get("code", ""))
+    if code and code not in REACTIONS:
+        notices.append(f"There is no kind of fault “{code[:60]}”; all kinds are shown.")
+        code = ""
+    return {
+        "severity": forms.one_of(request.GET, "severity", severities, notices),
+        "code": code,
+        "package": forms.clean(request.GET.get("package", ""))[: forms.MAX_VALUE],
+    }
+
+
+def _downloads(found: Catalog, asked: dict[str, str]) -> list[tuple[str, str]]:
+    """(title, URL): the same filters, for somebody who is going to repair it."""
+    chosen = {name: value for name, value in asked.items() if value}
+    address = (found.cluster_name, found.slug)
+    rest = reverse("api:list_problems", args=address)
+    listed = [(title, f"{rest}?{urlencode({**chosen, 'format': kind})}") for kind, title in FORMATS]
+    written = reverse("catalogs:problem-report", args=address)
+    return [("Markdown", f"{written}?{urlencode(chosen)}" if chosen else written), *listed]
