@@ -4,6 +4,7 @@ One list without pages or watch; no edges of the upgrade graph, no icons; a Cata
 connection is missing with all its packages. Owns the shape; the content is that of the catalogs.
 """
 
+import base64
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -135,13 +136,22 @@ def _channel(channel: Blob, bundles: Mapping[tuple[str, str], Blob]) -> Object:
 
 
 def _shown(bundle: Blob) -> Object:
-    """Of a head, what olm.csv.metadata says in the words of a ClusterServiceVersion."""
-    told = _value(bundle, "olm.csv.metadata")
+    """Of a head, what its manifest or olm.csv.metadata says, in a ClusterServiceVersion's words."""
+    told = _value(bundle, "olm.csv.metadata") or _manifest(bundle)
     names = {"crdDescriptions": "customresourcedefinitions", "nativeAPIs": "nativeApis"}
-    left_out = ("labels", "apiServiceDefinitions")
+    left_out = ("labels", "apiServiceDefinitions", "icon", "install", "replaces")
     found = {names.get(key, key): told[key] for key in told if key not in left_out}
     images = [one["image"] for one in bundle.get("relatedImages", ())]
     return {**found, "relatedImages": images}
+
+
+def _manifest(bundle: Blob) -> Object:
+    for one in bundle.get("properties", ()):
+        if one["type"] == "olm.bundle.object":
+            found = json.loads(base64.b64decode(one["value"]["data"]))
+            if found.get("kind") == "ClusterServiceVersion":
+                return {**found["spec"], "annotations": found["metadata"].get("annotations", {})}
+    return {}
 
 
 def _value(bundle: Blob, kind: str) -> Object:
