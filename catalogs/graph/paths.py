@@ -72,6 +72,31 @@ def reaching(edges: Mapping[str, Iterable[str]], goals: Collection[str]) -> set[
     return found
 
 
+def cyclic(edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """Names on a cycle, and those between two cycles: what is left when ends are taken away."""
+    after = {name: set(listed) for name, listed in edges.items()}
+    before: dict[str, set[str]] = {name: set() for name in after}
+    for name, listed in after.items():
+        for each in listed:
+            before.setdefault(each, set()).add(name)
+    left = set(before)
+    ends = [name for name in left if not before[name] or not after.get(name)]
+    while ends:
+        name = ends.pop()
+        if name not in left:
+            continue
+        left.discard(name)
+        for each in after.get(name, ()):
+            before[each].discard(name)
+            if not before[each]:
+                ends.append(each)
+        for each in before[name]:
+            after[each].discard(name)
+            if not after[each]:
+                ends.append(each)
+    return left
+
+
 def find_way(start: str, goal: str, table: Table, steps: Mapping[str, str], *, pins: bool) -> Way:
     """The controller's own steps if they come by the goal; else, with `pins`, the fewest steps
     that versions can be pinned to."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from catalogs.graph import Entry, heads, successors, v0_candidates
-from catalogs.graph.paths import Way, find_way, next_steps, reaching
+from catalogs.graph.paths import Way, cyclic, find_way, next_steps, reaching
 from catalogs.graph.rules import Table, successor_table, v0_fault, version_of
 from catalogs.resolve import v1
 from catalogs.resolve.facts import PackageFacts, listed
@@ -47,6 +47,16 @@ class Analysis:
         if len(self.names) < 2:
             return []
         return sorted(name for name in self.unreachable if not self.table[name])
+
+    @property
+    def circling(self) -> list[str]:
+        """Entries that replace or skip each other in a ring."""
+        edges: dict[str, list[str]] = {}
+        for entry in self.entries:
+            for name in (entry.replaces, *entry.skips):
+                if name and name != entry.name:
+                    edges.setdefault(name, []).append(entry.name)
+        return sorted(cyclic(edges))
 
     @property
     def names(self) -> set[str]:
@@ -102,6 +112,12 @@ def why_no_way(analysis: Analysis, facts: PackageFacts, way: Way) -> list[str]:
         return [f"OLM v0 can't order channel {analysis.channel}: {analysis.fault}."]
     where = f"channel {analysis.channel}" if analysis.channel else "any channel"
     after = analysis.table.get(way.start, {})
+    if (
+        not after
+        and way.start in (*analysis.heads, analysis.chosen)
+        and not analysis.stranded & {way.start}
+    ):
+        return [f"{way.start} is the newest there is in {where}: nothing follows it."]
     if not after:
         reasons = [f"{way.start} is stranded: no entry of {where} replaces or skips it."]
     elif analysis.semantics == V0 and way.stop != way.start:

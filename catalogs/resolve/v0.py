@@ -127,7 +127,8 @@ def _left_out(
             code, reason = "chain", "not on the chain of replacement from the head"
         else:
             code = "successor"
-            reason = f"it neither replaces nor skips {installed.name if installed else ''}"
+            reason = f"it neither replaces nor skips {installed.name if installed else ''}, nor "
+            reason += "does its skipRange"
         version = bundles[name].version if name in bundles else ""
         rejected.append(_candidate(name, version, channel, code, reason))
     return rejected

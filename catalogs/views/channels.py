@@ -51,12 +51,13 @@ def channels_tab(
     }
     start, goal = _ends(params, analysis, installed, context["notices"])
     way = way_to(analysis, start, goal) if start and goal else None
+    opened = params.getlist("open")[:OPENED]
     marks = _marks(analysis, bundles, installed, start, goal)
     drawn = layout(
         analysis.entries,
         analysis.versions,
         keep={*installed, *analysis.heads} if len(analysis.heads) < 5 else installed,
-        opened=params.getlist("open")[:OPENED],
+        opened=opened,
         route=[(hop.source, hop.target, hop.kind) for hop in way.hops] if way else (),
         start=analysis.chosen,
     )
@@ -75,7 +76,7 @@ def channels_tab(
         "semantics": semantics,
         "analysis": analysis,
         "together": together,
-        "svg": render(drawn, links=links, facts=marks, title=title),
+        "svg": render(drawn, links=links, facts={**marks, "opened": opened}, title=title),
         "opm_faults": [] if together else validate(analysis.entries),
         "way": way,
         "way_problems": why_no_way(analysis, facts, way) if way and not way.reached else (),
@@ -87,7 +88,7 @@ def channels_tab(
         "files": _file_query(semantics, analysis.channel),
         "rows": rows,
         "page": page,
-        "opened": params.getlist("open"),
+        "opened": opened,
     }
 
 
@@ -161,12 +162,13 @@ def _in_words(analysis: Analysis) -> list[dict[str, Any]]:
         (
             "stranded",
             sorted(analysis.stranded),
-            "no way to the head by any upgrade"
+            "without any way to what a new installation gets"
             if analysis.semantics == V1
-            else "OLM v0 never takes to the head",
+            else "which OLM v0 never takes to the head",
         ),
         ("unreachable", sorted(analysis.unreachable), "no other version leads to"),
         ("orphan", analysis.orphans, "have no edge at all"),
+        ("cycle", analysis.circling, "replace or skip each other in a ring"),
     ]
     if len(analysis.heads) > 1:
         told.insert(0, ("head", list(analysis.heads), f"{where}: nothing replaces or skips"))

@@ -72,7 +72,7 @@ def test_bad_input_is_one_sentence(etcd, args, words):
 def test_a_name_of_several_catalogs_must_be_given_in_full(etcd):
     other = make_catalog(name="shop", cluster=make_cluster(name="prod"))
     make_package(catalog=other, name="etcd", channels={"stable": ("3.0.0",)})
-    with pytest.raises(CommandError, match="Several catalogs have that name: .*prod/shop"):
+    with pytest.raises(CommandError, match=r"Several catalogs have that name: .*prod/shop"):
         run("shop", "etcd", "--path", "clusterextension")
     assert "etcd.v3.0.0" in run("prod/shop", "etcd", "--path", "clusterextension")
     assert "etcd.v2.0.0-rc.1" in run("--path", "clusterextension", "--", "-/shop", "etcd")
