@@ -1,5 +1,10 @@
-"""Admin of catalog content: everything is written by a sync, so everything is read-only."""
+"""Admin of catalog content: everything is written by a sync, so everything is read-only, but for
+the catalogs that a person adds: their source is what that person says."""
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -21,11 +26,67 @@ from catalogs.models import (
     PackageText,
     RelatedImage,
 )
-from olmweb.admin_tools import ReadOnlyAdmin, enqueue
+from catalogs.own_catalogs import check_name, check_source, forget_source
+from catalogs.sources import own
+from catalogs.sources.base import SourceError
+from olmweb.admin_tools import ModelAdmin, ReadOnlyAdmin, enqueue
+
+if TYPE_CHECKING:
+    CatalogForm = forms.ModelForm[Catalog]
+else:  # generic for the type checker only
+    CatalogForm = forms.ModelForm
+
+
+class OwnCatalogForm(CatalogForm):
+    """A catalog of no cluster."""
+
+    source_kind = forms.ChoiceField(
+        label="Kind",
+        choices=[
+            (own.FILE, "File, folder or tar on this server"),
+            (own.URL, "URL"),
+            (own.IMAGE, "Image in a registry"),
+        ],
+    )
+    source = forms.CharField(
+        max_length=2000,
+        help_text="/path/of/catalog, https://host/catalog.json or registry/repository:tag",
+        widget=forms.TextInput(attrs={"size": 80}),
+    )
+
+    class Meta:
+        model = Catalog
+        fields = ("name", "source_kind", "source", "priority")
+
+    def clean_name(self) -> str:
+        name = str(self.cleaned_data["name"])
+        _field(check_name, name)
+        if Catalog.objects.filter(cluster=None, slug=name).exists():
+            raise forms.ValidationError(
+                f"There is a catalog -/{name} already; choose another name."
+            )
+        return name
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean() or {}
+        if "source" in found and "source_kind" in found:
+            try:
+                _field(check_source, found["source_kind"], found["source"])
+            except forms.ValidationError as error:
+                self.add_error("source", error)
+        return found
+
+
+def _field(check: Callable[..., None], *values: str) -> None:
+    try:
+        check(*values)
+    except SourceError as error:
+        raise forms.ValidationError(f"{error.message} {error.hint}".rstrip()) from error
 
 
 @admin.register(Catalog)
 class CatalogAdmin(ReadOnlyAdmin):
+    form = OwnCatalogForm
     list_display = (
         *("slug", "cluster", "source_kind", "state", "revision", "package_count"),
         *("bundle_count", "problem_count", "synced_at", "error_code"),
@@ -40,6 +101,40 @@ class CatalogAdmin(ReadOnlyAdmin):
         for catalog in queryset:
             enqueue("catalogs.sync_catalog", catalog.pk, queue="sync")
         messages.success(request, f"Sync of {len(queryset)} catalog(s) was asked for.")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return ModelAdmin.has_add_permission(self, request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Catalog | None = None) -> bool:
+        return _is_own(obj) and ModelAdmin.has_change_permission(self, request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Catalog | None = None) -> bool:
+        return _is_own(obj) and ModelAdmin.has_delete_permission(self, request, obj)
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[Any, ...]:
+        """The catalog alone is named: what goes with it are hundreds of thousands of rows."""
+        return [str(catalog) for catalog in objs], {}, set(), []
+
+    def get_fields(self, request: HttpRequest, obj: Catalog | None = None) -> list[Any]:
+        return super().get_fields(request, obj) if obj else list(OwnCatalogForm.Meta.fields)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Catalog | None = None) -> list[Any]:
+        if obj is None:
+            return []
+        typed = OwnCatalogForm.Meta.fields[1:] if self.has_change_permission(request, obj) else ()
+        return [name for name in self.get_fields(request, obj) if name not in typed]
+
+    def save_model(self, request: HttpRequest, obj: Catalog, form: Any, change: bool) -> None:
+        obj.slug = obj.name
+        if {"source", "source_kind"} & set(form.changed_data):
+            forget_source(obj)
+        super().save_model(request, obj, form, change)
+        enqueue("catalogs.sync_catalog", obj.pk, queue="sync")
+
+
+def _is_own(catalog: Catalog | None) -> bool:
+    """A person added it, and no cluster says what it is."""
+    return catalog is not None and catalog.cluster_id is None and catalog.source_kind in own.KINDS
 
 
 @admin.register(CatalogRevision)

@@ -1,7 +1,6 @@
 """`manage.py sync_catalog`: reads one catalog now, at the terminal."""
 
 import json
-import re
 import resource
 import signal
 import sys
@@ -17,6 +16,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from catalogs.content import no_progress
 from catalogs.models import Catalog
+from catalogs.own_catalogs import own_catalog
 from catalogs.sources import own
 from catalogs.sources.base import SourceError, listening
 from catalogs.sync import FAILED, SyncResult, sync_catalog
@@ -27,7 +27,6 @@ LEASE_SECONDS = 1800
 BAR_WIDTH = 30
 REDRAW = 0.1  # seconds
 INTERRUPTED = 130  # what a shell gives for Ctrl-C
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 class Command(BaseCommand):
@@ -110,7 +109,10 @@ def _source(options: dict[str, Any]) -> tuple[str, str] | None:
 def _catalog(name: str, source: tuple[str, str] | None) -> Catalog:
     """The catalog of that name; created under no cluster when a source is given."""
     if source is not None:
-        return _made(name, *source)
+        try:
+            return own_catalog(name, *source)
+        except SourceError as error:
+            raise CommandError(f"{error.message} {error.hint}".rstrip()) from error
     cluster, _, slug = name.rpartition("/")
     found = Catalog.objects.filter(slug=slug).select_related("cluster")
     if cluster == LOCAL:
@@ -127,31 +129,6 @@ def _catalog(name: str, source: tuple[str, str] | None) -> Catalog:
         f'No catalog is called "{name}" (known: {known}). Give --file, --url or --image to create '
         "it."
     )
-
-
-def _made(name: str, kind: str, source: str) -> Catalog:
-    if not _NAME.fullmatch(name):
-        raise CommandError(
-            f'"{name}" can\'t name a catalog: use letters, digits, "-", "_" and ".", '
-            "beginning with a letter or digit."
-        )
-    try:
-        own.own_source(kind, source)
-    except SourceError as error:
-        raise CommandError(f"{error.message} {error.hint}".rstrip()) from error
-    catalog, created = Catalog.objects.get_or_create(
-        cluster=None, slug=name, defaults={"name": name, "source_kind": kind, "source": source}
-    )
-    if not created and (catalog.source_kind, catalog.source) != (kind, source):
-        catalog.source_kind, catalog.source = kind, source
-        # These are of another source.
-        catalog.last_modified = catalog.synced_digest = catalog.resolved_digest = ""
-        catalog.save(
-            update_fields=[
-                *("source_kind", "source", "last_modified", "synced_digest", "resolved_digest")
-            ]
-        )
-    return catalog
 
 
 class _Terminal:
