@@ -112,11 +112,7 @@ def why_no_way(analysis: Analysis, facts: PackageFacts, way: Way) -> list[str]:
         return [f"OLM v0 can't order channel {analysis.channel}: {analysis.fault}."]
     where = f"channel {analysis.channel}" if analysis.channel else "any channel"
     after = analysis.table.get(way.start, {})
-    if (
-        not after
-        and way.start in (*analysis.heads, analysis.chosen)
-        and not analysis.stranded & {way.start}
-    ):
+    if not after and way.start not in analysis.stranded:
         return [f"{way.start} is the newest there is in {where}: nothing follows it."]
     if not after:
         reasons = [f"{way.start} is stranded: no entry of {where} replaces or skips it."]
@@ -124,6 +120,11 @@ def why_no_way(analysis: Analysis, facts: PackageFacts, way: Way) -> list[str]:
         reasons = [
             f"OLM v0 goes from {way.start} by itself as far as {way.stop} and passes {way.goal} by:"
             " it always takes the entry nearest to the head, and no version can be pinned."
+        ]
+    elif analysis.semantics == V0:
+        reasons = [
+            f"{way.start} is stranded: what replaces or skips it ({listed(sorted(after))}) is "
+            "itself skipped or not on the chain of the head, so OLM v0 does not take it."
         ]
     else:
         reasons = [f"No chain of upgrades of {where} leads from {way.start} to {way.goal}."]

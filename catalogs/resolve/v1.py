@@ -162,8 +162,8 @@ def _rejection(
             within = f" in {listed(channels)}" if channels else ""
             return (
                 "successor",
-                f"no upgrade edge{within}: it neither replaces nor skips {installed.name}, nor does "
-                "its skipRange",
+                f"no upgrade edge{within}: it neither replaces nor skips {installed.name}, "
+                "nor does its skipRange",
             )
     return "", ""
 

@@ -1,0 +1,216 @@
+"""Ways through a graph, and what each generation of OLM makes of one."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogs.graph import Entry, successors
+from catalogs.graph.paths import cyclic, find_way, next_steps, reaching
+from catalogs.graph.rules import successor_table
+from catalogs.resolve import resolve
+from catalogs.resolve.analysis import V0, V1, analyse, way_to, why_no_way
+from catalogs.resolve.facts import BundleFacts, PackageFacts
+from catalogs.semver import parse
+
+VERSIONS = ("1.0.0", "1.0.1", "1.0.2", "1.1.0", "1.1.1", "1.2.0", "2.0.0")
+CHANNEL = [
+    Entry("p.v1.0.0"),
+    Entry("p.v1.0.1"),
+    Entry("p.v1.0.2", "p.v1.0.1"),
+    Entry("p.v1.1.0", "p.v1.0.0"),
+    Entry("p.v1.1.1", "p.v1.0.0", ("p.v1.1.0", "p.v1.0.2")),
+    Entry("p.v1.2.0", "p.v1.1.1", (), ">=1.1.0 <1.2.0"),
+    Entry("p.v2.0.0", "p.v1.2.0"),
+]
+
+
+def facts(channels=None, versions=VERSIONS, deprecated=()):
+    bundles = [BundleFacts(f"p.v{each}", each, each in deprecated) for each in versions]
+    return PackageFacts("p", "stable", channels or {"stable": CHANNEL}, bundles)
+
+
+def told(way):
+    return [(hop.source[3:], hop.target[3:], hop.kind, hop.pinned) for hop in way.hops]
+
+
+def test_each_generation_takes_its_own_steps():
+    v0 = way_to(analyse(facts(), V0, "stable"), "p.v1.0.0", "p.v2.0.0")
+    assert told(v0) == [
+        ("1.0.0", "1.1.1", "replaces", False),
+        ("1.1.1", "1.2.0", "replaces", False),
+        ("1.2.0", "2.0.0", "replaces", False),
+    ]
+    assert v0.reached
+    v1 = way_to(analyse(facts(), V1), "p.v1.1.0", "p.v2.0.0")
+    assert told(v1) == [
+        ("1.1.0", "1.2.0", "skipRange", False),
+        ("1.2.0", "2.0.0", "replaces", False),
+    ]
+
+
+def test_a_version_between_needs_a_pin_which_only_v1_has():
+    pinned = way_to(analyse(facts(), V1), "p.v1.0.0", "p.v1.1.0")
+    assert told(pinned) == [("1.0.0", "1.1.0", "replaces", True)]
+    assert pinned.pinned
+    analysis = analyse(facts(), V0, "stable")
+    passed = way_to(analysis, "p.v1.0.0", "p.v1.1.0")
+    assert not passed.reached
+    reason, way_out = why_no_way(analysis, facts(), passed)
+    assert "passes p.v1.1.0 by" in reason
+    assert "startingCSV: p.v1.1.0" in way_out
+
+
+def test_a_stranded_version_says_why_and_what_helps():
+    channels = {"stable": CHANNEL, "bridge": [Entry("p.v1.2.0", "p.v1.0.1")]}
+    of = facts(channels)
+    analysis = analyse(of, V0, "stable")
+    assert analysis.stranded == {"p.v1.0.1"}
+    assert analysis.unreachable == {"p.v1.0.0", "p.v1.0.1"}
+    sentences = why_no_way(analysis, of, way_to(analysis, "p.v1.0.1", "p.v2.0.0"))
+    assert "what replaces or skips it (p.v1.0.2) is itself skipped" in sentences[0]
+    assert "Another channel goes on from it: bridge (to p.v1.2.0)." in sentences
+    assert any("Remove it (Subscription and ClusterServiceVersion p.v1.0.1" in s for s in sentences)
+    assert analyse(of, V1).stranded == frozenset()
+
+
+def test_a_version_without_any_edge_is_stranded_for_v1_unless_it_is_chosen():
+    of = facts({"stable": [Entry("p.v1.0.0"), Entry("p.v2.0.0")]})
+    analysis = analyse(of, V1)
+    assert analysis.orphans == ["p.v1.0.0", "p.v2.0.0"]
+    assert analysis.stranded == {"p.v1.0.0"}
+    reason, way_out = why_no_way(analysis, of, way_to(analysis, "p.v1.0.0", "p.v2.0.0"))
+    assert reason == "p.v1.0.0 is stranded: no entry of any channel replaces or skips it."
+    assert "SelfCertified" in way_out
+
+
+def test_what_follows_may_be_skipped_itself_and_then_v0_does_not_go_there():
+    channel = [
+        Entry("p.v1.0.0"),
+        Entry("p.v1.1.0", "p.v1.0.0"),
+        Entry("p.v1.2.0", "", ("p.v1.1.0",)),
+    ]
+    of = facts({"stable": channel})
+    analysis = analyse(of, V0, "stable")
+    assert analysis.stranded == {"p.v1.0.0"}
+    reason = why_no_way(analysis, of, way_to(analysis, "p.v1.0.0", "p.v1.2.0"))[0]
+    assert "itself skipped" in reason
+    assert not analyse(of, V1).stranded
+
+
+def test_a_head_is_not_stranded_and_says_that_it_is_the_newest():
+    analysis = analyse(facts(), V1)
+    assert why_no_way(analysis, facts(), way_to(analysis, "p.v2.0.0", "p.v1.0.0")) == [
+        "p.v2.0.0 is the newest there is in any channel: nothing follows it."
+    ]
+
+
+def test_v0_moves_nothing_in_a_channel_without_order_and_v1_does():
+    channel = [Entry("p.v1.0.0"), Entry("p.v1.1.0", "p.v1.0.0"), Entry("p.v2.0.0")]
+    of = facts({"stable": channel})
+    analysis = analyse(of, V0, "stable")
+    assert analysis.heads == ["p.v1.1.0", "p.v2.0.0"]
+    assert (analysis.chosen, analysis.steps, analysis.stranded) == ("", {}, frozenset())
+    assert "2 replacement chains were found" in analysis.fault
+    way = way_to(analysis, "p.v1.0.0", "p.v1.1.0")
+    assert "can't order channel stable" in why_no_way(analysis, of, way)[0]
+    assert analyse(of, V1).steps == {"p.v1.0.0": "p.v1.1.0"}
+    assert analyse(of, V1).stranded == {"p.v1.0.0", "p.v1.1.0"}
+
+
+def test_v1_stays_rather_than_go_to_a_deprecated_version():
+    of = facts(deprecated=("2.0.0",))
+    analysis = analyse(of, V1)
+    assert analysis.chosen == "p.v1.2.0"
+    assert "p.v1.2.0" not in analysis.steps
+
+
+def test_v1_takes_bundles_of_the_same_version_and_release_for_candidates():
+    bundles = [BundleFacts("a", "1.0.0+1"), BundleFacts("b", "1.0.0+1"), BundleFacts("c", "1.0.0")]
+    channels = {"stable": [Entry(each.name) for each in bundles]}
+    of = PackageFacts("p", "stable", channels, bundles)
+    assert analyse(of, V1).table["b"] == {"a": "same version"}
+    assert resolve(of, "clusterextension", installed="b").bundle == "a"
+
+
+def test_a_ring_is_named_and_ways_end():
+    ring = [Entry("a", "c"), Entry("b", "a"), Entry("c", "b"), Entry("d", "c")]
+    of = facts({"stable": ring})
+    analysis = analyse(of, V1)
+    assert analysis.circling == ["a", "b", "c"]
+    assert not way_to(analysis, "d", "a").reached
+
+
+names = st.sampled_from(["p.v1.0.0", "p.v1.1.0", "p.v1.2.0", "p.v2.0.0", "p.v3.0.0-rc.1", "odd"])
+entry = st.builds(
+    Entry,
+    names,
+    names | st.just("gone"),
+    st.lists(names, max_size=3).map(tuple),
+    st.sampled_from(["", "<2.0.0", ">=1.0.0 <1.2.0 || 2.0.0", "!=1.1.0", "^1.0.0"]),
+)
+channel = st.lists(entry, min_size=1, max_size=6, unique_by=lambda each: each.name)
+
+
+@given(channel)
+def test_the_table_of_successors_is_what_is_asked_for_one_by_one(entries):
+    known = {name: parse(name[3:]) for name in (e.name for e in entries) if name.startswith("p.v")}
+    table = successor_table(entries, known)
+    for each in entries:
+        found = successors(entries, each.name, known.get(each.name), known)
+        assert table[each.name] == {step.name: step.kind for step in found}
+
+
+@given(channel)
+@pytest.mark.parametrize(("semantics", "path"), [(V0, "subscription"), (V1, "clusterextension")])
+def test_every_step_is_the_one_that_the_resolver_takes(semantics, path, entries):
+    bundles = [
+        BundleFacts(each.name, each.name[3:], each.name == "p.v1.1.0")
+        for each in entries
+        if each.name.startswith("p.v")
+    ]
+    of = PackageFacts("p", "stable", {"stable": entries}, bundles)
+    analysis = analyse(of, semantics, "stable")
+    for bundle in bundles:
+        if semantics == V0 and "odd" in {each.name for each in entries}:
+            continue  # an entry without a bundle: nothing a registry would list
+        found = resolve(of, path, channels=["stable"], installed=bundle.name)
+        expected = analysis.steps.get(bundle.name, "")
+        assert (found.bundle if found.bundle != bundle.name else "") == expected
+
+
+@given(channel, names, names)
+def test_a_way_is_made_of_edges_and_ends_at_its_goal(entries, start, goal):
+    table = successor_table(entries, {})
+    if start not in table or goal not in table:
+        return
+    order = sorted(table)
+    steps = next_steps(table, order, stays=False)
+    way = find_way(start, goal, table, steps, pins=True)
+    stops = [way.start, *(hop.target for hop in way.hops)]
+    assert all(new in table[old] for old, new in pairwise(stops))
+    assert way.reached == (start in reaching(table, [goal]))
+    if way.reached:
+        assert stops[-1] == goal
+    assert len(set(stops)) == len(stops)
+
+
+@given(channel)
+def test_what_is_on_a_ring_can_reach_itself(entries):
+    table = successor_table(entries, {})
+    found = cyclic(table)
+    for name, after in table.items():
+        on_ring = any(name in reaching(table, [name]) and each in reaching(table, [name])
+                      for each in after)  # fmt: skip
+        if on_ring:
+            assert name in found
+
+
+def test_thousands_of_entries_in_a_row_or_ring_cost_time_and_no_stack():
+    chain = [Entry(f"p{i}", f"p{i - 1}" if i else "p4999") for i in range(5000)]
+    table = successor_table(chain, {})
+    assert len(cyclic(table)) == 5000
+    assert len(reaching(table, ["p0"])) == 5000
+    way = find_way("p0", "p4998", table, next_steps(table, sorted(table), stays=False), pins=False)
+    assert len(way.hops) == 4998
