@@ -35,6 +35,7 @@ KINDS = Catalog.SourceKind
 READABLE = (*own.KINDS, KINDS.CLUSTER_CATALOG, KINDS.CATALOG_SOURCE)
 # After so long a failure content that tells less is better than content that is that old.
 KEEP = timedelta(days=1)
+RULES = guard.Rules()  # what addresses that a cluster names may be
 ELSEWHERE = "OLM Web runs outside of the cluster, where a Service has no address"
 
 
@@ -121,7 +122,11 @@ class _ClusterCatalog(_Reached):
         return Way(
             ways.CATALOGD,
             partial(
-                direct_source, self.label, base, ca_file=settings.CATALOGD_CA, limits=self.limits
+                direct_source,
+                *(self.label, base),
+                ca_file=settings.CATALOGD_CA,
+                limits=self.limits,
+                rules=RULES,
             ),
         )
 
@@ -196,7 +201,7 @@ class _CatalogSource(_Reached):
                 hint="Correct spec.address, or wait until OLM has made a Service for it.",
             )
         try:
-            found = guard.checked_address(host.strip("[]"), int(port), address, _rules())
+            found = guard.checked_address(host.strip("[]"), int(port), address, RULES)
         except Cut as error:
             raise SourceError(str(error), code=error.code, hint=error.hint) from error
         yield f"ipv6:[{found}]:{port}" if ":" in found else f"ipv4:{found}:{port}"
@@ -237,10 +242,6 @@ class _CatalogSource(_Reached):
                 raise _source_error(error) from error
             self._asked = True
         return self._pod
-
-
-def _rules() -> guard.Rules:
-    return guard.Rules()
 
 
 def _source_error(error: KubeError) -> SourceError:

@@ -107,7 +107,12 @@ class _Attempt:
         source = self.source = source or source_of(catalog, self.limits)
         if fresh and self.is_resolved(source):
             return self.unchanged("digest unchanged")
-        with opened(source, catalog.last_modified if fresh else "") as fetched:
+        # A stamp counts whole seconds: content that the cluster calls another one may have it too.
+        told_another = (
+            self.digest and catalog.synced_digest and self.digest != catalog.synced_digest
+        )
+        stamp = catalog.last_modified if fresh and not told_another else ""
+        with opened(source, stamp) as fetched:
             self.digest = self.digest or fetched.digest
             self.way = fetched.way
             if fetched.body is None:
