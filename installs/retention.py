@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import QuerySet
 
+from catalogs.revisions import retention as catalog_revisions
 from installs.models import Action, CopyReport, Event, Transition, UnknownMessage
 from installs.notify import going_on
 from olmweb.models import SyncRun
@@ -32,7 +33,8 @@ def prune(now: datetime) -> dict[str, int]:
         "reports": CopyReport.objects.filter(created_at__lt=limit),
         "messages": UnknownMessage.objects.filter(last_at__lt=limit),
     }
-    return {name: sum(_delete(rows)) for name, rows in old.items()}
+    deleted = {name: sum(_delete(rows)) for name, rows in old.items()}
+    return deleted | catalog_revisions.prune(limit)
 
 
 def _delete(rows: QuerySet[Any]) -> Iterator[int]:

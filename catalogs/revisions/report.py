@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from catalogs.revisions.affects import Effect, Installed, effects
 from catalogs.revisions.between import FATES, PackageDifference
-from catalogs.revisions.compare import Change
+from catalogs.revisions.compare import Change, Kind
 from catalogs.revisions.words import Line, count_kinds, count_packages, lines
 
 
@@ -61,8 +61,10 @@ class Report:
         return count_packages(gone, added, changed, len(self.affected))
 
     @property
-    def kinds_sentence(self) -> str:
-        return count_kinds(self.kinds)
+    def details(self) -> str:
+        """What changed inside packages, after `sentence` has counted the packages."""
+        whole = (Kind.PACKAGE_ADDED, Kind.PACKAGE_REMOVED)
+        return count_kinds({kind: n for kind, n in self.kinds.items() if kind not in whole})
 
 
 def make_report(

@@ -1,0 +1,48 @@
+"""Outlines written without a sync, for tests of what is made of them."""
+
+from collections.abc import Mapping, Sequence
+
+from django.utils import timezone
+
+from catalogs.bundles import BundleFacts
+from catalogs.faults import EntryFacts
+from catalogs.models import Catalog, CatalogRevision, PackageOutline
+from catalogs.revisions.outline import Outline, bundle_outline, channel_outline, encode
+
+
+def outline(name: str, versions: Sequence[str], channel: str = "stable") -> Outline:
+    """A package of one channel in which each version replaces the one before."""
+    names = [f"{name}.v{version}" for version in versions]
+    entries = [
+        EntryFacts(one, before, [], "") for one, before in zip(names, ["", *names], strict=False)
+    ]
+    blank = BundleFacts(*[""] * len(BundleFacts._fields))
+    lists = {"install_modes": [], "required_packages": [], "gvks": [], "images": []}
+    return Outline(
+        default_channel=channel,
+        channels={channel: channel_outline(names[-1], entries)},
+        bundles={
+            one: bundle_outline(blank._replace(name=one, version=version, **lists), "")
+            for one, version in zip(names, versions, strict=True)
+        },
+    )
+
+
+def write_packages(catalog: Catalog, packages: Mapping[str, Sequence[str]]) -> None:
+    """One more revision of `catalog`, its packages given as name to versions; tells no changes."""
+    catalog.revision += 1
+    catalog.save()
+    CatalogRevision.objects.create(
+        catalog=catalog, number=catalog.revision, content_hash="h", created_at=timezone.now()
+    )
+    PackageOutline.objects.filter(catalog=catalog, last=None).update(last=catalog.revision - 1)
+    rows = []
+    for name, versions in packages.items():
+        content_hash, data = encode(outline(name, versions))
+        rows.append(
+            PackageOutline(
+                catalog=catalog, package=name, first=catalog.revision,
+                content_hash=content_hash, data=data,
+            )
+        )  # fmt: skip
+    PackageOutline.objects.bulk_create(rows)
