@@ -65,5 +65,5 @@ def quoted(name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """For a YAML string in double quotes."""
-    return "".join(char for char in text if char.isprintable() and char not in '"\\')
+    """For a YAML string in double quotes, where codes would be shown as they are."""
+    return _SPECIAL.sub("", _CONTROL.sub(" ", text))

@@ -113,3 +113,66 @@ def test_a_fold_lists_its_first_names_and_counts_the_rest():
 
     assert "… 35 versions" in svg
     assert "and 23 more, installed" in svg
+
+
+def test_a_box_says_its_facts_in_words():
+    svg = draw(chosen={"p.v1.2.0"}, stranded={"p.v1.1.5"}, installed={"p.v1.1.0"})
+
+    for words in (">head · chosen<", ">stranded · skipped<", ">installed<"):
+        assert words in svg
+    assert "p.v1.1.5, stranded: no way to the head, skipped" in svg
+
+
+def test_the_first_node_of_a_kind_can_be_jumped_to():
+    svg = draw(links={"p.v1.2.0": "/x"}, start={"p.v1.0.0"})
+
+    assert svg.count('id="olm-graph-head"') == 1
+    assert svg.count('id="olm-graph-start"') == 1
+
+
+def test_the_way_asked_for_is_marked_even_where_no_edge_is_drawn():
+    entries = [Entry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}" if i else "") for i in range(40)]
+    route = [("p.v0.0.3", "p.v0.0.30", "skipRange"), ("p.v0.0.30", "p.v0.0.31", "replaces")]
+    drawn = layout(entries, {}, route=route)
+
+    assert sorted((e.source, e.target) for e in drawn.edges if e.route) == [
+        ("p.v0.0.3", "p.v0.0.30"),
+        ("p.v0.0.30", "p.v0.0.31"),
+    ]
+    svg = render(drawn, links={}, facts={})
+    assert svg.count("olm-graph-route") == 2
+
+
+def test_a_fold_is_a_link_that_opens_it():
+    entries = [Entry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}" if i else "") for i in range(90)]
+    closed = layout(entries, {})
+    fold = next(node for node in closed.nodes if node.folded)
+    assert (fold.id, len(fold.folded)) == ("p.v0.0.85", 85)
+    svg = render(closed, links={fold.id: "?open=p.v0.0.85"}, facts={})
+    assert 'href="?open=p.v0.0.85"' in svg
+    assert ", unfold" in svg
+
+    opened = layout(entries, {}, opened=[fold.id, "gone"])
+    rest = [node for node in opened.nodes if node.folded]
+    assert [len(node.folded) for node in rest] == [45]
+    assert "p.v0.0.85" in {node.id for node in opened.nodes if not node.folded}
+    assert 'id="olm-graph-opened"' in render(opened, links={}, facts={"opened": {fold.id}})
+
+
+def test_entries_beside_the_chain_are_stacked_below_it():
+    entries = [
+        Entry("p.v2.0.0", "p.v1.0.0", tuple(f"p.v1.0.{i}" for i in range(1, 7))),
+        *(Entry(f"p.v1.0.{i}") for i in range(7)),
+    ]
+    places = {node.id: (node.x, node.y) for node in layout(entries, {}).nodes}
+
+    assert places["p.v1.0.0"][1] == places["p.v2.0.0"][1]  # the chain is one line
+    assert len({x for x, _ in places.values()}) == 3  # and not one column for each
+    assert len(set(places.values())) == len(entries)
+
+
+def test_a_drawing_that_stands_alone_brings_its_style():
+    svg = render(layout(ENTRIES, {}), links={}, facts={}, style=".olm-graph{fill:none}")
+
+    assert "<style>.olm-graph{fill:none}</style>" in svg
+    ElementTree.fromstring(svg)  # noqa: S314 - our own output
