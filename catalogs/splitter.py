@@ -7,7 +7,7 @@ where a blob begins, ends and belongs; what is in it is `catalogs.fbc`'s. No Dja
 import hashlib
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from json import JSONDecodeError, JSONDecoder
 from typing import BinaryIO, Protocol
@@ -25,6 +25,7 @@ from catalogs.fbc import (
 
 BLOB_LIMIT = 32 * 1024 * 1024
 CHUNK = 1 << 18
+TOLD_EVERY = 1 << 22  # bytes between two words about how far the reading is
 _YAML_MARK = re.compile(rb"(?:---|\.\.\.)(?:\s|$)")
 _raw_decode = JSONDecoder().raw_decode
 
@@ -336,15 +337,24 @@ def _pieces(
 
 
 def index_spool(
-    spool: BinaryIO, *, limit: int = BLOB_LIMIT, files: tuple[tuple[int, str], ...] = ()
+    spool: BinaryIO,
+    *,
+    limit: int = BLOB_LIMIT,
+    files: tuple[tuple[int, str], ...] = (),
+    progress: Callable[[int], None] | None = None,
 ) -> Index:
     """Reads the spool once. `files` says where each file begins in a spool of several (offset,
-    name). Raises NotFbc when no blob is usable, CutShort when the end of a file is cut."""
+    name); `progress` is told now and then how many bytes were read. Raises NotFbc when no blob is
+    usable, CutShort when the end of a file is cut."""
     problems: list[Problem] = []
     packages: dict[str, PackageIndex] = {}
     pack, sha256 = _ENTRY.pack, hashlib.sha256
+    told = -TOLD_EVERY
     for piece in _pieces(spool, limit, files, problems):
         header, data = piece.header, piece.data
+        if progress is not None and piece.offset - told >= TOLD_EVERY:
+            told = piece.offset
+            progress(told)
         owner = header.owner
         if (fault := _unstorable(piece)) is not None:
             problems.append(fault)

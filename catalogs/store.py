@@ -300,8 +300,25 @@ def _ids_of(parent: type[Model]) -> str:
     return f"(SELECT id FROM {quoted(parent)} WHERE package_id = %s)"  # noqa: S608 - our own names
 
 
+def lock_catalog(catalog_id: int, *, delete: bool = False) -> bool:
+    """Keeps the catalog from being deleted, or written, until this transaction ends; whether it is
+    there. SQLite's transaction holds the only write lock anyway."""
+    if connection.vendor == "postgresql":
+        # Not FOR UPDATE for a writer of content: a cluster's sync writes the row's other columns.
+        how = "UPDATE" if delete else "KEY SHARE"
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT 1 FROM {quoted(Catalog)} WHERE id = %s FOR {how}",  # noqa: S608
+                [catalog_id],
+            )
+            return cursor.fetchone() is not None
+    return Catalog.objects.filter(pk=catalog_id).exists()
+
+
 def delete_catalog(catalog_id: int) -> int:
-    """Deletes a catalog with all its rows, in bulk; returns how many."""
+    """Deletes a catalog with all its rows, in bulk; returns how many. On PostgreSQL it waits for
+    the content that is being written now, which it would miss otherwise."""
+    lock_catalog(catalog_id, delete=True)
     key = (catalog_id,)
     packages = f"(SELECT id FROM {quoted(Package)} WHERE catalog_id = %s)"  # noqa: S608
     bundles, channels, revisions = (

@@ -20,15 +20,26 @@ from catalogs.derive import DERIVATION
 from catalogs.models import Catalog
 from catalogs.reach import READABLE as READABLE
 from catalogs.reach import source_of
-from catalogs.sources.base import LIMITS, Fetched, Limits, Source, SourceError, opened
+from catalogs.running import Run
+from catalogs.sources.base import (
+    LIMITS,
+    Fetched,
+    Limits,
+    Source,
+    SourceError,
+    listening,
+    opened,
+)
 from catalogs.splitter import CutShort, Index, NotFbc, index_spool
+from catalogs.store import lock_catalog
 from olmweb.models import SyncRun
 
 log = structlog.get_logger(__name__)
-CHANGED, UNCHANGED, FAILED = (
+CHANGED, UNCHANGED, FAILED, CANCELLED = (
     SyncRun.Outcome.CHANGED.value,
     SyncRun.Outcome.UNCHANGED.value,
     SyncRun.Outcome.FAILED.value,
+    SyncRun.Outcome.CANCELLED.value,
 )
 
 
@@ -64,11 +75,13 @@ def sync_catalog(
     `force` skips the ladder and writes every package anew. `source` replaces the one the row
     names; `progress` is told (packages done, packages to do). Never raises for a bad source or
     bad content: the outcome is `failed`, the sentence is on the catalog and on a SyncRun. Other
-    errors are recorded and raised. Call it under the catalog's lease and outside a transaction.
+    errors are recorded and raised. A run that somebody cancelled (see `catalogs.running`) ends as
+    `cancelled`. Call it under the catalog's lease and outside a transaction.
     """
     attempt = _Attempt(catalog, force, limits, progress)
     try:
-        return attempt.run(source)
+        with listening(attempt.row.reading):
+            return attempt.run(source)
     except SourceError as error:
         return attempt.failed(error)
     except BaseException as error:
@@ -91,7 +104,7 @@ class _Attempt:
         self.limits = limits
         self.started = time.monotonic()
         self.started_at = timezone.now()
-        self.run_row: SyncRun | None = None
+        self.row = Run(catalog, self.started_at)
         # Rows that other rules derived say nothing about what these rules would derive.
         self.everything = force or catalog.derivation != DERIVATION
         # Kept for the whole attempt: the row may learn of another digest while we read this one.
@@ -119,7 +132,6 @@ class _Attempt:
                 return self.unchanged("not modified", fetched)
             if fresh and fetched.sha256 == catalog.content_hash:
                 return self.unchanged("same content", fetched)
-            self.start_run()
             with no_cyclic_gc():
                 index = self.index(source, fetched, fetched.body)
                 written = self.write(index, fetched, fetched.body)
@@ -141,24 +153,15 @@ class _Attempt:
         found = getattr(self.source, "ways", None) if self.way else None
         return told if found is None else told | {"ways": found}
 
-    def start_run(self) -> None:
-        """Shows the run while it goes on. We hold the lease: an older one still going is dead."""
-        same = {"kind": SyncRun.Kind.CATALOG, "target": str(self.catalog)}
-        SyncRun.objects.filter(outcome=SyncRun.Outcome.RUNNING, **same).update(
-            outcome=SyncRun.Outcome.FAILED,
-            finished_at=timezone.now(),
-            error_code="interrupted",
-            error_text="The process stopped in the middle of this run.",
-            error_hint="Nothing was lost: the run after it started anew.",
-        )
-        self.run_row = SyncRun.objects.create(
-            cluster=self.catalog.cluster, started_at=self.started_at, **same
-        )
-
     def index(self, source: Source, fetched: Fetched, body: BinaryIO) -> Index:
         cost = {"requests": fetched.requests, "bytes_read": fetched.bytes_read}
         try:
-            return index_spool(body, limit=self.limits.blob, files=fetched.files)
+            return index_spool(
+                body,
+                limit=self.limits.blob,
+                files=fetched.files,
+                progress=lambda done: self.row.indexing(done, fetched.size),
+            )
         except NotFbc as error:
             raise SourceError(
                 f"{source.label} is not a file-based catalog: it {error}.",
@@ -176,7 +179,10 @@ class _Attempt:
 
     def write(self, index: Index, fetched: Fetched, body: BinaryIO) -> Written:
         catalog, now = self.catalog, timezone.now()
+        self.row.enter()
         with transaction.atomic():
+            if not lock_catalog(catalog.pk):
+                raise self.gone()
             written = replace_content(
                 catalog,
                 index,
@@ -184,7 +190,7 @@ class _Attempt:
                 digest=self.digest,
                 body_hash=fetched.sha256,
                 everything=self.everything,
-                progress=self.progress,
+                progress=self.wrote,
             )
             fetched.check()
             self.save(
@@ -200,7 +206,19 @@ class _Attempt:
                 problem_count=written.counts["problems"],
                 **self.success(self.cost(fetched)),
             )
+        self.row.leave()
         return written
+
+    def wrote(self, done: int, total: int) -> None:
+        self.progress(done, total)
+        self.row.writing(done, total)
+
+    def gone(self) -> SourceError:
+        return SourceError(
+            f"{self.catalog} was deleted while it was being read.",
+            code="catalog-gone",
+            hint="Nothing of it is kept. Add it again if that was not meant.",
+        )
 
     def success(self, cost: str) -> dict[str, object]:
         now = timezone.now()
@@ -237,11 +255,14 @@ class _Attempt:
         if fetched and fetched.last_modified:
             values["last_modified"] = fetched.last_modified
         self.save(**values)
-        return self.result(UNCHANGED, 1, fetched)
+        result = self.result(UNCHANGED, 1, fetched)
+        if self.row.row is not None:  # the reading took long enough to be shown
+            self.finish(result)
+        return result
 
     def changed(self, written: Written, fetched: Fetched, rows: int) -> SyncResult:
         result = self.result(CHANGED, rows, fetched, counts=written.counts)
-        self.finish_run(result)
+        self.finish(result)
         log.info(
             "catalog synced",
             catalog=str(self.catalog),
@@ -252,21 +273,28 @@ class _Attempt:
         return result
 
     def failed(self, error: SourceError) -> SyncResult:
+        self.row.leave()
+        cancelled = error.code == "cancelled"
         now = timezone.now()
-        self.save(
-            state=self.state(Catalog.State.FAILED),
-            checked_at=now,
-            failing_since=self.catalog.failing_since or now,
-            error_code=error.code,
-            error_text=error.message,
-            error_hint=error.hint,
-            ways=getattr(self.source, "ways", self.catalog.ways),
-        )
+        ways = getattr(self.source, "ways", self.catalog.ways)
+        told = {"error_code": error.code, "error_text": error.message, "error_hint": error.hint}
+        if cancelled:
+            # Not a failure of the catalog: only `catalogs.tasks` asks, to wait for the next poll.
+            self.save(checked_at=now, error_code=error.code)
+        else:
+            self.save(
+                state=self.state(Catalog.State.FAILED),
+                checked_at=now,
+                failing_since=self.catalog.failing_since or now,
+                ways=ways,
+                **told,
+            )
         cost = Fetched(None, bytes_read=error.bytes_read, requests=error.requests)
-        result = self.result(FAILED, 1, cost, error=error)
-        self.finish_run(result)
+        result = self.result(CANCELLED if cancelled else FAILED, 1, cost, error=error)
+        if error.code != "catalog-gone":  # its cluster may be gone, too
+            self.finish(result, error)
         log.warning(
-            "catalog sync failed",
+            "catalog sync cancelled" if cancelled else "catalog sync failed",
             catalog=str(self.catalog),
             code=error.code,
             error=error.message,
@@ -299,20 +327,10 @@ class _Attempt:
             counts=counts or {},
         )
 
-    def finish_run(self, result: SyncResult) -> None:
-        row = self.run_row or SyncRun(
-            kind=SyncRun.Kind.CATALOG,
-            target=str(self.catalog),
-            cluster=self.catalog.cluster,
-            started_at=self.started_at,
-        )
-        row.outcome = result.outcome
-        row.finished_at = timezone.now()
-        row.counts = result.counts | {
+    def finish(self, result: SyncResult, error: SourceError | None = None) -> None:
+        cost = {
             "rows_written": result.rows_written,
             "bytes_read": result.bytes_read,
             "requests": result.requests,
         }
-        row.error_code, row.error_text = result.error_code, result.error
-        row.error_hint = result.error_hint
-        row.save()
+        self.row.finish(result.outcome, result.counts | cost, error)

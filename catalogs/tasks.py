@@ -33,11 +33,13 @@ def sync_due_catalogs() -> None:
 
 def is_due(catalog: Catalog, now: datetime) -> bool:
     """Never read; failed as long again as it had been failing (30 s up to a poll); told of another
-    digest; or not looked at for a poll."""
+    digest; or not looked at for a poll. One that was cancelled waits for the poll."""
     poll = timedelta(seconds=settings.CATALOG_POLL)
     if catalog.checked_at is None:
         return True
     waited = now - catalog.checked_at
+    if catalog.error_code == "cancelled":
+        return waited >= poll
     if catalog.state == Catalog.State.FAILED:
         failing = catalog.checked_at - (catalog.failing_since or catalog.checked_at)
         return waited >= min(max(failing, FIRST_RETRY), max(poll, FIRST_RETRY))
