@@ -3,7 +3,17 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from catalogs.views import bundle, catalogs, channels, compare, feeds, package, problems, software
+from catalogs.views import (
+    bundle,
+    catalogs,
+    channels,
+    compare,
+    feeds,
+    package,
+    problems,
+    progress,
+    software,
+)
 
 
 class BundleNameConverter(StringConverter):
@@ -52,4 +62,6 @@ urlpatterns = [
         name="problem-report",
     ),
     path("catalogs/<str:cluster>/<str:catalog>/sync", catalogs.sync_now, name="sync-now"),
+    path("catalogs/<str:cluster>/<str:catalog>/progress", progress.progress, name="progress"),
+    path("catalogs/<str:cluster>/<str:catalog>/cancel", progress.cancel, name="cancel"),
 ]

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
-from catalogs import forms, present, queries, tasks
+from catalogs import forms, present, queries, running, tasks
 from catalogs.models import Catalog
 from catalogs.views.changes import changes_tab
 from catalogs.views.problems import problems_tab
@@ -23,16 +23,18 @@ RUNS = 10
 @require_safe
 def catalog_list(request: HttpRequest) -> HttpResponse:
     catalogs = list(Catalog.objects.select_related("cluster"))
-    rev = revision_token([_catalog_stamp(each) for each in catalogs])
+    standings = running.standings(catalogs)
+    runs = sorted((key, each.run) for key, each in standings.items())
+    rev = revision_token([_catalog_stamp(each) for each in catalogs], runs)
     answer = unchanged(request, rev)
     if answer:
         return answer
-    rows = [(each, present.catalog_status(each)) for each in catalogs]
+    rows = [(each, present.catalog_status(each), standings.get(each.pk)) for each in catalogs]
     context = {
         "rev": rev,
         "rows": rows,
         "packages": sum(each.package_count for each in catalogs),
-        "troubled": [row for row in rows if row[1].tone in ("danger", "warning")],
+        "troubled": [row[:2] for row in rows if row[1].tone in ("danger", "warning")],
     }
     return render_page(request, "catalogs/catalog_list.html", context, partial="rows")
 
@@ -43,7 +45,8 @@ CATALOG_TABS = {"overview": "Overview", "changes": "Changes", "problems": "Probl
 @require_safe
 def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     found = queries.get_catalog(cluster, catalog)
-    rev = revision_token(_catalog_stamp(found))
+    standing = running.standings([found]).get(found.pk)
+    rev = revision_token(_catalog_stamp(found), standing and standing.run)
     answer = unchanged(request, rev)
     if answer:
         return answer
@@ -52,6 +55,7 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     context: dict[str, Any] = {
         "rev": rev,
         "catalog": found,
+        "standing": standing,
         "status": present.catalog_status(found),
         "tab": tab,
         "tabs": [

@@ -45,6 +45,7 @@ STATES = {
     "running": ("Running", "sync", "pf-m-info"),
     "pending": ("Pending", "in-progress", "pf-m-info"),
     "applied": ("In progress", "sync", "pf-m-info"),
+    "cancelled": ("Cancelled", "ban", ""),
     "new": ("Not read yet", "in-progress", "pf-m-info"),
     "waiting": ("Waiting", "in-progress", ""),
     "absent": ("Absent", "circle", ""),
