@@ -155,7 +155,8 @@ def meant_by(value: str) -> Q:
 
 
 def using_image(value: str) -> Q:
-    return search.using_image(search.current_index(search.catalog_stamps()), value)
+    index = search.current_index(search.catalog_stamps())
+    return search.using_image(value, search.packages_with_image(index, value))
 
 
 def catalog_filters(prefix: str) -> tuple[Filter, Filter]:

@@ -226,7 +226,7 @@ class PackageSearch(models.Model):
     """What a package is found by; `catalogs.words` makes it.
 
     The database indexes `words` by itself (migration package_search): SQLite by triggers into the
-    FTS5 table catalogs_packagesearch_fts, PostgreSQL in the generated column `vector`.
+    FTS5 table catalogs_packagesearch_fts, PostgreSQL by an index for catalogs_packagesearch_with.
     """
 
     package = models.OneToOneField(

@@ -28,6 +28,7 @@ from catalogs.search.images import (
     digest_of,
     with_images,
 )
+from catalogs.search.images import packages_with as packages_with_image
 from catalogs.search.images import using as using_image
 from catalogs.search.matching import Hits, find_hits, unplaced_words
 from catalogs.search.rows import (
@@ -74,6 +75,7 @@ __all__ = [
     "find_packages",
     "installed_packages",
     "nearest_names",
+    "packages_with_image",
     "take_apart",
     "unplaced_words",
     "using_image",

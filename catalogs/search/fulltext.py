@@ -14,18 +14,23 @@ from catalogs.words import plain_text
 _TABLE = "catalogs_packagesearch"
 _ONE = {
     "sqlite": f"SELECT %s, rowid FROM {_TABLE}_fts WHERE {_TABLE}_fts MATCH %s",  # noqa: S608
-    "postgresql": f"SELECT %s, package_id FROM {_TABLE} WHERE vector @@ %s::tsquery",  # noqa: S608
+    "postgresql": f"SELECT %s, unnest({_TABLE}_with(%s::tsquery))",
 }
 # Words are letters and digits only (catalogs.words), so that nothing in them needs an escape.
+_IS = {"sqlite": '"{}"', "postgresql": "'{}'"}
 _BEGINS = {"sqlite": '"{}"*', "postgresql": "'{}':*"}
+SHORT = 2  # characters of a word that must be the whole word: as a beginning it would be everywhere
 
 
 def packages_with(words: Sequence[str]) -> list[set[int]]:
-    """Per word of `words` (folded) the ids of packages that have a word beginning so; one query."""
+    """Per word of `words` (folded) the ids of packages that have a word beginning so, or for a
+    short one that very word; one query."""
     found: list[set[int]] = [set() for _ in words]
     if words:
-        one, begins = _ONE[connection.vendor], _BEGINS[connection.vendor]
-        asked = [part for i, word in enumerate(words) for part in (i, begins.format(word))]
+        one, vendor = _ONE[connection.vendor], connection.vendor
+        asked: list[object] = []
+        for i, word in enumerate(words):
+            asked += (i, (_IS if len(word) <= SHORT else _BEGINS)[vendor].format(word))
         with connection.cursor() as cursor:
             cursor.execute(" UNION ALL ".join([one] * len(words)), asked)
             for i, package in cursor.fetchall():

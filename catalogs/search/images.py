@@ -5,14 +5,14 @@ digest in the database's index of how digests begin.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Value
+from django.db.models import Q, Value
 from django.db.models.lookups import Exact
 
 from catalogs.models import Bundle, DigestStart, RelatedImage
-from catalogs.search.rows import Index
+from catalogs.search.rows import Index, Row
 from catalogs.words import repository_of
 
 DIGEST_START = 12  # characters of a digest that the database's index knows
@@ -39,26 +39,35 @@ def packages_with(index: Index, image: str) -> set[int]:
         listed = Bundle.objects.filter(_with_digest(digest_of(image)))
         return set(listed.order_by().values_list("package_id", flat=True).distinct())
     repository = repository_of(image).lower()
-    return {
-        row.id for row in index.rows if any(repository in each.lower() for each in row.repositories)
-    }
+    return {row for each, rows in index.using.items() if repository in each for row in rows}
 
 
-def using(index: Index, image: str) -> Q:
-    """The condition of bundles whose own or related images are meant by `image`."""
-    digest = digest_of(image)
+def using(image: str, packages: Collection[int]) -> Q:
+    """The condition of bundles of `packages` (ids) whose own or related images `image` means.
+
+    Give those of `packages_with` or fewer: without a digest every image of each is looked at.
+    """
+    inside, digest = Q(package_id__in=packages), digest_of(image)
     if digest:
-        return _with_digest(digest)
-    related = RelatedImage.objects.filter(bundle=OuterRef("pk"), image__icontains=image)
-    # Without the packages, every image of every bundle would be looked at.
-    inside = Q(package_id__in=packages_with(index, image))
-    return inside & (Q(image__icontains=image) | Q(Exists(related)))
+        return inside & _with_digest(digest)
+    has = Q(image__contains=image) | Q(image__contains=image.lower())
+    related = RelatedImage.objects.filter(has, bundle__package_id__in=packages).order_by()
+    return inside & (has | Q(pk__in=related.values("bundle_id")))
 
 
-def bundles_with(index: Index, image: str, packages: Collection[int]) -> QuerySet[Bundle]:
-    """Bundles of `packages` (ids) that use `image`, the latest of each package first."""
-    found = Bundle.objects.filter(using(index, image), package_id__in=packages)
-    return found.order_by("package__name", "-version_key", "name", "package__catalog__slug", "id")
+def bundles_with(image: str, packages: Iterable[Row]) -> list[int]:
+    """Ids of bundles of `packages` that use `image`: packages by name, the latest of each first,
+    of one version that of the catalog that wins; one query."""
+    rows = {row.id: row for row in packages}
+    found = list(
+        Bundle.objects.filter(using(image, rows.keys()))
+        .order_by()
+        .values_list("package_id", "version_key", "pk")
+    )
+    found.sort(key=lambda each: rows[each[0]].rank)
+    found.sort(key=lambda each: each[1], reverse=True)
+    found.sort(key=lambda each: rows[each[0]].name)
+    return [key for _, _, key in found]
 
 
 def _with_digest(digest: str) -> Q:
@@ -68,14 +77,15 @@ def _with_digest(digest: str) -> Q:
     return Q(pk__in=related.order_by().values("bundle_id")) | Q(pk__in=own.order_by().values("pk"))
 
 
-def with_images(bundles: Sequence[Bundle], image: str) -> list[BundleImages]:
-    """Each bundle with the references that `image` means; one query."""
+def with_images(bundles: Sequence[int], image: str) -> list[BundleImages]:
+    """Each bundle (of these ids) with the references that `image` means; two queries."""
     wanted = digest_of(image) or image.lower()
-    found = {bundle.pk: {bundle.image: None} for bundle in bundles}
-    listed = RelatedImage.objects.filter(bundle__in=found).order_by("id")
-    for bundle, reference in listed.values_list("bundle_id", "image"):
-        found[bundle][reference] = None
+    listed = Bundle.objects.select_related("package__catalog__cluster").in_bulk(bundles)
+    images = {key: {bundle.image: None} for key, bundle in listed.items()}
+    related = RelatedImage.objects.filter(bundle__in=bundles).order_by("id")
+    for key, reference in related.values_list("bundle_id", "image"):
+        images[key][reference] = None
     return [
-        BundleImages(bundle, [each for each in found[bundle.pk] if wanted in each.lower()])
-        for bundle in bundles
+        BundleImages(listed[key], [each for each in images[key] if wanted in each.lower()])
+        for key in bundles
     ]

@@ -11,10 +11,7 @@ from enum import IntEnum
 
 from catalogs.search import fulltext, images
 from catalogs.search.asked import Asked, provides
-from catalogs.search.rows import FACETS, Index, Row, Spoken
-
-PROVIDED = list(FACETS).index("provides")
-SHORT = 2  # characters of a word that must begin a word: inside of words it would be everywhere
+from catalogs.search.rows import Index, Row, Spoken
 
 
 class Place(IntEnum):
@@ -71,18 +68,15 @@ def find_hits(index: Index, asked: Asked) -> Hits | None:
 
 
 def _with_words(index: Index, asked: Asked) -> Hits:
-    places: dict[Spoken, list[int | None]] = {}
-    for row in index.rows:
-        if row.spoken not in places:
-            places[row.spoken] = [_place(row.spoken, word) for word in asked.words]
+    places = {said: [_place(said, word) for word in asked.words] for said in index.saying}
     read_as = _read_mistyped(index, asked.words, places)
     described = fulltext.packages_with(asked.words)
-    known = {spoken: _sum(spoken, asked, found) for spoken, found in places.items()}
-    scores = {}
-    for row in index.rows:
-        score, missing = known[row.spoken]
-        if not missing or all(row.id in described[i] for i in missing):
-            scores[row.id] = score
+    scores: dict[int, Score] = {}
+    for said, rows in index.saying.items():
+        total = sum(Place.DESCRIPTION if at is None else at for at in places[said])
+        missing = [described[i] for i, at in enumerate(places[said]) if at is None]
+        score = (_fit(said, asked.phrase), total)
+        scores |= dict.fromkeys(set(rows).intersection(*missing), score)
     return Hits(scores, read_as)
 
 
@@ -97,22 +91,15 @@ def _read_mistyped(
         near = index.vocabulary.near(word)
         if near:
             read_as[word] = near
-            for spoken, found in places.items():
-                if _says(spoken, near):
+            for said, found in places.items():
+                if _says(said, near):
                     found[i] = Place.MISTYPED
     return read_as
 
 
-def _sum(spoken: Spoken, asked: Asked, places: list[int | None]) -> tuple[Score, tuple[int, ...]]:
-    """The score, if the words at these positions are in the description."""
-    missing = tuple(i for i, place in enumerate(places) if place is None)
-    total = sum(Place.DESCRIPTION if place is None else place for place in places)
-    return (_fit(spoken, asked.phrase), total), missing
-
-
 def _place(spoken: Spoken, word: str) -> int | None:
     begins = f" {word}"
-    part = begins if len(word) <= SHORT else word
+    part = begins if len(word) <= fulltext.SHORT else word  # inside of words it is everywhere
     if spoken.name.startswith(begins):
         return Place.NAME_BEGINS
     if part in spoken.name or part in spoken.title:
@@ -143,7 +130,7 @@ def _fit(spoken: Spoken, phrase: str) -> Fit:
 
 def _meant(index: Index, kind: str) -> set[str]:
     """Every GROUP/KIND that `kind` asks for; when nothing is exactly that, kinds that begin so."""
-    every = {each for row in index.rows for each in row.values[PROVIDED]}
+    every = index.providing.keys() | index.provided_before.keys()
     meant = {each for each in every if provides(kind, each)}
     if not meant:
         begin = kind.lower()
@@ -155,13 +142,13 @@ def _providing(
     index: Index, meant: Collection[str], scores: Mapping[int, Score]
 ) -> dict[int, Score]:
     """Those of `scores` that provide what is meant: the newest version's comes first."""
-    found = {}
-    for row in index.rows:
-        if row.id in scores:
-            now = any(each in meant for each in row.provides)
-            if now or any(each in meant for each in row.provided_before):
-                found[row.id] = (*scores[row.id], 0 if now else 1)
-    return found
+    now = {row for kind in meant for row in index.providing.get(kind, ())}
+    before = {row for kind in meant for row in index.provided_before.get(kind, ())}
+    return {
+        row: (*score, 0 if row in now else 1)
+        for row, score in scores.items()
+        if row in now or row in before
+    }
 
 
 def unplaced_words(row: Row, words: tuple[str, ...]) -> tuple[str, ...]:

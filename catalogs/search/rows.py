@@ -12,6 +12,7 @@ from datetime import datetime
 from itertools import chain, groupby
 from operator import attrgetter
 from sys import intern
+from typing import TypeVar
 
 from django.db.models import Max
 
@@ -22,6 +23,7 @@ from catalogs.words import words_of
 from olmweb.models import LOCAL
 
 YES, NO = "yes", "no"
+Key = TypeVar("Key")
 Stamps = tuple[tuple[object, ...], ...]
 
 
@@ -107,6 +109,11 @@ class Index:
     token: tuple[object, ...]
     groups: tuple[Group, ...]
     vocabulary: Vocabulary  # of names, titles and keywords
+    # What searches begin with: the ids of the rows that say, provide or use something.
+    saying: Mapping[Spoken, Sequence[int]]
+    providing: Mapping[str, Sequence[int]]  # by GROUP/KIND; the rows whose head does
+    provided_before: Mapping[str, Sequence[int]]
+    using: Mapping[str, Sequence[int]]  # by repository in lower case
 
     @property
     def rows(self) -> Iterator[Row]:
@@ -155,13 +162,24 @@ def index_of(rows: Iterable[Row], token: tuple[object, ...] = ()) -> Index:
     """The rows in groups of one name."""
     rows = sorted(rows, key=attrgetter("name", "rank"))
     groups = (tuple(group) for _, group in groupby(rows, key=attrgetter("name")))
+    saying = _ids(rows, lambda row: (row.spoken,))
     return Index(
         token=token,
         groups=tuple(Group(each, _union(each), differences(each)) for each in groups),
-        vocabulary=Vocabulary(
-            f"{row.spoken.name}{row.spoken.title}{row.spoken.keywords}" for row in rows
-        ),
+        vocabulary=Vocabulary(f"{said.name}{said.title}{said.keywords}" for said in saying),
+        saying=saying,
+        providing=_ids(rows, lambda row: row.provides),
+        provided_before=_ids(rows, lambda row: row.provided_before),
+        using=_ids(rows, lambda row: {each.lower() for each in row.repositories}),
     )
+
+
+def _ids(rows: Iterable[Row], keys: Callable[[Row], Iterable[Key]]) -> dict[Key, list[int]]:
+    found: dict[Key, list[int]] = {}
+    for row in rows:
+        for key in keys(row):
+            found.setdefault(key, []).append(row.id)
+    return found
 
 
 def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:

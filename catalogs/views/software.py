@@ -10,7 +10,7 @@ from olmweb.htmx import render_page
 from olmweb.polling import revision_token, unchanged
 
 BUNDLES_PAGE = 20  # bundles that use an image, on one page
-BUNDLES_OF = 12  # packages whose bundles are looked through for an image
+BUNDLES_OF = 20  # packages, each catalog's for itself, whose images are looked through
 
 
 @require_safe
@@ -40,7 +40,7 @@ def software(request: HttpRequest) -> HttpResponse:
         "labels": present.chosen_labels(query.filters, request.GET),
         "kept": present.kept_pairs(request.GET),
         "nearest": _nearest(index, asked) if not result.matches else [],
-        **_bundles(index, query, result, hits),
+        **_bundles(query, result, hits),
     }
     return render_page(request, "catalogs/software.html", context, partial="results")
 
@@ -53,29 +53,22 @@ def _nearest(index: search.Index, asked: search.Asked) -> list[tuple[str, str]]:
     ]
 
 
-def _bundles(
-    index: search.Index, query: forms.Query, result: search.Result, hits: search.Hits | None
-) -> dict[str, Any]:
+def _bundles(query: forms.Query, result: search.Result, hits: search.Hits | None) -> dict[str, Any]:
     """The bundles that use the image asked for, one page of them; nothing for another search.
 
-    They are those of the first packages by name: an image that hundreds use is looked for by none.
+    They are those of the first packages by name: nobody looks for what hundreds use.
     """
     images = query.filters.asked.images
     if not (images and result.matches and hits):
         return {}
     image = images[0]
-    names = sorted(match.row.name for match in result.matches)[:BUNDLES_OF]
-    packages = [
-        row.id
-        for match in result.matches
-        if match.row.name <= names[-1]
-        for row in match.sources
-        if row.id in hits.scores
-    ]
-    found = search.bundles_with(index, image, packages)
-    found = found.select_related("package__catalog__cluster")
+    packages: list[search.Row] = []
+    left = sorted(result.matches, key=lambda match: match.row.name, reverse=True)
+    while left and len(packages) < BUNDLES_OF:
+        packages += [row for row in left.pop().sources if row.id in hits.scores]
+    found = search.bundles_with(image, packages)
     page = present.paginate(
-        found, query.bundles_page, BUNDLES_PAGE, query.notices, total=found.count()
+        found, query.bundles_page, BUNDLES_PAGE, query.notices, total=len(found)
     )
     rows = [
         (each, present.bundle_url(each.bundle.package, each.bundle.name))
@@ -84,5 +77,5 @@ def _bundles(
     return {
         "bundles": page,
         "bundle_rows": rows,
-        "more_packages": len(result.matches) - len(names),
+        "more_packages": len(left),
     }

@@ -336,9 +336,10 @@ def make_row(number: int, name: str, catalog: str, draw: Any) -> Row:
             id=number, name=name, catalog_id=1, catalog=catalog, cluster="-", display_name="",
             summary="", provider=draw(st.sampled_from(["", "x", "y"])), default_channel="",
             head_bundle="", head_version="", icon="", categories=draw(VALUES),
-            keywords=draw(VALUES), capability=draw(st.sampled_from(["", "x", "y"])), install_modes=draw(VALUES),
-            infrastructure_features=draw(VALUES), deprecated=draw(st.booleans()), channel_count=0,
-            bundle_count=0, provides=draw(VALUES), provided_before=(), repositories=(),
+            keywords=draw(VALUES), capability=draw(st.sampled_from(["", "x", "y"])),
+            install_modes=draw(VALUES), infrastructure_features=draw(VALUES),
+            deprecated=draw(st.booleans()), channel_count=0, bundle_count=0,
+            provides=draw(VALUES), provided_before=(), repositories=(),
             spoken=Spoken(*[""] * 6), updated=None, rank=(False, 0, catalog, "-"),
         )
     )  # fmt: skip

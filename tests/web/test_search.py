@@ -27,7 +27,7 @@ def names(response: Any) -> list[str]:
     return [card.row.name for card in response.context["cards"]]
 
 
-def found(reader: Client, q: str, **more: Any) -> list[str]:
+def found(reader: Client, q: str, **more: str) -> list[str]:
     return names(reader.get(URL, {"q": q, **more}))
 
 
@@ -126,9 +126,9 @@ def test_what_was_found_is_marked_where_it_stands(reader: Client) -> None:
     [
         '"', "'", '"kafka', "kafka AND", "NOT", "NEAR(a b)", "kafka*", "^kafka", "words:kafka", "(",
         "-kafka", "a OR b", "kafka;DROP TABLE x", "%", "_", "\\", "&", "|", "!", ":*", "<->",
-        "a & !b", "provides:", "image:", "provides:'x", 'image:"', "image:%", "image:_", "provides:/",
-        "image:@", "image:sha256:", "\x00", "ka\x00fka", "*" * 500, "kafka " * 100, "a" * 5000, "\ud83d\ude00",
-        "{}", "%s", "{0}", "{% x %}",
+        "a & !b", "provides:", "image:", "provides:'x", 'image:"', "image:%", "image:_",
+        "provides:/", "image:@", "image:sha256:", "\x00", "ka\x00fka", "*" * 500, "kafka " * 100,
+        "a" * 5000, "\ud83d\ude00", "{}", "%s", "{0}", "{% x %}",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("view", ["cards", "table"])
@@ -231,7 +231,7 @@ def test_the_bundles_of_an_image_are_paged_and_capped(reader: Client) -> None:
     make_package(catalog=catalog, name="a", channels={"stable": versions})
     for n in range(BUNDLES_OF):
         make_package(catalog=catalog, name=f"b{n:02}", channels={"stable": ["1.0.0"]})
-    q = {"q": "image:registry.example"}
+    q: dict[str, str | int] = {"q": "image:registry.example"}
     first = reader.get(URL, q)
     assert len(first.context["bundle_rows"]) == BUNDLES_PAGE
     assert "bundles_page=2" in first.content.decode()
