@@ -60,7 +60,12 @@ class FileSource:
             fetched = spool(
                 chunks, self.label, limits=self._limits, last_modified=stamp, total=total
             )
-            self._check(file, stamp, fetched.bytes_read)
+            try:
+                self._check(file, stamp, fetched.bytes_read)
+            except SourceError:
+                if fetched.body is not None:
+                    fetched.body.close()
+                raise
             return fetched
 
     def _open(self) -> IO[bytes]:

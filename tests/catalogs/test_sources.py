@@ -9,13 +9,14 @@ from contextlib import contextmanager
 import pytest
 import zstandard
 
-from catalogs.sources.base import Limits, SourceError, opened
+from catalogs.sources.base import Limits, SourceError, listening, opened
 from catalogs.sources.catalogd import catalogd_source, proxy_path
 from catalogs.sources.file import FileSource
 from catalogs.sources.url import url_source
 from olmweb.kube.errors import Unreachable
 from tests.catalogs.catalogfake import CatalogFake, catalog_fake
 from tests.catalogs.fbc_samples import jsonl, package
+from tests.catalogs.registryfake import endless, tar
 
 BODY = jsonl(package())
 
@@ -128,6 +129,42 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
         path.write_bytes(BODY[:10])
         with pytest.raises(SourceError, match="changed while it was being read"):
             fetched.check()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "xz", "zstd"])
+def test_a_compressed_file_that_changes_while_it_is_read_is_noticed(tmp_path, encoding):
+    path = tmp_path / "catalog"
+    path.write_bytes(ENCODED[encoding])
+    with listening(lambda *_: path.write_bytes(ENCODED[encoding] * 2)):
+        assert failure(FileSource(path)).code == "changed-while-reading"
+
+
+def test_a_file_that_vanishes_while_it_is_read_is_read_to_its_end(tmp_path):
+    path = tmp_path / "catalog"
+    path.write_bytes(BODY)
+    with opened(FileSource(path)) as fetched:
+        path.unlink()
+        assert fetched.body is not None
+        assert fetched.body.read() == BODY
+        fetched.check()
+    assert "can't be opened: No such file" in failure(FileSource(path)).message
+
+
+@pytest.mark.parametrize(("pack", "encodings"), [(gzip.compress, ()), (bytes, ("zstd",))])
+def test_a_url_of_a_tar_is_a_folder(fake, pack, encodings):
+    fake.body, fake.encodings = pack(tar(("b.json", BODY), ("a/c.json", BODY))), encodings
+    with opened(url_source(fake.url, allow_loopback=True)) as fetched:
+        assert fetched.body is not None
+        assert fetched.body.read() == BODY + BODY
+        assert [name for _, name in fetched.files] == ["a/c.json", "b.json"]
+        assert (fetched.way, fetched.last_modified) == ("URL", fake.last_modified)
+
+
+def test_a_url_without_an_end_is_not_read_to_it(fake):
+    fake.answer = endless(b'{"schema":"olm.package"}\n' * 5000)
+    error = failure(url_source(fake.url, allow_loopback=True, limits=Limits(body=5_000_000)))
+    assert error.code == "too-large"
+    assert error.bytes_read < 6_000_000
 
 
 @pytest.mark.parametrize("encodings", [(), ("zstd",), ("gzip",)])
@@ -301,7 +338,7 @@ class _Client:
         self._error = error
 
     @contextmanager
-    def stream(self, path, headers=None):
+    def stream(self, path, headers=None, query=()):
         self.path = path
         yield self
 

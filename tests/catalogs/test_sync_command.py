@@ -1,19 +1,21 @@
 """`manage.py sync_catalog`: what it prints, how it exits."""
 
 import json
+import os
+import signal
+import tarfile
 from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
 
 from catalogs import sync
-from catalogs.models import (
-    Catalog,
-)
+from catalogs.models import Catalog, Package
 from tests.catalogs.fbc_samples import (
     jsonl,
     package,
 )
+from tests.catalogs.registryfake import registry_fake, status, tar
 from tests.catalogs.syncing import make, rewrite
 
 pytestmark = pytest.mark.django_db
@@ -61,12 +63,16 @@ def test_the_command_exits_1_on_a_failed_sync(folder):
         (["nobody"], 'No catalog is called "nobody" (known: none)'),
         (["a/b", "--file", "x"], "can't name a catalog"),
         (["a b", "--file", "x"], "can't name a catalog"),
+        (["a", "--image", "docker://x/y"], "begins with docker://. Leave docker:// out."),
+        (["a", "--image", "quay.io/Team/x"], "holds capital letters. Write it as registry"),
+        (["a", "--url", "ftp://x/y"], "ftp://x/y is not an http or https address. Give an http"),
     ],
 )
 def test_the_command_says_what_is_wrong_with_a_name(args, words):
     with pytest.raises(CommandError) as caught:
         call_command("sync_catalog", *args)
     assert words in str(caught.value)
+    assert not Catalog.objects.exists()
 
 
 def test_a_source_of_an_unreadable_kind_is_told(folder):
@@ -86,3 +92,53 @@ def test_the_command_shows_progress_on_a_terminal_only(folder, monkeypatch, caps
     shown = capsys.readouterr().err
     assert "reading [" in shown
     assert "] 1 of 1 packages\n" in shown
+
+
+def test_the_command_reads_a_folder_and_a_tar(folder):
+    (folder / "c" / "sub").mkdir(parents=True)
+    (folder / "c" / "etcd.json").write_bytes(jsonl(package()))
+    (folder / "c" / "sub" / "redis.yaml").write_bytes(jsonl(package("redis")))
+    printed, code = command("demo", "--file", str(folder / "c"))
+    assert (printed["outcome"], printed["packages"], code) == ("changed", 2, 0)
+    assert Catalog.objects.get().way == "directory"
+    assert command("demo")[0]["bytes_read"] == 0
+    with tarfile.open(folder / "c.tar.gz", "w:gz") as tar:
+        tar.add(folder / "c", ".")
+    printed, code = command("demo", "--file", str(folder / "c.tar.gz"))
+    assert (printed["outcome"], printed["packages"], code) == ("unchanged", 2, 0)
+
+
+def test_the_command_reads_an_image(settings):
+    with registry_fake() as fake:
+        settings.INSECURE_REGISTRIES = frozenset([fake.host])
+        fake.image(tar(("configs/etcd.json", jsonl(package()))))
+        printed, code = command("demo", "--image", f"{fake.host}/olm/catalog:v1")
+        assert (printed["outcome"], printed["packages"], printed["requests"]) == ("changed", 1, 3)
+        printed, code = command("demo")
+        assert (printed["outcome"], printed["bytes_read"], code) == ("unchanged", 0, 0)
+        fake.script = [status(404)]
+        printed, code = command("demo", "--force")
+        assert (printed["outcome"], printed["packages"], code) == ("failed", 1, 1)
+        assert "is not in its registry: it answered 404" in printed["error"]
+
+
+def test_ctrl_c_ends_the_sync_and_keeps_what_was_read_before(folder, monkeypatch):
+    catalog = make(folder, package())
+    assert command("demo")[0]["outcome"] == "changed"
+    rewrite(catalog, package("redis"))
+    hash_of = sync.index_spool
+
+    def interrupted(*args, **kwargs):
+        os.kill(os.getpid(), signal.SIGINT)
+        return hash_of(*args, **kwargs)
+
+    monkeypatch.setattr(sync, "index_spool", interrupted)
+    handler = signal.getsignal(signal.SIGINT)
+    printed, code = command("demo")
+    assert code == 130
+    assert printed["error"] == "The sync of -/demo was cancelled at the terminal."
+    assert list(Package.objects.values_list("name", flat=True)) == ["etcd"]
+    assert signal.getsignal(signal.SIGINT) is handler
+    monkeypatch.undo()
+    assert command("demo")[0]["outcome"] == "changed"
+    assert list(Package.objects.values_list("name", flat=True)) == ["redis"]
