@@ -1,6 +1,7 @@
 """Outlines written without a sync, for tests of what is made of them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django.utils import timezone
 
@@ -16,13 +17,13 @@ def outline(name: str, versions: Sequence[str], channel: str = "stable") -> Outl
     entries = [
         EntryFacts(one, before, [], "") for one, before in zip(names, ["", *names], strict=False)
     ]
-    blank = BundleFacts(*[""] * len(BundleFacts._fields))
-    lists = {"install_modes": [], "required_packages": [], "gvks": [], "images": []}
+    blank: dict[str, Any] = dict.fromkeys(BundleFacts._fields, "")
+    blank |= {"install_modes": [], "required_packages": [], "gvks": [], "images": []}
     return Outline(
         default_channel=channel,
         channels={channel: channel_outline(names[-1], entries)},
         bundles={
-            one: bundle_outline(blank._replace(name=one, version=version, **lists), "")
+            one: bundle_outline(BundleFacts(**{**blank, "name": one, "version": version}), "")
             for one, version in zip(names, versions, strict=True)
         },
     )

@@ -235,7 +235,7 @@ def test_revisions_may_be_named_and_an_export_leads_to_the_same(
     assert "0 packages gone, 1 added, 0 changed" in page.text
     for form in ("csv", "json", "md"):
         link = next(link for link in page.links if link.endswith(f"format={form}"))
-        answer = reader.get(link)
+        answer: Any = reader.get(link)
         assert answer.status_code == 200
         body = b"".join(answer.streaming_content) if answer.streaming else answer.content
         assert b"new" in body
