@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from django.db.models import Count, Q, QuerySet
 
 from catalogs.models import Catalog, ContentProblem
-from catalogs.reactions import INSTALLS, REFUSES, Reactions, reactions_of
+from catalogs.reactions import INSTALLS, REFUSES, SKIPS, Reactions, reactions_of
 
 PACKAGES = 100  # that the page counts by name; the filter takes any
 READERS = (
-    ("opm", "opm validate and serve"),
-    ("olm_v0", "OLM v0 (CatalogSource)"),
-    ("operator_controller", "catalogd and operator-controller"),
+    ("opm", "opm"),
+    ("olm_v0", "OLM v0"),
+    ("operator_controller", "operator-controller"),
     ("platform_operator", "PlatformOperator"),
 )
 
@@ -30,8 +30,12 @@ class Group:
     about: Reactions
 
     @property
-    def reactions(self) -> list[tuple[str, str]]:
-        return [(title, getattr(self.about, name)) for name, title in READERS]
+    def reactions(self) -> list[tuple[str, list[str]]]:
+        """Each reaction with the readers that have it, the hardest first."""
+        by_word: dict[str, list[str]] = {REFUSES: [], SKIPS: [], INSTALLS: []}
+        for name, title in READERS:
+            by_word[getattr(self.about, name)].append(title)
+        return [(word, titles) for word, titles in by_word.items() if titles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +79,8 @@ def sentence(counts: Counts, catalog: Catalog) -> str:
         return ""
     if not counts.refused:
         return "opm reads the catalog in spite of them, and so does every installer."
-    skipped = any(
-        group.about.operator_controller == REFUSES and group.about.severity == "error"
-        for group in counts.groups
-    )
-    v1 = (
-        "catalogd refuses it too"
-        if skipped
-        else "catalogd and operator-controller take it as it is"
-    )
+    too = any(group.about.operator_controller == REFUSES for group in counts.groups)
+    v1 = "catalogd refuses it too" if too else "catalogd takes it as it is"
     return (
         f"opm refuses the whole catalog {catalog.slug} at the first of "
         f"{counts.refused:,} fault{'' if counts.refused == 1 else 's'}, so OLM v0 and "
@@ -105,14 +102,14 @@ def markdown(catalog: Catalog, problems: QuerySet[ContentProblem]) -> Iterator[s
     """A report by package and code, a piece at a time. Content is quoted as code throughout."""
     counts = count_problems(problems)
     yield f"# Problems of catalog {_code(catalog.slug)}\n\n"
-    yield f"{counts.total:,} in {counts.packages:,} packages. {sentence(counts, catalog)}\n\n"
+    packages = "1 package" if counts.packages == 1 else f"{counts.packages:,} packages"
+    yield f"{counts.total:,} in {packages}. {sentence(counts, catalog)}\n\n"
     yield f"Content: sha256 `{catalog.content_hash or 'unknown'}`, revision {catalog.revision}.\n"
     for group in counts.groups:
         yield f"\n## {group.about.title} (`{group.code}`, {group.count:,})\n\n"
         yield f"{group.about.remedy}\n\n"
-        for title, word in group.reactions:
-            mark = "" if word == INSTALLS else "**"
-            yield f"- {title}: {mark}{word}{mark}\n"
+        for word, titles in group.reactions:
+            yield f"- **{word}**: {', '.join(titles)}\n"
         yield "\n"
         for problem in problems.filter(code=group.code).order_by("package", "id").iterator():
             yield from _item(problem)

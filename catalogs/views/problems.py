@@ -1,5 +1,6 @@
 """The problems of a catalog's content: the tab of its page, and the report to download."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
@@ -10,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from catalogs import forms, present, queries
 from catalogs.models import Catalog, ContentProblem
-from catalogs.problem_report import READERS, count_problems, find_problems, markdown, sentence
+from catalogs.problem_report import count_problems, find_problems, markdown, sentence
 from catalogs.reactions import REACTIONS, reactions_of
 
 ROWS = 50  # of the table on one page
@@ -31,7 +32,6 @@ def problems_tab(request: HttpRequest, found: Catalog, notices: list[str]) -> di
         "codes": [(group.code, group.about.title, group.count) for group in everything.groups],
         "counts": narrowed,
         "sentence": sentence(narrowed, found),
-        "readers": [title for _, title in READERS],
         "filtered": any(asked.values()),
         "downloads": _downloads(found, asked),
         "page": page,
@@ -39,7 +39,7 @@ def problems_tab(request: HttpRequest, found: Catalog, notices: list[str]) -> di
     }
 
 
-def described(problems: list[ContentProblem]) -> dict[str, Any]:
+def described(problems: Sequence[ContentProblem]) -> dict[str, Any]:
     """The rows of `_problem_table.html`, each with what is to be known of its code."""
     return {"problems": [(problem, reactions_of(problem.code)) for problem in problems]}
 
