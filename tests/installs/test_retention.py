@@ -77,4 +77,6 @@ def test_much_goes_in_small_parts(cluster: Cluster, monkeypatch: pytest.MonkeyPa
         "actions": 0,
         "reports": 0,
         "messages": 0,
+        "revisions": 0,
+        "outlines": 0,
     }
