@@ -1,5 +1,7 @@
 """Facts for resolution from rows: what was synced is what is asked."""
 
+from typing import Any
+
 import pytest
 
 from catalogs.models import Catalog, Package
@@ -25,7 +27,7 @@ def synced(path, blobs):
 
 def test_facts_of_rows_are_those_of_the_blobs(tmp_path):
     substitute = csv_metadata(annotations={"olm.substitutesFor": "etcd.v1.0.0"})
-    entries = [
+    entries: list[dict[str, Any]] = [
         {"name": "etcd.v1.0.0"},
         {"name": "etcd-v1.0.0-2", "replaces": "etcd.v1.0.0", "skipRange": "<1.0.0"},
         {"name": "etcd.v1.1.0", "replaces": "etcd-v1.0.0-2", "skips": ["etcd.v1.0.0"]},

@@ -1,5 +1,6 @@
 """The drawing of a channel: well-formed, inert, escaped, and it says in words what it shows."""
 
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -19,9 +20,10 @@ ENTRIES = [
 
 
 def draw(entries=ENTRIES, **kwargs):
-    drawing = {name: kwargs.pop(name) for name in ("links", "title", "ident") if name in kwargs}
+    drawing: dict[str, Any] = {"links": {}}
+    drawing |= {name: kwargs.pop(name) for name in ("links", "title", "ident") if name in kwargs}
     facts = {"head": {"p.v1.2.0"}} | kwargs
-    return render(layout(entries, {}), **({"links": {}} | drawing), facts=facts)
+    return render(layout(entries, {}), facts=facts, **drawing)
 
 
 def classes(svg):
