@@ -301,7 +301,9 @@ def test_seven_thousand_versions_parse_fast():
 
 
 @given(
-    st.sampled_from([">=1.0.0 <2.0.0", "!=1.5.0", "1.x || >3.0.0-rc.1", "<=1.5.0", "2.0.0", "!=1.x"]),
+    st.sampled_from(
+        [">=1.0.0 <2.0.0", "!=1.5.0", "1.x || >3.0.0-rc.1", "<=1.5.0", "2.0.0", "!=1.x"]
+    ),
     st.lists(st.sampled_from(["0.9.0", "1.0.0-rc.1", "1.0.0", "1.5.0", "2.0.0", "3.0.0-rc.2"])),
 )
 def test_a_range_selects_from_sorted_versions_what_it_contains(text, listed):

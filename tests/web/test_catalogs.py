@@ -234,7 +234,8 @@ def test_staff_ask_for_a_sync_that_a_worker_does(
 ):
     asked = []
     monkeypatch.setattr(
-        "catalogs.views.catalogs.tasks.sync_catalog.apply_async", lambda *args, **kwargs: asked.append(args)
+        "catalogs.views.catalogs.tasks.sync_catalog.apply_async",
+        lambda *args, **kwargs: asked.append(args),
     )
     client.force_login(alice)
     assert "Sync now" in text_of(client.get(URL))
