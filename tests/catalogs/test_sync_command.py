@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 
 from catalogs import sync
 from catalogs.models import Catalog, Package
+from catalogs.splitter import index_spool
 from tests.catalogs.fbc_samples import (
     jsonl,
     package,
@@ -126,13 +127,12 @@ def test_ctrl_c_ends_the_sync_and_keeps_what_was_read_before(folder, monkeypatch
     catalog = make(folder, package())
     assert command("demo")[0]["outcome"] == "changed"
     rewrite(catalog, package("redis"))
-    hash_of = sync.index_spool
 
     def interrupted(*args, **kwargs):
         os.kill(os.getpid(), signal.SIGINT)
-        return hash_of(*args, **kwargs)
+        return index_spool(*args, **kwargs)
 
-    monkeypatch.setattr(sync, "index_spool", interrupted)
+    monkeypatch.setattr("catalogs.sync.index_spool", interrupted)
     handler = signal.getsignal(signal.SIGINT)
     printed, code = command("demo")
     assert code == 130
