@@ -18,6 +18,7 @@ from catalogs.models import (
     Channel,
     Package,
 )
+from catalogs.reading import origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class CatalogRow:
     availability: str
     state: str
     stale: bool
+    way: str  # how it was read, such as "catalogd" or "gRPC by port-forward"
+    exact: bool  # false: rebuilt from answers, not the author's bytes
     resolved_digest: str
     content_hash: str
     revision: int
@@ -65,6 +68,8 @@ class RevisionRow:
 
 @dataclass(frozen=True, slots=True)
 class CatalogDetail(CatalogRow):
+    source: str
+    ways: list[Any]  # in the order of preference: way, state, why
     conditions: list[Any]
     revisions: list[RevisionRow]
 
@@ -189,6 +194,8 @@ def catalog_row(catalog: Catalog) -> CatalogRow:
         availability=catalog.availability,
         state=catalog.state,
         stale=catalog.stale,
+        way=catalog.way,
+        exact=not origin(catalog.way),
         resolved_digest=catalog.resolved_digest,
         content_hash=catalog.content_hash,
         revision=catalog.revision,
@@ -208,6 +215,8 @@ def catalog_detail(catalog: Catalog, *, revisions: int) -> CatalogDetail:
     """`revisions`: how many of the newest are told; one query."""
     return CatalogDetail(
         **shallow(catalog_row(catalog)),
+        source=catalog.source,
+        ways=catalog.ways,
         conditions=catalog.conditions,
         revisions=[
             RevisionRow(

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
-from catalogs import forms, present, queries, running, tasks
+from catalogs import forms, present, queries, reading, running, tasks
 from catalogs.models import Catalog
 from catalogs.views.changes import changes_tab
 from catalogs.views.problems import problems_tab
@@ -70,6 +70,8 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     elif tab == "changes":
         context.update(changes_tab(request, found, notices))
     else:
+        context["origin"] = reading.origin(found.way)
+        context["ways"] = reading.told(found.ways)
         context["runs"] = SyncRun.objects.filter(kind=SyncRun.Kind.CATALOG, target=str(found))[
             :RUNS
         ]
@@ -82,6 +84,7 @@ def _catalog_stamp(found: Catalog) -> tuple[object, ...]:
     return (
         *(found.pk, found.revision, found.state, found.checked_at, found.error_text),
         *(found.problem_count, found.priority, found.availability, found.conditions),
+        *(found.way, found.ways),
         *((cluster.reachable, cluster.error_text) if cluster else ()),
     )
 

@@ -16,7 +16,7 @@ CATALOG_KINDS = (*_CLUSTER_CATALOGS, _CATALOG_SOURCE)
 def record_catalogs(cluster: Cluster, lists: Mapping[str, list[Kept]], parts: Delta) -> int:
     """All catalogs of the kinds in `lists`, which are complete; of others what changed in `parts`.
 
-    Returns the rows written. ClusterCatalogs come first: where names clash, theirs is the short one.
+    Returns the rows written. ClusterCatalogs come first: where names clash, theirs stays short.
     """
     return _record_cluster_catalogs(cluster, lists, parts) + _record_sources(cluster, lists, parts)
 

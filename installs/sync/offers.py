@@ -9,6 +9,7 @@ from django.db.models import Q
 from catalogs.graph import Entry
 from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
 from catalogs.semver import Version, parse
+from catalogs.sources.ways import PACKAGE_MANIFEST
 
 
 @dataclass(slots=True)
@@ -26,8 +27,12 @@ class Offer:
 
 
 def usable(cluster_id: int) -> Q:
-    """Catalogs of the cluster, and those of no cluster, that have content."""
-    return Q(cluster_id=cluster_id, revision__gt=0) | Q(cluster=None, revision__gt=0)
+    """Catalogs of the cluster, and those of no cluster, that have content.
+
+    Not those of the PackageManifest API, which tells no upgrade graph.
+    """
+    own = Q(cluster_id=cluster_id, revision__gt=0) | Q(cluster=None, revision__gt=0)
+    return own & ~Q(way=PACKAGE_MANIFEST)
 
 
 def read_version(text: str) -> Version | None:
