@@ -5,6 +5,7 @@ name is not known.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -20,6 +21,7 @@ from catalogs.models import (
     Icon,
     Package,
 )
+from catalogs.property_texts import Told, tell
 from olmweb.errors import Missing
 from olmweb.models import LOCAL, Cluster
 
@@ -27,7 +29,6 @@ PLATFORM_OPERATOR = "PlatformOperator"
 ALL_NAMESPACES = "AllNamespaces"
 BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown as they are, not taken apart
 BLOB_SHOW_LIMIT = 64_000  # characters of raw FBC on a page
-PROPERTY_SHOW_LIMIT = 200  # characters of one property's value
 IMAGE_SHOW_LIMIT = 300  # related images on a page
 
 
@@ -60,7 +61,7 @@ class RawBlob:
     text: str
     size: int
     cut: bool
-    properties: Sequence[tuple[str, str]]  # type, value as JSON
+    properties: Sequence[Told]
 
 
 def get_catalog(cluster: str, slug: str) -> Catalog:
@@ -207,17 +208,16 @@ def suitability(bundle: Bundle) -> Suitability:
 
 
 def read_blob(blob: Blob | None) -> RawBlob | None:
-    """The blob for a page: at most BLOB_SHOW_LIMIT characters, properties when it is JSON."""
+    """The blob for a page: at most BLOB_SHOW_LIMIT characters, and what its properties say."""
     data = blobs.read_blob(blob.pk, BLOB_DECODE_LIMIT) if blob else None
     if blob is None or data is None:
         return None
-    properties: list[tuple[str, str]] = []
+    properties: list[Told] = []
     if blob.size <= BLOB_DECODE_LIMIT:
-        try:
-            properties = _properties(msgspec.json.decode(data))
+        properties = tell(data)
+        # YAML, or JSON that the catalog's author broke, is shown as it is.
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
             data = msgspec.json.format(data, indent=2)
-        except msgspec.DecodeError:
-            pass  # YAML, or JSON that the catalog's author broke: shown as it is
     text = data.decode(errors="replace")
     cut = len(text) > BLOB_SHOW_LIMIT or blob.size > BLOB_DECODE_LIMIT
     return RawBlob(text[:BLOB_SHOW_LIMIT], blob.size, cut, properties)
@@ -236,16 +236,3 @@ def _safe(name: str) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"1 {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _properties(blob: object) -> list[tuple[str, str]]:
-    """Type and value of every property of a decoded olm.bundle; whatever else it is: none."""
-    listed = blob.get("properties") if isinstance(blob, dict) else None
-    found = []
-    for each in listed if isinstance(listed, list) else []:
-        if isinstance(each, dict):
-            value = msgspec.json.encode(each.get("value")).decode()
-            if len(value) > PROPERTY_SHOW_LIMIT:
-                value = value[:PROPERTY_SHOW_LIMIT] + "…"
-            found.append((str(each.get("type", "")), value))
-    return found

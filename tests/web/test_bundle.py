@@ -92,7 +92,8 @@ def test_raw_content_is_indented_and_its_properties_listed(reader, package):
     data = json.dumps(blob).encode()
     bundle = make_bundle(package=package, blob=data)
     response = reader.get(url(bundle))
-    assert response.context["blob"].properties == [("olm.gvk", '{"kind":"X"}')]
+    (told,) = response.context["blob"].properties
+    assert (told.type, told.meaning, told.raw) == ("olm.gvk", "Provides an API", '{"kind": "X"}')
     assert "&quot;schema&quot;: &quot;olm.bundle&quot;" in response.content.decode()
     assert reader.get(response.context["fbc_url"]).content == data
 
