@@ -66,7 +66,10 @@ class Analysis:
 def analyse(facts: PackageFacts, semantics: str, channel: str = "") -> Analysis:
     """`semantics` is V0 or V1; with V0 a channel must be named, with V1 none means all of them."""
     chosen_channels = [channel] if channel else facts.ordered_channels()
-    entries = [entry for name in chosen_channels for entry in facts.channels.get(name, ())]
+    # channels that share a history share most of their entries: each once
+    entries = list(
+        dict.fromkeys(entry for name in chosen_channels for entry in facts.channels.get(name, ()))
+    )
     versions = _versions(facts)
     table = successor_table(entries, versions)
     names = {entry.name for entry in entries}

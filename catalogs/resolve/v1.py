@@ -95,27 +95,28 @@ def resolve(
     ]
     channel = next((name for name in where if not chosen_channels or name in chosen_channels), "")
     if best.dependencies:
-        kind = best.dependencies[0]
-        refused = Candidate(
-            best.name,
-            best.version,
-            where,
-            False,
-            "dependency",
-            f"would be chosen, but is refused: it declares {kind}, and no other is tried",
-        )
-        return Resolution(
-            blocked_by="dependency",
-            reason=f"{best.name} would be chosen, but OLM v1 refuses bundles that declare a "
-            f"dependency ({kind}), and it tries no other.",
-            message=f'validating bundle "{best.name}": bundle "{best.name}" has a dependency '
-            f'declared via property "{kind}" which is currently not supported',
-            candidates=(refused, *others, *rejected),
-        )
+        return _refused(best, where, (*others, *rejected))
     reason = _because(best, taken, chosen_channels, text, installed)
     first = Candidate(best.name, best.version, where, True, "", reason)
     return Resolution(
         best.name, best.version, channel, reason, candidates=(first, *others, *rejected)
+    )
+
+
+def _refused(
+    best: BundleFacts, where: tuple[str, ...], others: tuple[Candidate, ...]
+) -> Resolution:
+    """The winner is validated, and no other is tried when it fails (resolve/validation.go)."""
+    kind = best.dependencies[0]
+    reason = f"would be chosen, but is refused: it declares {kind}, and no other is tried"
+    refused = Candidate(best.name, best.version, where, False, "dependency", reason)
+    return Resolution(
+        blocked_by="dependency",
+        reason=f"{best.name} would be chosen, but OLM v1 refuses bundles that declare a "
+        f"dependency ({kind}), and it tries no other.",
+        message=f'validating bundle "{best.name}": bundle "{best.name}" has a dependency '
+        f'declared via property "{kind}" which is currently not supported',
+        candidates=(refused, *others),
     )
 
 

@@ -12,6 +12,7 @@ from catalogs import forms, present, queries
 from catalogs.graph import validate
 from catalogs.graph.layout import layout
 from catalogs.graph.mermaid import mermaid
+from catalogs.graph.paths import Way
 from catalogs.graph.svg import STANDALONE_STYLE, render
 from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve.analysis import SEMANTICS, V0, V1, Analysis, analyse, way_to, why_no_way
@@ -51,32 +52,14 @@ def channels_tab(
     }
     start, goal = _ends(params, analysis, installed, context["notices"])
     way = way_to(analysis, start, goal) if start and goal else None
-    opened = params.getlist("open")[:OPENED]
     marks = _marks(analysis, bundles, installed, start, goal)
-    drawn = layout(
-        analysis.entries,
-        analysis.versions,
-        keep={*installed, *analysis.heads} if len(analysis.heads) < 5 else installed,
-        opened=opened,
-        route=[(hop.source, hop.target, hop.kind) for hop in way.hops] if way else (),
-        start=analysis.chosen,
-    )
-    shown = params.copy()
-    links = {
-        node.id: _fold_link(shown, node.id)
-        if node.folded
-        else present.bundle_url(found, node.id)
-        if node.id in bundles
-        else ""
-        for node in drawn.nodes
-    }
     title = f"Upgrade graph of {found.name}, {analysis.channel or 'all channels'}"
     rows, page = _table(found, choice, facts, analysis, installed, context)
     return {
         "semantics": semantics,
         "analysis": analysis,
         "together": together,
-        "svg": render(drawn, links=links, facts={**marks, "opened": opened}, title=title),
+        "svg": _drawing(found, analysis, bundles, marks, way, params, title),
         "opm_faults": [] if together else validate(analysis.entries),
         "way": way,
         "way_problems": why_no_way(analysis, facts, way) if way and not way.reached else (),
@@ -88,8 +71,36 @@ def channels_tab(
         "files": _file_query(semantics, analysis.channel),
         "rows": rows,
         "page": page,
-        "opened": opened,
+        "opened": "open" in params,
     }
+
+
+def _drawing(
+    found: Package,
+    analysis: Analysis,
+    bundles: Mapping[str, Bundle],
+    marks: Mapping[str, set[str]],
+    way: Way | None,
+    params: QueryDict,
+    title: str,
+) -> str:
+    """The SVG: bundles lead to their pages, folds to the same page with the fold open."""
+    opened = params.getlist("open")[:OPENED]
+    drawn = layout(
+        analysis.entries,
+        analysis.versions,
+        keep=marks["installed"] | (marks["head"] if len(marks["head"]) < 5 else set()),
+        opened=opened,
+        route=[(hop.source, hop.target, hop.kind) for hop in way.hops] if way else (),
+        start=analysis.chosen,
+    )
+    links = {}
+    for node in drawn.nodes:
+        if node.folded:
+            links[node.id] = _fold_link(params, node.id)
+        elif node.id in bundles:
+            links[node.id] = present.bundle_url(found, node.id)
+    return render(drawn, links=links, facts={**marks, "opened": opened}, title=title)
 
 
 def _ends(
