@@ -4,6 +4,7 @@ Knows the two databases' ways (migration package_search made them), not what wor
 packages are better.
 """
 
+import json
 from collections.abc import Collection, Sequence
 
 from django.db import connection
@@ -12,9 +13,10 @@ from catalogs.models import PackageText
 from catalogs.words import plain_text
 
 _TABLE = "catalogs_packagesearch"
+# One row a word, all ids in it: thousands of rows would take longer than the looking for them.
 _ONE = {
-    "sqlite": f"SELECT %s, rowid FROM {_TABLE}_fts WHERE {_TABLE}_fts MATCH %s",  # noqa: S608
-    "postgresql": f"SELECT %s, unnest({_TABLE}_with(%s::tsquery))",
+    "sqlite": f"SELECT %s, json_group_array(rowid) FROM {_TABLE}_fts WHERE {_TABLE}_fts MATCH %s",  # noqa: S608
+    "postgresql": f"SELECT %s, {_TABLE}_with(%s::tsquery)",
 }
 # Words are letters and digits only (catalogs.words), so that nothing in them needs an escape.
 _IS = {"sqlite": '"{}"', "postgresql": "'{}'"}
@@ -25,17 +27,17 @@ SHORT = 2  # characters of a word that must be the whole word: as a beginning it
 def packages_with(words: Sequence[str]) -> list[set[int]]:
     """Per word of `words` (folded) the ids of packages that have a word beginning so, or for a
     short one that very word; one query."""
-    found: list[set[int]] = [set() for _ in words]
-    if words:
-        one, vendor = _ONE[connection.vendor], connection.vendor
-        asked: list[object] = []
-        for i, word in enumerate(words):
-            asked += (i, (_IS if len(word) <= SHORT else _BEGINS)[vendor].format(word))
-        with connection.cursor() as cursor:
-            cursor.execute(" UNION ALL ".join([one] * len(words)), asked)
-            for i, package in cursor.fetchall():
-                found[i].add(package)
-    return found
+    if not words:
+        return []
+    vendor = connection.vendor
+    asked: list[int | str] = []
+    for i, word in enumerate(words):
+        asked += (i, (_IS if len(word) <= SHORT else _BEGINS)[vendor].format(word))
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join([_ONE[vendor]] * len(words)), asked)
+        rows = dict(cursor.fetchall())
+    found = (rows[i] or () for i in range(len(words)))  # PostgreSQL gives a list or nothing
+    return [set(json.loads(ids) if isinstance(ids, str) else ids) for ids in found]
 
 
 def descriptions_of(packages: Collection[int]) -> dict[int, str]:

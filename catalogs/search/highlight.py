@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 
 from catalogs.words import fold
 
+_RUN = re.compile(r"([\x00-\x7f]+)|.", re.DOTALL)
 AROUND = 90  # characters of a snippet before and after what was found
 
 
@@ -81,5 +82,14 @@ def _folded(text: str) -> tuple[str, range | list[int]]:
     """`text` folded, and for each character of that its place in `text`."""
     if text.isascii():
         return text.lower(), range(len(text))
-    parts = [fold(char) for char in text]
-    return "".join(parts), [i for i, part in enumerate(parts) for _ in part]
+    parts: list[str] = []
+    places: list[int] = []
+    for found in _RUN.finditer(text):
+        start, end = found.span()
+        if found[1]:
+            parts.append(found[1].lower())
+            places.extend(range(start, end))
+        else:
+            parts.append(fold(found[0]))
+            places.extend([start] * len(parts[-1]))
+    return "".join(parts), places

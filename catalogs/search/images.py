@@ -74,7 +74,9 @@ def _with_digest(digest: str) -> Q:
     start = Exact(DigestStart("image"), Value(digest[:DIGEST_START]))
     related = RelatedImage.objects.filter(start, image__contains=f":{digest}")
     own = Bundle.objects.filter(start, image__contains=f":{digest}")
-    return Q(pk__in=related.order_by().values("bundle_id")) | Q(pk__in=own.order_by().values("pk"))
+    # A union: of two conditions with OR between them PostgreSQL asks every bundle.
+    keys = related.order_by().values_list("bundle_id").union(own.order_by().values_list("pk"))
+    return Q(pk__in=keys)
 
 
 def with_images(bundles: Sequence[int], image: str) -> list[BundleImages]:
