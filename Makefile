@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ASSET_SOURCES := $(shell find static/src templates -type f 2>/dev/null) package-lock.json static/build.mjs
 
-.PHONY: help install demo run clean-demo test peers bench lint format lock
+.PHONY: help install demo run clean-demo test peers bench fuzz lint format lock
 
 help:
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -68,6 +68,10 @@ peers: $(BIN)/python ## the real components for the tests: Debian's, and API ser
 bench: $(VENV)/.dev static/dist/.built ## measure; prints a table, writes .local/bench.json
 	@$(BIN)/python -m tests.bench
 
+fuzz: $(VENV)/.dev ## feed odd bytes to the reader of catalogs for a minute (FUZZ_SECONDS=60)
+	@$(PIP) install --require-hashes -r requirements/fuzz.txt
+	@$(BIN)/python -m tests.fuzz.fuzz_reader -max_total_time=$(or $(FUZZ_SECONDS),60)
+
 lint: $(VENV)/.dev ## ruff, djlint, mypy, import-linter, migrations
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/djlint --quiet --check --lint templates
@@ -83,6 +87,7 @@ UV := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate
 lock: $(VENV)/.dev ## refresh the lock files (hashes, no registry addresses)
 	@$(UV) pyproject.toml -o requirements/app.txt
 	@$(UV) --group dev pyproject.toml -c requirements/app.txt -o requirements/dev.txt
+	@$(UV) --group fuzz -o requirements/fuzz.txt
 	@$(UV) --group node -o requirements/node.txt
 	@$(UV) --group go -o requirements/go.txt
 	@npm install --package-lock-only

@@ -23,6 +23,8 @@ from catalogs.models import (
     ContentProblem,
     Icon,
     Package,
+    PackageOutline,
+    PackageSearch,
     PackageText,
     RelatedImage,
 )
@@ -174,6 +176,21 @@ class PackageTextAdmin(ReadOnlyAdmin):
     list_display = ("package",)
     search_fields = ("package__name",)
     list_select_related = ("package",)
+
+
+@admin.register(PackageSearch)
+class PackageSearchAdmin(ReadOnlyAdmin):
+    list_display = ("package",)
+    search_fields = ("package__name",)
+    list_select_related = ("package",)
+
+
+@admin.register(PackageOutline)
+class PackageOutlineAdmin(ReadOnlyAdmin):
+    hidden = ("data",)
+    list_display = ("package", "catalog", "first", "last")
+    search_fields = ("package",)
+    list_select_related = ("catalog__cluster",)
 
 
 @admin.register(Channel)

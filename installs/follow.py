@@ -22,8 +22,8 @@ from olmweb.clusters import client_for
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import KubeError, NotFound
 from olmweb.kube.resources import CLUSTER_EXTENSIONS, PLATFORM_OPERATORS, Resource
-from olmweb.leases import Held, is_held, lease
-from olmweb.models import Cluster, Lease, SyncRun
+from olmweb.leases import Held, held_names, is_held, lease
+from olmweb.models import Cluster, SyncRun
 
 log = structlog.get_logger(__name__)
 
@@ -43,8 +43,7 @@ _ENDED_BADLY = (Health.FAILED, Health.BLOCKED, Health.DEGRADED)
 
 def waiting() -> list[int]:
     """Ids of open actions that no worker is at."""
-    held = Lease.objects.filter(name__startswith="action:", expires_at__gt=timezone.now())
-    busy = set(held.values_list("name", flat=True))
+    busy = held_names("action:")
     ids = Action.objects.filter(state__in=Action.OPEN).order_by("id").values_list("id", flat=True)
     return [one for one in ids if f"action:{one}" not in busy]
 

@@ -5,11 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+import msgspec
+from django.db.models import QuerySet, TextField
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from installs.diagnosis import Diagnosis, Observation, diagnose, read_conditions
 from installs.models import Component, Observed, Operator
+
+_decode = msgspec.json.Decoder().decode  # of Django's own decoding there is too much in a burst
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +34,27 @@ class Part:
     image: str
 
 
+_PLAIN = ("id", "kind", "namespace", "name", "phase", "deleting", "created_at", "operator_id")
+
+
 def parts_of(rows: QuerySet[Component]) -> Iterator[Part]:
     """These rows as Parts, in their order."""
-    for values in rows.values_list(*Part.__slots__):
-        yield Part(*values)
+    conditions, details = (Cast(name, TextField()) for name in ("conditions", "details"))
+    found = rows.values_list(*_PLAIN, "image", conditions, details)
+    for pk, kind, namespace, name, phase, deleting, created, operator, image, *told in found:
+        yield Part(
+            id=pk,
+            kind=kind,
+            namespace=namespace,
+            name=name,
+            conditions=_decode(told[0]),
+            details=_decode(told[1]),
+            phase=phase,
+            deleting=deleting,
+            created_at=created,
+            operator_id=operator,
+            image=image,
+        )
 
 
 def observe(row: Observed | Part) -> Observation:

@@ -23,7 +23,8 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from olmweb import stopping
 from olmweb.clusters import WATCHED_AT_ONCE, due
-from olmweb.models import Cluster, Lease
+from olmweb.leases import held_names
+from olmweb.models import Cluster
 
 log = structlog.get_logger(__name__)
 
@@ -45,16 +46,14 @@ def pass_lease(cluster_id: int) -> str:
     return f"pass:{cluster_id}"
 
 
-def watched(now: datetime) -> set[int]:
+def watched() -> set[int]:
     """Ids of the clusters that some worker watches."""
-    held = Lease.objects.filter(name__startswith=_WATCH, expires_at__gt=now)
-    names = held.values_list("name", flat=True)
-    return {int(name.removeprefix(_WATCH)) for name in names}
+    return {int(name.removeprefix(_WATCH)) for name in held_names(_WATCH)}
 
 
 def waiting(clusters: Sequence[Cluster], now: datetime) -> list[Cluster]:
     """Those that are due and that nobody watches, the longest forgotten first."""
-    busy = watched(now)
+    busy = watched()
     free = [one for one in clusters if one.pk not in busy and due(one, now)]
     return sorted(free, key=lambda one: (one.checked_at is not None, one.checked_at or now))
 
@@ -119,7 +118,7 @@ class Turn:
 
     def _makes_room(self) -> bool:
         now = timezone.now()
-        busy = watched(now)
+        busy = watched()
         late = now - timedelta(seconds=max(MIN_TURN, 2 * settings.STATE_POLL))
         left = Cluster.objects.exclude(pk__in=busy).exclude(error_code="not-configured")
         count = sum(

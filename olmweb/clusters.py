@@ -18,7 +18,7 @@ from olmweb.kube.session import open_client
 from olmweb.models import LOCAL, Cluster
 
 NOT_CONFIGURED = "not-configured"
-BACKOFF_LIMIT = timedelta(minutes=5)
+BACKOFF_LIMIT = timedelta(seconds=20)  # a cluster that is back is seen within half a minute
 WATCHED_AT_ONCE = 16  # clusters, by an embedded worker; more than these take turns
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")
@@ -33,7 +33,7 @@ def client_for(
     """A client of this cluster, for a `with` statement. No request is made. Raises ConfigError.
 
     `timeout` is (connect, read) in seconds; shorter where a person waits for the answer. What it
-    sends is counted when it is closed. `abandon` as of KubeClient.
+    sends is counted when it is closed, or by `tell_counts`. `abandon` as of KubeClient.
     """
     return open_client(
         cluster.context,
@@ -41,7 +41,7 @@ def client_for(
         name=cluster.name,
         timeout=timeout,
         abandon=abandon,
-        on_close=partial(request_counts.add, cluster.name),
+        on_counts=partial(request_counts.add, cluster.name),
     )
 
 
@@ -93,7 +93,7 @@ def due(cluster: Cluster, now: datetime) -> bool:
     """Whether to ask this cluster again.
 
     A reachable one always; one that failed after as long again as it had been failing, at least a
-    state poll and at most five minutes: each wait doubles without a counter being kept.
+    state poll and at most BACKOFF_LIMIT: each wait doubles without a counter being kept.
     """
     if cluster.unreachable_since is None or cluster.checked_at is None:
         return True

@@ -19,6 +19,7 @@ from django.core.wsgi import get_wsgi_application
 from waitress.server import create_server
 
 from olmweb import stopping
+from olmweb.beat import InMemory
 from olmweb.celery import app
 from olmweb.clusters import WATCHED_AT_ONCE
 
@@ -53,7 +54,7 @@ class Background:
             without_mingle=True,
             queues=",".join(QUEUES),
         )
-        self._beat = beat.Service(app, scheduler_cls=beat.Scheduler)
+        self._beat = beat.Service(app, scheduler_cls=InMemory)
         self._threads = (
             threading.Thread(target=self._worker.start, name="worker", daemon=True),
             threading.Thread(target=self._beat.start, name="beat", daemon=True),

@@ -1,4 +1,7 @@
-"""Named leases in the database: one worker at a time does a named piece of work."""
+"""Named leases in the database: one worker at a time does a named piece of work.
+
+Time is the database's: workers whose clocks differ, or jump, agree on who holds what.
+"""
 
 import os
 import socket
@@ -7,15 +10,18 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import structlog
 from django.db import DatabaseError, connection
-from django.utils import timezone
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Now
 
 from olmweb.models import Lease
 
 log = structlog.get_logger(__name__)
+
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +33,40 @@ class Held:
 
     def renew(self, seconds: int) -> bool:
         """Extends the lease; False when another worker has it (stop before you write)."""
-        now = timezone.now()
         return bool(
-            Lease.objects.filter(name=self.name, owner=self.owner).update(
-                expires_at=now + timedelta(seconds=seconds)
-            )
+            Lease.objects.filter(name=self.name, owner=self.owner).update(expires_at=_in(seconds))
         )
 
 
 def acquire(name: str, seconds: int) -> Held | None:
     """Takes the lease if it is free or expired, by a conditional UPDATE; None when it is held."""
-    now = timezone.now()
     owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}:{uuid.uuid4().hex[:8]}"
-    Lease.objects.bulk_create([Lease(name=name, owner="", expires_at=now)], ignore_conflicts=True)
-    taken = Lease.objects.filter(name=name, expires_at__lte=now).update(
-        owner=owner, expires_at=now + timedelta(seconds=seconds)
+    Lease.objects.bulk_create(
+        [Lease(name=name, owner="", expires_at=_LONG_AGO)], ignore_conflicts=True
+    )
+    taken = Lease.objects.filter(name=name, expires_at__lte=Now()).update(
+        owner=owner, expires_at=_in(seconds)
     )
     return Held(name, owner) if taken else None
 
 
 def release(held: Held) -> None:
-    Lease.objects.filter(name=held.name, owner=held.owner).update(
-        owner="", expires_at=timezone.now()
-    )
+    Lease.objects.filter(name=held.name, owner=held.owner).update(owner="", expires_at=_LONG_AGO)
 
 
 def is_held(name: str) -> bool:
     """Whether some worker has the lease now."""
-    return Lease.objects.filter(name=name, expires_at__gt=timezone.now()).exists()
+    return Lease.objects.filter(name=name, expires_at__gt=Now()).exists()
+
+
+def held_names(prefix: str) -> set[str]:
+    """Names, beginning with `prefix`, of the leases that some worker has now."""
+    rows = Lease.objects.filter(name__startswith=prefix, expires_at__gt=Now())
+    return set(rows.values_list("name", flat=True))
+
+
+def _in(seconds: int) -> Combinable:
+    return Now() + timedelta(seconds=seconds)
 
 
 @contextmanager
@@ -132,9 +144,8 @@ _keeper = _Keeper()
 
 def _extend(owners: list[str], seconds: int) -> None:
     """Renews those of these leases that nobody has taken."""
-    until = timezone.now() + timedelta(seconds=seconds)
     try:
-        Lease.objects.filter(owner__in=owners).update(expires_at=until)
+        Lease.objects.filter(owner__in=owners).update(expires_at=_in(seconds))
     except DatabaseError as error:
         # It may be back before they expire.
         log.warning("leases not renewed", leases=len(owners), error=type(error).__name__)

@@ -198,8 +198,8 @@ def _failed(
         unreachable_since=cluster.unreachable_since or now,
         checked_at=now,
     )
-    _record(cluster, report, started, error=error)
-    if differs:
+    if differs:  # the same failure again, a few times a minute, is in the Cluster row
+        _record(cluster, report, started, error=error)
         log.warning(
             "cluster not synced",
             cluster=cluster.name,

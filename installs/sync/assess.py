@@ -5,7 +5,7 @@ Its changes of health go into the history, and to whoever wants to be told of th
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -202,17 +202,20 @@ def _diagnose(row: Operator, scene: _Scene, moment: Moment, *, fresh: bool) -> l
 
 
 def _began(rows: Sequence[Operator | Part], reason: str) -> datetime | None:
-    """Since when a state that was there before we looked has held, as far as conditions say; the
-    operator's own come first."""
+    """Since when a state that was there before we looked has held, as far as the objects say; the
+    operator's own words come first."""
     for own in (rows[:1], rows[1:]):
-        times = [
-            at
-            for row in own
-            for condition in row.conditions
-            if reason
-            and condition.get("reason") == reason
-            and (at := read_time(condition.get("lastTransitionTime")))
-        ]
+        times = [at for row in own if reason for at in _times(row, reason)]
         if times:
             return max(times)
     return None
+
+
+def _times(row: Operator | Part, reason: str) -> Iterator[datetime]:
+    """When the object came to this reason; a ClusterServiceVersion has no condition but a phase."""
+    told = [one.get("lastTransitionTime") for one in row.conditions if one.get("reason") == reason]
+    if row.details.get("reason") == reason:
+        told += [row.details.get("last_transition") or row.details.get("last_update")]
+    for one in told:
+        if at := read_time(one):
+            yield at

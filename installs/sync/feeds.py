@@ -97,14 +97,12 @@ FEEDS: tuple[Feed, ...] = (
     _deployments("core.rukpak.io/owner-name", "BundleDeployment"),
     _deployments("olm.operatorframework.io/owner-name", "ClusterExtension"),
     _events("platform.openshift.io/v1alpha1", "PlatformOperator"),
-    _events("config.openshift.io/v1", "ClusterOperator", "ClusterVersion"),
     _events("core.rukpak.io/v1alpha2", "BundleDeployment"),
     _events("core.rukpak.io/v1alpha1", "BundleDeployment", "Bundle"),
     _events("olm.operatorframework.io/v1", "ClusterExtension", "ClusterCatalog"),
     _events("operators.coreos.com/v1alpha1", "ClusterServiceVersion", "Subscription"),
     _events("operators.coreos.com/v1", "OperatorGroup", "Operator"),
     _events("operators.coreos.com/v2", "OperatorCondition"),
-    _events("apiextensions.k8s.io/v1", *_OWNERS, kind="CustomResourceDefinition"),
     _events("apps/v1", *_OWNERS, kind="Deployment"),
 )
 BY_NAME: dict[str, Feed] = {feed.name: feed for feed in FEEDS}

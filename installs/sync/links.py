@@ -7,6 +7,7 @@ whole cluster. Run on everything (`everything=True`) it repairs links that other
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Q
@@ -23,6 +24,7 @@ SHARED = frozenset(
     ("InstallPlan", "CatalogSource", CSV, GROUP, "OperatorCondition", "ClusterCatalog")
 )
 MIDDLE = frozenset(("BundleDeployment", CSV))  # components that own components
+ADOPTION = timedelta(seconds=10)  # in which OLM notes in a Subscription the CSV that it made
 _NAMED = ("current_csv", "installed_csv")
 _PART = (
     *("kind", "namespace", "name"),
@@ -50,14 +52,25 @@ class Part:
     operator_id: int | None
 
 
-def link(cluster_id: int, operators: Delta, parts: Delta, *, everything: bool = False) -> Links:
-    """Brings references, CSV operators and owners up to date; see the module."""
+def link(
+    cluster_id: int,
+    operators: Delta,
+    parts: Delta,
+    now: datetime,
+    *,
+    waiting: Collection[Key] = (),
+    everything: bool = False,
+) -> Links:
+    """Brings references, CSV operators and owners up to date; see the module.
+
+    `waiting` are the CSVs that `waiting_csvs` found.
+    """
     links = Links(fresh=set(operators.fresh))
     links.affected |= {operators.ids[key] for key in operators.changed}
-    csvs = _csvs_in_question(cluster_id, operators, parts, everything=everything)
+    csvs = _csvs_in_question(cluster_id, operators, parts, everything=everything) | set(waiting)
     ids = _with_new_references(cluster_id, operators, parts, everything=everything)
     _update_references(cluster_id, ids, links)
-    lone = _lone_csvs(cluster_id, csvs, parts, links)
+    lone = _lone_csvs(cluster_id, csvs, parts, links, now)
     _link_parts(cluster_id, operators, parts, csvs, lone, links, everything=everything)
     _affected_by_parts(cluster_id, parts, links)
     left = Operator.objects.filter(cluster_id=cluster_id)
@@ -178,8 +191,17 @@ class Lone:
         return self.named.get(key) or self.own.get(key)
 
 
-def _lone_csvs(cluster_id: int, csvs: set[Key], parts: Delta, links: Links) -> Lone:
-    """Makes an operator row of each CSV that nobody names and nobody replaces, and of no other."""
+def waiting_csvs(cluster_id: int) -> set[Key]:
+    """CSVs that belong to no operator: those whose own row is held back, and odd ones."""
+    rows = Component.objects.filter(cluster_id=cluster_id, kind=CSV, operator=None).order_by()
+    return {(CSV, *one) for one in rows.values_list("namespace", "name")}
+
+
+def _lone_csvs(cluster_id: int, csvs: set[Key], parts: Delta, links: Links, now: datetime) -> Lone:
+    """Makes an operator row of each CSV that nobody names and nobody replaces, and of no other.
+
+    One that has just been made is held back: its Subscription may name it any moment.
+    """
     lone = Lone(replaced_by=_replaced(cluster_id, csvs))
     around = csvs | set(lone.replaced_by.values())
     lone.named = _named(cluster_id, around)
@@ -192,6 +214,11 @@ def _lone_csvs(cluster_id: int, csvs: set[Key], parts: Delta, links: Links) -> L
     wanted = {
         key: dict(zip(_CSV_FIELDS, values, strict=True))
         for key, values in rows_of(components, due, *_CSV_FIELDS)
+    }
+    wanted = {
+        key: one
+        for key, one in wanted.items()
+        if key in stored or not _young(one["created_at"], now)
     }
     changed = [k for k, one in wanted.items() if k not in stored or stored[k][1] != one["digest"]]
     rows = [_operator_row(cluster_id, key, wanted[key]) for key in changed]
@@ -207,6 +234,11 @@ def _lone_csvs(cluster_id: int, csvs: set[Key], parts: Delta, links: Links) -> L
     links.rows += len(rows) + len(gone)
     _update_references(cluster_id, [lone.own[key] for key in new], links)
     return lone
+
+
+def _young(created_at: datetime | None, now: datetime) -> bool:
+    """Also when the cluster's clock is a little ahead of ours."""
+    return created_at is not None and -ADOPTION < now - created_at < ADOPTION
 
 
 _CSV_FIELDS = (

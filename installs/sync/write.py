@@ -21,7 +21,7 @@ from installs.sync.decode import Kept, Key
 from installs.sync.events import write_events
 from installs.sync.feeds import BY_NAME, FEEDS, Change, Feed, Position
 from installs.sync.history import Moment
-from installs.sync.links import OPERATOR_KINDS, link
+from installs.sync.links import OPERATOR_KINDS, link, waiting_csvs
 from installs.sync.members import update_members
 from installs.sync.read import ABSENT, FAILED, FORBIDDEN, SERVED, FeedRead, Snapshot
 from installs.sync.store import Delta, Reading, Table, known_rows, older, store
@@ -395,8 +395,11 @@ def _derive(
 ) -> None:
     """Links, diagnosis, and CRDs; of everything when rules or catalogs are others than before."""
     operators, parts = deltas.get(Operator, Delta()), deltas.get(Component, Delta())
-    if operators.touched or parts.touched or everything:
-        links = link(cluster_id, operators, parts, everything=everything)
+    waiting = waiting_csvs(cluster_id)
+    if operators.touched or parts.touched or waiting or everything:
+        links = link(
+            cluster_id, operators, parts, moment.now, waiting=waiting, everything=everything
+        )
         result.derived += links.rows
         affected = links.affected
         if everything:

@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 Result = TypeVar("Result")
 
-BATCH = 500  # changes in one transaction
+BATCH = 1_000  # changes in one transaction
 WINDOW = 0.1  # seconds that the first change of a batch waits for others
 QUEUE = 2_000  # messages that may wait; streams read no further while it is full
 TICK = 0.25
@@ -50,6 +50,7 @@ DISCOVERY_WAITS = (1.0, 3.0, 10.0)  # after a CRD changed: served some time afte
 UNKNOWN_SECONDS = 20.0  # until what discovery could not tell is asked again
 GIVE_UP = 30.0  # seconds without the cluster; whoever starts sessions backs off further
 PROBE_LONGEST = 8.0
+TELL_SECONDS = 2.0  # in which failures of several feeds become one line in the log
 JOIN = 2.0
 
 _OURS = frozenset((one.group, one.kind) for one in ALL)
@@ -104,6 +105,8 @@ class Session:
         self._discover_at = [now + UNKNOWN_SECONDS] if plan.discovery.failed else []
         self._probe_at: float | None = None
         self._probes = 0
+        self._failed: dict[str, list[Course]] = {}  # by code, not logged yet
+        self._tell_at: float | None = None
         self._down_since = 0.0
         self._down: KubeError | None = None  # why the cluster can't be reached
 
@@ -126,6 +129,8 @@ class Session:
     # What is due
 
     def _tick(self, now: float) -> None:
+        if self._tell_at is not None and now >= self._tell_at:
+            self._tell_failed()
         if self._probe_at is not None and now >= self._probe_at:
             self._probe_at = None
             highest = self._plan.highest()
@@ -169,11 +174,25 @@ class Session:
         self._checked(lambda: self._stream_rows.save(self._courses.values(), counts=full))
         if full:
             self._saved_at = now
+            self._client.tell_counts()
             self._write(always=True)  # what rules and catalogs make of the rows may be new too
         is_open = any(course.opened_at is not None for course in self._courses.values())
         if is_open and now - self._heard_at >= settings.STATE_POLL:
             self._heard_at = now
             self._checked(lambda: rows.heard(self._cluster, timezone.now()))
+
+    def _tell_failed(self) -> None:
+        """A line for each sort of failure: what one feed meets, most meet at the same time."""
+        for code, courses in self._failed.items():
+            log.info(
+                "watches failed",
+                cluster=self._cluster.name,
+                code=code,
+                feeds=len(courses),
+                feed=courses[0].feed.name,
+                error=courses[0].error,
+            )
+        self._failed, self._tell_at = {}, None
 
     def _pods(self) -> bool:
         """Looks after the pods of Deployments that wait for some; returns whether any still do."""
@@ -256,9 +275,9 @@ class Session:
             self._probe_at = now
         elif isinstance(error, NotFound) and not self._discover_at:
             self._discover_at = [now]
-        if course.error not in ("", told) and not isinstance(error, _CLUSTER_WIDE):
-            name = self._cluster.name
-            log.info("watch failed", cluster=name, feed=course.feed.name, error=course.error)
+        if error and course.error not in ("", told) and not isinstance(error, _CLUSTER_WIDE):
+            self._failed.setdefault(error.code, []).append(course)
+            self._tell_at = self._tell_at or now + TELL_SECONDS
 
     def _job_done(self, done: Done) -> None:
         now = time.monotonic()
@@ -358,6 +377,7 @@ class Session:
 
     def _end_threads(self) -> None:
         """A thread that still waits for a first answer is left behind: it will find nobody."""
+        self._tell_failed()
         self._deaf.set()
         until = time.monotonic() + JOIN
         for stream in self._streams.values():

@@ -51,8 +51,8 @@ class KubeClient:
     """A connection to one cluster; close it, or use it in a `with` statement.
 
     Threads may share it, and with it the cluster's rate limit. `renew` reads the credentials again;
-    while `abandon` is true nothing is sent, but Abandoned raised; `on_close` is told `counts` once,
-    when it is closed.
+    while `abandon` is true nothing is sent, but Abandoned raised; `on_counts` is told what `counts`
+    has more than before by `tell_counts`, and when it is closed.
     """
 
     def __init__(
@@ -64,9 +64,10 @@ class KubeClient:
         limiter: TokenBucket | None = None,
         renew: Callable[[], ApiClient] | None = None,
         abandon: Callable[[], bool] = lambda: False,
-        on_close: Callable[[Counter[tuple[str, str]]], None] | None = None,
+        on_counts: Callable[[Counter[tuple[str, str]]], None] | None = None,
     ) -> None:
-        self._on_close = on_close
+        self._on_counts = on_counts
+        self._told: Counter[tuple[str, str]] = Counter()
         self._transport = Transport(
             api, name=name, timeout=timeout, limiter=limiter, renew=renew, abandon=abandon
         )
@@ -102,9 +103,14 @@ class KubeClient:
 
     def close(self) -> None:
         self._transport.close()
-        on_close, self._on_close = self._on_close, None
-        if on_close is not None:
-            on_close(self.counts())
+        self.tell_counts()
+
+    def tell_counts(self) -> None:
+        """For a client that stays open: tells what it has sent since the last time. One thread."""
+        counts = self.counts()
+        new, self._told = counts - self._told, counts
+        if self._on_counts is not None and new:
+            self._on_counts(new)
 
     def version(self) -> str:
         """The server's version, such as `v1.25.4`."""

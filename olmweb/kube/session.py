@@ -28,14 +28,14 @@ def open_client(
     name: str = "",
     timeout: tuple[float, float] = (5, 30),
     abandon: Callable[[], bool] = lambda: False,
-    on_close: Callable[[Counter[tuple[str, str]]], None] | None = None,
+    on_counts: Callable[[Counter[tuple[str, str]]], None] | None = None,
 ) -> KubeClient:
     """A client for `context` (`in-cluster`: the pod's ServiceAccount; empty: the current context).
 
     `kubeconfig` is a path, or several joined as in KUBECONFIG; empty means `~/.kube/config`.
     `name` is what errors call the cluster; `timeout` is (connect, read) in seconds. No request is
     made. The client reads the credentials again when the cluster refuses those that it has.
-    `abandon` and `on_close` as of KubeClient. Raises ConfigError.
+    `abandon` and `on_counts` as of KubeClient. Raises ConfigError.
     """
 
     def load() -> ApiClient:
@@ -55,7 +55,7 @@ def open_client(
         timeout=timeout,
         renew=load,
         abandon=abandon,
-        on_close=on_close,
+        on_counts=on_counts,
     )
 
 

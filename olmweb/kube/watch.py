@@ -136,7 +136,7 @@ class Watch:
             if self._closed:
                 return b""
             if error.reason == "timeout":
-                log.info("watch was silent", cluster=self._transport.name, kind=self._kind)
+                log.debug("watch was silent", cluster=self._transport.name, kind=self._kind)
                 return b""
             raise
 

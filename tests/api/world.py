@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from catalogs.models import BlobRef, CatalogChange, CatalogRevision
+from catalogs.models import BlobRef, CatalogChange, CatalogRevision, PackageOutline
 from installs.models import (
     Action,
     ClusterOperator,
@@ -128,6 +128,9 @@ def build_world() -> World:
         revision = CatalogRevision.objects.create(catalog=red, number=number, content_hash="h")
         for kind in CatalogChange.Kind.values:
             CatalogChange.objects.create(revision=revision, kind=kind, package="etcd")
+    PackageOutline.objects.create(
+        catalog=red, package="etcd", first=1, content_hash="h", data=b"\x28\xb5\x2f\xfd"
+    )
     bundle = make_package(name="zulu", catalog=red).bundles.first()
     assert bundle is not None
     BlobRef.objects.create(

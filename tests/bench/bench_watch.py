@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import urllib3
 
 from tests.bench.crowd import EtcdWriter, Size, copies, csv, namespace_of, real_objects
 from tests.bench.tools import ROOT, environment, migrate, one, p95, row, until
@@ -100,7 +101,7 @@ def _list_bytes(server: servers.ApiServer) -> int:
     while time.monotonic() < deadline:
         try:
             size, count = _list(server)
-        except ApiRefused:  # its cache is behind what was just written to etcd
+        except (ApiRefused, urllib3.exceptions.HTTPError):  # its cache is behind etcd yet
             count = 0
         if count == SIZE.operators:
             return size

@@ -1,4 +1,4 @@
-"""Fuzzes the reader of catalogs with atheris: `python -m tests.fuzz.fuzz_reader`.
+"""Fuzzes the reader of catalogs with atheris: `make fuzz`.
 
 Bytes go where a catalog's bytes go: splitter, reader of packages, faults, places, texts. Whatever
 they are, nothing but NotFbc and CutShort is raised, and a sound package before them is read whole

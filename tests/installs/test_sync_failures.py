@@ -96,8 +96,7 @@ def test_an_unreachable_cluster_keeps_when_that_began_and_comes_back(
     assert synced.revision == revision + 1
     assert [run.outcome for run in SyncRun.objects.order_by("id")] == [
         "changed",
-        "failed",
-        "failed",
+        "failed",  # once: how long it lasts is in the cluster's row
         "changed",
     ]
 

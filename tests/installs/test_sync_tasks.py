@@ -75,10 +75,10 @@ def test_rows_follow_the_settings_and_keep_what_left_them(
     [
         (0, 5, False),
         (0, 10, True),
-        (60, 50, False),
-        (60, 60, True),
-        (3600, 299, False),
-        (3600, 300, True),
+        (15, 14, False),
+        (15, 15, True),
+        (3600, 19, False),
+        (3600, 20, True),
     ],
 )
 def test_a_failing_cluster_is_asked_ever_less_often(

@@ -7,7 +7,8 @@ import pytest
 
 from catalogs.graph import Entry
 from catalogs.models import Catalog
-from installs.models import Component, Operator
+from installs.models import Operator
+from installs.observe import Part
 from installs.sync import sync_cluster
 from installs.sync.offers import Offer, offers_of, read_version
 from installs.sync.upgrades import NONE, Upgrade, is_deprecated, of_extension, version_of
@@ -108,7 +109,19 @@ def test_what_has_no_version_has_no_upgrade(row: Operator) -> None:
 
 
 def test_the_version_of_a_csv_is_its_own_word_or_the_catalogs_or_in_its_name() -> None:
-    csv = Component(name="etcd.v9.9.9", details={"version": "1.0.0"})
+    csv = Part(
+        id=1,
+        kind="ClusterServiceVersion",
+        namespace="etcd",
+        name="etcd.v9.9.9",
+        conditions=[],
+        details={"version": "1.0.0"},
+        phase="",
+        deleting=False,
+        created_at=None,
+        operator_id=None,
+        image="",
+    )
     assert version_of("etcd.v9.9.9", {csv.name: csv}, None) == "1.0.0"
     told = offer(STABLE)
     told.versions["odd-name"] = "3.0.0"

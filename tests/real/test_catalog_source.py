@@ -22,7 +22,7 @@ def teas() -> list[dict]:
     """Two channels with replaces, skips and a range; deprecations; dependencies; pre-releases."""
     names = [f"tea.v{version}" for version in ("1.0.0", "1.1.0-rc.1", "1.1.0", "2.0.0")]
     old, candidate, middle, new = names
-    entries = [
+    entries: list[dict] = [
         {"name": old},
         {"name": middle, "replaces": old, "skips": [candidate], "skipRange": "<1.1.0"},
         {"name": new, "replaces": middle},

@@ -55,13 +55,18 @@ class Database:
     def take_lease(self, owner: str, seconds: int) -> None:
         """As a worker that believes a cluster's lease to be free."""
         update = "update olmweb_lease set owner = '{}', expires_at = {} where name like 'cluster:%'"
+        until = f"datetime('now', '+{seconds} seconds')"
         if self.is_postgres:
             until = f"now() + interval '{seconds} seconds'"
+        self.execute(update.format(owner, until))
+
+    def execute(self, statement: str) -> None:
+        if self.is_postgres:
             with psycopg.connect(self.url, autocommit=True) as server:
-                server.execute(update.format(owner, until).encode())
+                server.execute(statement.encode())
             return
         with sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=20) as file:
-            file.execute(update.format(owner, f"datetime('now', '+{seconds} seconds')"))
+            file.execute(statement)
 
 
 class Watched:
@@ -178,6 +183,13 @@ class Watched:
 
     # Processes
 
+    def set_clock(self, seconds: float) -> None:
+        """By how much the clocks of workers and beat are wrong; see `watched`."""
+        fresh = self.home / "clock.fresh"
+        fresh.write_text(str(seconds), encoding="ascii")
+        fresh.replace(self.home / "clock")
+        time.sleep(1)  # until all have seen it
+
     def manage(self, *arguments: str) -> str:
         ended = subprocess.run(
             [sys.executable, "manage.py", *arguments], cwd=ROOT, timeout=120, check=False,
@@ -187,7 +199,9 @@ class Watched:
         return ended.stdout
 
     def celery(self, name: str, *arguments: str) -> Server:
-        command = [sys.executable, "-m", "celery", "-A", "olmweb", "--workdir", str(ROOT)]
+        clock = self.home / "clock"
+        program = ["tests.real.jumping", str(clock)] if clock.exists() else ["celery"]
+        command = [sys.executable, "-m", *program, "-A", "olmweb", "--workdir", str(ROOT)]
         environment = {**self.environment, "PYTHONPATH": str(ROOT)}
         server = Server(name, [*command, *arguments], self.home, environment)
         server.launch()
@@ -251,15 +265,22 @@ def redis(home: Path) -> Server:
 
 
 @contextmanager
-def watched() -> Iterator[Watched]:
-    """Everything started, and the rows following the cluster."""
+def watched(*, clock: bool = False, watch_cache: bool = True) -> Iterator[Watched]:
+    """Everything started, and the rows following the cluster.
+
+    `clock`: that of workers and beat can be set; `watch_cache`: the API server has one.
+    """
     with ExitStack() as stack:
         home = stack.enter_context(folder("watched"))
         etcd = stack.enter_context(servers.etcd())
-        server = stack.enter_context(servers.apiserver(etcd, audit_log=True))
+        server = stack.enter_context(
+            servers.apiserver(etcd, audit_log=True, watch_cache=watch_cache)
+        )
         servers.apply_crds(server)
         _grant(server)
         made = Watched(etcd, server, home)
+        if clock:
+            made.set_clock(0)
         if postgres_bin() is not None:
             made.database = Database(stack.enter_context(postgres()))
             made.postgres = Postgres(made.database, home)

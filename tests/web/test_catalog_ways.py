@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.factories import make_bundle, make_catalog, make_channel, make_cluster, make_package
+from tests.factories import make_catalog, make_cluster, make_package
 
 pytestmark = pytest.mark.django_db
 

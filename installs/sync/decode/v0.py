@@ -120,6 +120,7 @@ def cluster_service_version(obj: Object) -> Kept | None:
         "provider": text(obj, "spec", "provider", "name", limit=300),
         "package": _package(obj),
         "last_update": text(obj, "status", "lastUpdateTime", limit=60),
+        "last_transition": text(obj, "status", "lastTransitionTime", limit=60),
         "requirements": [_requirement(one) for one in items(obj, "status", "requirementStatus")],
         "deployments": [text(one, "name", limit=253) for one in names],
         "owned_crds": [text(one, "name", limit=253) for one in items(crds, "owned")],

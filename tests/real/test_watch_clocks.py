@@ -1,0 +1,48 @@
+"""The clock of the machine that OLM Web runs on is set forward by an hour, and back again."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.peers.client import wait_until
+from tests.real.watching import TAKE_OVER, Watched, watched
+
+pytestmark = pytest.mark.peers
+
+HOUR = 3600
+
+
+@pytest.fixture(scope="module")
+def real(real_etcd: object, redis_server: str) -> Iterator[Watched]:
+    """Shared; the fixtures are named for the components that they need."""
+    with watched(clock=True) as made:
+        yield made
+
+
+def test_a_clock_that_jumps_ends_no_watch_and_tells_nothing_twice(real: Watched) -> None:
+    before, holder = real.streams(), real.holder()
+    taken = []
+    for number, offset in enumerate((HOUR, 0, HOUR, 0)):
+        real.put(f"before-{number}", "SourceFailed")
+        real.set_clock(offset)
+        real.put(f"after-{number}", "UnpackPending")
+        taken.append(real.follows())
+        real.settle()
+    print("seconds from change to row:", [round(one, 2) for one in taken])
+    lists = {feed: one for feed, (one, _) in real.streams().items()}
+    # `settle` makes a full pass of its own each time; the watches list nothing more.
+    assert {feed: one - 4 for feed, one in lists.items()} == {k: v for k, (v, _) in before.items()}
+    assert real.holder() == holder
+
+
+def test_a_worker_killed_in_an_hour_that_comes_twice_is_replaced(real: Watched) -> None:
+    real.set_clock(HOUR)
+    real.put("in-the-hour", "SourceFailed")
+    real.follows()
+    (victim,) = [one for one in real.workers if one.pid == real.holder()]
+    real.set_clock(0)
+    victim.kill()
+    real.put("again", "UnpackPending")
+    print("seconds until another worker took over:", round(real.follows(TAKE_OVER), 1))
+    real.settle()
+    wait_until(lambda: real.holder() not in (0, victim.pid), "another worker holding the cluster")
