@@ -1,0 +1,39 @@
+"""What is installed, as the clusters last said it, and what people asked OLM Web to do."""
+
+from installs.models.actions import Action
+from installs.models.history import (
+    CopyReport,
+    Notification,
+    Transition,
+    UnknownMessage,
+)
+from installs.models.state import (
+    NEEDS_ATTENTION,
+    ClusterOperator,
+    ClusterOperatorMember,
+    Component,
+    CRDState,
+    Event,
+    Health,
+    Observed,
+    Operator,
+    Reference,
+)
+
+__all__ = (
+    "NEEDS_ATTENTION",
+    "Action",
+    "CRDState",
+    "ClusterOperator",
+    "ClusterOperatorMember",
+    "Component",
+    "CopyReport",
+    "Event",
+    "Health",
+    "Notification",
+    "Observed",
+    "Operator",
+    "Reference",
+    "Transition",
+    "UnknownMessage",
+)

@@ -1,0 +1,65 @@
+"""What people asked clusters for."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from olmweb.models import Cluster
+
+
+class Action(models.Model):
+    """Something a person asked for. Recorded before it is sent; at most one open per object."""
+
+    class Verb(models.TextChoices):
+        INSTALL = "install"
+        REMOVE = "remove"
+
+    class State(models.TextChoices):
+        PENDING = "pending"  # recorded, not yet sent
+        APPLIED = "applied"  # the cluster took it; followed until its outcome
+        SUCCEEDED = "succeeded"
+        FAILED = "failed"  # the operator ended in a failure, see outcome
+        REFUSED = "refused"  # the cluster did not take it
+        LOST = "lost"  # no outcome within the time we follow
+
+    OPEN = (State.PENDING, State.APPLIED)
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="actions")
+    verb = models.CharField(max_length=20, choices=Verb.choices)
+    path = models.CharField(max_length=30, default="PlatformOperator")  # kind of the object
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)  # of the object
+    package = models.CharField(max_length=253, blank=True)
+    catalog = models.CharField(max_length=253, blank=True)
+    state = models.CharField(max_length=20, choices=State.choices, default=State.PENDING)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    as_user = models.CharField(max_length=250, blank=True)  # whom the cluster sees
+    as_groups = models.JSONField(default=list)
+    manifests = models.JSONField(default=list)
+    dry_run = models.JSONField(default=dict)  # {"ok", "message", "fields"}
+    outcome = models.TextField(blank=True)
+    outcome_code = models.CharField(max_length=60, blank=True)
+    outcome_hint = models.TextField(blank=True)
+    finding = models.CharField(max_length=100, blank=True)
+    object_uid = models.CharField(max_length=64, blank=True)
+    idempotency_key = models.CharField(max_length=100, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    sent_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("cluster", "path", "namespace", "name"),
+                condition=Q(state__in=("pending", "applied")),
+                name="one_open_action_per_object",
+            ),
+        )
+        indexes = (models.Index(fields=("state",)),)
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.path} {self.name}: {self.state}"

@@ -1,0 +1,115 @@
+"""What happened, what was reported and who was told."""
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from olmweb.models import Cluster
+
+
+class Transition(models.Model):
+    """A change of one condition (or of an object's existence) that we saw. Append-only.
+
+    `type` is the condition type, or `Object` for appeared/deleted, or `Health` for ours.
+    `at` is when we saw it: clusters don't move lastTransitionTime when only the reason changes.
+    `resource_version` is that of a deletion: what is told later of an older state is not news.
+    """
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="transitions")
+    kind = models.CharField(max_length=100)
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)
+    uid = models.CharField(max_length=64, blank=True)
+    type = models.CharField(max_length=316)
+    from_status = models.CharField(max_length=20, blank=True)
+    from_reason = models.CharField(max_length=1024, blank=True)
+    to_status = models.CharField(max_length=20, blank=True)
+    to_reason = models.CharField(max_length=1024, blank=True)
+    message = models.TextField(blank=True)
+    resource_version = models.CharField(max_length=64, blank=True)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("-at", "-id")
+        indexes = (
+            models.Index(fields=("cluster", "kind", "namespace", "name", "-at")),
+            models.Index(fields=("-at",)),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} {self.type} {self.to_status}/{self.to_reason}"
+
+
+class UnknownMessage(models.Model):
+    """Messages that the knowledge base does not know, alike but for names and numbers."""
+
+    fingerprint = models.CharField(max_length=64)
+    kind = models.CharField(max_length=100)  # of the object that said it
+    reason = models.CharField(max_length=1024, blank=True)
+    sample = models.TextField()
+    example = models.CharField(max_length=500, blank=True)  # cluster, namespace, name
+    count = models.PositiveBigIntegerField(default=1)  # times that an operator came to say it
+    first_at = models.DateTimeField(default=timezone.now)
+    last_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("-count", "-last_at")
+        constraints = (
+            models.UniqueConstraint(fields=("fingerprint", "kind"), name="unknown_identity"),
+        )
+
+    def __str__(self) -> str:
+        return self.sample[:100]
+
+
+class CopyReport(models.Model):
+    """What copied ClusterServiceVersions cost one cluster; made when a person asks for it."""
+
+    class State(models.TextChoices):
+        PENDING = "pending"
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="copy_reports")
+    state = models.CharField(max_length=20, choices=State.choices, default=State.PENDING)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    result = models.JSONField(default=dict)  # as installs.copies describes it
+    error_text = models.TextField(blank=True)
+    error_hint = models.TextField(blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+
+    def __str__(self) -> str:
+        return f"copied CSVs of {self.cluster_id}: {self.state}"
+
+
+class Notification(models.Model):
+    """A change of health that the webhook is to be told of: written with the Transition itself."""
+
+    class State(models.TextChoices):
+        PENDING = "pending"
+        SENT = "sent"
+        GIVEN_UP = "given-up", "given up"
+
+    transition = models.OneToOneField(
+        Transition, on_delete=models.CASCADE, related_name="notification"
+    )
+    body = models.JSONField(default=dict)  # what happened, as it was then: installs.notify
+    state = models.CharField(max_length=20, choices=State.choices, default=State.PENDING)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    next_at = models.DateTimeField(default=timezone.now)
+    error = models.TextField(blank=True)
+    sent_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("state", "next_at")),)
+
+    def __str__(self) -> str:
+        return f"{self.transition_id}: {self.state}"
