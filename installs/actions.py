@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.db import IntegrityError, transaction
 
 from catalogs.models import Bundle, Package
@@ -18,16 +16,13 @@ from installs.diagnosis.knowledge import by_id
 from installs.models import Action, Operator
 from installs.refusals import explain
 from installs.tasks import run_action
-from olmweb.clusters import as_olmweb_error, client_for
+from olmweb.access import AnyUser, impersonation_for, person
+from olmweb.clusters import client_for
 from olmweb.errors import BadRequest, OlmwebError
-from olmweb.kube.client import Impersonation
 from olmweb.kube.errors import KubeError
 from olmweb.kube.resources import CLUSTER_EXTENSIONS, PLATFORM_OPERATORS
 from olmweb.models import Cluster
 
-AnyUser = AbstractBaseUser | AnonymousUser
-PERMISSION = "installs.add_action"
-SERVICE_ACCOUNT = "service-account"
 DRY_RUN_TIMEOUT = (5.0, 5.0)  # seconds to connect and to wait for the answer: a person waits
 # The only catalog that a PlatformOperator is installed from (platform-operators, sourcer).
 SOURCE_CATALOG = "redhat-operators"
@@ -71,48 +66,6 @@ class DryRun:
 
     def as_json(self) -> dict[str, Any]:
         return {"ok": self.ok, "message": self.message, "fields": self.fields}
-
-
-def may_act(user: AnyUser) -> tuple[bool, str]:
-    """Whether to offer actions to this person, and if not, why. Asks no cluster.
-
-    With OLMWEB_WRITE_AS=user the cluster's RBAC decides when the action is tried; otherwise the
-    Django permission `installs.add_action` does, which staff has too.
-    """
-    if not user.is_authenticated or not isinstance(user, User):
-        return False, "Sign in to change anything on a cluster."
-    if not user.is_active:
-        return False, "This account is switched off."
-    if settings.WRITE_AS == SERVICE_ACCOUNT and not (user.is_staff or user.has_perm(PERMISSION)):
-        return False, "Ask an administrator of OLM Web for the permission to add actions."
-    if settings.WRITE_AS != SERVICE_ACCOUNT and user.get_username().startswith("system:"):
-        return False, "Names that start with system: belong to the cluster and can't act here."
-    return True, ""
-
-
-def person(user: AnyUser) -> User:
-    """The signed-in person who may act. Raises OlmwebError (403) with the reason otherwise."""
-    allowed, why = may_act(user)
-    if not allowed or not isinstance(user, User):
-        raise OlmwebError(why, code="not-allowed", status=403)
-    return user
-
-
-def impersonation_for(user: AnyUser) -> Impersonation | None:
-    """Whom the cluster shall see: the person with their Django groups, or None for ourselves.
-
-    Groups that start with `system:` are left out: they would lift a person above the cluster's
-    RBAC. Raises OlmwebError when the person may not act or has a name no header can carry.
-    """
-    acting = person(user)
-    if settings.WRITE_AS == SERVICE_ACCOUNT:
-        return None
-    names = acting.groups.order_by("name").values_list("name", flat=True)
-    groups = tuple(name for name in names if not name.startswith("system:"))
-    try:
-        return Impersonation(acting.get_username(), groups)
-    except KubeError as error:
-        raise as_olmweb_error(error) from error
 
 
 def plan_install(cluster: Cluster, package: Package, name: str, user: AnyUser) -> Plan:

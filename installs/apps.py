@@ -1,6 +1,13 @@
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class InstallsConfig(AppConfig):
     name = "installs"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from olmweb.access import create_roles
+
+        # Of the last app: the permissions of all of ours exist when it is migrated.
+        post_migrate.connect(create_roles, sender=self, dispatch_uid="olmweb-roles")

@@ -1,13 +1,57 @@
-"""Who may read: everybody with OLMWEB_PUBLIC_READ, else signed-in people only."""
+"""Who may do what: reading, the three roles, and as whom a cluster sees a person.
+
+A role is a Django group with permissions; ROLES is the one table of them. Must not know what an
+action or a request is: permissions are names here. Asks no cluster.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission, User
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 
+from olmweb.clusters import as_olmweb_error
+from olmweb.errors import OlmwebError
+from olmweb.kube.client import Impersonation
+from olmweb.kube.errors import KubeError
+
+AnyUser = AbstractBaseUser | AnonymousUser
+
 # These answer without a session: sign-in, assets; API and metrics check their own tokens.
 OPEN_PREFIXES = ("/metrics", "/login/", "/static/", "/api/")
+SERVICE_ACCOUNT = "service-account"
+
+ACT = "installs.add_action"  # install, upgrade, approve, remove
+ASK = "installs.add_installrequest"  # ask for a package with a reason
+DECIDE = "installs.decide_installrequest"  # approve or decline what others asked for
+DECIDE_OWN = "installs.decide_own_installrequest"  # and what oneself asked for
+_ALLOW_LIST = tuple(f"installs.{verb}_allowrule" for verb in ("view", "add", "change", "delete"))
+_OURS = ("olmweb", "catalogs", "installs")  # the apps whose admin pages an admin may read
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """`group` is the Django group, and what the cluster is told with OLMWEB_WRITE_AS=user.
+
+    `permissions` are `app.codename`; with `sees_admin` all `view_` permissions of our apps too.
+    """
+
+    name: str
+    group: str
+    permissions: tuple[str, ...]
+    sees_admin: bool = False
+
+
+# Each role may do what the ones above it may. Reading needs no permission but an account.
+ROLES = (
+    Role("viewer", "olmweb-viewers", (ASK,)),
+    Role("operator", "olmweb-operators", (ASK, ACT, DECIDE)),
+    Role("admin", "olmweb-admins", (ASK, ACT, DECIDE, DECIDE_OWN, *_ALLOW_LIST), sees_admin=True),
+)
+ROLE_GROUPS = frozenset(role.group for role in ROLES)
 
 
 class ReadAccessMiddleware:
@@ -24,3 +68,70 @@ class ReadAccessMiddleware:
         ):
             return self.get_response(request)
         return redirect_to_login(request.get_full_path())
+
+
+def create_roles(**_: Any) -> None:
+    """Makes the groups of ROLES and gives them what they lack; takes nothing away from any group.
+
+    A receiver of post_migrate, after Django made the permissions; running again changes nothing.
+    """
+    known = {
+        f"{one.content_type.app_label}.{one.codename}": one
+        for one in Permission.objects.select_related("content_type").filter(
+            content_type__app_label__in=_OURS
+        )
+    }
+    views = [name for name in known if name.partition(".")[2].startswith("view_")]
+    for role in ROLES:
+        group, _created = Group.objects.get_or_create(name=role.group)
+        names = {*role.permissions, *(views if role.sees_admin else ())}
+        group.permissions.add(*(known[name] for name in names if name in known))
+
+
+def may_act(user: AnyUser) -> tuple[bool, str]:
+    """Whether this person may try to change a cluster, and if not, why. Asks no cluster.
+
+    With OLMWEB_WRITE_AS=user the cluster's RBAC then decides; otherwise this is all there is.
+    """
+    if not user.is_authenticated or not isinstance(user, User):
+        return False, "Sign in to change anything on a cluster."
+    if not user.is_active:
+        return False, "This account is switched off."
+    if not (user.is_staff or user.has_perm(ACT)):
+        return False, (
+            "Your role may not change clusters; ask an administrator of OLM Web for the role "
+            "operator."
+        )
+    if settings.WRITE_AS != SERVICE_ACCOUNT and user.get_username().startswith("system:"):
+        return False, "Names that start with system: belong to the cluster and can't act here."
+    return True, ""
+
+
+def person(user: AnyUser) -> User:
+    """The signed-in person who may act. Raises OlmwebError (403) with the reason otherwise."""
+    allowed, why = may_act(user)
+    if not allowed or not isinstance(user, User):
+        raise OlmwebError(why, code="not-allowed", status=403)
+    return user
+
+
+def impersonation_for(user: AnyUser) -> Impersonation | None:
+    """Whom the cluster shall see: the person with their Django groups, or None for ourselves.
+
+    Groups that start with `system:` are left out: they would lift a person above the cluster's
+    RBAC. Raises OlmwebError when the person may not act or has a name no header can carry.
+    """
+    acting = person(user)
+    if settings.WRITE_AS == SERVICE_ACCOUNT:
+        return None
+    names = acting.groups.order_by("name").values_list("name", flat=True)
+    groups = tuple(name for name in names if not name.startswith("system:"))
+    try:
+        return Impersonation(acting.get_username(), groups)
+    except KubeError as error:
+        raise as_olmweb_error(error) from error
+
+
+def may(user: AnyUser, permission: str) -> bool:
+    """Whether this signed-in, active person has the permission (`app.codename`)."""
+    return isinstance(user, User) and user.is_active and user.has_perm(permission)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 
 from tests.services import HOW_TO_GET, postgres_bin, required
 
@@ -83,6 +83,14 @@ def olivia(db: None) -> User:
     """Operator: the sandbox's RBAC lets this group write PlatformOperators."""
     user = User.objects.create_user("olivia", password="olivia-password")
     user.groups.add(Group.objects.get_or_create(name="olmweb-operators")[0])
+    return user
+
+
+@pytest.fixture
+def tess(db: None) -> User:
+    """May try, says OLM Web; no cluster knows her."""
+    user = User.objects.create_user("tess", password="tess-password")
+    user.user_permissions.add(Permission.objects.get(codename="add_action"))
     return user
 
 

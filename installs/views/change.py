@@ -19,6 +19,7 @@ from installs import actions
 from installs.models import Action
 from installs.queries.overview import installable_kinds
 from installs.views.operator import find_or_404
+from olmweb.access import person
 from olmweb.context import clusters
 from olmweb.errors import Missing, OlmwebError
 from olmweb.htmx import render_page, wants_fragment
@@ -35,7 +36,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     """Install one package: what, where, review with the cluster's own dry run, confirm."""
     if not request.user.is_authenticated:
         return redirect_to_login(request.get_full_path())
-    actions.person(request.user)
+    person(request.user)
     found = _package(cluster, catalog, package)
     targets = _targets(request, found)
     values = request.POST if request.method == "POST" else request.GET
@@ -90,7 +91,7 @@ def remove(
     """Remove one operator: what goes with it, a tick, then follow."""
     if not request.user.is_authenticated:
         return redirect_to_login(request.get_full_path())
-    actions.person(request.user)
+    person(request.user)
     operator = find_or_404(cluster, kind, namespace, name)
     if operator.kind not in actions.REMOVABLE:
         raise OlmwebError(

@@ -16,6 +16,7 @@ from installs.views.evidence import deployments, facts_of, requirements_of, wait
 from installs.views.live import render_live
 from installs.views.story import besides, chain, condition_tables, notes_shown, steps
 from installs.views.timeline import flapping, healths_of, shares, spans, timeline
+from olmweb.access import may_act
 from olmweb.errors import Missing
 from olmweb.polling import cluster_revision, revision_token, unchanged
 
@@ -91,7 +92,7 @@ def _may_remove(request: HttpRequest) -> tuple[bool, str]:
     """Whether to offer removal, and why not. Who is not signed in is offered it, by signing in."""
     if not request.user.is_authenticated:
         return True, ""
-    return actions.may_act(request.user)
+    return may_act(request.user)
 
 
 def find_or_404(cluster: str, kind: str, namespace: str, name: str) -> Operator:

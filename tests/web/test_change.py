@@ -119,11 +119,11 @@ def test_a_bad_name_is_told_at_its_field_and_in_a_focused_summary(
 
 
 def test_what_the_cluster_refuses_is_told_and_nothing_is_recorded(
-    client: Client, bob: Any, package: Package, sandbox: Sandbox
+    client: Client, tess: Any, package: Package, sandbox: Sandbox
 ) -> None:
-    client.force_login(bob)  # a viewer: the sandbox's RBAC forbids it
+    client.force_login(tess)  # the sandbox's RBAC forbids it
     page = assert_page(client.post(INSTALL, {"name": "etcd", "step": "confirm"}), 422)
-    assert "bob may not install this on cluster prod" in page.text
+    assert "tess may not install this on cluster prod" in page.text
     assert "Ask the cluster's administrator" in page.text
     assert not Action.objects.exists()
 
@@ -203,7 +203,7 @@ def test_who_may_not_act_sees_why_at_the_button(
     settings.WRITE_AS = "service-account"
     client.force_login(bob)
     page = assert_page(client.get("/operators/prod/PlatformOperator/-/etcd"))
-    assert "Ask an administrator of OLM Web" in page.text
+    assert "ask an administrator of OLM Web" in page.text
     assert REMOVE not in page.links
     assert_page(client.get(REMOVE), 403)
 

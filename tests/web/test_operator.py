@@ -309,13 +309,13 @@ def test_details_of_any_shape_harm_no_page(reader: Client, prod: Cluster) -> Non
     assert "img" not in page.tags[page.tags.index("main") :]
 
 
-def test_the_fullest_page_costs_at_most_twelve_queries(
+def test_the_fullest_page_costs_at_most_fourteen_queries(
     reader: Client, prod: Cluster, django_assert_max_num_queries: Any
 ) -> None:
     make_pending_approval(prod)
     make_unmet_requirements(prod)
     for name in ("grafana", "tempo"):
-        with django_assert_max_num_queries(12):
+        with django_assert_max_num_queries(14):
             reader.get(address(name))
 
 
