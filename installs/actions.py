@@ -86,11 +86,16 @@ def plan_install(cluster: Cluster, package: Package, name: str, user: AnyUser) -
             hint="PlatformOperators exist on OpenShift 4.12 to 4.15 with TechPreviewNoUpgrade.",
         )
     name = name.strip() or manifests.default_name(package.name)
-    found = manifests.problems(name, package.name)
+    choice = manifests.Choice(
+        path=PLATFORM_OPERATORS.kind,
+        package=package.name,
+        name=name,
+        api_version=state.get("version") or "",
+    )
+    found = manifests.problems(choice)
     if found:
         raise BadRequest(" ".join(found.values()), code="invalid", **found)
-    version = state.get("version") or PLATFORM_OPERATORS.versions[0]
-    manifest = manifests.platform_operator(name, package.name, version)
+    (manifest,) = manifests.objects_for(choice.path, choice)
     warnings = tuple(_cautions(cluster, package, name))
     return Plan(cluster, package, name, manifest, manifests.as_yaml(manifest), warnings)
 
