@@ -54,7 +54,7 @@ def test_a_first_pass_keeps_every_object_with_what_pages_show(
     report = sync_cluster(cluster)
     assert (report.outcome, report.error) == ("changed", "")
     assert report.kinds["PlatformOperator"] == {"objects": 3, "written": 3, "deleted": 0}
-    assert report.requests == len(fake.requests) == 43
+    assert report.requests == len(fake.requests) == 41
     bad = Operator.objects.get(name="bad")
     assert (bad.package, bad.catalog) == ("bad", "redhat-operators")
     assert bad.bundle == "quay.io/x/bad@sha256:1"
@@ -75,7 +75,7 @@ def test_a_first_pass_keeps_every_object_with_what_pages_show(
     assert cluster.kinds["BundleDeployment"]["version"] == "v1alpha2"
     assert cluster.revision == 1
     run = SyncRun.objects.get()
-    assert (run.outcome, run.target, run.counts["requests"]) == ("changed", "prod", 43)
+    assert (run.outcome, run.target, run.counts["requests"]) == ("changed", "prod", 41)
 
 
 def test_an_unchanged_pass_writes_only_the_cluster_row(fake: KubeFake, cluster: Cluster) -> None:
@@ -122,7 +122,7 @@ def test_queries_of_an_unchanged_pass_do_not_grow_with_the_objects(
     sync_cluster(cluster)
     with CaptureQueriesContext(connection) as many:
         sync_cluster(cluster)
-    assert len(many) == len(few) <= 17
+    assert len(many) == len(few) <= 18
 
 
 def test_first_sight_records_conditions_and_health_but_no_appearance(

@@ -226,7 +226,7 @@ def test_the_command_tells_a_person_what_it_did(fake: KubeFake, cluster: Cluster
     out = io.StringIO()
     call_command("sync_cluster", "prod", stdout=out)
     assert "PlatformOperator: 3 objects, 3 written, 0 deleted" in out.getvalue()
-    assert "prod: changed, 43 requests" in out.getvalue()
+    assert "prod: changed, 41 requests" in out.getvalue()
 
 
 def test_the_command_fails_with_the_sentence(fake: KubeFake, cluster: Cluster) -> None:

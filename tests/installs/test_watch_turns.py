@@ -57,7 +57,7 @@ def test_a_lease_that_expired_watches_nothing() -> None:
     one = make("one")
     assert acquire(cluster_lease(one.pk), 60)
     assert watched() == {one.pk}
-    Lease.objects.update(expires_at=timezone.now())
+    Lease.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     assert watched() == set()
 
 
