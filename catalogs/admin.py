@@ -15,6 +15,8 @@ from catalogs.models import (
     BlobRef,
     Bundle,
     BundleGVK,
+    BundleInspection,
+    BundleManifests,
     Catalog,
     CatalogChange,
     CatalogRevision,
@@ -256,3 +258,17 @@ class ContentProblemAdmin(ReadOnlyAdmin):
     list_filter = ("severity", "code", "catalog")
     search_fields = ("package", "subject", "message")
     list_select_related = ("catalog__cluster",)
+
+
+@admin.register(BundleInspection)
+class BundleInspectionAdmin(ReadOnlyAdmin):
+    list_display = ("image", "state", "asked_by", "asked_at", "finished_at", "error_code")
+    list_filter = ("state", "error_code")
+    search_fields = ("image",)
+
+
+@admin.register(BundleManifests)
+class BundleManifestsAdmin(ReadOnlyAdmin):
+    hidden = ("data",)
+    list_display = ("digest", "size", "objects_held")
+    search_fields = ("digest",)

@@ -1,4 +1,5 @@
-"""When catalogs are synced: thin tasks that take the lease and call `catalogs.sync`."""
+"""When catalogs are synced and images inspected: thin tasks that take the lease and call
+`catalogs.sync` and `catalogs.inspection`."""
 
 from datetime import datetime, timedelta
 
@@ -8,7 +9,8 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from catalogs import sync
-from catalogs.models import Catalog
+from catalogs.inspection import inspect
+from catalogs.models import BundleInspection, Catalog
 from olmweb import leases
 from olmweb.tasks import task
 
@@ -60,3 +62,18 @@ def sync_catalog(catalog_id: int, force: bool = False) -> None:
             log.info("catalog is gone", catalog_id=catalog_id)
             return
         sync.sync_catalog(catalog, force=force)
+
+
+@task(name="catalogs.inspect_bundle", time_limit=inspect.LIMIT)
+def inspect_bundle(inspection_id: int) -> None:
+    """Reads one bundle's image unless another worker is at it. Safe to run twice and half-way."""
+    with leases.lease(f"inspection:{inspection_id}", inspect.LIMIT + 30) as held:
+        row = BundleInspection.objects.filter(pk=inspection_id).first()
+        if held is None or row is None or row.state == BundleInspection.State.READ:
+            log.info("nothing to inspect", inspection_id=inspection_id, held=held is not None)
+            return
+        try:
+            inspect.run(row)
+        except Exception:
+            inspect.fail(row)
+            raise

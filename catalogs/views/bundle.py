@@ -8,6 +8,7 @@ from django.views.decorators.http import require_safe
 
 from catalogs import present, queries
 from catalogs.models import Bundle, ChannelEntry
+from catalogs.views.inspection import inspection_shown
 from olmweb.htmx import render_page
 
 ICON_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
@@ -20,6 +21,7 @@ def bundle(
     found, _ = queries.get_sources(cluster, catalog, package)
     same_name = queries.get_bundles(found, bundle)
     shown = same_name[0]
+    inspected = inspection_shown(found, shown)
     entries = list(
         ChannelEntry.objects.filter(channel__package=found, name=shown.name)
         .select_related("channel")
@@ -33,6 +35,7 @@ def bundle(
         "same_name": len(same_name),
         "entries": entries,
         "suitability": queries.suitability(shown),
+        "inspected": inspected,
         "blob": queries.read_blob(shown.blob),
         "fbc_url": present.bundle_url(found, shown.name, "api:get_bundle_fbc"),
         **bundle_contents(shown),

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin
 
@@ -32,19 +33,23 @@ _ERROR_CODE = re.compile(rb'"code"\s*:\s*"([A-Z_]{1,40})"')
 
 
 class RegistryClient:
-    """Reads one image. `requests` and `bytes_read` count what it cost so far."""
+    """Reads one image. `requests` and `bytes_read` count what it cost so far. With `public_only`
+    neither the registry nor where it has its tokens may have a private address."""
 
     def __init__(
         self,
         reference: Reference,
         credentials: Credentials,
         insecure: frozenset[str],
+        *,
+        public_only: bool = False,
     ) -> None:
         self.requests = self.bytes_read = 0
         self._label = str(reference)
         self._reference = reference
         self._credentials = credentials
         self._insecure = insecure
+        self._rules = guard.Rules(trusted=insecure, public_only=public_only)
         self._authorization = ""
         scheme = "http" if reference.host in insecure else "https"
         self._base = f"{scheme}://{reference.host}/v2/{reference.repository}"
@@ -165,7 +170,7 @@ class RegistryClient:
     def _follow(
         self, method: str, url: str, headers: dict[str, str]
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        rules = guard.Rules(trusted=self._insecure)
+        rules = self._rules
         own = guard.parse(url)
         sent = {
             **headers,
@@ -191,7 +196,7 @@ class RegistryClient:
             same = (to.hostname, guard.port_of(to)) == (own.hostname, guard.port_of(own))
             if to.scheme == "http" and own.scheme == "https":
                 raise guard.refused(url, "is plain http, to which an https registry redirects")
-            rules = guard.Rules(trusted=self._insecure, public_only=not same)
+            rules = self._rules if same else replace(self._rules, public_only=True)
             sent = headers
         raise guard.refused(url, f"redirects more than {REDIRECTS} times")
 
@@ -204,11 +209,9 @@ class RegistryClient:
         if challenge.scheme != "bearer":
             raise self._unauthorized(401, "")
         scope = f"repository:{self._reference.repository}:pull"
-        rules = guard.Rules(trusted=self._insecure)
+        plain = self._base.startswith("http:")
         self.requests += 1
-        status, token = fetch_token(
-            challenge, scope, self._credentials, rules, plain=self._base.startswith("http:")
-        )
+        status, token = fetch_token(challenge, scope, self._credentials, self._rules, plain=plain)
         if status in (400, 401, 403):
             raise self._unauthorized(status, "")
         if not token:

@@ -1,12 +1,12 @@
-"""The layers of an image, put over each other as far as they touch one folder.
+"""The layers of an image, put over each other as far as they touch certain folders.
 
-A tar has no index, so every layer is read to its end; only what lies in the folder is kept, in one
+A tar has no index, so every layer is read to its end; only what lies in the folders is kept, in one
 spool. Whiteouts as in the OCI image specification (layer.md): `.wh.NAME` hides what lower layers
 have under NAME, `.wh..wh..opq` all that they have in its folder.
 """
 
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from catalogs.sources.archive import StrictInfo, broken, leaf_of
@@ -20,11 +20,11 @@ _BUFFER = 1 << 18
 
 
 class Unpacker:
-    """Applies layers, the lowest first. `store` takes the bytes of the files in the folder."""
+    """Applies layers, the lowest first. `store` takes the bytes of the files in the folders."""
 
-    def __init__(self, label: str, folder: str, limits: Limits, store: BinaryIO) -> None:
+    def __init__(self, label: str, folders: Sequence[str], limits: Limits, store: BinaryIO) -> None:
         self._label = label
-        self._folder = clean_path(folder, label)
+        self._folders = [clean_path(folder, label) for folder in folders]
         self._limits = limits
         self._store = store
         self._stored = self._unpacked = self._kept = 0
@@ -79,8 +79,8 @@ class Unpacker:
 
     def _member(self, tar: tarfile.TarFile, member: tarfile.TarInfo, upper: Tree) -> None:
         parts = clean_path(member.name, self._label)
-        above, own = len(parts) - 1, len(self._folder)
-        if not parts or (parts[:own] != self._folder[: len(parts)] and not self._hides(parts)):
+        above = len(parts) - 1
+        if not parts or not (self._touches(parts) or self._hides(parts)):
             return
         if parts[-1] == _OPAQUE:
             self._lower.clear(parts[:-1])
@@ -89,10 +89,19 @@ class Unpacker:
         else:
             self._keep(tar, member, parts, upper)
 
+    def _touches(self, parts: tuple[str, ...]) -> bool:
+        """Whether it lies in one of the folders, is one, or one above."""
+        return any(parts[: len(own)] == own[: len(parts)] for own in self._folders)
+
     def _hides(self, parts: tuple[str, ...]) -> bool:
-        """Whether it is a whiteout beside the folder or one above it."""
+        """Whether it is a whiteout beside one of the folders or one above it."""
         above = parts[:-1]
-        return parts[-1].startswith(_WHITEOUT) and above == self._folder[: len(above)]
+        return parts[-1].startswith(_WHITEOUT) and any(
+            above == own[: len(above)] for own in self._folders
+        )
+
+    def _inside(self, parts: tuple[str, ...]) -> bool:
+        return any(len(parts) > len(own) and parts[: len(own)] == own for own in self._folders)
 
     def _keep(
         self, tar: tarfile.TarFile, member: tarfile.TarInfo, parts: tuple[str, ...], upper: Tree
@@ -107,7 +116,7 @@ class Unpacker:
             return
         leaf = leaf_of(member, upper, self._label, offset=self._stored)
         upper.put(parts, leaf)
-        if isinstance(leaf, File) and len(parts) > len(self._folder):
+        if isinstance(leaf, File) and self._inside(parts):
             self._copy(tar, member)
 
     def _copy(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
@@ -118,10 +127,11 @@ class Unpacker:
             self._store.write(part)
             self._stored += len(part)
 
-    def folder(self) -> Tree:
-        """The folder as the image shows it. Raises SourceError when it has none."""
-        found = self._lower.get(self._folder)
-        shown = "/" + "/".join(self._folder)
+    def folder(self, number: int = 0) -> Tree:
+        """One of the folders as the image shows it. Raises SourceError when it has none."""
+        own = self._folders[number]
+        found = self._lower.get(own)
+        shown = "/" + "/".join(own)
         if not isinstance(found, dict):
             what = "is a link" if isinstance(found, Link) else "is not in the image"
             raise SourceError(
@@ -129,7 +139,7 @@ class Unpacker:
                 code="no-configs-folder",
                 hint="Copy the catalog's files to the folder that the label names.",
             )
-        return _rooted(found, self._label, self._folder)
+        return _rooted(found, self._label, own)
 
 
 def _rooted(folder: Folder, label: str, base: tuple[str, ...]) -> Tree:

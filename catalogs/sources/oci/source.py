@@ -26,13 +26,16 @@ from catalogs.sources.spool import Spool
 @dataclass(frozen=True, slots=True)
 class Access:
     """How registries may be asked: `insecure` are "host:port" of those that speak plain http and
-    may be on this machine; `credentials` is a Docker config file, which need not exist."""
+    may be on this machine; `credentials` is a Docker config file, which need not exist. With
+    `named_by_others` the reference was not typed by a person: a registry that is neither of those
+    nor in the file must have a public address."""
 
     insecure: frozenset[str] = frozenset()
     credentials: Path | None = None
+    named_by_others: bool = False
 
 
-class ImageSource:
+class Image:
     """An image by its reference. Raises SourceError for a reference that is none."""
 
     def __init__(
@@ -48,33 +51,20 @@ class ImageSource:
         doesn't say. Raises SourceError."""
         if self._reference.digest:
             return self._reference.digest
-        with self._client() as client:
+        with self.client() as client:
             return client.resolve()
 
-    def fetch(self, *, if_modified_since: str = "") -> Fetched:
-        """See Source. `Fetched.digest` is what `resolve` gives for the same image; no image is
-        "not modified", so `if_modified_since` means nothing here."""
-        with self._client() as client, tempfile.TemporaryFile(prefix="olmweb-") as store:
-            manifest, digest = self._manifest(client)
-            folder = configs_folder(client.config(_config(manifest, self.label)), self.label)
-            unpacker = Unpacker(self.label, folder, self._limits, store)
-            self._layers(client, manifest, unpacker)
-            with Spool(self.label, limits=self._limits) as into:
-                unpacker.folder().pour(store, into)
-                fetched = self._filled(into, folder)
-            return replace(
-                fetched,
-                way="image",
-                digest=digest,
-                requests=client.requests,
-                bytes_read=client.bytes_read,
-            )
-
     @contextmanager
-    def _client(self) -> Iterator[RegistryClient]:
+    def client(self) -> Iterator[RegistryClient]:
+        """Its registry. What the block raises says what the attempt cost."""
         access = self._access
         who = credentials_for(self._reference, access.credentials)
-        client = RegistryClient(self._reference, who, access.insecure)
+        client = RegistryClient(
+            self._reference,
+            who,
+            access.insecure,
+            public_only=access.named_by_others and not who.known,
+        )
         try:
             yield client
         except Cut as error:
@@ -99,7 +89,7 @@ class ImageSource:
             "OLMWEB_INSECURE_REGISTRIES."
         )
 
-    def _manifest(self, client: RegistryClient) -> tuple[Manifest, str]:
+    def manifest(self, client: RegistryClient) -> tuple[Manifest, str]:
         """The manifest of one platform, and the digest of what the reference names."""
         data, digest = client.manifest(self._reference.wanted)
         manifest = read_manifest(data, self.label)
@@ -107,6 +97,29 @@ class ImageSource:
             data, _ = client.manifest(pick(manifest, self.label).digest)
             manifest = read_manifest(data, self.label)
         return manifest, digest
+
+
+class ImageSource(Image):
+    """A catalog in an image."""
+
+    def fetch(self, *, if_modified_since: str = "") -> Fetched:
+        """See Source. `Fetched.digest` is what `resolve` gives for the same image; no image is
+        "not modified", so `if_modified_since` means nothing here."""
+        with self.client() as client, tempfile.TemporaryFile(prefix="olmweb-") as store:
+            manifest, digest = self.manifest(client)
+            folder = configs_folder(client.config(config_of(manifest, self.label)), self.label)
+            unpacker = Unpacker(self.label, [folder], self._limits, store)
+            self._layers(client, manifest, unpacker)
+            with Spool(self.label, limits=self._limits) as into:
+                unpacker.folder().pour(store, into)
+                fetched = self._filled(into, folder)
+            return replace(
+                fetched,
+                way="image",
+                digest=digest,
+                requests=client.requests,
+                bytes_read=client.bytes_read,
+            )
 
     def _layers(self, client: RegistryClient, manifest: Manifest, unpacker: Unpacker) -> None:
         layers = layers_of(manifest, self.label)
@@ -120,7 +133,7 @@ class ImageSource:
             )
         done = 0
         for number, layer in enumerate(layers, 1):
-            unpacker.apply(_told(client.blob(layer, f"layer {number}"), done, total), number)
+            unpacker.apply(told(client.blob(layer, f"layer {number}"), done, total), number)
             done += layer.size
 
     def _filled(self, into: Spool, folder: str) -> Fetched:
@@ -133,7 +146,8 @@ class ImageSource:
         return into.fetched()
 
 
-def _config(manifest: Manifest, label: str) -> Descriptor:
+def config_of(manifest: Manifest, label: str) -> Descriptor:
+    """Where its config is. Raises SourceError."""
     if manifest.config is None:
         raise SourceError(
             f"{label} is an index of indexes, which names no image.",
@@ -143,7 +157,8 @@ def _config(manifest: Manifest, label: str) -> Descriptor:
     return manifest.config
 
 
-def _told(chunks: Iterator[bytes], done: int, total: int) -> Iterator[bytes]:
+def told(chunks: Iterator[bytes], done: int, total: int) -> Iterator[bytes]:
+    """The chunks; whoever listens is told of each. `done` bytes came before."""
     for chunk in chunks:
         done += len(chunk)
         yield chunk
