@@ -1,0 +1,199 @@
+"""Inspecting a bundle's image: who may, once only, how it goes, what it settles."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from catalogs import tasks
+from catalogs.inspection import contents_of, inspect, manifests_of
+from catalogs.models import Bundle, BundleInspection, BundleManifests
+from catalogs.sources.oci.bundle import BundleSource
+from olmweb import leases
+from tests.catalogs.bundleimages import bundle_image
+from tests.catalogs.registryfake import RegistryFake, registry_fake, status
+from tests.factories import make_bundle, make_catalog, make_package
+
+pytestmark = pytest.mark.django_db
+State = BundleInspection.State
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RegistryFake]:
+    with registry_fake() as fake:
+        yield fake
+
+
+@pytest.fixture
+def fake(running: RegistryFake, settings) -> RegistryFake:
+    running.wrong.clear()
+    running.seen.clear()
+    settings.INSECURE_REGISTRIES = frozenset([running.host])
+    return running
+
+
+@pytest.fixture
+def bundle(fake: RegistryFake) -> Bundle:
+    digest = bundle_image(fake)
+    package = make_package(name="kettle", catalog=make_catalog(name="community"), channels={})
+    return make_bundle(
+        package=package,
+        version="1.0.0",
+        image=f"{fake.host}/olm/kettle@{digest}",
+        blob=b'{"schema":"olm.bundle","name":"kettle.v1.0.0","package":"kettle","properties":['
+        b'{"type":"olm.package","value":{"packageName":"kettle","version":"1.0.0"}}]}',
+    )
+
+
+@pytest.fixture
+def queued(monkeypatch) -> list[int]:
+    found: list[int] = []
+    monkeypatch.setattr(tasks.inspect_bundle, "delay_on_commit", found.append)
+    return found
+
+
+@pytest.fixture
+def admin(client: Client, alice) -> Client:
+    client.force_login(alice)
+    return client
+
+
+def url(bundle: Bundle, route: str = "catalogs:inspection") -> str:
+    return reverse(route, args=("-", "community", bundle.package.name, bundle.name))
+
+
+def inspected(bundle: Bundle) -> BundleInspection:
+    row = inspect.ask(bundle.image, "alice")
+    assert row is not None
+    tasks.inspect_bundle(row.pk)
+    row.refresh_from_db()
+    return row
+
+
+def test_staff_ask_for_it_once_and_a_worker_settles_what_was_unknown(admin, bundle, queued, fake):
+    page = admin.get(url(bundle, "catalogs:bundle")).content.decode()
+    assert "Inspect bundle image" in page
+    assert "PlatformOperator: unknown" in page
+    assert contents_of(bundle) is None
+    for _ in range(2):
+        assert admin.post(url(bundle)).status_code == 302
+    row = BundleInspection.objects.get()
+    assert queued == [row.pk]
+    assert (row.state, row.asked_by) == (State.QUEUED, "alice")
+    tasks.inspect_bundle(row.pk)
+    row.refresh_from_db()
+    assert (row.state, row.requests, row.manifests.objects_held) == (State.READ, 3, 3)
+    contents = contents_of(bundle)
+    assert contents is not None
+    assert (contents.webhooks, contents.owned_crds) == (1, ("kettles.tea.example.com",))
+    assert {each.kind.kind for each in contents.shipped or ()} == {
+        "CustomResourceDefinition",
+        "Service",
+    }
+    page = admin.get(url(bundle, "catalogs:bundle")).content.decode()
+    assert "the bundle defines 1 webhook" in page
+
+
+def test_others_may_not_ask_and_see_no_button(client, bob, bundle, queued):
+    client.force_login(bob)
+    assert "Inspect bundle image" not in client.get(url(bundle, "catalogs:bundle")).content.decode()
+    assert client.post(url(bundle)).status_code == 403
+    client.logout()
+    assert "/login/" in client.post(url(bundle))["Location"]
+    assert (queued, BundleInspection.objects.count()) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [({"image": ""}, "names no image"), ({"webhooks": 0}, "has its objects in the catalog")],
+)
+def test_a_bundle_without_anything_to_pull_is_refused(admin, bundle, queued, fields, words):
+    Bundle.objects.filter(pk=bundle.pk).update(**fields)
+    response = admin.post(url(bundle))
+    assert (response.status_code, words in response.content.decode(), queued) == (409, True, [])
+
+
+def test_what_a_digest_holds_is_pulled_once_whatever_names_it(bundle, fake):
+    inspected(bundle)
+    fake.seen.clear()
+    again = inspected(bundle)
+    assert (again.state, again.requests, fake.seen) == (State.READ, 0, [])
+    bundle.image = f"{fake.host}/olm/kettle:v1"
+    by_tag = inspected(bundle)
+    assert (by_tag.requests, [method for method, _, _ in fake.seen]) == (1, ["HEAD"])
+    assert BundleManifests.objects.count() == 1
+    manifests = manifests_of(bundle)
+    assert manifests is not None
+    assert manifests.csv["metadata"]["name"] == "kettle.v1.0.0"
+
+
+def test_a_task_that_is_delivered_again_or_while_another_works_does_nothing(bundle, fake):
+    row = inspected(bundle)
+    fake.seen.clear()
+    tasks.inspect_bundle(row.pk)
+    BundleInspection.objects.update(state=State.QUEUED, manifests=None)
+    BundleManifests.objects.all().delete()
+    with leases.lease(f"inspection:{row.pk}", 60):
+        tasks.inspect_bundle(row.pk)
+    assert fake.seen == []
+    tasks.inspect_bundle(row.pk + 1)
+    tasks.inspect_bundle(row.pk)
+    assert BundleInspection.objects.get().state == State.READ
+
+
+def test_a_failure_is_one_sentence_with_what_to_do_and_can_be_tried_again(
+    admin, bundle, queued, fake
+):
+    fake.wrong[bundle.image.rpartition("@")[2]] = status(404)
+    row = inspected(bundle)
+    assert (row.state, row.error_code) == (State.FAILED, "not-found")
+    page = admin.get(url(bundle, "catalogs:bundle")).content.decode()
+    assert "is not in its registry: it answered 404." in page
+    assert "Try again" in page
+    fake.wrong.clear()
+    admin.post(url(bundle))
+    assert queued == [row.pk]
+    tasks.inspect_bundle(row.pk)
+    row.refresh_from_db()
+    assert (row.state, row.error_text) == (State.READ, "")
+
+
+def test_a_fault_of_ours_is_told_and_raised(bundle, monkeypatch):
+    monkeypatch.setattr(BundleSource, "fetch", lambda self: 1 / 0)
+    row = inspect.ask(bundle.image, "alice")
+    with pytest.raises(ZeroDivisionError):
+        tasks.inspect_bundle(row.pk)
+    row.refresh_from_db()
+    assert (row.state, row.error_code) == (State.FAILED, "internal")
+
+
+def test_one_whose_worker_was_killed_can_be_asked_for_again(bundle):
+    row = inspect.ask(bundle.image, "alice")
+    assert inspect.ask(bundle.image, "olivia") is None
+    long_ago = timezone.now() - timedelta(seconds=inspect.LIMIT + 61)
+    BundleInspection.objects.update(state=State.READING, asked_at=long_ago)
+    assert not inspect.goes_on(BundleInspection.objects.get())
+    assert inspect.ask(bundle.image, "olivia") == row
+
+
+def test_htmx_polls_while_it_goes_on_and_stops_then(admin, bundle, queued):
+    headers = {"HX-Request": "true"}
+    admin.post(url(bundle))
+    BundleInspection.objects.update(done=50, total=200)
+    going = admin.get(url(bundle), headers=headers)
+    assert (going.status_code, 'value="25"' in going.content.decode()) == (200, True)
+    tasks.inspect_bundle(queued[0])
+    done = admin.get(url(bundle), headers=headers)
+    assert (done.status_code, "hx-trigger" in done.content.decode()) == (286, False)
+    assert admin.get(url(bundle))["Location"] == url(bundle, "catalogs:bundle")
+
+
+def test_an_inspected_bundle_costs_few_queries(client, bob, bundle, django_assert_max_num_queries):
+    inspected(bundle)
+    client.force_login(bob)
+    client.get(url(bundle, "catalogs:bundle"))
+    with django_assert_max_num_queries(16):
+        client.get(url(bundle, "catalogs:bundle"))
