@@ -6,7 +6,14 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from catalogs.models import BlobRef, CatalogChange, CatalogRevision, PackageOutline
+from catalogs.models import (
+    BlobRef,
+    BundleInspection,
+    BundleManifests,
+    CatalogChange,
+    CatalogRevision,
+    PackageOutline,
+)
 from installs.models import (
     Action,
     ClusterOperator,
@@ -131,6 +138,8 @@ def build_world() -> World:
     PackageOutline.objects.create(
         catalog=red, package="etcd", first=1, content_hash="h", data=b"\x28\xb5\x2f\xfd"
     )
+    held = BundleManifests.objects.create(digest="sha256:0", data=b"z", size=1, objects_held=1)
+    BundleInspection.objects.create(image="registry.example/etcd:1", manifests=held)
     bundle = make_package(name="zulu", catalog=red).bundles.first()
     assert bundle is not None
     BlobRef.objects.create(
