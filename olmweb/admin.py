@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from olmweb.admin_tools import ReadOnlyAdmin, enqueue
-from olmweb.models import ApiToken, Cluster, Lease, Stream, SyncRun
+from olmweb.models import ApiToken, Cluster, Lease, OidcIdentity, Stream, SyncRun
 
 
 @admin.register(Cluster)
@@ -61,3 +61,13 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return admin.ModelAdmin.has_delete_permission(self, request, obj)
+
+
+@admin.register(OidcIdentity)
+class OidcIdentityAdmin(ReadOnlyAdmin):
+    """Deleted with its account; nothing else unties the two."""
+
+    list_display = ("user", "issuer", "subject")
+    list_filter = ("issuer",)
+    search_fields = ("user__username", "subject")
+    list_select_related = ("user",)

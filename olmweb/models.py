@@ -135,6 +135,25 @@ class Stream(models.Model):
         return f"{self.cluster} {self.feed}"
 
 
+class OidcIdentity(models.Model):
+    """Whose account a provider's word is about: known by issuer and subject, never by name."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="oidc_identity"
+    )
+    issuer = models.CharField(max_length=500)
+    subject = models.CharField(max_length=255)
+
+    class Meta:
+        verbose_name_plural = "OIDC identities"
+        constraints = (
+            models.UniqueConstraint(fields=("issuer", "subject"), name="one_account_per_subject"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.user} at {self.issuer}"
+
+
 class ApiToken(models.Model):
     """A bearer token for the REST API; only its hash is kept."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import dj_database_url
 
 from olmweb.env import Env, EnvError
+from olmweb.oidc_settings import read_oidc
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -32,6 +33,7 @@ WEBHOOK_FORMAT = env.choice("OLMWEB_WEBHOOK_FORMAT", "json", ("json", "slack", "
 PUBLIC_URL = env.text("OLMWEB_PUBLIC_URL").rstrip("/")
 LOG_FORMAT = env.choice("OLMWEB_LOG", "text" if EMBEDDED else "json", ("text", "json"))
 ADMIN_PASSWORD = env.text("OLMWEB_ADMIN_PASSWORD")
+OIDC = read_oidc(env)
 HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
 INSECURE_REGISTRIES = frozenset(env.listing("OLMWEB_INSECURE_REGISTRIES"))
 CATALOGD_CA = env.text("OLMWEB_CATALOGD_CA")  # path of PEM certificates
@@ -151,6 +153,11 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+if OIDC:
+    AUTHENTICATION_BACKENDS.append("olmweb.oidc.OidcBackend")
+    OIDC_RP_SCOPES = OIDC.scopes
+OIDC_USE_PKCE = True
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/"

@@ -1,18 +1,19 @@
 """Routes of both apps, the admin, the API and health."""
 
 from django.contrib import admin
-from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
 from installs.views.overview import overview
-from olmweb import api, health
+from olmweb import api, health, views
 
 urlpatterns = [
     path("", overview, name="overview"),
     path("", include("catalogs.urls")),
     path("", include("installs.urls")),
-    path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("login/", views.SignIn.as_view(), name="login"),
+    path("login/oidc/", views.OidcStart.as_view(), name="oidc_start"),
+    path("login/oidc/callback", views.OidcCallback.as_view(), name="oidc_authentication_callback"),
+    path("logout/", views.SignOut.as_view(), name="logout"),
     path("admin/", admin.site.urls),
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),

@@ -50,13 +50,13 @@ ANONYMOUS = Identity("system:anonymous", ("system:unauthenticated",))
 RULES = (
     Rule(
         "olmweb-view",
-        frozenset({"olmweb-viewers", "olmweb-operators", "admin"}),
+        frozenset({"olmweb-viewers", "olmweb-operators", "olmweb-admins", "admin"}),
         READ,
         frozenset(),
     ),
     Rule(
         "olmweb-operate",
-        frozenset({"olmweb-operators", "admin"}),
+        frozenset({"olmweb-operators", "olmweb-admins", "admin"}),
         WRITE,
         frozenset({"platformoperators"}),
     ),
