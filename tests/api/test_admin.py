@@ -12,7 +12,7 @@ from django.urls import reverse
 from catalogs.models import Catalog
 from installs.models import CopyReport, CRDState, Notification, UnknownMessage
 from olmweb import celery_app
-from olmweb.models import ApiToken
+from olmweb.models import ApiToken, OidcIdentity
 from tests.api.world import BLOB, World
 
 OURS = [
@@ -34,6 +34,7 @@ def address(model: Any, page: str, *args: Any) -> str:
 @pytest.fixture
 def signed_in(client: Client, alice: User, world: World) -> Client:
     ApiToken.issue(alice.pk, "act")
+    OidcIdentity.objects.create(user=alice, issuer="https://idp.example", subject="s-1")
     client.force_login(alice)
     return client
 

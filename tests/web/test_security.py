@@ -17,7 +17,7 @@ from tests.factories import make_icon
 from tests.web.test_hostile_urls import ROUTES, fill
 
 # Routes that answer strangers: signing in, and what probes ask.
-OPEN = {"/login/", "/livez", "/readyz", "/admin/login/"}
+OPEN = {"/login/", "/login/oidc/", "/login/oidc/callback", "/livez", "/readyz", "/admin/login/"}
 
 
 @pytest.mark.parametrize("method", ["get", "post"])
