@@ -28,6 +28,8 @@ from catalogs.models import (
     PackageOutline,
     PackageSearch,
     PackageText,
+    Prediction,
+    PredictionRun,
     RelatedImage,
 )
 from catalogs.own_catalogs import check_name, check_source, forget_source
@@ -272,3 +274,18 @@ class BundleManifestsAdmin(ReadOnlyAdmin):
     hidden = ("data",)
     list_display = ("digest", "size", "objects_held")
     search_fields = ("digest",)
+
+
+@admin.register(Prediction)
+class PredictionAdmin(ReadOnlyAdmin):
+    list_display = ("package", "bundle", "path", "target", "cluster", "verdict", "rule", "chosen")
+    list_filter = ("verdict", "path", "chosen", "cluster")
+    search_fields = ("package__name", "rule")
+    list_select_related = ("package", "bundle", "cluster")
+
+
+@admin.register(PredictionRun)
+class PredictionRunAdmin(ReadOnlyAdmin):
+    list_display = ("catalog", "cluster", "revision", "rules_version", "at")
+    list_filter = ("cluster",)
+    list_select_related = ("catalog__cluster", "cluster")

@@ -5,9 +5,11 @@ the rows of packs and blobs; not what is in a blob, nor which catalog holds it.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import zstandard
 from django.db import connection
@@ -19,6 +21,7 @@ ZSTD_LEVEL = 3
 # More would save little and cost every reader of one blob; a larger blob has a pack of its own.
 PACK_BYTES = 1 << 20
 PACKS_AHEAD = 3
+BLOBS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,33 @@ def read_blob(sha256: str, limit: int | None = None) -> bytes | None:
     size = blob.size if limit is None else min(blob.size, limit)
     with zstandard.ZstdDecompressor().stream_reader(bytes(blob.pack.data)) as reader:
         return reader.read(blob.start + size)[blob.start :]
+
+
+def read_blobs(wanted: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Those of the blobs that are stored, each pack read once; memory holds one pack."""
+    for keys in _batches(sorted(set(wanted))):
+        rows = Blob.objects.filter(pk__in=keys).order_by("pack_id", "start")
+        places = list(rows.values_list("pack_id", "sha256", "start", "size"))
+        for pack_id, group in groupby(places, key=itemgetter(0)):
+            members = list(group)
+            yield from _members(pack_id, members)
+
+
+def _members(pack_id: int, members: list[tuple[int, str, int, int]]) -> Iterator[tuple[str, bytes]]:
+    pack = BlobPack.objects.filter(pk=pack_id).first()
+    names = [sha256 for _, sha256, _, _ in members]
+    now = Blob.objects.filter(pk__in=names).order_by("start")
+    if pack is None or list(now.values_list("pack_id", "sha256", "start", "size")) != members:
+        # A sweep moved them between the queries.
+        yield from ((each, data) for each in names if (data := read_blob(each)) is not None)
+        return
+    data = zstandard.ZstdDecompressor().decompress(bytes(pack.data), max_output_size=pack.size)
+    for _, sha256, start, size in members:
+        yield sha256, data[start : start + size]
+
+
+def _batches(keys: list[str]) -> Iterator[list[str]]:
+    return (keys[at : at + BLOBS_AT_ONCE] for at in range(0, len(keys), BLOBS_AT_ONCE))
 
 
 class PackTables:

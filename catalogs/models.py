@@ -13,6 +13,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from catalogs.prediction_models import Prediction as Prediction
+from catalogs.prediction_models import PredictionRun as PredictionRun
 from olmweb.models import LOCAL, Cluster
 
 

@@ -32,6 +32,8 @@ from catalogs.models import (
     PackageOutline,
     PackageSearch,
     PackageText,
+    Prediction,
+    PredictionRun,
     RelatedImage,
 )
 from catalogs.texts import Texts
@@ -251,7 +253,7 @@ class Writer:
             (ChannelEntry, Channel, "channel_id"),
         ):
             self.deleted += delete(model, f"{column} IN {_ids_of(parent)}", key)
-        for child in (Bundle, Channel, PackageText, PackageSearch):
+        for child in (Prediction, Bundle, Channel, PackageText, PackageSearch):
             self.deleted += delete(child, "package_id = %s", key)
         if whole:
             self.deleted += delete(Package, "id = %s", key)
@@ -333,6 +335,7 @@ def delete_catalog(catalog_id: int) -> int:
         (BundleGVK, f"bundle_id IN {bundles}"),
         (RelatedImage, f"bundle_id IN {bundles}"),
         (ChannelEntry, f"channel_id IN {channels}"),
+        (Prediction, f"package_id IN {packages}"),
         (Bundle, f"package_id IN {packages}"),
         (Channel, f"package_id IN {packages}"),
         (PackageText, f"package_id IN {packages}"),
@@ -340,7 +343,9 @@ def delete_catalog(catalog_id: int) -> int:
         (CatalogChange, f"revision_id IN {revisions}"),
         *(
             (model, "catalog_id = %s")
-            for model in (CatalogRevision, PackageOutline, BlobRef, ContentProblem)
+            for model in (
+                *(CatalogRevision, PackageOutline, PredictionRun, BlobRef, ContentProblem),
+            )
         ),
         (Package, "catalog_id = %s"),
         (Catalog, "id = %s"),

@@ -21,6 +21,7 @@ from installs.models import (
     Notification,
     Operator,
     Reference,
+    Surface,
     Transition,
     UnknownMessage,
 )
@@ -164,3 +165,9 @@ class NotificationAdmin(ReadOnlyAdmin):
                 f"{chosen - again} left out: they wait already, or a later change of the same "
                 "operator was told.",
             )
+
+
+@admin.register(Surface)
+class SurfaceAdmin(ReadOnlyAdmin):
+    list_display = ("cluster", "read_at")
+    list_select_related = ("cluster",)

@@ -9,13 +9,13 @@ from catalogs.models import Bundle, BundleGVK, Catalog
 from catalogs.prediction import ClusterFacts, Crd, Installed, Market
 from catalogs.prediction.contents import Kind
 from catalogs.semver import Version, parse
-from installs.models import Component, CRDState, Operator
+from installs.models import Component, CRDState, Operator, Surface
 from installs.sync.offers import usable
 from olmweb.models import Cluster
 
 
 def cluster_facts(cluster: Cluster) -> ClusterFacts:
-    """Four queries. CRDs are None when the cluster's were never listed."""
+    """Five queries. What was never read is None: CRDs, kinds, namespaces."""
     crds_read = cluster.streams.filter(
         kind="CustomResourceDefinition", listed_at__isnull=False
     ).exists()
@@ -25,9 +25,13 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
         .first()
     )
     operators = Operator.objects.filter(cluster=cluster).order_by("kind", "namespace", "name")
+    surface = Surface.objects.filter(cluster=cluster).first()
+    namespaces = surface.namespaces if surface else None
     return ClusterFacts(
         cluster.name,
+        served=_served(cluster, surface.kinds) if surface and surface.kinds else None,
         crds=_crds(cluster) if crds_read else None,
+        namespaces=frozenset(namespaces) if namespaces is not None else None,
         kube_version=None if version else read_version(cluster.version),
         openshift_version=read_version(str(version or "")),
         installed=tuple(
@@ -35,6 +39,14 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
             for values in operators.values_list("kind", "namespace", "name", "package", "bundle")
         ),
     )
+
+
+def _served(cluster: Cluster, kinds: list[str]) -> frozenset[Kind]:
+    """What discovery told, and what CRDs brought since: they are followed from second to second."""
+    found = {Kind(*each.rsplit("/", 2)) for each in kinds}
+    crds = CRDState.objects.filter(cluster=cluster).values_list("group", "served_kind", "served")
+    found |= {Kind(group, version, kind) for group, kind, served in crds for version in served}
+    return frozenset(found)
 
 
 def _crds(cluster: Cluster) -> dict[str, Crd]:

@@ -4,11 +4,22 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from installs import copies, follow, notify_send, retention, sync, turns, watch
+from installs import (
+    copies,
+    follow,
+    notify_send,
+    predictions,
+    retention,
+    surface,
+    sync,
+    turns,
+    watch,
+)
 from installs.models import CopyReport
 from olmweb import stopping
 from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
+from olmweb.kube.errors import KubeError
 from olmweb.leases import kept_lease, lease
 from olmweb.models import Cluster
 from olmweb.tasks import task
@@ -19,6 +30,8 @@ SYNC_LIMIT = 300
 PASS_LEASE = SYNC_LIMIT + 30  # outlives the task: nobody else starts while it still may write
 WATCH_SECONDS = 285
 WATCH_LEASE = 8  # seconds; with the beat's period, how long a killed worker's cluster stays alone
+PREDICT_LIMIT = 600
+PREDICT_LEASE = 20  # seconds, kept up by a thread: another worker takes over soon after a crash
 # A task that waited this long in the queue is worth nothing: newer ones wait behind it.
 EXPIRES = max(30, 3 * settings.STATE_POLL)
 
@@ -86,6 +99,37 @@ def sync_cluster(cluster_id: int) -> None:
         except Exception as error:
             log.exception("cluster sync crashed", cluster=cluster.name)
             sync.record_crash(cluster, error, started)
+
+
+@task(name="installs.predict", time_limit=PREDICT_LIMIT, expires=60)
+def predict() -> None:
+    """Makes the predictions anew whose catalog, cluster or rules changed; asks for surfaces."""
+    for cluster in Cluster.objects.filter(reachable=True):
+        if surface.is_due(cluster):
+            read_surface.delay(cluster.pk)
+    with kept_lease("predictions", PREDICT_LEASE) as held:
+        if held is None:
+            return
+        try:
+            written = predictions.refresh_all(lambda: held.renew(PREDICT_LEASE))
+        except Exception:
+            log.exception("predictions crashed")  # made again at the next tick
+            return
+        if written:
+            log.info("predictions made", rows=written)
+
+
+@task(name="installs.read_surface", time_limit=120, expires=60)
+def read_surface(cluster_id: int) -> None:
+    """Reads which kinds and namespaces a cluster has, unless another worker does."""
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    with lease(f"surface:{cluster_id}", 150) as held:
+        if cluster is None or held is None or not surface.is_due(cluster):
+            return
+        try:
+            surface.read_surface(cluster)
+        except KubeError as error:
+            log.info("surface not read", cluster=cluster.name, code=error.code, error=error.message)
 
 
 @task(name="installs.prune", time_limit=600, expires=3600)

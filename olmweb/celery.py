@@ -51,6 +51,7 @@ def build_schedule(sender: Celery, **_: Any) -> None:
             "schedule": Every(min(60, settings.CATALOG_POLL)),
         },
         "follow unfinished actions": {"task": "installs.resume_actions", "schedule": Every(30)},
+        "predictions": {"task": "installs.predict", "schedule": Every(10)},
         "retention": {"task": "installs.prune", "schedule": Every(3600)},
     }
     if settings.WEBHOOK_URL:

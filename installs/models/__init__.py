@@ -18,6 +18,7 @@ from installs.models.state import (
     Observed,
     Operator,
     Reference,
+    Surface,
 )
 
 __all__ = (
@@ -34,6 +35,7 @@ __all__ = (
     "Observed",
     "Operator",
     "Reference",
+    "Surface",
     "Transition",
     "UnknownMessage",
 )

@@ -223,3 +223,21 @@ class ClusterOperatorMember(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Surface(models.Model):
+    """What a cluster offers to what is installed: the kinds that it serves, its namespaces.
+
+    Either is None where it could not be read. `kinds` has "GROUP/VERSION/KIND", the group empty for
+    the core one.
+    """
+
+    cluster = models.OneToOneField(
+        Cluster, on_delete=models.CASCADE, primary_key=True, related_name="surface"
+    )
+    kinds = models.JSONField(null=True)
+    namespaces = models.JSONField(null=True)  # names
+    read_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return str(self.cluster)

@@ -83,6 +83,8 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
 DEPLOYMENTS = Resource("apps", ("v1",), "deployments", "Deployment", namespaced=True)
 EVENTS = Resource("", ("v1",), "events", "Event", namespaced=True)
 PODS = Resource("", ("v1",), "pods", "Pod", namespaced=True)
+# Their names only, by installs.surface: not one of the feeds below.
+NAMESPACES = Resource("", ("v1",), "namespaces", "Namespace")
 
 ALL: tuple[Resource, ...] = (
     PLATFORM_OPERATORS,

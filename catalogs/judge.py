@@ -1,0 +1,240 @@
+"""Judges every bundle of a catalog by every path, and brings the stored rows to what comes out.
+
+Owns the rows of Prediction. What is looked at of clusters and of other catalogs comes with a Place;
+the rules are `catalogs.prediction`'s, the choice of bundles `catalogs.resolve`'s. Reads blobs, a
+pack at a time, so it is for tasks and commands.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from django.db import transaction
+from django.db.models import Q
+
+from catalogs import fbc
+from catalogs.blobs import read_blobs
+from catalogs.bulk import Table, as_json, delete
+from catalogs.models import Bundle, Catalog, Package, Prediction
+from catalogs.predicted import NOT_READ, WAYS, title_of, way_key
+from catalogs.prediction import (
+    ClusterFacts,
+    Contents,
+    Found,
+    Market,
+    Path,
+    Verdict,
+    predict,
+    read_contents,
+)
+from catalogs.prediction import Prediction as Said
+from catalogs.resolve import resolve
+from catalogs.resolve.facts import Resolution
+from catalogs.resolve.stored import facts_of_all
+
+PACKAGES_AT_ONCE = 20  # in one transaction; their rows are in memory together
+_FIELDS = (
+    *("package", "bundle", "cluster", "path", "target"),
+    *("chosen", "channel", "verdict", "rule", "sentence", "found"),
+)
+# package, bundle, cluster, path, target -> the other fields, `found` as JSON
+_Key = tuple[int, int | None, int | None, str, str]
+_Values = tuple[bool, str, str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to: a cluster with all that it is offered; no `cluster_id`: the catalog alone."""
+
+    cluster_id: int | None
+    facts: ClusterFacts
+    market: Market
+
+
+@dataclass(slots=True)
+class Judged:
+    """`counts`: cluster (None: the catalog alone) -> path -> {verdict: packages}."""
+
+    counts: dict[int | None, dict[str, Counter[str]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(Counter))
+    )
+    bundles: int = 0
+    written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What a path would take of a package: the key of the bundle, or why none."""
+
+    bundle: int | None
+    channel: str
+    resolution: Resolution
+
+
+def judge(catalog: Catalog, places: Sequence[Place]) -> Judged:
+    """Judges all packages; `places` begins with that of the catalog alone.
+
+    Writes what differs from the rows that are there, and no rows of other places. A batch of
+    packages is one transaction: a pass that dies half-way is made again.
+    """
+    result = Judged()
+    packages = Package.objects.filter(catalog=catalog).order_by("name")
+    batch: list[Package] = []
+    for package in packages.iterator(chunk_size=500):
+        batch.append(package)
+        if len(batch) == PACKAGES_AT_ONCE:
+            _judge_batch(batch, places, result)
+            batch = []
+    if batch:
+        _judge_batch(batch, places, result)
+    return result
+
+
+def _judge_batch(packages: Sequence[Package], places: Sequence[Place], result: Judged) -> None:
+    rows: dict[_Key, _Values] = {}
+    bundles = list(
+        Bundle.objects.filter(package__in=packages)
+        .order_by("ordinal")
+        .only("name", "package_id", "deprecated", "blob_id")
+    )
+    taken = _taken(packages, bundles)
+    for bundle, contents in _contents(bundles):
+        result.bundles += 1
+        _judge_bundle(bundle, contents, places, taken, rows)
+    for (package_id, path), one in taken.items():
+        if one.bundle is None:
+            for target in (target for way, target in WAYS if way == path):
+                key = (package_id, None, None, path.value, target.value)
+                rows[key] = _values(one, _nothing(path, one.resolution))
+    _count(rows, places, result)
+    result.written += _store(packages, places, rows)
+
+
+def _taken(
+    packages: Sequence[Package], bundles: Iterable[Bundle]
+) -> dict[tuple[int, Path], _Taken]:
+    """Of bundles with the same name the last, as caches of catalogs keep it."""
+    ids = {(bundle.package_id, bundle.name): bundle.pk for bundle in bundles}
+    found = {}
+    for package_id, facts in facts_of_all(packages).items():
+        for path in Path:
+            chosen = resolve(facts, path)
+            # OLM v1 refuses the bundle that it settled on: the rules say why, with all others.
+            tried = chosen.candidates[0] if chosen.blocked_by == "dependency" else chosen
+            bundle_id = ids.get((package_id, tried.bundle)) if tried.bundle else None
+            found[package_id, path] = _Taken(bundle_id, chosen.channel, chosen)
+    return found
+
+
+def _contents(bundles: Sequence[Bundle]) -> Iterator[tuple[Bundle, Contents | None]]:
+    """None for a bundle whose blob is not there or no JSON."""
+    waiting: dict[str, list[Bundle]] = defaultdict(list)
+    for bundle in bundles:
+        waiting[bundle.blob_id or ""].append(bundle)
+    for sha256, blob in read_blobs(each for each in waiting if each):
+        for bundle in waiting.pop(sha256):
+            yield bundle, _read(blob, bundle.deprecated)
+    for left in waiting.values():
+        yield from ((bundle, None) for bundle in left)
+
+
+def _read(blob: bytes, deprecated: bool) -> Contents | None:
+    try:
+        if not blob.lstrip().startswith(b"{"):
+            blob = fbc.yaml_to_json(blob)
+        return read_contents(blob, deprecated=deprecated)
+    except (fbc.BadBlob, *fbc.DECODE_ERRORS):
+        return None
+
+
+def _judge_bundle(
+    bundle: Bundle,
+    contents: Contents | None,
+    places: Sequence[Place],
+    taken: dict[tuple[int, Path], _Taken],
+    rows: dict[_Key, _Values],
+) -> None:
+    for path, target in WAYS:
+        one = taken[bundle.package_id, path]
+        mine = one if one.bundle == bundle.pk else None
+        alone: Said | None = None
+        for place in places:
+            if contents is None:
+                said = _unreadable(path, bundle.name)
+            else:
+                said = predict(
+                    contents, path, cluster=place.facts, market=place.market, target=target
+                )
+            if place.cluster_id is None:
+                alone = said
+            elif said == alone:
+                continue
+            key = (bundle.package_id, bundle.pk, place.cluster_id, path.value, target.value)
+            rows[key] = _values(mine, said)
+
+
+def _values(taken: _Taken | None, said: Said) -> _Values:
+    found = [
+        {"rule": each.rule, "verdict": each.verdict.value, "sentence": each.sentence}
+        for each in said.found
+    ]
+    return (
+        taken is not None,
+        taken.channel if taken else "",
+        said.verdict.value,
+        said.deciding.rule if said.deciding else "",
+        said.found[0].sentence if said.found else "",
+        as_json(found),
+    )
+
+
+def _unreadable(path: Path, bundle: str) -> Said:
+    sentence = f"The catalog has no readable blob of {bundle}; its problems say why."
+    found = Found(NOT_READ, title_of(NOT_READ), Verdict.UNKNOWN, sentence, {})
+    return Said(path, found.verdict, (found,))
+
+
+def _nothing(path: Path, chosen: Resolution) -> Said:
+    """No bundle would be chosen, or one that the catalog doesn't have."""
+    if chosen.bundle:
+        return _unreadable(path, chosen.bundle)
+    rule = chosen.blocked_by or "no-bundles"
+    sentence = chosen.message or chosen.reason
+    found = Found(rule, title_of(rule), Verdict.NOT_INSTALLABLE, sentence, {})
+    return Said(path, found.verdict, (found,))
+
+
+def _count(rows: dict[_Key, _Values], places: Sequence[Place], result: Judged) -> None:
+    for (package, bundle, cluster, path, target), values in rows.items():
+        if not values[0] or cluster is not None:
+            continue
+        for place in places:
+            here = rows.get((package, bundle, place.cluster_id, path, target), values)
+            result.counts[place.cluster_id][way_key(path, target)][here[2]] += 1
+
+
+def _store(packages: Sequence[Package], places: Sequence[Place], rows: dict[_Key, _Values]) -> int:
+    """Brings the rows of these places to `rows`; returns how many were deleted and inserted."""
+    clusters = [place.cluster_id for place in places if place.cluster_id is not None]
+    here = Q(cluster=None) | Q(cluster__in=clusters)
+    with transaction.atomic():
+        stored = Prediction.objects.filter(here, package__in=packages).order_by()
+        gone = []
+        for pk, *key_and_values in stored.values_list("id", *(_id(name) for name in _FIELDS)):
+            key, values = tuple(key_and_values[:5]), key_and_values[5:]
+            wanted = rows.get(key)
+            if wanted is not None and (*values[:-1], as_json(values[-1])) == wanted:
+                del rows[key]
+            else:
+                gone.append(pk)
+        for start in range(0, len(gone), 500):
+            ids = gone[start : start + 500]
+            delete(Prediction, f"id IN ({', '.join(['%s'] * len(ids))})", ids)
+        table = Table(Prediction, *_FIELDS)
+        table.extend([(*key, *values) for key, values in rows.items()])
+        table.finish()
+    return len(gone) + table.written
+
+
+def _id(name: str) -> str:
+    return f"{name}_id" if name in ("package", "bundle", "cluster") else name

@@ -1,0 +1,264 @@
+"""Predictions as rows: written in batches, only where something changed, and read in one query."""
+
+import base64
+import json
+from pathlib import Path as File
+from typing import Any
+
+import pytest
+from django.db.models import Model
+
+from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
+from catalogs.prediction import Path, Target, Verdict
+from catalogs.store import delete_catalog
+from catalogs.sync import sync_catalog
+from installs import predictions, tasks
+from installs.models import Surface
+from installs.predictions import refresh, verdicts, verdicts_of
+from olmweb.models import Cluster
+from tests.catalogs.fbc_samples import (
+    bundle_blob,
+    channel_blob,
+    csv_metadata,
+    package_blob,
+)
+from tests.catalogs.syncing import make, rewrite
+from tests.factories import make_cluster, make_crd, make_operator, make_stream
+
+pytestmark = pytest.mark.django_db
+OWN = [{"type": "OwnNamespace", "supported": True}]
+CHOSEN = [
+    (Path.PLATFORM_OPERATOR, "po-webhook"),
+    (Path.CLUSTER_EXTENSION, "ce-webhook"),
+    (Path.SUBSCRIPTION, ""),
+]
+
+
+def _package(name: str, *versions: str, **csv_fields: Any) -> list[dict[str, Any]]:
+    metadata = csv_metadata(**{"apiServiceDefinitions": {}} | csv_fields)
+    names = [f"{name}.v{each}" for each in versions]
+    entries = [
+        {"name": each, **({"replaces": names[i - 1]} if i else {})} for i, each in enumerate(names)
+    ]
+    return [
+        package_blob(name),
+        channel_blob(name, "stable", entries),
+        *(bundle_blob(each, name, csv=metadata) for each in versions),
+    ]
+
+
+@pytest.fixture
+def catalog(tmp_path: File) -> Catalog:
+    found = make(
+        tmp_path, [*_package("good", "1.0.0", "1.1.0"), *_package("own", "2.0.0", installModes=OWN)]
+    )
+    assert sync_catalog(found).outcome == "changed"
+    return found
+
+
+def _bundle(name: str) -> Bundle:
+    return Bundle.objects.get(name=name)
+
+
+def _cluster(version: str = "v1.30.0") -> Cluster:
+    cluster = make_cluster(version=version)
+    make_stream(cluster=cluster, kind="CustomResourceDefinition", feed="CustomResourceDefinition")
+    return cluster
+
+
+def _rules(bundle: str, cluster: Cluster | None = None) -> dict[Path, str]:
+    pk = _bundle(bundle).pk
+    found = verdicts([pk], cluster.pk if cluster else None)
+    return {path: each.rule for path, each in found[pk].items()}
+
+
+def test_every_bundle_gets_a_verdict_in_every_way(catalog: Catalog) -> None:
+    judged = refresh(catalog)
+    assert judged is not None
+    assert (judged.bundles, judged.written) == (3, 12)
+    assert _rules("good.v1.0.0") == _rules("good.v1.1.0") == dict(CHOSEN)
+    assert [each.rule for each in verdicts_of(_bundle("own.v2.0.0"))] == [
+        "po-install-mode",
+        "ce-install-mode",
+        "sub-install-mode",
+        "",
+    ]
+
+
+def test_the_target_of_an_operator_group_is_a_way_of_its_own(catalog: Catalog) -> None:
+    refresh(catalog)
+    pk = _bundle("own.v2.0.0").pk
+    own = verdicts([pk], target=Target.OWN)[pk][Path.SUBSCRIPTION]
+    assert (own.verdict, own.target) == (Verdict.INSTALLABLE, Target.OWN)
+    assert verdicts([pk])[pk][Path.SUBSCRIPTION].verdict == Verdict.NOT_INSTALLABLE
+
+
+def test_verdicts_are_read_in_one_query(catalog: Catalog, django_assert_num_queries: Any) -> None:
+    refresh(catalog, [cluster := _cluster()])
+    ids = list(Bundle.objects.values_list("id", flat=True))
+    with django_assert_num_queries(1):
+        assert set(verdicts(ids, cluster.pk)) == set(ids)
+    assert verdicts([]) == {}
+
+
+def test_what_nothing_changed_of_is_not_judged_again(catalog: Catalog) -> None:
+    cluster = _cluster()
+    refresh(catalog, [cluster])
+    ids = set(Prediction.objects.values_list("id", flat=True))
+    assert refresh(catalog, [cluster]) is None
+    cluster.revision += 1
+    cluster.save()
+    assert refresh(catalog, [cluster]) is None
+    assert set(Prediction.objects.values_list("id", flat=True)) == ids
+
+
+def test_a_cluster_has_rows_only_where_its_facts_change_what_is_said(catalog: Catalog) -> None:
+    cluster = _cluster("v1.20.4")
+    refresh(catalog, [cluster])
+    rows = Prediction.objects.filter(cluster=cluster)
+    assert {row.bundle.name for row in rows if row.bundle} == {
+        "good.v1.0.0",
+        "good.v1.1.0",
+        "own.v2.0.0",
+    }
+    assert _rules("good.v1.1.0", cluster)[Path.SUBSCRIPTION] == "sub-min-kube"
+    assert _rules("good.v1.1.0")[Path.SUBSCRIPTION] == ""
+    cluster.version = "v1.30.0"
+    cluster.save()
+    judged = refresh(catalog, [cluster])
+    assert judged is not None
+    assert not Prediction.objects.filter(cluster=cluster).exists()
+    assert _rules("good.v1.1.0", cluster)[Path.SUBSCRIPTION] == ""
+
+
+def test_a_new_revision_of_the_catalog_is_judged_and_the_old_rows_go(
+    catalog: Catalog, tmp_path: File
+) -> None:
+    refresh(catalog)
+    kept = set(Prediction.objects.filter(package__name="own").values_list("id", flat=True))
+    rewrite(
+        catalog,
+        [*_package("good", "1.0.0", installModes=OWN), *_package("own", "2.0.0", installModes=OWN)],
+    )
+    assert sync_catalog(catalog).outcome == "changed"
+    judged = refresh(catalog)
+    assert judged is not None
+    assert (judged.bundles, judged.written) == (2, 4)
+    assert kept < set(Prediction.objects.values_list("id", flat=True))
+    assert _rules("good.v1.0.0")[Path.PLATFORM_OPERATOR] == "po-install-mode"
+    runs = PredictionRun.objects.filter(catalog=catalog).order_by("id")
+    assert [(run.revision, run.counts["platformoperator"]) for run in runs] == [
+        (1, {"unknown": 1, "not_installable": 1}),
+        (2, {"not_installable": 2}),
+    ]
+
+
+def test_a_sync_that_writes_everything_anew_leaves_nothing_unjudged(catalog: Catalog) -> None:
+    refresh(catalog)
+    sync_catalog(catalog, force=True)
+    assert not Prediction.objects.exists()
+    refresh(catalog)
+    assert Prediction.objects.count() == 12
+
+
+def test_a_package_of_which_nothing_would_be_chosen_says_why(tmp_path: File) -> None:
+    blobs = _package("torn", "1.0.0", "1.1.0")
+    blobs[1]["entries"] = [{"name": "torn.v1.0.0"}, {"name": "torn.v1.1.0"}]
+    catalog = make(tmp_path, blobs)
+    sync_catalog(catalog)
+    refresh(catalog)
+    row = Prediction.objects.get(chosen=True, path="subscription", target="all")
+    assert (row.bundle, row.rule, row.verdict) == (None, "channel-graph", "not_installable")
+    assert row.sentence
+
+
+def test_what_a_catalog_leaves_behind_goes_with_it(catalog: Catalog) -> None:
+    refresh(catalog)
+    delete_catalog(catalog.pk)
+    left: list[type[Model]] = [Prediction, PredictionRun, Package]
+    assert [model._default_manager.count() for model in left] == [0, 0, 0]
+
+
+def _object(manifest: dict[str, Any]) -> dict[str, Any]:
+    data = base64.b64encode(json.dumps(manifest).encode()).decode()
+    return {"type": "olm.bundle.object", "value": {"data": data}}
+
+
+def _monitored(tmp_path: File) -> Catalog:
+    csv = {
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": {"name": "m.v1.0.0"},
+        "spec": {"installModes": [{"type": "AllNamespaces", "supported": True}]},
+    }
+    monitor = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": {"name": "m"},
+    }
+    blob = bundle_blob("1.0.0", "m", csv=_object(csv), properties=[_object(monitor)])
+    catalog = make(
+        tmp_path, [package_blob("m"), channel_blob("m", "stable", [{"name": "m.v1.0.0"}]), blob]
+    )
+    sync_catalog(catalog)
+    return catalog
+
+
+def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_told(
+    tmp_path: File,
+) -> None:
+    catalog, cluster = _monitored(tmp_path), _cluster()
+    refresh(catalog, [cluster])
+    assert set(_rules("m.v1.0.0", cluster).values()) == {""}
+    surface = Surface.objects.create(
+        cluster=cluster, kinds=["apps/v1/Deployment"], namespaces=["default", "m-system"]
+    )
+    refresh(catalog, [cluster])
+    assert _rules("m.v1.0.0", cluster) == {
+        Path.PLATFORM_OPERATOR: "po-kind-unserved",
+        Path.CLUSTER_EXTENSION: "ce-kind-unserved",
+        Path.SUBSCRIPTION: "sub-kind-unserved",
+    }
+    make_crd(
+        cluster=cluster,
+        name="servicemonitors.monitoring.coreos.com",
+        group="monitoring.coreos.com",
+        served_kind="ServiceMonitor",
+        served=["v1"],
+    )
+    refresh(catalog, [cluster])
+    assert _rules("m.v1.0.0", cluster) == {
+        Path.PLATFORM_OPERATOR: "po-namespace-exists",
+        Path.CLUSTER_EXTENSION: "",
+        Path.SUBSCRIPTION: "",
+    }
+    surface.namespaces = ["default"]
+    surface.save()
+    refresh(catalog, [cluster])
+    assert set(_rules("m.v1.0.0", cluster).values()) == {""}
+
+
+def test_what_is_installed_counts(catalog: Catalog) -> None:
+    cluster = _cluster()
+    refresh(catalog, [cluster])
+    make_operator(cluster=cluster, name="good", package="good")
+    make_operator(cluster=cluster, name="good-2", package="good")
+    refresh(catalog, [cluster])
+    found = verdicts([_bundle("good.v1.1.0").pk], cluster.pk)
+    [one] = [each[Path.PLATFORM_OPERATOR] for each in found.values()]
+    assert one.rule == "po-package-installed"
+    assert [said.rule for said in one.found] == ["po-package-installed", "po-webhook"]
+
+
+def test_the_task_judges_each_catalog_for_its_clusters(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(tasks.read_surface, "delay", asked.append)
+    cluster = _cluster("v1.20.4")
+    cluster.synced_at = cluster.checked_at
+    cluster.save()
+    tasks.predict()
+    assert asked == [cluster.pk]
+    assert {run.cluster_id for run in PredictionRun.objects.all()} == {None, cluster.pk}
+    assert predictions.refresh_all() == 0
