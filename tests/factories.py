@@ -26,6 +26,7 @@ from catalogs.models import (
     Package,
     PackageSearch,
     PackageText,
+    Prediction,
     RelatedImage,
 )
 from catalogs.semver import sort_key
@@ -338,3 +339,20 @@ def make_crd(*, cluster: Cluster, name: str = "widgets.example.com", **fields: A
         **fields,
     }
     return CRDState.objects.create(cluster=cluster, name=name, **values)
+
+
+def make_prediction(
+    *, bundle: Bundle, rule: str = "", verdict: str = "", sentence: str = "", **fields: Any
+) -> Prediction:
+    """The verdict on a bundle that a PlatformOperator would take; with a `rule` that it fails."""
+    verdict = verdict or ("not_installable" if rule else "installable")
+    found = [{"rule": rule, "verdict": verdict, "sentence": sentence}] if rule else []
+    defaults: dict[str, Any] = {"path": "platformoperator", "target": "all", "chosen": True}
+    return Prediction.objects.create(
+        package=bundle.package,
+        bundle=bundle,
+        verdict=verdict,
+        rule=rule,
+        sentence=sentence,
+        **{**defaults, "found": found, **fields},
+    )

@@ -13,6 +13,7 @@ from catalogs.models import (
     CatalogChange,
     CatalogRevision,
     PackageOutline,
+    PredictionRun,
 )
 from installs.models import (
     Action,
@@ -21,6 +22,7 @@ from installs.models import (
     Component,
     CopyReport,
     Notification,
+    Surface,
     Transition,
     UnknownMessage,
 )
@@ -34,6 +36,7 @@ from tests.factories import (
     make_icon,
     make_operator,
     make_package,
+    make_prediction,
     make_problem,
     make_reference,
 )
@@ -146,6 +149,9 @@ def build_world() -> World:
         catalog=red, package="etcd", schema="olm.bundle", ordinal=0,
         blob=make_blob(data=BLOB),
     )  # fmt: skip
+    make_prediction(bundle=bundle, rule="po-webhook", sentence="etcd has 2 webhooks.")
+    PredictionRun.objects.create(catalog=red, rules_version=1, inputs="h")
+    Surface.objects.create(cluster=prod, kinds=["/v1/Pod"], namespaces=["default"])
     _installed(prod, edge)
     return World(prod=prod, edge=edge)
 

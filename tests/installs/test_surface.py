@@ -1,0 +1,61 @@
+"""What a cluster serves and its namespaces, as the sandbox's and a scripted server tell them."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from installs.models import Surface
+from installs.surface import is_due, read_surface
+from olmweb.kube.session import open_client
+from tests.factories import make_cluster
+from tests.kubefake import Answer, KubeFake, status_answer
+
+pytestmark = pytest.mark.django_db
+
+
+def _script(fake: KubeFake, kinds: list[str], namespaces: Answer) -> None:
+    fake.script("GET", "/api", Answer(200, {"versions": ["v1"]}))
+    fake.script("GET", "/apis", Answer(200, {"groups": []}))
+    fake.script("GET", "/api/v1", Answer(200, {"resources": [{"kind": each} for each in kinds]}))
+    fake.script("GET", "/api/v1/namespaces", namespaces)
+
+
+def _namespaces(*names: str) -> Answer:
+    items = [{"metadata": {"name": name}} for name in names]
+    return Answer(200, {"metadata": {}, "items": items})
+
+
+def test_kinds_and_names_of_namespaces_are_kept(tmp_path: Path) -> None:
+    cluster = make_cluster()
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        _script(fake, ["Pod", "Secret"], _namespaces("b", "a"))
+        assert read_surface(cluster, it)
+        _script(fake, ["Pod", "Secret"], _namespaces("a", "b"))
+        assert not read_surface(cluster, it)
+        accept = fake.requests[-1].header("Accept")[0]
+    row = Surface.objects.get(cluster=cluster)
+    assert (row.kinds, row.namespaces) == (["/v1/Pod", "/v1/Secret"], ["a", "b"])
+    assert "PartialObjectMetadataList" in accept
+
+
+def test_namespaces_that_we_may_not_list_are_not_known(tmp_path: Path) -> None:
+    cluster = make_cluster()
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        _script(fake, ["Pod"], status_answer(403, "namespaces is forbidden", "Forbidden"))
+        read_surface(cluster, it)
+    row = Surface.objects.get(cluster=cluster)
+    assert (row.kinds, row.namespaces) == (["/v1/Pod"], None)
+
+
+def test_a_cluster_is_asked_again_after_minutes_and_only_when_it_answers() -> None:
+    cluster = make_cluster()
+    assert is_due(cluster)
+    row = Surface.objects.create(cluster=cluster)
+    assert not is_due(cluster)
+    row.read_at = timezone.now() - timedelta(minutes=6)
+    row.save()
+    assert is_due(cluster)
+    cluster.reachable = False
+    assert not is_due(cluster)
