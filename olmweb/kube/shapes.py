@@ -35,6 +35,7 @@ class Annotations(Struct, omit_defaults=True):
     target_namespaces: Any = field(name="olm.targetNamespaces", default=UNSET)
     provided_apis: Any = field(name="olm.providedAPIs", default=UNSET)
     properties: Any = field(name="operatorframework.io/properties", default=UNSET)
+    own_properties: Any = field(name="olm.properties", default=UNSET)
     package_name: Any = field(name="olm.operatorframework.io/package-name", default=UNSET)
     bundle_name: Any = field(name="olm.operatorframework.io/bundle-name", default=UNSET)
     bundle_version: Any = field(name="olm.operatorframework.io/bundle-version", default=UNSET)
@@ -78,9 +79,11 @@ _REQUIREMENTS = _many(
 _CSV = _object(
     spec=_shape(
         "Spec",
-        *("displayName", "version", "replaces", "installModes"),
+        *("displayName", "version", "replaces", "installModes", "minKubeVersion"),
         provider=_shape("Provider", "name"),
         customresourcedefinitions=_CRD_DESCRIPTIONS,
+        apiservicedefinitions=_shape("Services", owned=_many("Service", "name")),
+        webhookdefinitions=_many("Webhook", "type"),
         install=_shape(
             "Install",
             spec=_shape("Strategy", deployments=_many("Deployment", "name")),
@@ -110,6 +113,7 @@ _SUBSCRIPTION = _object(
     spec=_shape(
         "Spec",
         *("name", "channel", "source", "sourceNamespace", "startingCSV", "installPlanApproval"),
+        "config",
     ),
     status=_status(
         *("state", "currentCSV", "installedCSV"),

@@ -1,5 +1,6 @@
 """OLM v0: Subscription, InstallPlan, ClusterServiceVersion, CatalogSource and their neighbours."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from installs.sync.decode.common import (
 _PROPERTIES_LIMIT = 300_000  # characters of a CSV's properties that are parsed
 _STEPS = 300
 _DEPENDENTS = 200
+_DEPENDENCIES = ("olm.package.required", "olm.gvk.required", "olm.constraint")
 
 
 def subscription(obj: Object) -> Kept | None:
@@ -46,6 +48,7 @@ def subscription(obj: Object) -> Kept | None:
             "current_csv": current,
             "installed_csv": installed,
             "starting_csv": text(obj, "spec", "startingCSV", limit=253),
+            "config": _config(obj),
             "plan": text(obj, "status", "installPlanRef", "name", limit=253),
             "plan_namespace": text(obj, "status", "installPlanRef", "namespace", limit=63),
             "generated_by": text(obj, "metadata", "annotations", "olm.generated-by", limit=253),
@@ -59,6 +62,12 @@ def subscription(obj: Object) -> Kept | None:
             ],
         },
     )
+
+
+def _config(obj: Object) -> list[str]:
+    """Which parts of an operator the Subscription sets: env, resources, tolerations ..."""
+    config = dig(obj, "spec", "config")
+    return sorted(str(one)[:60] for one in config)[:20] if isinstance(config, Mapping) else []
 
 
 def install_plan(obj: Object) -> Kept | None:
@@ -111,6 +120,8 @@ def cluster_service_version(obj: Object) -> Kept | None:
     modes = items(obj, "spec", "installModes", limit=20)
     names = items(obj, "spec", "install", "spec", "deployments")
     crds = dig(obj, "spec", "customresourcedefinitions")
+    webhooks = [text(one, "type", limit=60) for one in items(obj, "spec", "webhookdefinitions")]
+    properties = _properties(obj)
     details = {
         "reason": text(obj, "status", "reason", limit=1024),
         "message": text(obj, "status", "message"),
@@ -118,7 +129,7 @@ def cluster_service_version(obj: Object) -> Kept | None:
         "version": text(obj, "spec", "version", limit=200),
         "replaces": text(obj, "spec", "replaces", limit=253),
         "provider": text(obj, "spec", "provider", "name", limit=300),
-        "package": _package(obj),
+        "package": _package(obj, properties),
         "last_update": text(obj, "status", "lastUpdateTime", limit=60),
         "last_transition": text(obj, "status", "lastTransitionTime", limit=60),
         "requirements": [_requirement(one) for one in items(obj, "status", "requirementStatus")],
@@ -128,6 +139,18 @@ def cluster_service_version(obj: Object) -> Kept | None:
         "install_modes": {
             text(one, "type", limit=60): one.get("supported") is True for one in modes
         },
+        "webhooks": len(webhooks),
+        "conversion_webhooks": webhooks.count("ConversionWebhook"),
+        "api_services": len(items(obj, "spec", "apiservicedefinitions", "owned")),
+        "min_kube": text(obj, "spec", "minKubeVersion", limit=60),
+        "max_openshift": [
+            text(one, "value", limit=60).strip('"')
+            for one in properties
+            if one.get("type") == "olm.maxOpenShiftVersion"
+        ],
+        "dependencies": sorted(
+            {str(one["type"]) for one in properties if one.get("type") in _DEPENDENCIES}
+        ),
     }
     columns = component(obj, phase=text(obj, "status", "phase"))
     return kept(obj, "ClusterServiceVersion", columns, details, conditions=[])
@@ -147,18 +170,30 @@ def _requirement(requirement: Object) -> dict[str, Any]:
     }
 
 
-def _package(obj: Object) -> str:
+def _properties(obj: Object) -> list[Object]:
+    """The bundle's properties as OLM noted them on its CSV, else those that its author wrote there.
+
+    OLM's own is `operatorframework.io/properties`, {"properties": [...]}; the author's is
+    `olm.properties`, a list (operator-lifecycle-manager pkg/controller/registry/resolver/
+    projection).
+    """
+    for name in ("operatorframework.io/properties", "olm.properties"):
+        noted = text(obj, "metadata", "annotations", name, limit=_PROPERTIES_LIMIT)
+        try:
+            found = msgspec.json.decode(noted) if noted else None
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            continue
+        listed = items({"all": found}, "all", limit=10_000) or items(
+            found, "properties", limit=10_000
+        )
+        if listed:
+            return listed
+    return []
+
+
+def _package(obj: Object, properties: list[Object]) -> str:
     """The package of a CSV: OLM notes it in a property, and in the name of a label."""
-    noted = text(
-        obj,
-        *("metadata", "annotations", "operatorframework.io/properties"),
-        limit=_PROPERTIES_LIMIT,
-    )
-    try:
-        properties = msgspec.json.decode(noted) if noted else None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        properties = None
-    for one in items(properties, "properties", limit=10_000):
+    for one in properties:
         if one.get("type") == "olm.package" and (
             name := text(one, "value", "packageName", limit=253)
         ):
