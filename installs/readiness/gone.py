@@ -1,0 +1,93 @@
+"""What of an installed operator the catalog of the next minor no longer has. Pure."""
+
+from installs.readiness.obstacles import Obstacle, Subject, Weight
+from installs.readiness.shelves import Shelf
+from installs.readiness.ways import follows, v0_path
+
+NAMED = 4
+
+
+def package_gone(subject: Subject, following: str) -> Obstacle:
+    """`following` names the catalog of the next minor."""
+    return Obstacle(
+        "package-gone",
+        Weight.PLAN,
+        f"Catalog {following} has no package {subject.package}: after the update it keeps running "
+        "and gets no upgrade.",
+        ("Keep a catalog that has it, move to another package, or remove it before the update.",),
+    )
+
+
+def gone(subject: Subject, now: Shelf | None, following: Shelf) -> Obstacle | None:
+    """Its channel, or every way on from its version. `now` is the package in today's catalog."""
+    channels = following.facts.ordered_channels()
+    missing = [one for one in subject.channels if one not in following.facts.channels]
+    going_on = follows(subject, following, channels)
+    if subject.channels and len(missing) == len(subject.channels):
+        return _channel_gone(subject, following, missing, going_on)
+    asked = [one for one in subject.channels if one not in missing] or channels
+    if not subject.bundle or any(one in going_on for one in asked):
+        return None
+    return _version_gone(subject, now, following, asked, going_on)
+
+
+def _channel_gone(
+    subject: Subject, following: Shelf, missing: list[str], going_on: list[str]
+) -> Obstacle:
+    where = f"in catalog {following.catalog}"
+    if going_on:
+        way = f"Change its channel to {_listed(going_on)}, which {following.catalog} has and which "
+        way += f"goes on from {subject.words}; after the update, or before if today's has it, too."
+    else:
+        kept = _listed(following.facts.ordered_channels()) or "none"
+        way = f"No channel there goes on from {subject.words} (it has {kept}): upgrade first to a "
+        way += "version that it has, or install it anew from there."
+    return Obstacle(
+        "channel-gone",
+        Weight.PLAN,
+        f"Channel {_listed(missing)} of {subject.package} is gone {where}: after the update nothing "
+        "is offered to it.",
+        (way,),
+    )
+
+
+def _version_gone(
+    subject: Subject,
+    now: Shelf | None,
+    following: Shelf,
+    asked: list[str],
+    going_on: list[str],
+) -> Obstacle:
+    ways = []
+    target = ""
+    there = following.facts.by_name()
+    if now is not None and subject.kind == "Subscription":
+        for channel in dict.fromkeys((*subject.channels, *now.facts.ordered_channels())):
+            path = v0_path(now, channel, subject.bundle, lambda name: name in there)
+            if path:
+                target = now.version(path[-1])
+                ways.append(
+                    f"Upgrade to {target} in channel {channel} before the update: "
+                    f"{following.catalog} has it and goes on from there."
+                )
+                break
+    if going_on:
+        ways.append(f"Or change its channel to {_listed(going_on)}, which goes on from it.")
+    if not ways:
+        ways.append(
+            f"Upgrade before the update to a version that {following.catalog} has, or remove it "
+            "and install it anew from there (its custom resources stay)."
+        )
+    return Obstacle(
+        "version-gone",
+        Weight.PLAN,
+        f"Catalog {following.catalog} has no {subject.words} in channel {_listed(asked)}, and "
+        "nothing there replaces or skips it: after the update it is stranded.",
+        tuple(ways),
+        target,
+    )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

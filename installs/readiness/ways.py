@@ -1,0 +1,265 @@
+"""How an installed operator gets to a version that clears an obstacle, in sentences. Pure.
+
+The steps are the controllers' own (`catalogs.resolve.analysis`): OLM v0 goes along one channel and
+can't be pinned, OLM v1 can, a PlatformOperator is never upgraded.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from catalogs.graph import successors, v0_candidates
+from catalogs.graph.paths import next_steps
+from catalogs.graph.rules import v0_fault, version_of
+from catalogs.resolve import PLATFORM_OPERATOR, resolve
+from catalogs.resolve.analysis import V1, Analysis, analyse, way_to
+from catalogs.semver import Version, parse
+from installs.readiness.obstacles import Subject
+from installs.readiness.shelves import Shelf
+
+MAX_STEPS = 60
+NAMED = 6  # versions of a path that a sentence names
+
+Clears = Callable[[str], bool]  # whether a bundle, by name, clears the obstacle
+
+
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    """`target` is the version that clears it; empty when no upgrade leads to one."""
+
+    target: str
+    sentences: tuple[str, ...]
+
+
+def way_out(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut:
+    """The way to the nearest version that clears it. `what` says of a version that it does, as in
+    "supports OpenShift 4.17"; it stands after the version."""
+    if subject.kind == "PlatformOperator":
+        return _anew(shelf, clears, what)
+    if subject.kind == "ClusterServiceVersion":
+        return WayOut(
+            "",
+            (
+                f"No Subscription upgrades {subject.bundle or subject.name}: make one for package "
+                f"{shelf.package}, or remove it.",
+            ),
+        )
+    if subject.kind == "ClusterExtension":
+        found = _by_v1(subject, shelf, clears, what)
+    else:
+        found = _by_v0(subject, shelf, clears, what)
+    return found or _without_way(subject, shelf, clears, what)
+
+
+def _by_v0(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut | None:
+    ordered = shelf.facts.ordered_channels()
+    own = [name for name in subject.channels if name in ordered] or ordered[:1]
+    for channel in dict.fromkeys((*own, *ordered)):
+        path = v0_path(shelf, channel, subject.bundle, clears)
+        if not path:
+            continue
+        target = shelf.version(path[-1])
+        goes = f"OLM then goes {_arrows(shelf, (subject.bundle, *path))}"
+        if channel in own:
+            first = f"Channel {channel} leads to {target}, which {what}: "
+            first += f"{_arrows(shelf, (subject.bundle, *path))}."
+        else:
+            asked = ", ".join(subject.channels) or "its default one"
+            first = (
+                f"Change spec.channel of Subscription {subject.name} in {subject.namespace} from "
+                f"{asked} to {channel}. {goes}, which {what}."
+            )
+        return WayOut(target, (first, *_approvals(subject, len(path))))
+    return None
+
+
+def v0_path(shelf: Shelf, channel: str, start: str, clears: Clears) -> list[str]:
+    """The bundles that OLM v0 goes to by itself in this channel, up to the first that clears it;
+    empty when it comes by none."""
+    entries = shelf.facts.channels.get(channel, ())
+    if not entries or v0_fault(entries, shelf.package, channel):
+        return []
+    versions = versions_of(shelf)
+    path: list[str] = []
+    now = start
+    while len(path) < MAX_STEPS:
+        order = v0_candidates(entries, (now, version_of(now, versions)))
+        following = next((name for name in order if name != now and name not in path), "")
+        if not following:
+            return []
+        path.append(following)
+        if clears(following):
+            return path
+        now = following
+    return []
+
+
+def _approvals(subject: Subject, steps: int) -> list[str]:
+    if subject.plan:
+        return [f"InstallPlan {subject.plan} waits for approval: approve it first."]
+    if subject.manual:
+        each = "its InstallPlan" if steps == 1 else f"each of the {steps} InstallPlans"
+        return [f"Approval is Manual: approve {each}."]
+    return []
+
+
+def _by_v1(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut | None:
+    analysis = analyse(shelf.facts, V1)
+    steps = _with_start(analysis, subject.bundle)
+    goal = _own_goal(subject.bundle, steps, clears) or _nearest(analysis, subject.bundle, clears)
+    if not goal:
+        return None
+    way = way_to(analysis, subject.bundle, goal)
+    if not way.reached:
+        return None
+    names = [subject.bundle, *(hop.target for hop in way.hops)]
+    target = shelf.version(goal)
+    path = _arrows(shelf, names)
+    sentences = [f"{target} {what}: operator-controller goes there by itself, {path}."]
+    if way.pinned:
+        pins = ", then ".join(shelf.version(name) for name in names[1 : NAMED + 1])
+        sentences = [
+            f"{target} {what}: set spec.source.catalog.version of ClusterExtension {subject.name} "
+            f"to {pins} ({path})."
+        ]
+    elif subject.version_asked:
+        sentences.append(f"Its version range {subject.version_asked} has to allow {target}.")
+    listed = {
+        channel
+        for channel, entries in shelf.facts.channels.items()
+        if any(entry.name == goal for entry in entries)
+    }
+    if subject.channels and not listed & set(subject.channels):
+        sentences.append(
+            f"{target} is in {', '.join(sorted(listed)[:NAMED])}: name one of them in "
+            "spec.source.catalog.channels."
+        )
+    return WayOut(target, tuple(sentences))
+
+
+def _with_start(analysis: Analysis, start: str) -> dict[str, str]:
+    """The controller's steps, from an installed bundle that the catalog no longer lists, too."""
+    steps = dict(analysis.steps)
+    if start not in analysis.table:
+        after = successors(
+            analysis.entries, start, version_of(start, analysis.versions), analysis.versions
+        )
+        analysis.table[start] = {one.name: one.kind for one in after}
+        preferred = [analysis.chosen, *(one.name for one in after)]
+        steps |= next_steps({start: analysis.table[start]}, preferred, stays=False)
+    return steps
+
+
+def _own_goal(start: str, steps: dict[str, str], clears: Clears) -> str:
+    seen = {start}
+    now = steps.get(start, "")
+    while now and now not in seen:
+        if clears(now):
+            return now
+        seen.add(now)
+        now = steps.get(now, "")
+    return ""
+
+
+def _nearest(analysis: Analysis, start: str, clears: Clears) -> str:
+    """Of what upgrades lead to, with pins, the one with the fewest of them."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        following = []
+        for name in waiting:
+            for after in analysis.table.get(name, {}):
+                if after not in seen:
+                    seen.add(after)
+                    following.append(after)
+        for name in following:
+            if clears(name):
+                return name
+        waiting = following
+    return ""
+
+
+def _anew(shelf: Shelf, clears: Clears, what: str) -> WayOut:
+    """A PlatformOperator is sourced once."""
+    chosen = resolve(shelf.facts, PLATFORM_OPERATOR).bundle
+    if chosen and clears(chosen):
+        return WayOut(
+            shelf.version(chosen),
+            (
+                "A PlatformOperator is never upgraded: remove it and make it again. It then takes "
+                f"{shelf.version(chosen)}, which {what}. Its CRDs go with it, and their custom "
+                "resources.",
+            ),
+        )
+    return WayOut(
+        "",
+        (
+            "A PlatformOperator is never upgraded, and one made anew would take "
+            f"{shelf.version(chosen) if chosen else 'nothing'}, which does not clear it either: "
+            "remove it, or install the package by another path.",
+        ),
+    )
+
+
+def _without_way(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut:
+    clearing = [one for one in shelf.facts.by_name().values() if one.name != subject.bundle]
+    clearing = sorted(
+        (one for one in clearing if clears(one.name)), key=lambda one: rank(one.version)
+    )
+    if not clearing:
+        return WayOut(
+            "",
+            (
+                f"No version of {shelf.package} in catalog {shelf.catalog} {what}: look in the "
+                "catalog of the next minor, ask its provider, or remove it.",
+            ),
+        )
+    nearest = clearing[-1]
+    if subject.kind == "ClusterExtension":
+        how = (
+            "set spec.source.catalog.upgradeConstraintPolicy to SelfCertified and version to "
+            f"{nearest.version}; whether that works is for you to test."
+        )
+    else:
+        how = (
+            f"remove Subscription {subject.name} and ClusterServiceVersion {subject.bundle} (its "
+            f"custom resources stay) and install it anew with startingCSV: {nearest.name}."
+        )
+    return WayOut("", (f"{nearest.version} {what}, but no upgrade leads to it: {how}",))
+
+
+def follows(subject: Subject, shelf: Shelf, channels: Sequence[str]) -> list[str]:
+    """Those of `channels` that hold the installed bundle or an upgrade from it."""
+    versions = versions_of(shelf)
+    version = _version(subject.version) or version_of(subject.bundle, versions)
+    found = []
+    for name in channels:
+        entries = shelf.facts.channels.get(name, ())
+        listed = any(entry.name == subject.bundle for entry in entries)
+        if listed or successors(entries, subject.bundle, version, versions):
+            found.append(name)
+    return found
+
+
+def versions_of(shelf: Shelf) -> dict[str, Version]:
+    """Bundle name to version, for those whose version can be read."""
+    read = {one.name: _version(one.version) for one in shelf.facts.bundles}
+    return {name: version for name, version in read.items() if version is not None}
+
+
+def rank(text: str) -> tuple[bool, Version]:
+    """Sorts versions; what is none first."""
+    version = _version(text)
+    return version is not None, version or Version(0, 0, 0)
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return parse(text)
+    except ValueError:
+        return None
+
+
+def _arrows(shelf: Shelf, names: Sequence[str]) -> str:
+    shown = [shelf.version(name) for name in names]
+    if len(shown) > NAMED:
+        shown = [*shown[:3], f"{len(shown) - 5} more", *shown[-2:]]
+    return " → ".join(shown)
