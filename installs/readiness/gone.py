@@ -45,8 +45,8 @@ def _channel_gone(
     return Obstacle(
         "channel-gone",
         Weight.PLAN,
-        f"Channel {_listed(missing)} of {subject.package} is gone {where}: after the update nothing "
-        "is offered to it.",
+        f"Channel {_listed(missing)} of {subject.package} is gone {where}: after the update "
+        "nothing is offered to it.",
         (way,),
     )
 

@@ -36,5 +36,5 @@ def read_minor(text: str) -> Minor | None:
 
 
 def read_maximum(text: str) -> Minor | None:
-    """The value of olm.maxOpenShiftVersion, which has to be <major>.<minor>; None for what isn't."""
+    """The value of olm.maxOpenShiftVersion, which has to be <major>.<minor>; else None."""
     return read_minor(text) if _EXACT.fullmatch(text) else None

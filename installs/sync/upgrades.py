@@ -11,7 +11,7 @@ from typing import Any
 
 from catalogs.graph import successors
 from catalogs.semver import Version, masterminds_range
-from installs.models import Operator
+from installs.models import Component, Operator
 from installs.observe import Part
 from installs.sync.decode import text
 from installs.sync.offers import Offer, read_version
@@ -69,7 +69,7 @@ def of_subscription(row: Operator, parts: Sequence[Part], offer: Offer | None) -
 def _held(row: Operator, parts: Sequence[Part], installed: str, target: str) -> str:
     named = {(one.kind, one.name): one for one in parts}
     condition = named.get(("OperatorCondition", installed))
-    if condition is not None and (refused := _not_upgradeable(condition)) is not None:
+    if condition is not None and (refused := not_upgradeable(condition)) is not None:
         return _sentence(f"{installed} says that it must not be upgraded now", refused)
     csv = named.get(("ClusterServiceVersion", target))
     if csv is not None and text(csv.details, "reason") == "OperatorConditionNotUpgradeable":
@@ -85,7 +85,7 @@ def _held(row: Operator, parts: Sequence[Part], installed: str, target: str) -> 
     return ""
 
 
-def _not_upgradeable(condition: Part) -> str | None:
+def not_upgradeable(condition: Part | Component) -> str | None:
     """What an OperatorCondition says against an upgrade; an override of a person comes first."""
     overrides = condition.details.get("overrides")
     listed = overrides if isinstance(overrides, list) else []

@@ -1,0 +1,147 @@
+"""Packages of the stored catalogs as `Shelf`s, read for many operators at once.
+
+Reads rows; decides only which catalog an operator is looked up in.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from django.db.models import Q
+
+from catalogs.graph import Entry
+from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
+from catalogs.resolve.facts import BundleFacts, PackageFacts
+from installs.models import Operator
+from installs.readiness.shelves import Shelf
+from installs.sync.offers import usable
+
+
+@dataclass(slots=True)
+class Stock:
+    """The shelf that each operator came from, by its key; where no catalog has it, there is none.
+    `following` has the packages of the chosen catalog of the next minor, by name."""
+
+    own: dict[int, Shelf]
+    following: dict[str, Shelf]
+
+
+def read_stock(operators: Collection[Operator], following: Catalog | None) -> Stock:
+    """Eight queries at most, however many operators; entries are read of their packages only."""
+    names = {one.package for one in operators if one.package}
+    if not names:
+        return Stock({}, {})
+    found = _candidates({one.cluster_id for one in operators}, names)
+    chosen = {one.pk: _choose(one, found) for one in operators}
+    wanted = {package.pk: package for package in chosen.values() if package is not None}
+    ahead: dict[int, Package] = {}
+    if following is not None:
+        rows = Package.objects.filter(catalog=following, name__in=names)
+        ahead = {package.pk: package for package in rows.select_related("catalog__cluster")}
+    shelves = _fill({**wanted, **ahead})
+    own = {pk: shelves[package.pk] for pk, package in chosen.items() if package is not None}
+    return Stock(own, {package.name: shelves[pk] for pk, package in ahead.items()})
+
+
+@dataclass(slots=True)
+class _Found:
+    """Packages by cluster and name, and which of the asked bundles each of them has."""
+
+    packages: dict[tuple[int, str], list[Package]]
+    bundles: Mapping[int, set[str]]
+
+
+def _candidates(clusters: Collection[int], names: Collection[str]) -> _Found:
+    catalogs = {
+        row.pk: row
+        for row in Catalog.objects.filter(reduce(or_, map(usable, sorted(clusters)), Q()))
+    }
+    packages: dict[tuple[int, str], list[Package]] = defaultdict(list)
+    rows = Package.objects.filter(catalog__in=catalogs, name__in=names)
+    listed = list(rows.select_related("catalog__cluster").order_by("catalog__name"))
+    for package in listed:
+        own = package.catalog.cluster_id
+        for cluster in clusters if own is None else (own,):
+            packages[cluster, package.name].append(package)
+    bundles: dict[int, set[str]] = defaultdict(set)
+    installed = Operator.objects.filter(cluster__in=clusters).exclude(bundle="").values("bundle")
+    held = Bundle.objects.filter(package__in=listed, name__in=installed).order_by()
+    for package_id, name in held.values_list("package_id", "name"):
+        bundles[package_id].add(name)
+    return _Found(packages, bundles)
+
+
+def _choose(operator: Operator, found: _Found) -> Package | None:
+    """The catalog that it names, before one that has its bundle, before one of its own cluster."""
+
+    def rank(package: Package) -> tuple[bool, bool, bool, int]:
+        catalog = package.catalog
+        return (
+            bool(operator.catalog) and catalog.name == operator.catalog,
+            operator.bundle in found.bundles.get(package.pk, ()),
+            catalog.cluster_id is not None,
+            catalog.priority,
+        )
+
+    packages = found.packages.get((operator.cluster_id, operator.package), ())
+    return max(packages, key=rank, default=None)
+
+
+def _fill(packages: Mapping[int, Package]) -> dict[int, Shelf]:
+    channels: dict[int, dict[str, list[Entry]]] = {pk: {} for pk in packages}
+    deprecated: dict[int, dict[str, str]] = defaultdict(dict)
+    places: dict[int, list[Entry]] = {}
+    rows = Channel.objects.filter(package__in=packages).order_by()
+    fields = ("id", "package_id", "name", "deprecated", "deprecation")
+    for pk, package, name, is_deprecated, message in rows.values_list(*fields):
+        channels[package][name] = places[pk] = []
+        if is_deprecated:
+            deprecated[package][name] = message
+    entries = ChannelEntry.objects.filter(channel__in=places).order_by("channel_id", "ordinal")
+    for channel, name, replaces, skips, skip_range in entries.values_list(
+        "channel_id", "name", "replaces", "skips", "skip_range"
+    ):
+        places[channel].append(Entry(name, replaces, tuple(map(str, skips)), skip_range))
+    bundles = _bundles(packages)
+    return {
+        pk: _shelf(package, channels[pk], deprecated[pk], bundles.get(pk, ()))
+        for pk, package in packages.items()
+    }
+
+
+def _bundles(packages: Collection[int]) -> dict[int, list[Bundle]]:
+    found: dict[int, list[Bundle]] = defaultdict(list)
+    rows = Bundle.objects.filter(package__in=packages).order_by("pk")
+    for bundle in rows.only(
+        *("package_id", "name", "version", "image", "deprecated", "deprecation"),
+        *("max_openshift_version", "min_kube_version"),
+    ):
+        found[bundle.package_id].append(bundle)
+    return found
+
+
+def _shelf(
+    package: Package,
+    channels: Mapping[str, list[Entry]],
+    deprecated: Mapping[str, str],
+    bundles: Iterable[Bundle],
+) -> Shelf:
+    listed = list(bundles)
+    return Shelf(
+        catalog=str(package.catalog),
+        package=package.name,
+        facts=PackageFacts(
+            package.name,
+            package.default_channel,
+            channels,
+            [BundleFacts(one.name, one.version, one.deprecated, image=one.image) for one in listed],
+        ),
+        deprecated=package.deprecated,
+        deprecation=package.deprecation,
+        deprecated_channels=deprecated,
+        deprecated_bundles={one.name: one.deprecation for one in listed if one.deprecated},
+        maximum={one.name: one.max_openshift_version for one in listed},
+        min_kube={one.name: one.min_kube_version for one in listed},
+    )
