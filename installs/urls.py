@@ -11,6 +11,7 @@ from installs.views import (
     crds,
     operator,
     operators,
+    readiness,
 )
 
 app_name = "installs"
@@ -38,6 +39,7 @@ urlpatterns = [
         name="clusteroperator",
     ),
     path("clusters/<str:cluster>", clusters.cluster_detail, name="cluster"),
+    path("readiness/", readiness.readiness_page, name="readiness"),
     path("crds/", crds.crd_list, name="crds"),
     path("reports/copied-csvs/", copies.copied_csvs, name="copies"),
     path("activity/", activity.activity, name="activity"),

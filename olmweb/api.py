@@ -18,6 +18,7 @@ from catalogs.api_fbc import router as fbc_router
 from catalogs.api_problems import router as problems_router
 from catalogs.api_resolve import router as resolve_router
 from installs.api import router as installs_router
+from installs.api_readiness import router as readiness_router
 from olmweb.api_auth import BearerToken, PublicRead, Session
 from olmweb.api_docs import docs_view
 from olmweb.api_errors import guard_patterns, handle_exception, unknown_route
@@ -36,6 +37,7 @@ api = NinjaAPI(
 for error in (Exception, AuthenticationError, HttpError, ValidationError):
     api.add_exception_handler(error, handle_exception)
 api.add_router("", installs_router)
+api.add_router("", readiness_router)
 # Before the route of bundles, whose names may hold slashes.
 api.add_router("", fbc_router)
 api.add_router("", problems_router)

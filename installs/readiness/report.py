@@ -290,9 +290,8 @@ def _deprecated(one: Obstacle, subject: Subject, shelf: Shelf | None, place: _Pl
         ]
         way = f"Change its channel to {' or '.join(holding[:3])}, which has {subject.words}, too."
         return replace(one, ways=(way,))
-    moved = replace(subject, channels=tuple(others[:1]))
     return _with_way(
-        one, moved, shelf, place, "is in a channel that is not deprecated", kept.__contains__
+        one, subject, shelf, place, "is in a channel that is not deprecated", kept.__contains__
     )
 
 

@@ -75,6 +75,10 @@ STATES = {
     "orphan": ("Without Subscription", "link-broken", "pf-m-warning"),
     "stranded": ("Stranded", "link-broken", "pf-m-warning"),
     "upgrade": ("Upgrade available", "arrow-right", "pf-m-info"),
+    # of what stands before the next minor version
+    "blocks": ("Blocks the update", "ban", "pf-m-danger"),
+    "holds": ("Holds an operator", "pause-circle", "pf-m-warning"),
+    "plan": ("Plan for it", "info-circle", "pf-m-info"),
     "done": ("Done", "check-circle", "pf-m-success"),
 }
 # (condition type, status) -> (words, icon, class): Degraded is yellow, Unavailable red.

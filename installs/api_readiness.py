@@ -1,0 +1,68 @@
+"""REST routes of upgrade readiness. Everything is answered from rows."""
+
+from collections.abc import Iterator
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from ninja import Router
+
+from installs.api import clusters_state, find_cluster
+from installs.readiness import Row
+from installs.readiness.asked import (
+    CODES,
+    WEIGHTS,
+    Asked,
+    answer,
+    catalogs_state,
+    markdown,
+    read_following,
+)
+from olmweb.api_computed import ComputedList, Keyed, Parameter, answer_computed, check_parameters
+from olmweb.api_lists import Page
+from olmweb.models import Cluster
+
+router = Router(tags=["Clusters"])
+
+READINESS = ComputedList(
+    "readiness",
+    Row,
+    (
+        Parameter("cluster", "Name of the cluster."),
+        Parameter("weight", "How much it weighs; may be repeated.", WEIGHTS),
+        Parameter("code", "Which rule; may be repeated.", CODES),
+        Parameter("q", "Words that name, package, namespace or sentence contain."),
+        Parameter(
+            "next",
+            "CLUSTER/CATALOG (`-` for no cluster): the catalog of the next minor; adds what of the "
+            "installed it no longer has.",
+        ),
+    ),
+)
+
+
+@router.get("/readiness", response=Page[Row], openapi_extra=READINESS.openapi())
+def list_readiness(request: HttpRequest) -> HttpResponseBase:
+    """What blocks the next minor version of each cluster, worst first, and the way out of each."""
+    values = check_parameters(request, READINESS)
+    one = {name: listed[0] for name, listed in values.items() if listed}
+    if "cluster" in one:
+        find_cluster(one["cluster"])
+    asked = Asked(
+        cluster=one.get("cluster", ""),
+        weights=tuple(values["weight"]),
+        codes=tuple(values["code"]),
+        q=one.get("q", ""),
+        following=read_following(one.get("next", "")),
+    )
+    clusters = list(Cluster.objects.order_by("name"))
+
+    def rows() -> Iterator[Keyed]:
+        for found in answer(clusters, asked):
+            for number, row in enumerate(found.rows):
+                if asked.wants(row):
+                    yield (found.cluster, number), row
+
+    state = [clusters_state(), catalogs_state()]
+    return answer_computed(
+        request, READINESS, rows, state, lambda: markdown(answer(clusters, asked), asked)
+    )

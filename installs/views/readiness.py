@@ -1,0 +1,91 @@
+"""Upgrade readiness: what blocks the next minor of each cluster, worst first, and the way out."""
+
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from installs.queries.filters import read_choice, read_value
+from installs.readiness import TITLES, Readiness, Row
+from installs.readiness.asked import (
+    CODES,
+    WEIGHTS,
+    Asked,
+    answer,
+    catalogs_state,
+    catalogs_to_follow,
+    read_following,
+    verdict,
+)
+from installs.views.clusters import known_cluster
+from installs.views.live import render_live
+from olmweb.context import clusters
+from olmweb.polling import cluster_revision, revision_token, unchanged
+
+SHOWN = 200  # obstacles of one cluster on the page; the exports have all
+WORDS = {
+    "blocks": "Blocks the update",
+    "holds": "Holds an operator",
+    "unknown": "Not known",
+    "plan": "Plan for it",
+}
+FORMATS = (("CSV", "csv"), ("JSON", "ndjson"), ("Markdown", "md"))
+
+
+@require_safe
+def readiness_page(request: HttpRequest) -> HttpResponse:
+    """Per cluster the verdict in a sentence, then every obstacle with its way out."""
+    chosen = {name: read_value(request.GET, name) for name in ("cluster", "q", "next")}
+    chosen["weight"] = read_choice(request.GET, "weight", WEIGHTS)
+    chosen["code"] = read_choice(request.GET, "code", CODES)
+    if chosen["cluster"]:
+        known_cluster(request, chosen["cluster"])
+    token = revision_token(cluster_revision(request), catalogs_state())
+    if (same := unchanged(request, token)) is not None:
+        return same
+    asked = Asked(
+        cluster=chosen["cluster"],
+        weights=(chosen["weight"],) if chosen["weight"] else (),
+        codes=(chosen["code"],) if chosen["code"] else (),
+        q=chosen["q"],
+        following=read_following(chosen["next"]),
+    )
+    found = answer(clusters(request), asked)
+    shown = [(one, verdict(one), _tone(one), *_rows(one, asked)) for one in found]
+    words = {
+        **chosen,
+        "weight": WORDS.get(chosen["weight"], ""),
+        "code": TITLES.get(chosen["code"], ""),
+    }
+    names = {"cluster": "Cluster", "weight": "Only", "code": "Kind", "q": "Text", "next": "Next"}
+    context = {
+        "shown": shown,
+        "total": sum(len(rows) + more for *_, rows, more in shown),
+        "chosen": chosen,
+        "weights": WORDS.items(),
+        "codes": TITLES.items(),
+        "cluster_names": [one.name for one in clusters(request)],
+        "catalogs": catalogs_to_follow(),
+        "chips": [(name, names[name], words[name]) for name in names if words[name]],
+        "exports": [(label, _api_url(chosen, form)) for label, form in FORMATS],
+    }
+    return render_live(request, "installs/readiness.html", context, token=token)
+
+
+def _rows(one: Readiness, asked: Asked) -> tuple[list[Row], int]:
+    """The rows shown, and how many more there are."""
+    wanted = [row for row in one.rows if asked.wants(row)]
+    return wanted[:SHOWN], max(0, len(wanted) - SHOWN)
+
+
+def _tone(one: Readiness) -> str:
+    """The state that stands before the verdict."""
+    if not one.following:
+        return "unknown"
+    return "blocks" if one.counts["blocks"] else "unknown" if one.counts["unknown"] else "ok"
+
+
+def _api_url(chosen: dict[str, str], form: str) -> str:
+    kept = [(name, value) for name, value in chosen.items() if value]
+    return f"{reverse('api:list_readiness')}?{urlencode([*kept, ('format', form)])}"
