@@ -113,10 +113,10 @@ def test_a_poll_that_finds_nothing_new_costs_no_page(reader: Client, blocked: Ca
 
 
 def test_it_is_exported_as_csv_and_markdown(reader: Client, blocked: Catalog) -> None:
-    csv = b"".join(reader.get("/api/v1/readiness?format=csv")).decode()  # type: ignore[arg-type]
+    csv = b"".join(reader.get("/api/v1/readiness?format=csv")).decode()
     assert csv.splitlines()[0].startswith("cluster,following,kind")
     assert "max-openshift" in csv
-    text = b"".join(reader.get("/api/v1/readiness?format=md")).decode()  # type: ignore[arg-type]
+    text = b"".join(reader.get("/api/v1/readiness?format=md")).decode()
     assert "Way out: Channel stable leads to 1.1.0" in text
     assert text.count("<img") == text.count("\\<img") == 1
 
