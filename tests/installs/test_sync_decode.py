@@ -290,3 +290,38 @@ def test_each_kind_has_a_table() -> None:
     assert tables["ClusterOperator"] is ClusterOperatorRow
     assert tables["CustomResourceDefinition"] is CRDState
     assert tables["Operator"] is tables["InstallPlan"] is Component
+
+
+@pytest.mark.parametrize(
+    ("annotations", "values"),
+    [
+        ({}, None),
+        ({"olm.properties": '[{"type": "olm.maxOpenShiftVersion", "value": "4.8"}]'}, ["4.8"]),
+        ({"olm.properties": '[{"type": "olm.maxOpenShiftVersion", "value": 4.8}]'}, ["4.8"]),
+        ({"operatorframework.io/properties": '{"properties": [{"type": "olm.package"}]}'}, []),
+        (
+            {
+                "operatorframework.io/properties": '{"properties": [{"type": '
+                '"olm.maxOpenShiftVersion", "value": "\\"4.9\\""}]}',
+                "olm.properties": '[{"type": "olm.maxOpenShiftVersion", "value": "4.8"}]',
+            },
+            ["4.9"],
+        ),
+    ],
+)
+def test_the_maximum_openshift_of_a_csv_is_in_its_properties(
+    annotations: dict[str, str], values: list[str] | None
+) -> None:
+    obj = json.loads(json.dumps(v0.csv()))
+    obj["metadata"]["annotations"] = annotations
+    kept = DECODERS["ClusterServiceVersion"](obj)
+    assert kept is not None
+    assert kept.details["max_openshift"] == values
+
+
+def test_the_parts_that_a_subscription_configures_are_named() -> None:
+    obj = v0.subscription(currentCSV="a")
+    obj["spec"]["config"] = {"env": [{"name": "A", "value": "secret"}], "tolerations": []}
+    kept = DECODERS["Subscription"](obj)
+    assert kept is not None
+    assert kept.details["config"] == ["env", "tolerations"]

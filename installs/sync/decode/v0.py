@@ -121,7 +121,8 @@ def cluster_service_version(obj: Object) -> Kept | None:
     names = items(obj, "spec", "install", "spec", "deployments")
     crds = dig(obj, "spec", "customresourcedefinitions")
     webhooks = [text(one, "type", limit=60) for one in items(obj, "spec", "webhookdefinitions")]
-    properties = _properties(obj)
+    noted = _properties(obj)
+    properties = noted or []
     details = {
         "reason": text(obj, "status", "reason", limit=1024),
         "message": text(obj, "status", "message"),
@@ -143,11 +144,7 @@ def cluster_service_version(obj: Object) -> Kept | None:
         "conversion_webhooks": webhooks.count("ConversionWebhook"),
         "api_services": len(items(obj, "spec", "apiservicedefinitions", "owned")),
         "min_kube": text(obj, "spec", "minKubeVersion", limit=60),
-        "max_openshift": [
-            text(one, "value", limit=60).strip('"')
-            for one in properties
-            if one.get("type") == "olm.maxOpenShiftVersion"
-        ],
+        "max_openshift": None if noted is None else _max_openshift(noted),
         "dependencies": sorted(
             {str(one["type"]) for one in properties if one.get("type") in _DEPENDENCIES}
         ),
@@ -170,8 +167,9 @@ def _requirement(requirement: Object) -> dict[str, Any]:
     }
 
 
-def _properties(obj: Object) -> list[Object]:
-    """The bundle's properties as OLM noted them on its CSV, else those that its author wrote there.
+def _properties(obj: Object) -> list[Object] | None:
+    """The bundle's properties as OLM noted them on its CSV, else those that its author wrote there;
+    None when neither did.
 
     OLM's own is `operatorframework.io/properties`, {"properties": [...]}; the author's is
     `olm.properties`, a list (operator-lifecycle-manager pkg/controller/registry/resolver/
@@ -188,7 +186,15 @@ def _properties(obj: Object) -> list[Object]:
         )
         if listed:
             return listed
-    return []
+    return None
+
+
+def _max_openshift(properties: list[Object]) -> list[str]:
+    """Every value of the property, a number as text; OLM takes quotes off, too."""
+    values = [
+        one.get("value") for one in properties if one.get("type") == "olm.maxOpenShiftVersion"
+    ]
+    return [text({"value": str(one)}, "value", limit=60).strip('"') for one in values][:20]
 
 
 def _package(obj: Object, properties: list[Object]) -> str:
