@@ -1,225 +1,300 @@
-"""What people may ask a cluster for: install and remove. Plans, tries and records; sends nothing.
+"""What people may ask a cluster for. Tries and records plans; sends nothing.
 
 Sending and following is the worker's (installs.follow). An Action row is written before anything
 is sent, and at most one is open per object, so asking twice is asking once.
 """
 
-from collections.abc import Callable
+import hashlib
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+from django.core import signing
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
-from catalogs.models import Bundle, Package
-from installs import manifests
-from installs.diagnosis.knowledge import by_id
+from catalogs.models import Package
+from installs import changes, planning
+from installs.changes import REMOVABLE, removal_consequences
+from installs.manifests import PLATFORM_OPERATOR
 from installs.models import Action, Operator
+from installs.planning import Plan
 from installs.refusals import explain
 from installs.tasks import run_action
+from installs.writing import WRITTEN, is_there, label, may_write
 from olmweb.access import AnyUser, impersonation_for, person
 from olmweb.clusters import client_for
-from olmweb.errors import BadRequest, OlmwebError
-from olmweb.kube.errors import KubeError
-from olmweb.kube.resources import CLUSTER_EXTENSIONS, PLATFORM_OPERATORS
+from olmweb.errors import OlmwebError
+from olmweb.kube.client import Impersonation, KubeClient
+from olmweb.kube.errors import KubeError, NotFound
 from olmweb.models import Cluster
 
+__all__ = ["REMOVABLE", "DryRun", "Plan", "plan_install", "removal_consequences"]
+
 DRY_RUN_TIMEOUT = (5.0, 5.0)  # seconds to connect and to wait for the answer: a person waits
-# The only catalog that a PlatformOperator is installed from (platform-operators, sourcer).
-SOURCE_CATALOG = "redhat-operators"
-REMOVABLE = {one.kind: one for one in (PLATFORM_OPERATORS, CLUSTER_EXTENSIONS)}
-
-
-@dataclass(frozen=True, slots=True)
-class Caution:
-    """Something that a plan should make a person think twice; never stops them.
-
-    `rule` is the id of the finding that would come of it, or of our own rule; `source` is where
-    the rule stands in the controllers' code.
-    """
-
-    rule: str
-    text: str
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """An install that could be asked for. `yaml` is `manifest` as a person would write it."""
-
-    cluster: Cluster
-    package: Package
-    name: str
-    manifest: dict[str, Any]
-    yaml: str
-    warnings: tuple[Caution, ...] = ()
+REVIEW_SECONDS = 3600  # how long what was reviewed may be confirmed
+BATCH_CAP = 50
+_SALT = "installs.actions.review"
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What the cluster said when it only tried. `fields`: form or object field -> sentence."""
+    """What the cluster said when it only tried. `fields`: form or object field -> sentence;
+    `objects`: (what, what would become of it) in the order of application."""
 
     ok: bool
     message: str
     fields: dict[str, str] = field(default_factory=dict)
     code: str = ""
     hint: str = ""
+    objects: tuple[tuple[str, str], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {"ok": self.ok, "message": self.message, "fields": self.fields}
 
 
-def plan_install(cluster: Cluster, package: Package, name: str, user: AnyUser) -> Plan:
-    """The PlatformOperator that installs this package, and what speaks against it.
-
-    An empty `name` means the default one. Makes no request. Raises OlmwebError with `fields` for
-    values that the cluster would surely refuse, and when it serves no PlatformOperators or the
-    person may not act.
-    """
+def plan_install(
+    cluster: Cluster,
+    package: Package,
+    name: str,
+    user: AnyUser,
+    path: str = PLATFORM_OPERATOR,
+    asked: Mapping[str, str] | None = None,
+) -> Plan:
+    """planning.plan_install for somebody who may act; OlmwebError (403) for everybody else."""
     person(user)
-    state = cluster.kinds.get(PLATFORM_OPERATORS.kind, {})
-    if state.get("state") != "served":
-        raise OlmwebError(
-            f"Cluster {cluster.name} serves no PlatformOperators, so nothing can be installed "
-            "there this way.",
-            code="not-served",
-            status=409,
-            hint="PlatformOperators exist on OpenShift 4.12 to 4.15 with TechPreviewNoUpgrade.",
-        )
-    name = name.strip() or manifests.default_name(package.name)
-    choice = manifests.Choice(
-        path=PLATFORM_OPERATORS.kind,
-        package=package.name,
-        name=name,
-        api_version=state.get("version") or "",
-    )
-    found = manifests.problems(choice)
-    if found:
-        raise BadRequest(" ".join(found.values()), code="invalid", **found)
-    (manifest,) = manifests.objects_for(choice.path, choice)
-    warnings = tuple(_cautions(cluster, package, name))
-    return Plan(cluster, package, name, manifest, manifests.as_yaml(manifest), warnings)
+    return planning.plan_install(cluster, package, name, path, asked)
 
 
 def dry_run(plan: Plan, user: AnyUser) -> DryRun:
     """Lets the cluster try the plan without keeping it, as the person who would ask for it.
 
-    Waits at most five seconds. Never raises for what the cluster says or for its absence.
+    Waits at most five seconds an object. Never raises for what the cluster says or its absence.
+    What can't be tried, because the namespace that it goes to is still to be made, is asked about
+    by an access review.
     """
     who = impersonation_for(user)
+    current: dict[str, Any] = plan.manifests[-1]
+    told: list[tuple[str, str]] = []
     try:
         with client_for(plan.cluster, timeout=DRY_RUN_TIMEOUT) as client:
-            client.apply(
-                PLATFORM_OPERATORS,
-                plan.manifest["apiVersion"].partition("/")[2],
-                plan.manifest,
+            fresh: set[str] = set()
+            for current in plan.manifests:
+                told.append((label(current), _try(client, plan, current, who, fresh)))
+    except KubeError as error:
+        return _refused(error, plan, current, who)
+    return DryRun(True, f"Cluster {plan.cluster.name} would accept this.", objects=tuple(told))
+
+
+def _refused(
+    error: KubeError, plan: Plan, current: dict[str, Any], who: Impersonation | None
+) -> DryRun:
+    resource = WRITTEN[current["kind"]]
+    refusal = explain(
+        error,
+        cluster=plan.cluster.name,
+        as_user=who.user if who else "",
+        verb=plan.verb,
+        plural=f"{resource.plural}.{resource.group}".rstrip("."),
+        kind=current["kind"],
+    )
+    return DryRun(False, refusal.message, refusal.fields, refusal.code, refusal.hint)
+
+
+def _try(
+    client: KubeClient,
+    plan: Plan,
+    manifest: dict[str, Any],
+    who: Impersonation | None,
+    fresh: set[str],
+) -> str:
+    """What would become of one object, in words. `fresh`: namespaces that the plan makes."""
+    kind = manifest["kind"]
+    resource = WRITTEN[kind]
+    if plan.verb == Action.Verb.REMOVE:
+        version = plan.cluster.kinds.get(kind, {}).get("version") or resource.versions[0]
+        try:
+            client.delete(
+                resource,
+                version,
+                manifest["name"],
+                manifest["namespace"],
+                uid=manifest["uid"],
                 dry_run=True,
                 as_user=who,
             )
-    except KubeError as error:
-        told = explain(
-            error,
-            cluster=plan.cluster.name,
-            as_user=who.user if who else "",
-            verb="install",
-            plural=f"{PLATFORM_OPERATORS.plural}.{PLATFORM_OPERATORS.group}",
-        )
-        return DryRun(False, told.message, told.fields, told.code, told.hint)
-    return DryRun(True, f"Cluster {plan.cluster.name} would accept this.")
-
-
-def request_install(
-    plan: Plan, user: AnyUser, *, tried: DryRun | None = None, idempotency_key: str = ""
-) -> Action:
-    """Records the install and lets a worker send it.
-
-    Asked twice, the second call returns the first one's action: while that is open, or for ever
-    with the same `idempotency_key` of the same person. Raises OlmwebError when the object has
-    another open action, or the person may not act.
-    """
-    return _request(
-        plan.cluster,
-        user,
-        verb=Action.Verb.INSTALL,
-        path=PLATFORM_OPERATORS.kind,
-        name=plan.name,
-        idempotency_key=idempotency_key,
-        package=plan.package.name,
-        catalog=plan.package.catalog.name,
-        manifests=[plan.manifest],
-        dry_run=tried.as_json() if tried else {},
+        except NotFound:
+            return "is gone already"
+        return "deleted"
+    metadata = manifest["metadata"]
+    version = manifest["apiVersion"].rpartition("/")[2]
+    if metadata.get("namespace", "") in fresh:
+        may_write(client, resource, metadata["namespace"], who)
+        return "allowed; can be tried only when its namespace is there"
+    is_main = manifest is plan.manifests[-1]
+    if not is_main and is_there(client, resource, version, metadata, who):
+        return "is there already and left as it is"
+    client.apply(
+        resource, version, manifest, dry_run=True, force=plan.force and is_main, as_user=who
     )
+    if kind == "Namespace":
+        fresh.add(metadata["name"])
+    return "accepted"
 
 
-def removal_consequences(operator: Operator) -> tuple[str, ...]:
-    """What else a removal does, in sentences, to be said before it is asked for."""
-    return (
-        f"{operator.kind} {operator.name} and every object that it installed are deleted.",
-        "Its CustomResourceDefinitions go too, and with them every object of these kinds in every "
-        "namespace.",
-    )
+def reviewed(plan: Plan, user: AnyUser) -> str:
+    """A token that says that this person was shown exactly this plan; lasts an hour."""
+    return signing.dumps(_digest(plan, user), salt=_SALT)
 
 
-def request_remove(
-    cluster: Cluster, operator: Operator, user: AnyUser, *, idempotency_key: str = ""
-) -> Action:
-    """Records the removal of this very object (by its uid) and lets a worker send it.
-
-    Asked twice as `request_install`. Raises OlmwebError for a kind that OLM Web does not remove.
-    """
-    if operator.kind not in REMOVABLE:
+def require_reviewed(token: str, plan: Plan, user: AnyUser) -> None:
+    """Raises OlmwebError (403) unless the person was shown exactly this plan."""
+    try:
+        seen = signing.loads(token, salt=_SALT, max_age=REVIEW_SECONDS)
+    except signing.BadSignature:
+        seen = ""
+    if seen != _digest(plan, user):
         raise OlmwebError(
-            f"OLM Web does not remove objects of the kind {operator.kind}.",
-            code="not-removable",
-            status=409,
+            "This is not what was reviewed, so nothing was asked for.",
+            code="not-reviewed",
+            status=403,
+            hint="Open the form again, review it, and confirm what it shows.",
         )
-    return _request(
-        cluster,
-        user,
-        verb=Action.Verb.REMOVE,
-        path=operator.kind,
-        name=operator.name,
-        idempotency_key=idempotency_key,
-        namespace=operator.namespace,
-        package=operator.package,
-        catalog=operator.catalog,
-        object_uid=operator.uid,
-    )
 
 
-def _request(
-    cluster: Cluster,
+def _digest(plan: Plan, user: AnyUser) -> str:
+    said = [
+        user.pk,
+        plan.cluster.pk,
+        plan.verb,
+        plan.path,
+        plan.namespace,
+        plan.name,
+        plan.uid,
+        plan.force,
+        [_untimed(one) for one in plan.manifests],
+    ]
+    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+
+
+def _untimed(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Without the time at which a retry is asked, which is another at each look."""
+    metadata = manifest.get("metadata", {})
+    if changes.RETRIED not in metadata.get("annotations", {}):
+        return manifest
+    return {**manifest, "metadata": {k: v for k, v in metadata.items() if k != "annotations"}}
+
+
+def request(
+    plan: Plan,
     user: AnyUser,
     *,
-    verb: Action.Verb,
-    path: str,
-    name: str,
-    idempotency_key: str,
-    namespace: str = "",
-    **fields: Any,
+    tried: DryRun | None = None,
+    idempotency_key: str = "",
+    batch: str = "",
 ) -> Action:
+    """Records the plan and lets a worker send it.
+
+    Asked twice, the second call returns the first one's action: while that is open, or for ever
+    with the same `idempotency_key` of the same person. Raises OlmwebError (409) when the object
+    has another open action or the key was used for something else, 403 when they may not act.
+    """
     acting, who = person(user), impersonation_for(user)
-    if idempotency_key:
-        known = Action.objects.filter(user=acting, idempotency_key=idempotency_key).first()
-        if known:
-            return known
     values = {
-        "cluster": cluster,
-        "verb": verb,
-        "path": path,
-        "namespace": namespace,
-        "name": name,
+        "cluster": plan.cluster,
+        "verb": plan.verb,
+        "path": plan.path,
+        "namespace": plan.namespace,
+        "name": plan.name,
+        "package": plan.package,
+        "catalog": plan.catalog,
+        "channel": plan.channel,
+        "version": plan.version[:300],
+        "target": plan.target,
+        "manifests": list(plan.manifests),
+        "force": plan.force,
+        "object_uid": "" if plan.verb == Action.Verb.INSTALL else plan.uid,
+        "dry_run": tried.as_json() if tried else {},
         "user": acting,
         "as_user": who.user if who else "",
         "as_groups": list(who.groups) if who else [],
         "idempotency_key": idempotency_key,
-        **fields,
+        "batch": batch,
     }
+    if idempotency_key and (known := _with_key(values)):
+        return known
     for _ in range(2):
         # The open action that is in the way may be finished when we look: then ask again.
         action = _create(values) or _open_action(values)
         if action:
             return action
     raise _busy(values, "action")
+
+
+request_install = request
+
+
+def request_remove(
+    cluster: Cluster, operator: Operator, user: AnyUser, *, idempotency_key: str = ""
+) -> Action:
+    """Records the removal of this very object (by its uid), as `request` does.
+
+    Raises OlmwebError for a kind that OLM Web does not remove.
+    """
+    operator.cluster = cluster
+    return request(changes.plan_remove(operator), user, idempotency_key=idempotency_key)
+
+
+def request_batch(plans: Sequence[Plan], user: AnyUser) -> tuple[str, list[Action], list[str]]:
+    """Records many plans as one batch: its id, its actions, and why others were left out.
+
+    Raises OlmwebError for more than BATCH_CAP. A worker sends few of a batch at a time.
+    """
+    if len(plans) > BATCH_CAP:
+        raise OlmwebError(
+            f"These are {len(plans)} installs, and at most {BATCH_CAP} can be asked for at once.",
+            code="too-many",
+            status=400,
+            hint="Select fewer.",
+        )
+    batch, found, left_out = uuid.uuid4().hex, [], []
+    for plan in plans:
+        try:
+            found.append(request(plan, user, batch=batch))
+        except OlmwebError as error:
+            left_out.append(f"{plan.name}: {error.message}")
+    return batch, found, left_out
+
+
+def stop_batch(batch: str, user: AnyUser) -> int:
+    """Stops what of a batch was not sent yet; returns how many. What was sent goes on."""
+    acting = person(user)
+    return Action.objects.filter(
+        batch=batch, state=Action.State.PENDING, sent_at=None, done=[]
+    ).update(
+        state=Action.State.STOPPED,
+        finished_at=timezone.now(),
+        outcome=f"Stopped by {acting.get_username()} before it was sent.",
+        outcome_code="stopped",
+    )
+
+
+def _with_key(values: dict[str, Any]) -> Action | None:
+    """The action that the person's key was used for; raises when that was something else."""
+    known = Action.objects.filter(
+        user=values["user"], idempotency_key=values["idempotency_key"]
+    ).first()
+    same = ("cluster", "verb", "path", "namespace", "name")
+    if known is None or all(getattr(known, one) == values[one] for one in same):
+        return known
+    raise OlmwebError(
+        "This Idempotency-Key was used for another action.",
+        code="key-reused",
+        status=409,
+        hint="Take a new key for each thing you ask for.",
+    )
 
 
 def _create(values: dict[str, Any]) -> Action | None:
@@ -239,7 +314,7 @@ def _open_action(values: dict[str, Any]) -> Action | None:
     action = Action.objects.filter(**identity, state__in=Action.OPEN).first()
     if action is None:
         return None
-    if action.verb == values["verb"] and action.manifests == values.get("manifests", []):
+    if action.verb == values["verb"] and action.manifests == values["manifests"]:
         return action
     raise _busy(values, str(action.verb))
 
@@ -253,59 +328,3 @@ def _busy(values: dict[str, Any], doing: str) -> OlmwebError:
         retryable=True,
         hint="Wait until it is finished, then ask again.",
     )
-
-
-# What speaks against a bundle: finding that it would end in, and whether its facts say so.
-_BUNDLE_RULES: tuple[tuple[str, Callable[[Bundle], bool], str], ...] = (
-    (
-        "allnamespaces-required",
-        lambda one: one.install_modes_known and "AllNamespaces" not in one.install_modes,
-        "does not support the AllNamespaces install mode and would fail to unpack",
-    ),
-    (
-        "apiservicedefinitions-unsupported-rukpak",
-        lambda one: bool(one.owned_api_services),
-        "owns APIServices and would fail to unpack",
-    ),
-    (
-        "webhookdefinitions-unsupported-rukpak",
-        lambda one: bool(one.webhooks),
-        "declares webhooks and would fail to unpack",
-    ),
-)
-
-
-def _cautions(cluster: Cluster, package: Package, name: str) -> list[Caution]:
-    found = []
-    if package.catalog.name != SOURCE_CATALOG:
-        found.append(
-            Caution(
-                "other-catalog",
-                f"PlatformOperators are installed from the catalog {SOURCE_CATALOG} only, not from "
-                f"{package.catalog.name}.",
-                by_id()["po-package-not-found"].source[0],
-            )
-        )
-    # The controller takes the highest version of all channels, whatever the default channel is.
-    bundle = package.bundles.order_by("-version_key", "ordinal").first()
-    if bundle is not None:
-        found += [
-            Caution(rule, f"The bundle {bundle.name} {why}.", by_id()[rule].source[0])
-            for rule, applies, why in _BUNDLE_RULES
-            if applies(bundle)
-        ]
-    conflict = by_id()["helm-ownership-conflict"].source[0]
-    others = Operator.objects.filter(
-        cluster=cluster, kind=PLATFORM_OPERATORS.kind, package=package.name
-    ).exclude(name=name)
-    for other in others[:3]:
-        text = (
-            f"PlatformOperator {other.name} installs the same package; a second one would fail, "
-            "because both bring the same objects."
-        )
-        found.append(Caution("helm-ownership-conflict", text, conflict))
-    there = Operator.objects.filter(cluster=cluster, kind=PLATFORM_OPERATORS.kind, name=name)
-    for row in there:
-        text = f"A PlatformOperator named {name} exists already, for the package {row.package}."
-        found.append(Caution("already-there", text))
-    return found

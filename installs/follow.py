@@ -7,31 +7,25 @@ so a worker that dies anywhere loses nothing. Must not know who may ask for an a
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import structlog
 from django.utils import timezone
 
 from installs.diagnosis import finding_for
-from installs.models import Action, Health, Operator
-from installs.refusals import explain
+from installs.models import Action, Component, Health, Operator
+from installs.sending import TOTAL, finish, get, try_to_send, uid_of, version_of
 from installs.sync import sync_cluster
-from installs.sync.decode import text
 from installs.turns import cluster_lease, pass_lease
+from installs.writing import WRITTEN
 from olmweb.clusters import client_for
-from olmweb.kube.client import Impersonation, KubeClient
-from olmweb.kube.errors import KubeError, NotFound
-from olmweb.kube.resources import CLUSTER_EXTENSIONS, PLATFORM_OPERATORS, Resource
+from olmweb.kube.errors import KubeError
 from olmweb.leases import Held, held_names, is_held, lease
 from olmweb.models import Cluster, SyncRun
 
 log = structlog.get_logger(__name__)
 
-RESOURCES = {one.kind: one for one in (PLATFORM_OPERATORS, CLUSTER_EXTENSIONS)}
-TOTAL = timedelta(minutes=15)  # an action without an outcome is given up after this
 RUN_SECONDS = 20.0  # one run follows this long, then lets other work pass
 PAUSE_SECONDS = 1.5
-RETRY_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
 # Longer than a step should take. Two workers at one step do no harm: every step is idempotent.
 LEASE_SECONDS = 90
@@ -59,92 +53,10 @@ def run(action_id: int, pause: Callable[[float], None] = time.sleep) -> float | 
         if held is None or action is None or action.state not in Action.OPEN:
             return None
         if action.state == Action.State.PENDING:
-            again = _try_to_send(action)
+            again = try_to_send(action)
             if action.state != Action.State.APPLIED:
                 return again
         return _follow(action, held, pause)
-
-
-def _try_to_send(action: Action) -> float | None:
-    """Sends the action; returns when to try again, None when that is settled."""
-    if timezone.now() - action.created_at > TOTAL:
-        _give_up_sending(action)
-        return None
-    try:
-        with client_for(action.cluster) as client:
-            settled = _send(action, client)
-    except KubeError as error:
-        if error.retryable:
-            Action.objects.filter(pk=action.pk).update(
-                outcome=error.message, outcome_code=error.code, outcome_hint=error.hint
-            )
-            return min(max(error.retry_after or 0.0, RETRY_SECONDS), 60.0)
-        _refuse(action, error)
-        return None
-    return None if settled else RETRY_SECONDS
-
-
-def _send(action: Action, client: KubeClient) -> bool:
-    """Install or remove; False when the cluster is not ready for it yet."""
-    resource = RESOURCES[action.path]
-    version = _version(action.cluster, resource)
-    if action.verb == Action.Verb.REMOVE:
-        return _send_remove(action, client, resource, version)
-    return _send_install(action, client, resource, version)
-
-
-def _send_install(action: Action, client: KubeClient, resource: Resource, version: str) -> bool:
-    manifest: dict[str, Any] = action.manifests[0]
-    if action.sent_at is None:
-        there = _get(client, resource, version, action)
-        if there is not None and there["metadata"].get("deletionTimestamp"):
-            return False
-        if there is not None and there.get("spec") != manifest["spec"]:
-            # Ends in a Conflict that names the owner, unless the owner is OLM Web itself.
-            as_user = _impersonation(action)
-            client.apply(resource, version, manifest, dry_run=True, as_user=as_user)
-            _refuse_taken(action, there)
-            return True
-        if there is not None:
-            _finish(
-                action,
-                Action.State.SUCCEEDED,
-                f"{action.path} {action.name} exists already with the same specification; "
-                "nothing was written.",
-                code="already-so",
-                uid=_uid(there),
-            )
-            return True
-        _mark_sent(action)
-    applied = client.apply(resource, version, manifest, as_user=_impersonation(action))
-    _mark_applied(action, _uid(applied))
-    return True
-
-
-def _send_remove(action: Action, client: KubeClient, resource: Resource, version: str) -> bool:
-    there = _get(client, resource, version, action)
-    if there is None:
-        _finish(action, Action.State.SUCCEEDED, f"{action.path} {action.name} is gone.")
-        return True
-    if action.object_uid and _uid(there) != action.object_uid:
-        _finish(
-            action,
-            Action.State.REFUSED,
-            f"{action.path} {action.name} was replaced by another object of the same name "
-            "since its removal was asked for; nothing was deleted.",
-            code="replaced",
-            hint="Look at the new object, and ask again if it shall go too.",
-        )
-        return True
-    _mark_sent(action)
-    try:
-        client.delete(
-            resource, version, action.name, action.namespace, as_user=_impersonation(action)
-        )
-    except NotFound:
-        log.info("object went away before its removal", action=action.pk)
-    _mark_applied(action, _uid(there))
-    return True
 
 
 def _follow(action: Action, held: Held, pause: Callable[[float], None]) -> float | None:
@@ -182,6 +94,8 @@ def _settle(action: Action, *, fresh: bool) -> bool:
     `fresh`: the rows were read after the action was sent, so a missing row means a missing object;
     otherwise the cluster is asked.
     """
+    if action.verb == Action.Verb.APPROVE:
+        return _settle_approval(action)
     row = Operator.objects.filter(
         cluster=action.cluster, kind=action.path, namespace=action.namespace, name=action.name
     ).first()
@@ -192,8 +106,18 @@ def _settle(action: Action, *, fresh: bool) -> bool:
     if row is None or not same:
         gone = fresh or _is_gone(action)
         return gone and _vanished(action, replaced=row is not None)
-    if row.health == Health.HEALTHY:
-        _finish(action, Action.State.SUCCEEDED, f"{action.name} is installed.")
+    if row.health == Health.NEEDS_APPROVAL:
+        plan = str(row.details.get("plan") or "")
+        finish(
+            action,
+            Action.State.SUCCEEDED,
+            f"{action.name} is subscribed; InstallPlan {plan} waits for approval.",
+            code="needs-approval",
+            hint="Look at what the InstallPlan carries, then approve it.",
+        )
+        return True
+    if row.health == Health.HEALTHY and _arrived(action, row):
+        finish(action, Action.State.SUCCEEDED, _done_text(action, row))
         return True
     if row.health in _ENDED_BADLY and _is_news(action, row):
         _ended_badly(action, row)
@@ -201,15 +125,60 @@ def _settle(action: Action, *, fresh: bool) -> bool:
     return False
 
 
+def _arrived(action: Action, row: Operator) -> bool:
+    """Whether what is healthy is what was asked for, and not what was there before."""
+    if action.verb != Action.Verb.UPGRADE or not action.target:
+        return True
+    installed = str(row.details.get("installed_csv") or row.bundle)
+    return installed == action.target
+
+
+def _done_text(action: Action, row: Operator) -> str:
+    if action.verb == Action.Verb.UPGRADE:
+        return f"{action.name} is at {row.details.get('installed_csv') or row.bundle}."
+    if action.verb == Action.Verb.RETRY:
+        return f"{action.name} is healthy."
+    return f"{action.name} is installed."
+
+
+def _settle_approval(action: Action) -> bool:
+    """By the plan itself, then by the Subscriptions whose versions it carries."""
+    where = {"cluster": action.cluster, "namespace": action.namespace}
+    plan = Component.objects.filter(**where, kind=action.path, name=action.name).first()
+    if plan is not None and plan.phase == "Failed":
+        said = str(plan.details.get("message") or "The InstallPlan failed.")
+        finish(action, Action.State.FAILED, said, code="plan-failed")
+        return True
+    wanted = [one for one in action.target.split(",") if one]
+    rows = [
+        row
+        for row in Operator.objects.filter(**where, kind="Subscription").order_by("name")
+        if row.details.get("current_csv") in wanted
+    ]
+    for row in rows:
+        if row.health in _ENDED_BADLY and _is_news(action, row):
+            _ended_badly(action, row)
+            return True
+    if plan is None or plan.phase != "Complete":
+        return False
+    if all(
+        row.health == Health.HEALTHY and row.details.get("installed_csv") in wanted for row in rows
+    ):
+        installed = ", ".join(wanted) or "what it carried"
+        finish(action, Action.State.SUCCEEDED, f"{action.name} is carried out: {installed}.")
+        return True
+    return False
+
+
 def _is_gone(action: Action) -> bool:
     """Whether the cluster says that the object which was acted on is no longer there."""
-    resource = RESOURCES[action.path]
+    resource = WRITTEN[action.path]
     try:
         with client_for(action.cluster) as client:
-            there = _get(client, resource, _version(action.cluster, resource), action)
+            there = get(client, resource, version_of(action.cluster, resource), action)
     except KubeError:
         return False
-    return there is None or _uid(there) != action.object_uid
+    return there is None or uid_of(there) != action.object_uid
 
 
 def _is_news(action: Action, row: Operator) -> bool:
@@ -226,7 +195,7 @@ def _is_news(action: Action, row: Operator) -> bool:
 def _ended_badly(action: Action, row: Operator) -> None:
     names = {"name": row.name, "namespace": row.namespace, "kind": row.kind}
     found = finding_for(row.finding, row.facts, names) if row.finding else None
-    _finish(
+    finish(
         action,
         Action.State.FAILED,
         f"{found.title}: {found.cause}" if found else row.message or row.reason,
@@ -240,13 +209,13 @@ def _removed(action: Action, *, again: bool) -> bool:
     text = f"{action.path} {action.name} is removed."
     if again:
         text += " Something has made it again since."
-    _finish(action, Action.State.SUCCEEDED, text)
+    finish(action, Action.State.SUCCEEDED, text)
     return True
 
 
 def _vanished(action: Action, *, replaced: bool) -> bool:
     what = "replaced by another object" if replaced else "deleted"
-    _finish(
+    finish(
         action,
         Action.State.FAILED,
         f"{action.path} {action.name} was {what} before it was installed.",
@@ -258,107 +227,10 @@ def _vanished(action: Action, *, replaced: bool) -> bool:
 
 def _lose(action: Action) -> None:
     removing = action.verb == Action.Verb.REMOVE
-    _finish(
+    finish(
         action,
         Action.State.LOST,
         f"No outcome within {TOTAL.seconds // 60} minutes; the cluster may still be at it.",
         code="no-outcome",
         hint="Look for finalizers that keep the object." if removing else "Look at the operator.",
     )
-
-
-def _give_up_sending(action: Action) -> None:
-    minutes = TOTAL.seconds // 60
-    if action.sent_at:
-        text = f"It is not known whether the cluster took it; no answer within {minutes} minutes."
-        _finish(action, Action.State.LOST, text, code="no-answer", hint=action.outcome)
-        return
-    text = f"It was not sent within {minutes} minutes and is not sent any more."
-    hint = action.outcome or "Check that a worker runs, then ask again."
-    _finish(action, Action.State.REFUSED, text, code="not-sent", hint=hint)
-
-
-def _refuse_taken(action: Action, there: dict[str, Any]) -> None:
-    """An install never turns an operator that is there into another one."""
-    package = there.get("spec", {}).get("package", {}).get("name", "")
-    _finish(
-        action,
-        Action.State.REFUSED,
-        f"{action.path} {action.name} exists already, for the package {package}; nothing was "
-        "changed.",
-        code="taken",
-        hint="Choose another name, or remove the one that is there first.",
-    )
-
-
-def _refuse(action: Action, error: KubeError) -> None:
-    resource = RESOURCES[action.path]
-    told = explain(
-        error,
-        cluster=action.cluster.name,
-        as_user=action.as_user,
-        verb=action.verb,
-        plural=f"{resource.plural}.{resource.group}",
-    )
-    action.dry_run = {"ok": False, "message": told.message, "fields": told.fields}
-    Action.objects.filter(pk=action.pk).update(dry_run=action.dry_run)
-    _finish(action, Action.State.REFUSED, told.message, code=told.code, hint=told.hint)
-
-
-def _mark_sent(action: Action) -> None:
-    """Before the request: from now on nobody knows whether the cluster got it."""
-    action.sent_at = timezone.now()
-    Action.objects.filter(pk=action.pk).update(sent_at=action.sent_at)
-
-
-def _mark_applied(action: Action, uid: str) -> None:
-    action.state, action.object_uid = Action.State.APPLIED, uid
-    Action.objects.filter(pk=action.pk, state=Action.State.PENDING).update(
-        state=action.state, object_uid=uid, outcome="", outcome_code="", outcome_hint=""
-    )
-    log.info("action applied", action=action.pk, verb=action.verb, name=action.name)
-
-
-def _finish(
-    action: Action,
-    state: Action.State,
-    outcome: str,
-    *,
-    code: str = "",
-    hint: str = "",
-    finding: str = "",
-    uid: str = "",
-) -> None:
-    action.state = state
-    action.object_uid = uid or action.object_uid
-    Action.objects.filter(pk=action.pk, state__in=Action.OPEN).update(
-        state=state,
-        outcome=outcome,
-        outcome_code=code,
-        outcome_hint=hint,
-        finding=finding,
-        object_uid=action.object_uid,
-        finished_at=timezone.now(),
-    )
-    log.info("action finished", action=action.pk, verb=action.verb, state=str(state), code=code)
-
-
-def _get(
-    client: KubeClient, resource: Resource, version: str, action: Action
-) -> dict[str, Any] | None:
-    try:
-        return client.get(resource, version, action.name, action.namespace)
-    except NotFound:
-        return None
-
-
-def _version(cluster: Cluster, resource: Resource) -> str:
-    return cluster.kinds.get(resource.kind, {}).get("version") or resource.versions[0]
-
-
-def _uid(item: dict[str, Any]) -> str:
-    return text(item, "metadata", "uid", limit=64)
-
-
-def _impersonation(action: Action) -> Impersonation | None:
-    return Impersonation(action.as_user, tuple(action.as_groups)) if action.as_user else None

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from installs.manifests import form_field
+from installs.manifests import PLATFORM_OPERATOR, form_field
 from olmweb.kube.errors import Conflict, Forbidden, Invalid, KubeError
 
 _MANAGER = re.compile(r'"([^"]{1,128})"')
@@ -19,16 +19,28 @@ class Refusal:
     fields: dict[str, str] = field(default_factory=dict)
 
 
-def explain(error: KubeError, *, cluster: str, as_user: str, verb: str, plural: str) -> Refusal:
-    """The refusal in words. `verb` is install or remove; `plural` the resource with its group."""
+def explain(
+    error: KubeError,
+    *,
+    cluster: str,
+    as_user: str,
+    verb: str,
+    plural: str,
+    kind: str = PLATFORM_OPERATOR,
+) -> Refusal:
+    """The refusal in words. `verb` is an Action's; `plural` the resource with its group."""
     if isinstance(error, Forbidden):
         return _forbidden(error, cluster, as_user, verb, plural)
     if isinstance(error, Conflict) and error.causes:
-        return _conflict(error)
+        return _conflict(error, kind)
     if isinstance(error, Invalid):
-        fields = {form_field(cause.field): cause.message for cause in error.causes if cause.field}
+        fields = _fields(error, kind)
         return Refusal(error.code, error.message, error.hint, fields)
     return Refusal(error.code, error.message, error.hint)
+
+
+def _fields(error: KubeError, kind: str) -> dict[str, str]:
+    return {form_field(cause.field, kind): cause.message for cause in error.causes if cause.field}
 
 
 def _forbidden(error: Forbidden, cluster: str, as_user: str, verb: str, plural: str) -> Refusal:
@@ -49,14 +61,14 @@ def _forbidden(error: Forbidden, cluster: str, as_user: str, verb: str, plural: 
     )
 
 
-def _conflict(error: Conflict) -> Refusal:
-    fields = {form_field(cause.field): cause.message for cause in error.causes if cause.field}
+def _conflict(error: Conflict, kind: str) -> Refusal:
+    fields = _fields(error, kind)
     owners = {match[1] for cause in error.causes if (match := _MANAGER.search(cause.message))}
     named = ", ".join(sorted(owners)) or "another manager"
     paths = ", ".join(cause.field.removeprefix(".") for cause in error.causes if cause.field)
     return Refusal(
         error.code,
         f"Nothing was changed: {paths or 'a field'} belongs to {named}.",
-        f"Change it where {named} manages it; OLM Web never takes a field away from another.",
+        f"Change it where {named} manages it; OLM Web takes no field away from another unasked.",
         fields,
     )

@@ -13,6 +13,9 @@ class Action(models.Model):
 
     class Verb(models.TextChoices):
         INSTALL = "install"
+        UPGRADE = "upgrade"
+        APPROVE = "approve"
+        RETRY = "retry"
         REMOVE = "remove"
 
     class State(models.TextChoices):
@@ -22,6 +25,7 @@ class Action(models.Model):
         FAILED = "failed"  # the operator ended in a failure, see outcome
         REFUSED = "refused"  # the cluster did not take it
         LOST = "lost"  # no outcome within the time we follow
+        STOPPED = "stopped"  # somebody stopped it before it was sent
 
     OPEN = (State.PENDING, State.APPLIED)
 
@@ -38,7 +42,15 @@ class Action(models.Model):
     )
     as_user = models.CharField(max_length=250, blank=True)  # whom the cluster sees
     as_groups = models.JSONField(default=list)
+    # In the order of their application, the main object last; of a removal what it deletes, as
+    # {"kind", "namespace", "name", "uid"} in the order of deletion.
     manifests = models.JSONField(default=list)
+    done = models.JSONField(default=list)  # labels of `manifests` that the cluster has taken
+    force = models.BooleanField(default=False)  # takes fields over from other managers, as asked
+    target = models.CharField(max_length=500, blank=True)  # bundle that it is to end with
+    channel = models.CharField(max_length=300, blank=True)
+    version = models.CharField(max_length=300, blank=True)
+    batch = models.CharField(max_length=32, blank=True, db_index=True)  # of a bulk install
     dry_run = models.JSONField(default=dict)  # {"ok", "message", "fields"}
     outcome = models.TextField(blank=True)
     outcome_code = models.CharField(max_length=60, blank=True)

@@ -202,10 +202,17 @@ class KubeClient:
                 return
 
     def get(
-        self, resource: Resource, version: str, name: str, namespace: str = ""
+        self,
+        resource: Resource,
+        version: str,
+        name: str,
+        namespace: str = "",
+        *,
+        as_user: Impersonation | None = None,
     ) -> dict[str, Any]:
         """One object. Raises NotFound."""
-        return self._ask(Call("GET", resource.path(version, namespace, name), headers=_JSON))
+        path = resource.path(version, namespace, name)
+        return self._ask(Call("GET", path, headers=_JSON, as_user=as_user))
 
     def apply(
         self,
@@ -244,16 +251,26 @@ class KubeClient:
         name: str,
         namespace: str = "",
         *,
+        uid: str = "",
         dry_run: bool = False,
         as_user: Impersonation | None = None,
     ) -> dict[str, Any]:
-        """Deletes one object; returns what the server says. Raises NotFound."""
+        """Deletes one object; returns what the server says.
+
+        Raises NotFound, and with `uid` Conflict when another object has the name now.
+        """
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+        }
         return self._ask(
             Call(
                 "DELETE",
                 resource.path(version, namespace, name),
                 (("dryRun", "All"),) if dry_run else (),
-                headers=_JSON,
+                body=msgspec.json.encode(options) if uid else None,
+                headers=(*_JSON, ("Content-Type", "application/json")) if uid else _JSON,
                 as_user=as_user,
             )
         )

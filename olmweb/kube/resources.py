@@ -85,6 +85,8 @@ EVENTS = Resource("", ("v1",), "events", "Event", namespaced=True)
 PODS = Resource("", ("v1",), "pods", "Pod", namespaced=True)
 # Their names only, by installs.surface: not one of the feeds below.
 NAMESPACES = Resource("", ("v1",), "namespaces", "Namespace")
+# Only written, with an install; never listed.
+SERVICE_ACCOUNTS = Resource("", ("v1",), "serviceaccounts", "ServiceAccount", namespaced=True)
 
 ALL: tuple[Resource, ...] = (
     PLATFORM_OPERATORS,

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct, field
 
 from olmweb.kube.conditions import FIELDS as CONDITION_FIELDS
+from olmweb.kube.resources import CLUSTER_EXTENSIONS, PLATFORM_OPERATORS, SUBSCRIPTIONS
 
 
 def _shape(name: str, *plain: str, **nested: Any) -> type[Struct]:
@@ -246,6 +247,10 @@ _LIST = msgspec.json.Decoder(_List)
 _WATCH_EVENT = msgspec.json.Decoder(_WatchEvent)
 _OBJECTS = {kind: msgspec.json.Decoder(shape) for kind, shape in SHAPES.items()}
 _WHOLE = ("BOOKMARK", "ERROR")
+# The definitions of what OLM Web writes: a form offers only fields that their schemas have.
+WRITTEN = frozenset(
+    f"{one.plural}.{one.group}" for one in (CLUSTER_EXTENSIONS, PLATFORM_OPERATORS, SUBSCRIPTIONS)
+)
 
 
 def narrow_list(body: bytes, kind: str) -> dict[str, Any]:
@@ -285,6 +290,10 @@ def _narrow(raw: msgspec.Raw, kind: str) -> Any:
     if decoder is None:
         return msgspec.json.decode(raw)
     try:
-        return msgspec.to_builtins(decoder.decode(raw))
+        found = msgspec.to_builtins(decoder.decode(raw))
     except msgspec.ValidationError:
         return msgspec.json.decode(raw)
+    meta = found.get("metadata") or {}
+    if kind == "CustomResourceDefinition" and meta.get("name") in WRITTEN:
+        return msgspec.json.decode(raw)
+    return found

@@ -1,5 +1,6 @@
 """What installed operators leave in a cluster: CustomResourceDefinitions and Deployments."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,9 @@ from installs.sync.decode.platform import RUKPAK
 from installs.sync.decode.v1 import OLM_V1
 
 _NOBODY: Key = ("", "", "")
+_DEPRECATED = re.compile(r"\bis a deprecated field\b|\bDeprecated:", re.IGNORECASE)
+_FIELDS = 500
+_DEPTH = 4
 
 
 def custom_resource_definition(obj: Object) -> Kept | None:
@@ -37,7 +41,32 @@ def custom_resource_definition(obj: Object) -> Kept | None:
         "owner_namespace": namespace[:63],
         "owner_name": name[:253],
     }
-    return kept(obj, "CustomResourceDefinition", columns)
+    fields = {
+        text(one, "name", limit=63): schema_fields(dig(one, "schema", "openAPIV3Schema"))
+        for one in versions
+        if one.get("served") is True and "schema" in one
+    }
+    return kept(obj, "CustomResourceDefinition", columns, {"fields": fields} if fields else {})
+
+
+def schema_fields(schema: Any) -> list[str]:
+    """Paths of the fields below `spec` that a schema has and does not call deprecated, sorted.
+
+    Without the items of lists, and five levels deep at most: only what a form could offer.
+    """
+    found: list[str] = []
+    below = [("spec", dig(schema, "properties", "spec"), 0)]
+    while below and len(found) < _FIELDS:
+        path, one, depth = below.pop()
+        properties = dig(one, "properties")
+        if not isinstance(properties, Mapping) or depth > _DEPTH:
+            continue
+        for name, child in sorted(properties.items()):
+            if _DEPRECATED.search(text(child, "description", limit=4000)):
+                continue
+            found.append(f"{path}.{str(name)[:100]}")
+            below.append((found[-1], child, depth + 1))
+    return sorted(found)[:_FIELDS]
 
 
 def _crd_owner(obj: Object) -> Key:

@@ -1,0 +1,347 @@
+"""Sends a recorded action to its cluster, object by object; every step can be repeated.
+
+What the cluster has taken is noted in the row after each object, and each object is asked about
+before it is written: a worker that dies anywhere leaves nothing undone and nothing done twice.
+Must not know who may ask for an action, nor how it ends.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from django.utils import timezone
+
+from installs.models import Action
+from installs.refusals import explain
+from installs.sync.decode import text
+from installs.writing import WRITTEN, is_there, label
+from olmweb.clusters import client_for
+from olmweb.kube.client import Impersonation, KubeClient
+from olmweb.kube.errors import Conflict, KubeError, NotFound
+from olmweb.kube.resources import Resource
+from olmweb.models import Cluster
+
+log = structlog.get_logger(__name__)
+
+TOTAL = timedelta(minutes=15)  # an action without an outcome is given up after this
+RETRY_SECONDS = 5.0
+BATCH_AT_ONCE = 3  # of one batch that are sent and not finished
+TURN_SECONDS = 3.0
+
+
+def try_to_send(action: Action) -> float | None:
+    """Sends the action; returns when to try again, None when that is settled."""
+    if not _has_turn(action):
+        return TURN_SECONDS
+    if timezone.now() - _since(action) > TOTAL:
+        _give_up(action)
+        return None
+    try:
+        with client_for(action.cluster) as client:
+            settled = _send(action, client)
+    except KubeError as error:
+        if error.retryable:
+            Action.objects.filter(pk=action.pk).update(
+                outcome=error.message, outcome_code=error.code, outcome_hint=error.hint
+            )
+            return min(max(error.retry_after or 0.0, RETRY_SECONDS), 60.0)
+        _refuse(action, error)
+        return None
+    return None if settled else RETRY_SECONDS
+
+
+def _has_turn(action: Action) -> bool:
+    """Whether few enough of its batch are under way; what was begun goes on."""
+    if not action.batch or action.sent_at or action.done:
+        return True
+    mates = Action.objects.filter(batch=action.batch, state__in=Action.OPEN)
+    before = mates.filter(pk__lt=action.pk).count()
+    return before < BATCH_AT_ONCE
+
+
+def _since(action: Action) -> Any:
+    """From when on its time counts: of a batch, from when the last mate before it was finished."""
+    if not action.batch:
+        return action.created_at
+    mates = Action.objects.filter(batch=action.batch, finished_at__isnull=False)
+    last = mates.order_by("-finished_at").values_list("finished_at", flat=True).first()
+    return max(action.created_at, last) if last else action.created_at
+
+
+def _send(action: Action, client: KubeClient) -> bool:
+    """False when the cluster is not ready for it yet."""
+    if action.verb == Action.Verb.REMOVE:
+        return _send_remove(action, client)
+    if action.verb == Action.Verb.INSTALL:
+        for manifest in action.manifests[:-1]:
+            _send_beside(action, client, manifest)
+        return _send_install(action, client)
+    return _send_change(action, client)
+
+
+def _send_beside(action: Action, client: KubeClient, manifest: dict[str, Any]) -> None:
+    """A Namespace, OperatorGroup or ServiceAccount; one that is there is left as it is."""
+    named = label(manifest)
+    if named in action.done:
+        return
+    who, resource = impersonation(action), WRITTEN[manifest["kind"]]
+    version = manifest["apiVersion"].rpartition("/")[2]
+    if not is_there(client, resource, version, manifest["metadata"], who):
+        client.apply(resource, version, manifest, as_user=who)
+    _mark_done(action, named)
+
+
+def _send_install(action: Action, client: KubeClient) -> bool:
+    manifest: dict[str, Any] = action.manifests[-1]
+    resource, version = WRITTEN[action.path], manifest["apiVersion"].rpartition("/")[2]
+    if action.sent_at is None:
+        there = get(client, resource, version, action)
+        if there is not None and there["metadata"].get("deletionTimestamp"):
+            return False
+        if there is not None and not _same(there.get("spec"), manifest["spec"]):
+            # Ends in a Conflict that names the owner, unless the owner is OLM Web itself.
+            as_user = impersonation(action)
+            client.apply(resource, version, manifest, dry_run=True, as_user=as_user)
+            _refuse_taken(action, there)
+            return True
+        if there is not None:
+            finish(
+                action,
+                Action.State.SUCCEEDED,
+                f"{action.path} {action.name} exists already with the same specification; "
+                "nothing was written.",
+                code="already-so",
+                uid=uid_of(there),
+            )
+            return True
+        _mark_sent(action)
+    applied = client.apply(resource, version, manifest, as_user=impersonation(action))
+    _mark_applied(action, uid_of(applied))
+    return True
+
+
+def _same(there: Any, wanted: Any) -> bool:
+    """Whether the object has all that is wanted; the server adds defaults of its own."""
+    if isinstance(there, dict) and isinstance(wanted, dict):
+        return all(key in there and _same(there[key], value) for key, value in wanted.items())
+    return bool(there == wanted)
+
+
+def _send_change(action: Action, client: KubeClient) -> bool:
+    """An upgrade, an approval or a retry of the object that was looked at, and of no other."""
+    manifest: dict[str, Any] = action.manifests[-1]
+    resource, version = WRITTEN[action.path], manifest["apiVersion"].rpartition("/")[2]
+    there = get(client, resource, version, action)
+    if there is None or (action.object_uid and uid_of(there) != action.object_uid):
+        what = "is gone" if there is None else "was replaced by another object of the same name"
+        finish(
+            action,
+            Action.State.REFUSED,
+            f"{action.path} {action.name} {what}; nothing was changed.",
+            code="gone" if there is None else "replaced",
+        )
+        return True
+    if action.sent_at is None and action.verb != Action.Verb.RETRY:
+        if _same(there.get("spec"), manifest["spec"]):
+            finish(
+                action,
+                Action.State.SUCCEEDED,
+                f"{action.path} {action.name} is so already; nothing was written.",
+                code="already-so",
+            )
+            return True
+        _mark_sent(action)
+    elif action.sent_at is None:
+        _mark_sent(action)
+    applied = client.apply(
+        resource, version, manifest, force=action.force, as_user=impersonation(action)
+    )
+    _mark_applied(action, uid_of(applied))
+    return True
+
+
+def _send_remove(action: Action, client: KubeClient) -> bool:
+    """Deletes the steps in their order, each by its uid; one that is gone counts as deleted."""
+    for number, step in enumerate(action.manifests):
+        named = label(step)
+        if named in action.done:
+            continue
+        resource = WRITTEN[step["kind"]]
+        version = version_of(action.cluster, resource)
+        try:
+            there = client.get(resource, version, step["name"], step["namespace"])
+        except NotFound:
+            _mark_done(action, named)
+            continue
+        if step["uid"] and uid_of(there) != step["uid"]:
+            if number == 0:
+                _refuse_replaced(action)
+                return True
+            _mark_done(action, named)  # another one of the same name, which nobody asked about
+            continue
+        if action.sent_at is None:
+            _mark_sent(action)
+        _delete(action, client, resource, version, step, uid_of(there))
+        _mark_done(action, named)
+    if action.sent_at is None:
+        finish(action, Action.State.SUCCEEDED, f"{action.path} {action.name} is gone.")
+        return True
+    _mark_applied(action, action.object_uid)
+    return True
+
+
+def _delete(
+    action: Action,
+    client: KubeClient,
+    resource: Resource,
+    version: str,
+    step: dict[str, str],
+    uid: str,
+) -> None:
+    try:
+        client.delete(
+            resource,
+            version,
+            step["name"],
+            step["namespace"],
+            uid=uid,
+            as_user=impersonation(action),
+        )
+    except NotFound:
+        log.info("object went away before its removal", action=action.pk)
+
+
+def _refuse_replaced(action: Action) -> None:
+    finish(
+        action,
+        Action.State.REFUSED,
+        f"{action.path} {action.name} was replaced by another object of the same name "
+        "since its removal was asked for; nothing was deleted.",
+        code="replaced",
+        hint="Look at the new object, and ask again if it shall go too.",
+    )
+
+
+def _refuse_taken(action: Action, there: dict[str, Any]) -> None:
+    """An install never turns an operator that is there into another one."""
+    spec = there.get("spec", {})
+    package = (
+        spec.get("package", {}).get("name")
+        or spec.get("name")
+        or spec.get("source", {}).get("catalog", {}).get("packageName", "")
+    )
+    finish(
+        action,
+        Action.State.REFUSED,
+        f"{action.path} {action.name} exists already, for the package {package}; nothing was "
+        "changed.",
+        code="taken",
+        hint="Choose another name, or remove the one that is there first.",
+    )
+
+
+def _refuse(action: Action, error: KubeError) -> None:
+    resource = WRITTEN[action.path]
+    told = explain(
+        error,
+        cluster=action.cluster.name,
+        as_user=action.as_user,
+        verb=action.verb,
+        plural=f"{resource.plural}.{resource.group}",
+        kind=action.path,
+    )
+    message = told.message
+    if isinstance(error, NotFound):
+        message += f" The kind {action.path} or the namespace may have gone since it was reviewed."
+    written = [one for one in action.done if action.verb != Action.Verb.REMOVE]
+    if written:
+        message += f" Before that, it had made sure of {', '.join(written)}."
+    elif isinstance(error, Conflict) and action.done:
+        message += f" Before that, {', '.join(action.done)} was deleted."
+    action.dry_run = {"ok": False, "message": told.message, "fields": told.fields}
+    Action.objects.filter(pk=action.pk).update(dry_run=action.dry_run)
+    finish(action, Action.State.REFUSED, message, code=told.code, hint=told.hint)
+
+
+def _give_up(action: Action) -> None:
+    minutes = TOTAL.seconds // 60
+    if action.sent_at:
+        said = f"It is not known whether the cluster took it; no answer within {minutes} minutes."
+        finish(action, Action.State.LOST, said, code="no-answer", hint=action.outcome)
+        return
+    said = f"It was not sent within {minutes} minutes and is not sent any more."
+    hint = action.outcome or "Check that a worker runs, then ask again."
+    finish(action, Action.State.REFUSED, said, code="not-sent", hint=hint)
+
+
+def _mark_sent(action: Action) -> None:
+    """Before the request: from now on nobody knows whether the cluster got it."""
+    action.sent_at = timezone.now()
+    Action.objects.filter(pk=action.pk).update(sent_at=action.sent_at)
+
+
+def _mark_done(action: Action, named: str) -> None:
+    action.done = [*action.done, named]
+    Action.objects.filter(pk=action.pk).update(done=action.done)
+
+
+def _mark_applied(action: Action, uid: str) -> None:
+    action.state, action.object_uid = Action.State.APPLIED, uid
+    if action.verb != Action.Verb.REMOVE:
+        action.done = [*action.done, label(action.manifests[-1])]
+    Action.objects.filter(pk=action.pk, state=Action.State.PENDING).update(
+        state=action.state,
+        object_uid=uid,
+        done=action.done,
+        outcome="",
+        outcome_code="",
+        outcome_hint="",
+    )
+    log.info("action applied", action=action.pk, verb=action.verb, name=action.name)
+
+
+def finish(
+    action: Action,
+    state: Action.State,
+    outcome: str,
+    *,
+    code: str = "",
+    hint: str = "",
+    finding: str = "",
+    uid: str = "",
+) -> None:
+    """Ends an open action; one that has ended already stays as it is."""
+    action.state = state
+    action.object_uid = uid or action.object_uid
+    Action.objects.filter(pk=action.pk, state__in=Action.OPEN).update(
+        state=state,
+        outcome=outcome,
+        outcome_code=code,
+        outcome_hint=hint,
+        finding=finding,
+        object_uid=action.object_uid,
+        finished_at=timezone.now(),
+    )
+    log.info("action finished", action=action.pk, verb=action.verb, state=str(state), code=code)
+
+
+def get(
+    client: KubeClient, resource: Resource, version: str, action: Action
+) -> dict[str, Any] | None:
+    """The object that the action is about; None when there is none."""
+    try:
+        return client.get(resource, version, action.name, action.namespace)
+    except NotFound:
+        return None
+
+
+def version_of(cluster: Cluster, resource: Resource) -> str:
+    return cluster.kinds.get(resource.kind, {}).get("version") or resource.versions[0]
+
+
+def uid_of(item: dict[str, Any]) -> str:
+    return text(item, "metadata", "uid", limit=64)
+
+
+def impersonation(action: Action) -> Impersonation | None:
+    return Impersonation(action.as_user, tuple(action.as_groups)) if action.as_user else None

@@ -1,0 +1,79 @@
+"""Writing the objects of an action: which kinds, how each is asked about, in what order.
+
+Knows clusters through the client only; rows are others' concern.
+"""
+
+from typing import Any
+
+from olmweb.kube.client import Impersonation, KubeClient
+from olmweb.kube.errors import Forbidden, NotFound
+from olmweb.kube.resources import (
+    CLUSTER_EXTENSIONS,
+    CLUSTER_SERVICE_VERSIONS,
+    INSTALL_PLANS,
+    NAMESPACES,
+    OPERATOR_GROUPS,
+    PLATFORM_OPERATORS,
+    SERVICE_ACCOUNTS,
+    SUBSCRIPTIONS,
+    Resource,
+)
+
+WRITTEN: dict[str, Resource] = {
+    one.kind: one
+    for one in (
+        NAMESPACES,
+        SERVICE_ACCOUNTS,
+        OPERATOR_GROUPS,
+        SUBSCRIPTIONS,
+        INSTALL_PLANS,
+        CLUSTER_SERVICE_VERSIONS,
+        CLUSTER_EXTENSIONS,
+        PLATFORM_OPERATORS,
+    )
+}
+
+
+def label(manifest: dict[str, Any]) -> str:
+    """What a manifest, or a step of a removal, is called: `Namespace etcd`."""
+    metadata = manifest.get("metadata", manifest)
+    namespace = metadata.get("namespace")
+    return f"{manifest['kind']} {f'{namespace}/' if namespace else ''}{metadata['name']}"
+
+
+def is_there(
+    client: KubeClient,
+    resource: Resource,
+    version: str,
+    metadata: dict[str, Any],
+    who: Impersonation | None,
+) -> bool:
+    """Whether an object that an install needs beside it is there already.
+
+    An OperatorGroup is whenever its namespace has any: OLM v0 allows no second one. Who may not
+    look is told no; the apply that follows then decides.
+    """
+    namespace = metadata.get("namespace", "")
+    try:
+        if resource is OPERATOR_GROUPS:
+            pages = client.list_pages(resource, version, namespace=namespace)
+            return any(page.items for page in pages)
+        client.get(resource, version, metadata["name"], namespace, as_user=who)
+    except (NotFound, Forbidden):
+        return False
+    return True
+
+
+def may_write(
+    client: KubeClient, resource: Resource, namespace: str, who: Impersonation | None
+) -> None:
+    """Raises Forbidden, in the words of the cluster's RBAC, unless both rights are there."""
+    for verb in ("create", "patch"):
+        answer = client.may(verb, resource, namespace, as_user=who)
+        if not answer.allowed:
+            plural = f"{resource.plural}.{resource.group}".rstrip(".")
+            raise Forbidden(
+                f"Cluster {client.name} does not allow this: {plural} in namespace {namespace}: "
+                f"{answer.reason or f'no rule allows to {verb} them'}.",
+                status=403,
+            )
