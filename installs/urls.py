@@ -5,6 +5,7 @@ from django.urls import path
 from installs.views import (
     activity,
     change,
+    changes,
     clusteroperators,
     clusters,
     copies,
@@ -24,8 +25,23 @@ urlpatterns = [
     ),
     path(
         "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>/remove",
-        change.remove,
+        changes.remove,
         name="remove",
+    ),
+    path(
+        "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>/upgrade",
+        changes.upgrade,
+        name="upgrade",
+    ),
+    path(
+        "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>/retry",
+        changes.retry,
+        name="retry",
+    ),
+    path(
+        "installplans/<str:cluster>/<str:namespace>/<str:name>/approve",
+        changes.approve,
+        name="approve",
     ),
     path(
         "software/<str:cluster>/<str:catalog>/<str:package>/install",

@@ -6,6 +6,7 @@
 from installs.manifests.choice import (
     AUTOMATIC,
     CLUSTER_EXTENSION,
+    ENFORCEMENTS,
     FIELDS,
     MANUAL,
     PATHS,
@@ -22,6 +23,7 @@ from installs.manifests.objects import as_yaml, main_object, objects_for
 __all__ = [
     "AUTOMATIC",
     "CLUSTER_EXTENSION",
+    "ENFORCEMENTS",
     "FIELDS",
     "MANUAL",
     "PATHS",

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from installs import actions
+from installs import changes
 from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.observe import diagnose_row
 from installs.queries import detail
@@ -35,13 +35,16 @@ def operator_detail(
     )
     if (answer := unchanged(request, token)) is not None:
         return answer
+    story = _story(operator)
     context = {
         "operator": operator,
         "needs_attention": operator.health in NEEDS_ATTENTION,
         "action": action,
-        "removable": operator.kind in actions.REMOVABLE,
+        "removable": operator.kind in changes.REMOVABLE,
         "may_remove": _may_remove(request),
-        **_story(operator),
+        "upgradable": operator.kind in changes.UPGRADABLE,
+        "plan_waiting": story["pending"].approval if story["pending"] else None,
+        **story,
     }
     return render_live(request, "installs/operator.html", context, token=token)
 

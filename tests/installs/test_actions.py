@@ -139,7 +139,7 @@ def test_a_dry_run_puts_the_clusters_error_at_its_field(
 ) -> None:
     plan = plan_install(cluster, package, "try-me", olivia)
     wrong = {**plan.manifest, "spec": {"package": {"name": "p" * 60}}}
-    tried = dry_run(replace(plan, manifest=wrong), olivia)
+    tried = dry_run(replace(plan, manifests=(wrong,)), olivia)
     assert not tried.ok
     assert list(tried.fields) == ["package"]
     assert tried.code == "invalid"
@@ -256,7 +256,7 @@ def test_a_removal_names_this_very_object_and_what_goes_with_it(
 def test_other_kinds_are_not_removed_and_strangers_remove_nothing(
     cluster: Cluster, olivia: User
 ) -> None:
-    odd = make_operator(cluster=cluster, name="x", kind="Subscription")
+    odd = make_operator(cluster=cluster, name="x", kind="ClusterServiceVersion")
     with pytest.raises(OlmwebError, match="does not remove"):
         request_remove(cluster, odd, olivia)
     with pytest.raises(OlmwebError, match="Sign in"):

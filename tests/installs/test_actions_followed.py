@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catalogs.models import Package
-from installs import follow
+from installs import follow, sending
 from installs.actions import plan_install, request_install, request_remove
 from installs.models import Action, Operator
 from olmweb.leases import acquire
@@ -149,7 +149,7 @@ def test_a_worker_that_dies_between_sending_and_writing_it_down_makes_no_second_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(follow, "_mark_applied", killed)
+        patch.setattr(sending, "_mark_applied", killed)
         with pytest.raises(KeyboardInterrupt):
             follow.run(action.pk)
     action.refresh_from_db()
@@ -201,11 +201,11 @@ def test_an_action_without_an_outcome_is_given_up_in_the_end(
 
 
 def test_what_the_cluster_forbids_is_refused_with_what_to_ask_for(
-    sandbox: Sandbox, cluster: Cluster, bob: User
+    sandbox: Sandbox, cluster: Cluster, tess: User
 ) -> None:
-    action = carry_out(ask(cluster, bob))
+    action = carry_out(ask(cluster, tess))
     assert (action.state, action.outcome_code) == ("refused", "forbidden")
-    assert action.outcome.startswith("bob may not install this")
+    assert action.outcome.startswith("tess may not install this")
     assert sandbox.store.get("PlatformOperator", GOOD) is None
 
 
@@ -250,7 +250,7 @@ def test_a_cluster_that_is_away_or_busy_is_asked_again_later(
     action = ask(cluster, olivia)
     path = "/apis/platform.openshift.io/v1alpha1/platformoperators/"
     sandbox.script.fail_next(500, count=10, path_prefix=path)
-    assert follow.run(action.pk) == follow.RETRY_SECONDS
+    assert follow.run(action.pk) == sending.RETRY_SECONDS
     action.refresh_from_db()
     assert (action.state, action.outcome_code) == ("pending", "cluster-broken")
     for _ in range(10):
@@ -323,9 +323,9 @@ def test_another_object_of_the_same_name_is_not_removed(
 
 
 def test_a_removal_that_is_forbidden_is_refused(
-    sandbox: Sandbox, cluster: Cluster, olivia: User, bob: User
+    sandbox: Sandbox, cluster: Cluster, olivia: User, tess: User
 ) -> None:
-    action = carry_out(request_remove(cluster, installed(cluster, olivia), bob))
+    action = carry_out(request_remove(cluster, installed(cluster, olivia), tess))
     assert (action.state, action.outcome_code) == ("refused", "forbidden")
     assert "delete platformoperators.platform.openshift.io" in action.outcome_hint
     assert stored(sandbox)

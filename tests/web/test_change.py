@@ -52,6 +52,18 @@ def writer(client: Client, olivia: Any) -> Client:
     return client
 
 
+def confirm(client: Client, path: str = INSTALL, **more: Any) -> Any:
+    """The form of a review that passed, sent as the page would."""
+    values = {"name": "etcd"} | more.pop("values", {})
+    reviewed = client.post(path, {**values, "step": "review"}).context
+    sent = {**values, "step": "confirm", "key": reviewed["key"], "reviewed": reviewed["reviewed"]}
+    return client.post(path, sent, **more)
+
+
+def remove_form(client: Client, path: str = REMOVE) -> dict[str, str]:
+    return {"sure": "yes", "reviewed": client.get(path).context["reviewed"]}
+
+
 def test_strangers_are_sent_to_sign_in_even_when_reading_is_public(
     client: Client, package: Package, operator: Operator, settings: Any
 ) -> None:
@@ -86,13 +98,14 @@ def test_review_then_confirm_leads_to_the_action(
     page = assert_page(reviewed)
     assert "Dry run passed" in page.text
     assert not Action.objects.exists()
-    key = reviewed.context["key"]
-    confirmed = writer.post(INSTALL, {"name": "etcd", "step": "confirm", "key": key})
+    sent = {"name": "etcd", "step": "confirm", "key": reviewed.context["key"]}
+    sent["reviewed"] = reviewed.context["reviewed"]
+    confirmed = writer.post(INSTALL, sent)
     action = Action.objects.get()
     assert confirmed.status_code == 303
     assert confirmed["Location"] == f"/activity/actions/{action.pk}"
     assert (action.name, action.as_user, action.dry_run["ok"]) == ("etcd", "olivia", True)
-    again = writer.post(INSTALL, {"name": "etcd", "step": "confirm", "key": key})
+    again = writer.post(INSTALL, sent)
     assert again["Location"] == confirmed["Location"], "asking twice is asking once"
     assert Action.objects.count() == 1
     assert_page(writer.get(confirmed["Location"]))
@@ -101,7 +114,7 @@ def test_review_then_confirm_leads_to_the_action(
 def test_htmx_is_redirected_to_the_action(
     writer: Client, package: Package, sandbox: Sandbox
 ) -> None:
-    response = writer.post(INSTALL, {"name": "etcd", "step": "confirm"}, headers=HTMX)
+    response = confirm(writer, headers=HTMX)
     assert response["HX-Redirect"] == f"/activity/actions/{Action.objects.get().pk}"
 
 
@@ -144,8 +157,9 @@ def test_a_cluster_without_platformoperators_says_so(writer: Client, package: Pa
 def test_another_open_action_of_the_object_is_told(
     writer: Client, package: Package, operator: Operator, sandbox: Sandbox
 ) -> None:
-    writer.post(REMOVE, {"sure": "yes"})
-    page = assert_page(writer.post(INSTALL, {"name": "etcd", "step": "confirm"}), 422)
+    Operator.objects.update(uid="")
+    writer.post(REMOVE, remove_form(writer))
+    page = assert_page(confirm(writer), 422)
     assert "Another remove of PlatformOperator etcd" in page.text
 
 
@@ -177,22 +191,22 @@ def test_without_any_cluster_there_is_nowhere_to_install(writer: Client, db: Non
 
 
 def test_a_removal_says_what_goes_with_it_and_needs_a_tick(
-    writer: Client, operator: Operator
+    writer: Client, operator: Operator, sandbox: Sandbox
 ) -> None:
     page = assert_page(writer.get(REMOVE))
     assert "CustomResourceDefinitions go too" in page.text
     refused = assert_page(writer.post(REMOVE), 422)
     assert "Tick this" in refused.text
     assert not Action.objects.exists()
-    response = writer.post(REMOVE, {"sure": "yes"})
+    response = writer.post(REMOVE, remove_form(writer))
     action = Action.objects.get()
     assert response["Location"] == f"/activity/actions/{action.pk}"
     assert (action.verb, action.object_uid) == ("remove", "uid-1")
 
 
 def test_a_kind_that_is_not_removed_is_refused(writer: Client, prod: Cluster) -> None:
-    make_operator(cluster=prod, name="sub", kind="Subscription", namespace="apps")
-    path = "/operators/prod/Subscription/apps/sub"
+    make_operator(cluster=prod, name="sub", kind="ClusterServiceVersion", namespace="apps")
+    path = "/operators/prod/ClusterServiceVersion/apps/sub"
     assert "does not remove" in assert_page(writer.get(f"{path}/remove"), 409).text
     assert f"{path}/remove" not in assert_page(writer.get(path)).links
 

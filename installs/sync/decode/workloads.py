@@ -20,6 +20,7 @@ from installs.sync.decode.common import (
 )
 from installs.sync.decode.platform import RUKPAK
 from installs.sync.decode.v1 import OLM_V1
+from olmweb.kube.shapes import WRITTEN
 
 _NOBODY: Key = ("", "", "")
 _DEPRECATED = re.compile(r"\bis a deprecated field\b|\bDeprecated:", re.IGNORECASE)
@@ -44,7 +45,7 @@ def custom_resource_definition(obj: Object) -> Kept | None:
     fields = {
         text(one, "name", limit=63): schema_fields(dig(one, "schema", "openAPIV3Schema"))
         for one in versions
-        if one.get("served") is True and "schema" in one
+        if text(obj, "metadata", "name", limit=253) in WRITTEN and one.get("served") is True
     }
     return kept(obj, "CustomResourceDefinition", columns, {"fields": fields} if fields else {})
 

@@ -1,0 +1,194 @@
+"""Upgrade, approve, retry and remove what is there: shown in full, tried, confirmed, followed.
+
+A GET asks no cluster; a POST lets the cluster try first, and what is confirmed is what was shown.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from installs import actions, changes, manifests
+from installs.manifests import SUBSCRIPTION
+from installs.models import Component, Operator
+from installs.planning import Plan
+from installs.views.confirm import METHODS, follow_action, form_key, show_form
+from installs.views.operator import find_or_404
+from olmweb.access import person
+from olmweb.errors import Missing, OlmwebError
+
+ASKED = ("channel", "version", "approval", "policy", "take")
+
+
+@never_cache
+@require_http_methods(METHODS)
+def upgrade(
+    request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
+) -> HttpResponse:
+    """Another channel, version or approval: where it can go, by which way, and what is sent."""
+    if not request.user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    person(request.user)
+    operator = find_or_404(cluster, kind, namespace, name)
+    values = request.POST if request.method == "POST" else request.GET
+    asked = {one: values.get(one, "")[:300] for one in ASKED}
+    package = changes.catalog_package(operator)
+    context: dict[str, Any] = {
+        "title": f"Upgrade {operator.name}",
+        "operator": operator,
+        "back": _page_of(operator),
+        "asked": asked,
+        "approvals": (manifests.AUTOMATIC, manifests.MANUAL),
+        "policies": manifests.POLICIES,
+        "is_v0": operator.kind == SUBSCRIPTION,
+        "installed": changes.installed_bundle(operator),
+        "channels": [],
+        "targets": [],
+        "fields": {},
+        "key": form_key(request),
+        "verb_word": "Upgrade",
+    }
+    if package is not None:
+        names = package.channels.order_by("name").values_list("name", flat=True)
+        context["channels"] = list(names)
+        context["targets"] = changes.targets_of(operator, package, asked["channel"])
+    return _carry_out(request, context, lambda: changes.plan_upgrade(operator, asked), "upgrade")
+
+
+@never_cache
+@require_http_methods(METHODS)
+def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: str) -> HttpResponse:
+    """Lets its controller look again at once."""
+    if not request.user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    person(request.user)
+    operator = find_or_404(cluster, kind, namespace, name)
+    context = {
+        "title": f"Retry {operator.name}",
+        "operator": operator,
+        "back": _page_of(operator),
+        "fields": {},
+        "key": form_key(request),
+        "verb_word": "Retry",
+    }
+    return _carry_out(request, context, lambda: changes.plan_retry(operator), "change")
+
+
+@never_cache
+@require_http_methods(METHODS)
+def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
+    """Approves an InstallPlan, with all that it carries shown first."""
+    if not request.user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    person(request.user)
+    plan = find_plan(cluster, namespace, name)
+    found = changes.approval_of(plan.cluster, plan)
+    context = {
+        "title": f"Approve {plan.name}",
+        "approval": found,
+        "back": reverse("installs:operators") + f"?view=all&namespace={plan.namespace}",
+        "fields": {},
+        "key": form_key(request),
+        "verb_word": "Approve",
+        "cluster": plan.cluster,
+    }
+    return _carry_out(request, context, lambda: changes.plan_approve(plan.cluster, plan), "change")
+
+
+@never_cache
+@require_http_methods(METHODS)
+def remove(
+    request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
+) -> HttpResponse:
+    """Remove one operator: what goes, what stays, a tick, a dry run, then follow."""
+    if not request.user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    person(request.user)
+    operator = find_or_404(cluster, kind, namespace, name)
+    plan = changes.plan_remove(operator)
+    context: dict[str, Any] = {
+        "operator": operator,
+        "consequences": plan.consequences,
+        "plan": plan,
+        "crds": changes.owned_crds(operator),
+        "key": form_key(request),
+        "reviewed": actions.reviewed(plan, request.user),
+        "fields": {},
+    }
+    if request.method != "POST":
+        return show_form(request, "remove", context)
+    if request.POST.get("sure") != "yes":
+        context["fields"] = {"sure": "Tick this to say that you know what goes with it."}
+        return show_form(request, "remove", context, failed=True)
+    actions.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
+    tried = actions.dry_run(plan, request.user)
+    context["tried"] = tried
+    if not tried.ok:
+        return show_form(request, "remove", context, failed=True)
+    try:
+        action = actions.request(plan, request.user, tried=tried, idempotency_key=context["key"])
+    except OlmwebError as error:
+        context["refusal"] = error
+        return show_form(request, "remove", context, failed=True)
+    return follow_action(request, action)
+
+
+def _carry_out(
+    request: HttpRequest, context: dict[str, Any], make: Callable[[], Plan], page: str
+) -> HttpResponse:
+    """Shows the plan; on POST tries it; on confirmation of what was shown records it."""
+    is_post = request.method == "POST"
+    try:
+        plan = make()
+        context["plan"] = plan
+        if not is_post:
+            return show_form(request, page, context)
+        tried = actions.dry_run(plan, request.user)
+        context["tried"] = tried
+        if not tried.ok:
+            context["fields"] = tried.fields
+            return show_form(request, page, context, failed=True)
+        if request.POST.get("step") != "confirm":
+            context["reviewed"] = actions.reviewed(plan, request.user)
+            return show_form(request, page, context)
+        actions.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
+        action = actions.request(plan, request.user, tried=tried, idempotency_key=context["key"])
+    except OlmwebError as error:
+        if error.status == 403:
+            raise
+        context |= {"refusal": error, "fields": error.fields}
+        return show_form(request, page, context, failed=is_post)
+    return follow_action(request, action)
+
+
+def find_plan(cluster: str, namespace: str, name: str) -> Component:
+    """The InstallPlan a URL names, with its cluster. Raises Missing with a sentence."""
+    found = None
+    if "\x00" not in f"{cluster}{namespace}{name}":
+        found = (
+            Component.objects.select_related("cluster")
+            .filter(
+                cluster__name=cluster,
+                kind=changes.INSTALL_PLAN,
+                namespace=namespace,
+                name=name,
+            )
+            .first()
+        )
+    if found is None:
+        raise Missing(
+            f"There is no InstallPlan {name[:120]} in namespace {namespace[:80]} of cluster "
+            f"{cluster[:80]}.",
+            code="unknown-plan",
+            hint="It may have been replaced by a newer one.",
+        )
+    return found
+
+
+def _page_of(operator: Operator) -> str:
+    where = (operator.cluster.name, operator.kind, operator.namespace or "-", operator.name)
+    return reverse("installs:operator", args=where)

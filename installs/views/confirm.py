@@ -1,0 +1,42 @@
+"""What the forms that change a cluster share: key, answer, and the way to the action's page."""
+
+import uuid
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django_htmx.http import HttpResponseClientRedirect
+
+from installs.models import Action
+from olmweb.htmx import render_page, wants_fragment
+
+METHODS = ("GET", "HEAD", "POST")
+UNPROCESSABLE = 422
+KEY_LIMIT = 100  # characters, as the column holds
+
+
+def form_key(request: HttpRequest) -> str:
+    """The form's own key, which makes sending it twice one action; a new one for a new form."""
+    key = request.POST.get("key", "")
+    return key if key and key.isprintable() and len(key) <= KEY_LIMIT else uuid.uuid4().hex
+
+
+def show_form(
+    request: HttpRequest, page: str, context: dict[str, Any], *, failed: bool = False
+) -> HttpResponse:
+    status = UNPROCESSABLE if failed else 200
+    context["failed"] = failed
+    return render_page(request, f"installs/{page}.html", context, partial="form", status=status)
+
+
+def follow_action(request: HttpRequest, action: Action) -> HttpResponse:
+    """To the action's page, which follows it live."""
+    return go_to(request, reverse("installs:action", args=[action.pk]))
+
+
+def go_to(request: HttpRequest, address: str) -> HttpResponse:
+    if wants_fragment(request):
+        return HttpResponseClientRedirect(address)
+    response = HttpResponseRedirect(address)
+    response.status_code = 303
+    return response
