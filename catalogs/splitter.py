@@ -393,20 +393,24 @@ def _unstorable(piece: Piece) -> Problem | None:
     ):
         return Problem(
             "name-too-long",
-            f'the {schema[:100]} blob "{name[:100]}…" of package "{header.owner[:100]}" has a name '
-            "too long to be stored; it is left out",
-            subject=name[:100],
+            f'the {_shown(schema[:100])} blob "{_shown(name[:100])}…" of package '
+            f'"{_shown(header.owner[:100])}" has a name too long to be stored; it is left out',
+            subject=_shown(name[:100]),
             offset=piece.offset,
         )
     # The plain search is fast and nearly always says no.
     if b"\\u0000" in piece.json and _NUL.search(piece.json):
         return Problem(
             "nul",
-            f'the {schema} blob of package "{header.owner}" holds a NUL character, which can\'t be '
-            "stored; it is left out",
+            f'the {_shown(schema)} blob of package "{_shown(header.owner)}" holds a NUL character, '
+            "which can't be stored; it is left out",
             offset=piece.offset,
         )
     return None
+
+
+def _shown(text: str) -> str:
+    return text.replace("\0", "\ufffd")
 
 
 def reread(data: bytes) -> tuple[Header, bytes]:

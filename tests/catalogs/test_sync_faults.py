@@ -70,6 +70,9 @@ def test_a_faulty_package_is_told_and_the_sound_one_served(folder, what):
 UNSTORABLE = {
     "a nul in a text": bundle_blob(package="bad", csv=csv_metadata(displayName="x\0y")),
     "a nul in a name": channel_blob("bad", "a\0b"),
+    "a nul in a schema": {"schema": "a\0b", "package": "bad"},
+    "a nul in the name of a package": {"schema": "olm.channel", "name": "a", "package": "ba\0d"},
+    "a nul in a name too long": channel_blob("bad", "\0" * 400),
     "half a character": bundle_blob(package="bad", csv=csv_metadata(displayName="\ud800")),
     "a bundle's name": bundle_blob(package="bad", name="n" * 501),
     "a channel's name": channel_blob("bad", "c" * 301),
