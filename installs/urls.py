@@ -8,6 +8,7 @@ from installs.views import (
     changes,
     clusteroperators,
     clusters,
+    contents,
     copies,
     crds,
     operator,
@@ -47,6 +48,11 @@ urlpatterns = [
         "software/<str:cluster>/<str:catalog>/<str:package>/install",
         change.install,
         name="install",
+    ),
+    path(
+        "contents/<str:cluster>/<str:catalog>/<str:package>/<bundle_name:bundle>",
+        contents.contents,
+        name="contents",
     ),
     path("cluster-operators/", clusteroperators.clusteroperator_list, name="clusteroperators"),
     path(

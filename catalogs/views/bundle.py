@@ -36,6 +36,7 @@ def bundle(
         "entries": entries,
         "suitability": queries.suitability(shown),
         "inspected": inspected,
+        "contents_url": present.bundle_url(found, shown.name, "installs:contents"),
         "blob": queries.read_blob(shown.blob),
         "fbc_url": present.bundle_url(found, shown.name, "api:get_bundle_fbc"),
         **bundle_contents(shown),

@@ -1,0 +1,91 @@
+"""What will this install? One bundle beside a cluster, and how it differs from another."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from catalogs import forms, present, queries
+from catalogs.inspection.report import CLUSTER, Report
+from catalogs.models import Bundle, Package
+from catalogs.views.inspection import inspection_shown
+from installs.queries import contents as found_contents
+from olmweb.context import clusters
+from olmweb.htmx import render_page
+from olmweb.models import Cluster
+
+CHOICES = 200  # bundles offered to compare with
+
+
+@require_safe
+def contents(
+    request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
+) -> HttpResponse:
+    """`?cluster=` for a catalog of none; `?from=` names the bundle to compare with."""
+    found, _ = queries.get_sources(cluster, catalog, package)
+    shown = queries.get_bundles(found, bundle)[0]
+    shown.package = found
+    notices: list[str] = []
+    where = _cluster(request, found, notices)
+    told = found_contents.contents(shown, where)
+    context: dict[str, Any] = {
+        "package": found,
+        "catalog": found.catalog,
+        "status": present.catalog_status(found.catalog),
+        "bundle": shown,
+        "bundle_url": present.bundle_url(found, shown.name),
+        "inspected": inspection_shown(found, shown),
+        "clusters": [] if found.catalog.cluster else clusters(request),
+        "cluster": where,
+        "told": told,
+        "wide": _granted(told.report, wide=True),
+        "narrow": _granted(told.report, wide=False),
+        "notices": notices,
+        **_compared(request, found, shown, told, where, notices),
+    }
+    return render_page(request, "installs/contents.html", context)
+
+
+def _granted(found: Report, *, wide: bool) -> list[Any]:
+    return [each for each in found.permissions if (each.scope == CLUSTER) is wide]
+
+
+def _cluster(request: HttpRequest, package: Package, notices: list[str]) -> Cluster | None:
+    """The catalog's own cluster; of one without, the cluster asked for or the first."""
+    if package.catalog.cluster is not None:
+        return package.catalog.cluster
+    known = {each.name: each for each in clusters(request)}
+    asked = forms.clean(request.GET.get("cluster", ""))
+    if asked and asked not in known:
+        notices.append(f"There is no cluster “{asked}”.")
+    return known.get(asked) or next(iter(known.values()), None)
+
+
+def _compared(
+    request: HttpRequest,
+    package: Package,
+    shown: Bundle,
+    told: found_contents.BundleContents,
+    cluster: Cluster | None,
+    notices: list[str],
+) -> dict[str, Any]:
+    """The bundle to compare with: the one asked for, else the one installed."""
+    asked = forms.clean(request.GET.get("from", ""))
+    names = package.bundles.exclude(name=shown.name).values_list("name", "version")
+    installed = found_contents.installed_bundle(package, cluster)
+    before = installed
+    if asked:
+        before = package.bundles.filter(name=asked).first()
+        if before is None:
+            notices.append(f"There is no bundle “{asked}” in this package.")
+    if before is not None and before.name == shown.name:
+        before = None
+    return {
+        "choices": list(names[:CHOICES]),
+        "installed_name": installed.name if installed else "",
+        "before": before,
+        "before_url": present.bundle_url(package, before.name, "installs:contents")
+        if before
+        else "",
+        "sections": found_contents.between(before, told) if before else None,
+    }
