@@ -19,6 +19,7 @@ from catalogs.api_problems import router as problems_router
 from catalogs.api_resolve import router as resolve_router
 from installs.api import router as installs_router
 from installs.api_readiness import router as readiness_router
+from installs.api_contents import router as contents_router
 from olmweb.api_auth import BearerToken, PublicRead, Session
 from olmweb.api_docs import docs_view
 from olmweb.api_errors import guard_patterns, handle_exception, unknown_route
@@ -40,6 +41,7 @@ api.add_router("", installs_router)
 api.add_router("", readiness_router)
 # Before the route of bundles, whose names may hold slashes.
 api.add_router("", fbc_router)
+api.add_router("", contents_router)
 api.add_router("", problems_router)
 api.add_router("", catalogs_router)
 api.add_router("", changes_router)

@@ -65,21 +65,29 @@ def refuse(name: str, message: str, *, code: str = "bad-parameter") -> OlmwebErr
     return OlmwebError(message, code=code, status=400, fields={name: message})
 
 
-def refuse_parameters(request: HttpRequest) -> None:
-    """For routes without query parameters: raises the 400 that names the first one."""
+def refuse_parameters(request: HttpRequest, *known: str) -> None:
+    """Raises the 400 that names the first query parameter that is none of the known ones."""
+    reads = ", ".join(known) if known else "none"
     for name in request.GET:
-        raise refuse(
-            name[:60],
-            f'There is no query parameter "{name[:60]}" here; this route reads none.',
-            code="unknown-parameter",
-        )
+        if name not in known:
+            raise refuse(
+                name[:60],
+                f'There is no query parameter "{name[:60]}" here; this route reads {reads}.',
+                code="unknown-parameter",
+            )
 
 
 def answer_one(
-    request: HttpRequest, state: Sequence[object], build: Callable[[], object]
+    request: HttpRequest,
+    state: Sequence[object],
+    build: Callable[[], object],
+    known: Sequence[str] = (),
 ) -> HttpResponseBase:
-    """One thing as JSON: 304 when `state` is what the caller has, else `build()` encoded."""
-    refuse_parameters(request)
+    """One thing as JSON: 304 when `state` is what the caller has, else `build()` encoded.
+
+    `known` are the query parameters that the route reads.
+    """
+    refuse_parameters(request, *known)
     require_acceptable(request, MEDIA_TYPES["json"])
     etag = make_etag(request, *state)
     return not_modified(request, etag) or finish(json_response(build()), etag)
