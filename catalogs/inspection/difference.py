@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from catalogs.inspection.grants import beyond
 from catalogs.inspection.report import CLUSTER, Crd, CrdVersion, Report
 from catalogs.inspection.tolerant import at, text, texts
 
@@ -72,17 +73,19 @@ def _named(
 
 
 def _permissions(before: Report, after: Report) -> Iterator[Line]:
-    for old, new in _pairs(before.permissions, after.permissions, lambda each: each):
-        if (old is None) == (new is None):
-            continue
-        found = new or old
-        assert found is not None  # noqa: S101 - for the type checker: one of them is there
-        where = "cluster-wide" if found.scope == CLUSTER else "in its namespaces"
-        names = f", only {', '.join(found.names)}" if found.names else ""
-        verbs = ", ".join(found.verbs) or "bound"
-        told = f"{verbs}: {found.what}{names} ({where}, {found.account})"
-        level = found.level if new else "plain"
-        yield Line("added" if new else "removed", told, " ".join(found.why) if new else "", level)
+    for change, found in (
+        ("added", beyond(after.permissions, before.permissions)),
+        ("removed", beyond(before.permissions, after.permissions)),
+    ):
+        for each in found:
+            where = "cluster-wide" if each.scope == CLUSTER else "in its namespaces"
+            names = f", only {', '.join(each.names)}" if each.names else ""
+            verbs = ", ".join(each.verbs) or "bound"
+            told = f"{verbs}: {each.what}{names} ({where}, {each.account})"
+            if change == "added":
+                yield Line(change, told, " ".join(each.why), each.level)
+            else:
+                yield Line(change, told)
 
 
 def _objects(before: Report, after: Report) -> Iterator[Line]:

@@ -11,7 +11,7 @@ from tests.catalogs.registryfake import OCI, RegistryFake, tar
 MANIFESTS = "operators.operatorframework.io.bundle.manifests.v1"
 METADATA = "operators.operatorframework.io.bundle.metadata.v1"
 LABELS = {MANIFESTS: "manifests/", METADATA: "metadata/"}
-CRD = {
+CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
     "metadata": {"name": "kettles.tea.example.com"},
@@ -43,7 +43,7 @@ CRD = {
         ],
     },
 }
-SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kettle-metrics"}}
+SERVICE: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kettle-metrics"}}
 ANNOTATIONS = {"annotations": {"operators.operatorframework.io.bundle.package.v1": "kettle"}}
 Files = dict[str, Any]
 
