@@ -12,7 +12,7 @@ from catalogs.inspection.difference import Section
 from catalogs.inspection.report import Image, Kinds, Permission, Webhook
 from catalogs.inspection.stored import inspection_of
 from catalogs.models import Bundle, Catalog
-from installs.queries.contents import CrdHere, Need, between, contents, installed_bundle
+from installs.contents import CrdHere, Need, between, contents, installed_bundle
 from olmweb.api_formats import answer_one, refuse
 from olmweb.errors import Missing
 from olmweb.models import Cluster

@@ -18,8 +18,8 @@ from catalogs.api_fbc import router as fbc_router
 from catalogs.api_problems import router as problems_router
 from catalogs.api_resolve import router as resolve_router
 from installs.api import router as installs_router
-from installs.api_readiness import router as readiness_router
 from installs.api_contents import router as contents_router
+from installs.api_readiness import router as readiness_router
 from olmweb.api_auth import BearerToken, PublicRead, Session
 from olmweb.api_docs import docs_view
 from olmweb.api_errors import guard_patterns, handle_exception, unknown_route

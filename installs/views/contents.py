@@ -9,7 +9,7 @@ from catalogs import forms, present, queries
 from catalogs.inspection.report import CLUSTER, Report
 from catalogs.models import Bundle, Package
 from catalogs.views.inspection import inspection_shown
-from installs.queries import contents as found_contents
+from installs import contents as found_contents
 from olmweb.context import clusters
 from olmweb.htmx import render_page
 from olmweb.models import Cluster

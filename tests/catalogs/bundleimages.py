@@ -43,7 +43,15 @@ CRD: dict[str, Any] = {
         ],
     },
 }
-SERVICE: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kettle-metrics"}}
+SERVICE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "kettle-metrics"},
+}
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "kettle-metrics"},
+}
 ANNOTATIONS = {"annotations": {"operators.operatorframework.io.bundle.package.v1": "kettle"}}
 Files = dict[str, Any]
 
