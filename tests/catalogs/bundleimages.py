@@ -48,10 +48,6 @@ SERVICE: dict[str, Any] = {
     "kind": "Service",
     "metadata": {"name": "kettle-metrics"},
 }
-    "apiVersion": "v1",
-    "kind": "Service",
-    "metadata": {"name": "kettle-metrics"},
-}
 ANNOTATIONS = {"annotations": {"operators.operatorframework.io.bundle.package.v1": "kettle"}}
 Files = dict[str, Any]
 
