@@ -1,18 +1,20 @@
-"""REST routes of clusters, operators, cluster operators, transitions and actions (GET only).
+"""REST routes of clusters, operators, cluster operators, transitions and actions.
 
-Everything is answered from rows: nothing here asks a cluster.
+Every GET is answered from rows and asks no cluster.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from django.db.models import Count, F, Max, Min, Q
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
 from catalogs.models import Catalog
+from installs.api_actions import Asked, create_action
 from installs.api_details import OperatorDetail, operator_detail
 from installs.api_rows import (
     ActionRow,
@@ -366,6 +368,21 @@ def list_actions(request: HttpRequest) -> HttpResponseBase:
     by_state = Action.objects.order_by("state").values_list("state")
     state = list(by_state.annotate(Count("id"), Max("id"), Max("finished_at"), Max("sent_at")))
     return answer_list(request, ACTIONS, actions, state)
+
+
+router.post(
+    "/actions",
+    response={202: ActionRow},
+    tags=["Actions"],
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": msgspec.json.schema(Asked)["$defs"]["Asked"]}
+            },
+        }
+    },
+)(create_action)
 
 
 @router.get("/actions/{id}", response=ActionRow, tags=["Actions"])

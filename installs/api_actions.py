@@ -1,0 +1,153 @@
+"""REST: asking for an action. The same plans, dry runs, refusals and rows as the pages."""
+
+from typing import Any
+
+import msgspec
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from catalogs.models import Package
+from installs import actions, changes
+from installs.api_rows import action_row
+from installs.models import Action, Component
+from installs.planning import Plan
+from installs.queries.detail import find_operator
+from olmweb.access import person
+from olmweb.api_formats import json_response
+from olmweb.errors import BadRequest, Missing, OlmwebError
+from olmweb.models import ApiToken, Cluster
+
+BODY_LIMIT = 64 * 1024
+KEY_LIMIT = 100
+VERBS = ("install", "upgrade", "approve", "retry", "remove")
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """What POST /actions takes. `name` is the object's; of an install empty for the default."""
+
+    cluster: str
+    verb: str
+    path: str = "PlatformOperator"
+    package: str = ""
+    catalog: str = ""
+    name: str = ""
+    namespace: str = ""
+    channel: str = ""
+    version: str = ""
+    targets: str = ""
+    approval: str = ""
+    policy: str = ""
+    service_account: str = ""
+    crd_safety: str = ""
+    take: bool = False
+    dry_run: bool = False
+
+
+def create_action(request: HttpRequest) -> HttpResponseBase:
+    """Asks for an install, upgrade, approval, retry or removal; the cluster tries it first.
+
+    202 with the action; with `dry_run` 200 with what would be sent and what the cluster said. An
+    `Idempotency-Key` header makes asking twice asking once. Needs a token with the scope act.
+    """
+    _require_scope(request)
+    person(request.user)
+    asked = _read(request)
+    key = _key(request)
+    plan = _plan(asked, request)
+    tried = actions.dry_run(plan, request.user)
+    if asked.dry_run:
+        told = {**tried.as_json(), "objects": [list(one) for one in tried.objects]}
+        return json_response({"manifests": list(plan.manifests), "dry_run": told})
+    if not tried.ok:
+        status = 403 if tried.code in ("forbidden", "impersonation-forbidden") else 422
+        raise OlmwebError(
+            tried.message, code=tried.code, status=status, hint=tried.hint, fields=tried.fields
+        )
+    action = actions.request(plan, request.user, tried=tried, idempotency_key=key)
+    response = json_response(action_row(action))
+    response.status_code = 202
+    return response
+
+
+def _require_scope(request: HttpRequest) -> None:
+    """Raises OlmwebError (403) for a token that only reads."""
+    token = getattr(request, "auth", None)
+    if isinstance(token, ApiToken) and token.scope != ApiToken.Scope.ACT:
+        raise OlmwebError(
+            "This token may only read.",
+            code="scope",
+            status=403,
+            hint="Make one with `manage.py apitoken USER --scope act`.",
+        )
+
+
+def _read(request: HttpRequest) -> Asked:
+    if len(request.body) > BODY_LIMIT:
+        raise BadRequest(f"The body may have {BODY_LIMIT} bytes.", code="too-large")
+    try:
+        asked = msgspec.json.decode(request.body, type=Asked)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"The body is not what this takes: {error}.", code="bad-body") from None
+    if asked.verb not in VERBS:
+        raise BadRequest(f"The verb is one of {', '.join(VERBS)}.", verb="No such verb.")
+    if any("\x00" in getattr(asked, one) for one in ("cluster", "name", "namespace", "package")):
+        raise BadRequest("No value may hold a null character.", code="bad-body")
+    return asked
+
+
+def _key(request: HttpRequest) -> str:
+    key = request.headers.get("Idempotency-Key", "")
+    if len(key) > KEY_LIMIT or (key and not key.isprintable()):
+        raise BadRequest(
+            f"An Idempotency-Key has at most {KEY_LIMIT} printable characters.", code="bad-key"
+        )
+    return key
+
+
+def _plan(asked: Asked, request: HttpRequest) -> Plan:
+    cluster = Cluster.objects.filter(name=asked.cluster).first()
+    if cluster is None:
+        raise Missing(f"There is no cluster {asked.cluster[:100]}.")
+    fields = {
+        one: getattr(asked, one)
+        for one in (
+            *("namespace", "channel", "version", "targets", "approval", "policy"),
+            *("service_account", "crd_safety"),
+        )
+    }
+    if asked.verb == Action.Verb.INSTALL:
+        package = _package(asked, cluster)
+        return actions.plan_install(cluster, package, asked.name, request.user, asked.path, fields)
+    if asked.verb == Action.Verb.APPROVE:
+        row = Component.objects.filter(
+            cluster=cluster,
+            kind=changes.INSTALL_PLAN,
+            namespace=asked.namespace,
+            name=asked.name,
+        ).first()
+        if row is None:
+            raise Missing(f"There is no InstallPlan {asked.name[:120]} in {asked.namespace[:80]}.")
+        return changes.plan_approve(cluster, row)
+    operator = find_operator(cluster.name, asked.path, asked.namespace or "-", asked.name)
+    if operator is None:
+        raise Missing(f"There is no {asked.path[:80]} {asked.name[:120]} on {cluster.name}.")
+    if asked.verb == Action.Verb.UPGRADE:
+        return changes.plan_upgrade(operator, fields | {"take": "yes" if asked.take else ""})
+    if asked.verb == Action.Verb.RETRY:
+        return changes.plan_retry(operator)
+    return changes.plan_remove(operator)
+
+
+def _package(asked: Asked, cluster: Cluster) -> Package:
+    """The package in a catalog of the cluster, else in one without a cluster."""
+    rows: Any = Package.objects.select_related("catalog").filter(name=asked.package)
+    if asked.catalog:
+        rows = rows.filter(catalog__slug=asked.catalog)
+    found: Package | None = (
+        rows.filter(catalog__cluster=cluster).order_by("catalog__name").first()
+        or rows.filter(catalog__cluster=None).order_by("catalog__name").first()
+    )
+    if found is None:
+        where = f" in catalog {asked.catalog[:120]}" if asked.catalog else ""
+        raise Missing(f"There is no package {asked.package[:120]}{where}.", code="unknown-package")
+    return found

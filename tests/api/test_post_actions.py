@@ -1,0 +1,93 @@
+"""POST /actions: scopes, the same refusals as the pages, Idempotency-Key, dry run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from installs.models import Action
+from olmweb.models import ApiToken
+from olmweb.sandbox.server import Sandbox
+from tests.factories import make_catalog, make_cluster, make_package
+
+pytestmark = pytest.mark.django_db
+URL = "/api/v1/actions"
+INSTALL = {"cluster": "prod", "verb": "install", "package": "etcd"}
+
+
+@pytest.fixture(autouse=True)
+def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+    server = Sandbox(step_seconds=0.02)
+    server.start()
+    server.write_kubeconfig(tmp_path / "kubeconfig")
+    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
+    make_package(catalog=make_catalog(cluster=make_cluster(context="sandbox")))
+    yield server
+    server.stop()
+
+
+def post(user: User, body: Any, *, scope: str = "act", **headers: str) -> Any:
+    token, _row = ApiToken.issue(user.pk, scope)
+    return Client().post(
+        URL,
+        body,
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {token}", **headers},
+    )
+
+
+def test_an_install_is_recorded_and_asking_twice_with_a_key_is_asking_once(olivia: User) -> None:
+    first = post(olivia, INSTALL, **{"Idempotency-Key": "k"})
+    assert first.status_code == 202, first.json()
+    told = first.json()
+    assert (told["state"], told["as_user"], told["object"]["name"]) == ("pending", "olivia", "etcd")
+    Action.objects.update(state="succeeded")
+    assert post(olivia, INSTALL, **{"Idempotency-Key": "k"}).json()["id"] == told["id"]
+    other = post(olivia, INSTALL | {"name": "other"}, **{"Idempotency-Key": "k"})
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "key-reused")
+    assert Action.objects.count() == 1
+
+
+def test_a_dry_run_records_nothing_and_shows_what_would_be_sent(olivia: User) -> None:
+    answer = post(olivia, INSTALL | {"dry_run": True})
+    assert answer.status_code == 200
+    assert answer.json()["dry_run"]["ok"] is True
+    assert answer.json()["manifests"][0]["kind"] == "PlatformOperator"
+    assert not Action.objects.exists()
+
+
+def test_a_token_that_reads_and_a_person_without_rights_are_refused(
+    olivia: User, bob: User, tess: User
+) -> None:
+    assert post(olivia, INSTALL, scope="read").json()["error"]["code"] == "scope"
+    assert post(bob, INSTALL).status_code == 403
+    told = post(tess, INSTALL)
+    assert (told.status_code, told.json()["error"]["code"]) == (403, "forbidden")
+    assert "tess may not install" in told.json()["error"]["message"]
+    assert Client().post(URL, INSTALL, content_type="application/json").status_code == 401
+    assert not Action.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (INSTALL | {"cluster": "nope"}, 404),
+        (INSTALL | {"package": "nope"}, 404),
+        (INSTALL | {"verb": "explode"}, 400),
+        (INSTALL | {"path": "Helm"}, 400),
+        (INSTALL | {"path": "Subscription"}, 409),
+        (INSTALL | {"name": "Not Valid"}, 400),
+        (INSTALL | {"extra": 1}, 400),
+        ({"cluster": "prod", "verb": "remove", "name": "nope"}, 404),
+        ({"cluster": "prod", "verb": "approve", "name": "nope", "namespace": "x"}, 404),
+        ("[]", 400),
+    ],
+)
+def test_what_can_not_be_asked_has_a_sentence(olivia: User, body: Any, status: int) -> None:
+    answer = post(olivia, body)
+    assert answer.status_code == status, answer.json()
+    assert answer.json()["error"]["message"]
+    assert not Action.objects.exists()
