@@ -58,7 +58,16 @@ RULES = (
         "olmweb-operate",
         frozenset({"olmweb-operators", "olmweb-admins", "admin"}),
         WRITE,
-        frozenset({"platformoperators"}),
+        frozenset(
+            {
+                "platformoperators",
+                "namespaces",
+                "operatorgroups",
+                "subscriptions",
+                "installplans",
+                "clusterserviceversions",
+            }
+        ),
     ),
     Rule("olmweb-admin", frozenset({"admin"}), WRITE, frozenset({"clusterextensions"})),
 )

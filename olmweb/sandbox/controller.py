@@ -12,6 +12,7 @@ from typing import Any
 
 from olmweb.sandbox import aggregate, rules
 from olmweb.sandbox.content import shipped_roles
+from olmweb.sandbox.olm_v0 import OlmV0
 from olmweb.sandbox.rules import SYSTEM_NAMESPACE, Owned, Release
 from olmweb.sandbox.store import Object, Store, copied, timestamp, uid_of
 
@@ -35,6 +36,7 @@ class Controller:
                 release = rules.read_release(blob, shipped_roles(blob["package"]))
                 self._by_package.setdefault(release.package, []).append(release)
                 self._by_image[release.image] = release
+        self._olm_v0 = OlmV0(store)
         self.bundle_suffixes: Mapping[str, str] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sandbox-controller", daemon=True)
@@ -63,6 +65,7 @@ class Controller:
         for item in operators:
             self.step(item["metadata"]["name"])
         self.aggregate()
+        self._olm_v0.step_all()
 
     def settle(self, name: str) -> None:
         """Steps until nothing changes any more."""

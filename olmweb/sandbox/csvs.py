@@ -65,13 +65,19 @@ class Bundle:
         return list(self.spec.get("customresourcedefinitions", {}).get("owned", []))
 
 
-def head(source: str, package: str, channel: str = "") -> Bundle:
-    """The newest bundle of a channel, else of the default one. KeyError when there is none."""
+def head(source: str, package: str, channel: str = "", name: str = "") -> Bundle:
+    """The newest bundle of a channel, else of the default one, or the one called `name` there.
+
+    KeyError when there is none.
+    """
     blobs = [blob for blob in catalogs()[source] if blob.get("package") == package]
     found = [b for b in blobs if b["schema"] == "olm.channel" and channel in ("", b["name"])]
     if not found:
         raise KeyError(f"{package} has no channel {channel} in {source}")
-    entry = found[0]["entries"][-1]
+    named = [one for one in found[0]["entries"] if name in ("", one["name"])]
+    if not named:
+        raise KeyError(f"{package} has no bundle {name} in {source}")
+    entry = named[-1]
     blob = next(b for b in blobs if (b["schema"], b["name"]) == ("olm.bundle", entry["name"]))
     properties = blob["properties"]
     return Bundle(

@@ -239,3 +239,32 @@ def test_a_form_key_that_can_not_be_kept_is_replaced_by_a_new_one(
     context = writer.post(INSTALL, {"name": "etcd", "key": key}).context
     assert context["key"] != key
     assert context["key"].isalnum()
+
+
+@pytest.mark.parametrize(
+    ("path", "forged"),
+    [
+        (INSTALL, {"cluster": "other"}),
+        (INSTALL, {"name": "another"}),
+        (INSTALL, {"reviewed": "made-up"}),
+        (INSTALL, {"reviewed": ""}),
+    ],
+)
+def test_a_form_that_is_not_what_was_reviewed_is_forbidden(
+    writer: Client, package: Package, sandbox: Sandbox, path: str, forged: dict[str, str]
+) -> None:
+    make_cluster(name="other", context="sandbox")
+    reviewed = writer.post(path, {"name": "etcd", "step": "review"}).context["reviewed"]
+    sent = {"name": "etcd", "step": "confirm", "reviewed": reviewed} | forged
+    assert_page(writer.post(path, sent), 403)
+    assert not Action.objects.exists()
+    assert sandbox.store.get("PlatformOperator", "etcd") is None
+
+
+def test_a_removal_that_was_shown_to_somebody_else_is_forbidden(
+    writer: Client, alice: Any, operator: Operator, sandbox: Sandbox
+) -> None:
+    other = Client()
+    other.force_login(alice)
+    assert_page(writer.post(REMOVE, remove_form(other)), 403)
+    assert not Action.objects.exists()

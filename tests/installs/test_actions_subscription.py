@@ -1,0 +1,184 @@
+"""A Subscription from install to removal against the sandbox, and what may go wrong between."""
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from catalogs.models import Catalog, Package
+from installs import changes, follow, sending
+from installs.actions import dry_run, plan_install, request
+from installs.models import Action, Component, Operator
+from installs.planning import Plan
+from installs.sync import sync_cluster
+from olmweb.models import Cluster
+from olmweb.sandbox.server import Sandbox
+from tests.factories import make_catalog, make_cluster, make_package
+
+pytestmark = pytest.mark.django_db
+PACKAGE, NAMESPACE = "3scale-operator", "brand-new"
+SUBSCRIPTIONS = "/apis/operators.coreos.com/v1alpha1/namespaces/brand-new/subscriptions/"
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+    server = Sandbox(step_seconds=0.02)
+    server.store.delete("PlatformOperator", PACKAGE)
+    server.start()
+    server.write_kubeconfig(tmp_path / "kubeconfig")
+    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def cluster(sandbox: Sandbox) -> Cluster:
+    found = make_cluster(name="prod", context="sandbox")
+    sync_cluster(found)
+    found.refresh_from_db()
+    return found
+
+
+@pytest.fixture
+def package(cluster: Cluster) -> Package:
+    catalog = Catalog.objects.filter(cluster=cluster, name="redhat-operators").first()
+    catalog = catalog or make_catalog(cluster=cluster)
+    return make_package(name=PACKAGE, catalog=catalog)
+
+
+def planned(cluster: Cluster, package: Package, user: User, **asked: str) -> Plan:
+    fields = {"namespace": NAMESPACE, "approval": "Manual", **asked}
+    return plan_install(cluster, package, "", user, "Subscription", fields)
+
+
+def carry_out(action: Action) -> Action:
+    for _ in range(20):
+        if follow.run(action.pk, pause=lambda _: time.sleep(0.05)) is None:
+            break
+    action.refresh_from_db()
+    return action
+
+
+def kinds(sandbox: Sandbox) -> list[bool]:
+    store = sandbox.store
+    return [
+        store.get("Namespace", NAMESPACE) is not None,
+        store.get("OperatorGroup", NAMESPACE, NAMESPACE) is not None,
+        store.get("Subscription", PACKAGE, NAMESPACE) is not None,
+    ]
+
+
+def test_from_install_over_approval_to_removal(
+    sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
+) -> None:
+    plan = planned(cluster, package, olivia)
+    tried = dry_run(plan, olivia)
+    assert tried.ok, tried
+    assert next(what for what, _ in tried.objects) == f"Namespace {NAMESPACE}"
+    assert "only when its namespace is there" in tried.objects[-1][1]
+    assert kinds(sandbox) == [False, False, False]
+
+    action = carry_out(request(plan, olivia, tried=tried))
+    assert (action.state, action.outcome_code) == ("succeeded", "needs-approval"), action.outcome
+    row = Operator.objects.get(cluster=cluster, namespace=NAMESPACE)
+    waiting = Component.objects.get(cluster=cluster, kind="InstallPlan", namespace=NAMESPACE)
+    assert sandbox.store.items("ClusterServiceVersion", NAMESPACE)[0] == []
+
+    approval = carry_out(request(changes.plan_approve(cluster, waiting), olivia))
+    assert approval.state == "succeeded", approval.outcome
+    row.refresh_from_db()
+    assert row.health == "Healthy"
+
+    removal = changes.plan_remove(row)
+    assert [one["kind"] for one in removal.manifests] == ["Subscription", "ClusterServiceVersion"]
+    removed = carry_out(request(removal, olivia))
+    assert removed.state == "succeeded", removed.outcome
+    assert kinds(sandbox) == [True, True, False], "namespace and group stay"
+    assert sandbox.store.items("ClusterServiceVersion", NAMESPACE)[0] == []
+
+
+@pytest.mark.parametrize(("status", "state"), [(500, "pending"), (429, "pending")])
+def test_a_cluster_that_fails_in_between_is_gone_on_with_and_nothing_is_made_twice(
+    sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User, status: int, state: str
+) -> None:
+    action = request(planned(cluster, package, olivia), olivia)
+    sandbox.script.fail_next(status, count=10, path_prefix=SUBSCRIPTIONS)
+    assert follow.run(action.pk) is not None
+    action.refresh_from_db()
+    assert action.state == state
+    assert action.done == [f"Namespace {NAMESPACE}", f"OperatorGroup {NAMESPACE}/{NAMESPACE}"]
+    for _ in range(10):
+        sandbox.script.failure(SUBSCRIPTIONS)
+    before = [one for one in sandbox.script.requests if one[0] == "PATCH"]
+    assert carry_out(action).state == "succeeded"
+    after = [one for one in sandbox.script.requests if one[0] == "PATCH"][len(before) :]
+    assert len(after) == 1, "only the Subscription was still to be written"
+
+
+def test_a_worker_that_dies_between_two_objects_is_replaced(
+    sandbox: Sandbox,
+    cluster: Cluster,
+    package: Package,
+    olivia: User,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    action = request(planned(cluster, package, olivia), olivia)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sending, "_mark_done", killed)
+        with pytest.raises(KeyboardInterrupt):
+            follow.run(action.pk)
+    assert kinds(sandbox) == [True, False, False]
+    action.refresh_from_db()
+    assert action.done == []
+    assert carry_out(action).state == "succeeded"
+    assert kinds(sandbox) == [True, True, True]
+
+
+def test_what_another_manager_owns_is_left_and_the_manager_named(
+    sandbox: Sandbox, cluster: Cluster, olivia: User
+) -> None:
+    row = Operator.objects.filter(cluster=cluster, kind="Subscription", health="Healthy")[0]
+    stored = sandbox.store.get("Subscription", row.name, row.namespace)
+    assert stored is not None
+    owned: dict[str, Any] = {"f:spec": {"f:channel": {}}}
+    entry = {"manager": "argocd", "operation": "Apply", "fieldsType": "FieldsV1"}
+    entry |= {"apiVersion": "operators.coreos.com/v1alpha1", "time": "2026-01-01T00:00:00Z"}
+    stored["metadata"]["managedFields"] = [{**entry, "fieldsV1": owned}]
+    sandbox.store.put(stored)
+    plan = changes.plan_upgrade(row, {"channel": "another"})
+    tried = dry_run(plan, olivia)
+    assert (tried.ok, tried.code) == (False, "conflict")
+    assert "argocd" in tried.message
+    action = carry_out(request(plan, olivia))
+    assert (action.state, action.outcome_code) == ("refused", "conflict")
+    assert dry_run(changes.plan_upgrade(row, {"channel": "another", "take": "yes"}), olivia).ok
+
+
+def test_a_kind_that_vanishes_between_form_and_apply_is_told(
+    sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
+) -> None:
+    action = request(planned(cluster, package, olivia), olivia)
+    sandbox.script.fail_next(404, count=3, path_prefix=SUBSCRIPTIONS)
+    carry_out(action)
+    assert action.state == "refused"
+    assert "may have gone since it was reviewed" in action.outcome
+    assert f"Namespace {NAMESPACE}" in action.outcome, "it says what it did"
+
+
+def test_a_cluster_that_never_answers_ends_in_words(
+    sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
+) -> None:
+    action = request(planned(cluster, package, olivia), olivia)
+    sandbox.stop()
+    assert follow.run(action.pk) is not None
+    Action.objects.update(created_at=timezone.now() - timedelta(minutes=16))
+    assert carry_out(action).outcome_code == "not-sent"
