@@ -15,6 +15,8 @@ from django.db.models import Q
 from catalogs import fbc
 from catalogs.blobs import read_blobs
 from catalogs.bulk import Table, as_json, delete
+from catalogs.inspection import contents_of
+from catalogs.inspection.stored import inspected_images
 from catalogs.models import Bundle, Catalog, Package, Prediction
 from catalogs.predicted import NOT_READ, WAYS, title_of, way_key
 from catalogs.prediction import (
@@ -95,7 +97,7 @@ def _judge_batch(packages: Sequence[Package], places: Sequence[Place], result: J
     bundles = list(
         Bundle.objects.filter(package__in=packages)
         .order_by("ordinal")
-        .only("name", "package_id", "deprecated", "blob_id")
+        .only("name", "package_id", "deprecated", "blob_id", "image")
     )
     taken = _taken(packages, bundles)
     for bundle, contents in _contents(bundles):
@@ -127,13 +129,16 @@ def _taken(
 
 
 def _contents(bundles: Sequence[Bundle]) -> Iterator[tuple[Bundle, Contents | None]]:
-    """None for a bundle whose blob is not there or no JSON."""
+    """None for a bundle whose blob is not there or no JSON. What an inspected image told counts
+    instead of what the catalog leaves out."""
+    inspected = inspected_images(bundle.image for bundle in bundles if bundle.image)
     waiting: dict[str, list[Bundle]] = defaultdict(list)
     for bundle in bundles:
         waiting[bundle.blob_id or ""].append(bundle)
     for sha256, blob in read_blobs(each for each in waiting if each):
         for bundle in waiting.pop(sha256):
-            yield bundle, _read(blob, bundle.deprecated)
+            known = contents_of(bundle) if bundle.image in inspected else None
+            yield bundle, known or _read(blob, bundle.deprecated)
     for left in waiting.values():
         yield from ((bundle, None) for bundle in left)
 

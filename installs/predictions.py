@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db.models import Q
 
+from catalogs.inspection.stored import inspected_in
 from catalogs.judge import Judged, Place, judge
 from catalogs.models import Catalog, PredictionRun
 from catalogs.predicted import Predicted, verdicts, verdicts_of
@@ -90,6 +91,7 @@ def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> st
     told = [
         (JUDGED_BY, RULES_VERSION),
         [[str(part) for part in stamp] for stamp in stamps],
+        inspected_in(catalog),
         sorted(facts.served) if facts.served is not None else None,
         sorted(facts.namespaces) if facts.namespaces is not None else None,
         _crds(facts),

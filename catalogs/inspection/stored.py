@@ -11,7 +11,7 @@ import zstandard
 
 from catalogs import blobs, fbc
 from catalogs.inspection.objects import Manifests, Packed, decoded, objects_in
-from catalogs.models import Bundle, BundleInspection, BundleManifests
+from catalogs.models import Bundle, BundleInspection, BundleManifests, Catalog
 from catalogs.prediction import Contents, read_contents
 
 ZSTD_LEVEL = 9
@@ -108,6 +108,13 @@ def inspected_images(images: Iterable[str]) -> set[str]:
         )
         found.update(rows.values_list("image", flat=True))
     return found
+
+
+def inspected_in(catalog: Catalog) -> list[tuple[str, str]]:
+    """Images of the catalog's bundles whose objects are stored, each with the digest. One query."""
+    images = Bundle.objects.filter(package__catalog=catalog).values("image")
+    rows = BundleInspection.objects.filter(manifests__isnull=False, image__in=images)
+    return list(rows.order_by("image").values_list("image", "manifests_id"))
 
 
 def with_objects(blob: bytes, packed: Packed) -> bytes:

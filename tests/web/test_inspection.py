@@ -10,8 +10,9 @@ from django.utils import timezone
 
 from catalogs import tasks
 from catalogs.inspection import contents_of, inspect, manifests_of
-from catalogs.models import Bundle, BundleInspection, BundleManifests
+from catalogs.models import Bundle, BundleInspection, BundleManifests, Prediction
 from catalogs.sources.oci.bundle import BundleSource
+from installs import predictions
 from olmweb import leases
 from tests.catalogs.bundleimages import bundle_image
 from tests.catalogs.registryfake import RegistryFake, registry_fake, status
@@ -96,6 +97,22 @@ def test_staff_ask_for_it_once_and_a_worker_settles_what_was_unknown(admin, bund
     }
     page = admin.get(url(bundle, "catalogs:bundle")).content.decode()
     assert "the bundle defines 1 webhook" in page
+
+
+def test_stored_predictions_are_made_anew_with_what_the_image_tells(bundle):
+    catalog = bundle.package.catalog
+    predictions.refresh(catalog)
+    assert predictions.refresh(catalog) is None
+    assert po_verdict(bundle) == "unknown"
+    inspected(bundle)
+    assert predictions.refresh(catalog) is not None
+    assert po_verdict(bundle) == "not_installable"
+
+
+def po_verdict(bundle: Bundle) -> str:
+    row = Prediction.objects.filter(bundle=bundle, path="platformoperator").first()
+    assert row is not None
+    return row.verdict
 
 
 def test_others_may_not_ask_and_see_no_button(client, bob, bundle, queued):
