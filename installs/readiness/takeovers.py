@@ -1,0 +1,249 @@
+"""Every Subscription with what a ClusterExtension would need to take it over, from stored rows.
+
+Reads rows for `installs.readiness.takeover`; the page and the REST API read the result.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from catalogs.models import Bundle, BundleGVK, Catalog, Package
+from catalogs.prediction import Contents
+from catalogs.prediction.contents import Kind
+from catalogs.revisions.markdown import plain
+from installs.models import Component, Operator
+from installs.observe import details_of
+from installs.readiness.takeover import Fate, Group, Source, Taken, fate_of, hindrances, steps
+from installs.sync.offers import usable
+from olmweb.models import Cluster
+
+KINDS = ("ClusterServiceVersion", "OperatorCondition", "OperatorGroup")
+_SUPPORTED = ("olm.package.required", "olm.gvk.required", "olm.constraint")
+Parts = Mapping[tuple[str, str], list[Component]]  # (kind, namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """`fate` is one of Fate; `reasons` are sentences, worst first, `codes` their rules in the same
+    order; `steps` are empty when it can't be taken over. `catalog` is the ClusterCatalog that has
+    the installed version, empty when none has."""
+
+    cluster: str
+    namespace: str
+    name: str
+    package: str
+    version: str
+    fate: str
+    reasons: tuple[str, ...]
+    codes: tuple[str, ...]
+    steps: tuple[str, ...]
+    catalog: str
+
+
+def takeovers(clusters: Sequence[Cluster]) -> list[Takeover]:
+    """The Subscriptions of these clusters, by cluster, namespace and name; seven queries."""
+    by_id = {cluster.pk: cluster for cluster in clusters}
+    rows = Operator.objects.filter(cluster__in=by_id, kind="Subscription")
+    operators = list(
+        rows.defer("conditions", "facts", "message").order_by("cluster__name", "namespace", "name")
+    )
+    parts = _parts(by_id)
+    sources = _sources(by_id, {one.package for one in operators})
+    bundles = _bundles(by_id, operators)
+    needs = {pk: _needs(parts[pk]) for pk in by_id}
+    found = []
+    for one in operators:
+        cluster = by_id[one.cluster_id]
+        taken = _taken(
+            one, cluster, parts[cluster.pk], sources.get((cluster.pk, one.package), ()),
+            bundles.get((cluster.pk, one.bundle)), needs[cluster.pk],
+        )  # fmt: skip
+        found.append(_row(cluster.name, taken))
+    return found
+
+
+def _row(cluster: str, taken: Taken) -> Takeover:
+    found = hindrances(taken)
+    fate = fate_of(found)
+    return Takeover(
+        cluster=cluster,
+        namespace=taken.namespace,
+        name=taken.name,
+        package=taken.package,
+        version=taken.version,
+        fate=fate.value,
+        reasons=tuple(one.sentence for one in found),
+        codes=tuple(one.code for one in found),
+        steps=() if fate == Fate.NO else steps(taken),
+        catalog=next((one.catalog for one in taken.sources if one.has_version), ""),
+    )
+
+
+def _parts(clusters: Collection[int]) -> dict[int, dict[tuple[str, str], list[Component]]]:
+    found: dict[int, dict[tuple[str, str], list[Component]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    rows = Component.objects.filter(cluster__in=clusters, kind__in=KINDS).order_by("name")
+    for row in rows.only("cluster_id", "kind", "namespace", "name", "conditions", "details"):
+        found[row.cluster_id][row.kind, row.namespace].append(row)
+    return found
+
+
+def _sources(
+    clusters: Collection[int], packages: Collection[str]
+) -> dict[tuple[int, str], list[tuple[Package, set[str]]]]:
+    """The packages of the ClusterCatalogs of each cluster, with the versions that they have."""
+    rows = Package.objects.filter(
+        catalog__cluster__in=clusters,
+        catalog__source_kind=Catalog.SourceKind.CLUSTER_CATALOG,
+        catalog__revision__gt=0,
+        name__in=packages,
+    )
+    listed = list(rows.select_related("catalog").order_by("-catalog__priority", "catalog__name"))
+    versions: dict[int, set[str]] = defaultdict(set)
+    of_packages = Bundle.objects.filter(package__in=listed).order_by()
+    for package, version in of_packages.values_list("package_id", "version"):
+        versions[package].add(version)
+    found: dict[tuple[int, str], list[tuple[Package, set[str]]]] = defaultdict(list)
+    for row in listed:
+        assert row.catalog.cluster_id is not None
+        found[row.catalog.cluster_id, row.name].append((row, versions[row.pk]))
+    return found
+
+
+def _bundles(
+    clusters: Collection[int], operators: Sequence[Operator]
+) -> dict[tuple[int, str], tuple[Bundle, bool]]:
+    """The installed bundles in any catalog that the cluster can use, and whether each requires
+    APIs."""
+    names = {one.bundle for one in operators if one.bundle}
+    found: dict[tuple[int, str], tuple[Bundle, bool]] = {}
+    for cluster in clusters:
+        catalogs = Catalog.objects.filter(usable(cluster)).values("pk")
+        rows = list(Bundle.objects.filter(name__in=names, package__catalog__in=catalogs))
+        needing = set(
+            BundleGVK.objects.filter(bundle__in=rows, required=True).values_list(
+                "bundle_id", flat=True
+            )
+        )
+        for row in rows:
+            found[cluster, row.name] = row, row.pk in needing
+    return found
+
+
+def _needs(parts: Parts) -> dict[str, list[str]]:
+    """Name of a CRD to the CSVs that require it and do not own it."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for (kind, _), rows in parts.items():
+        for row in rows if kind == "ClusterServiceVersion" else ():
+            details = details_of(row)
+            for crd in set(_texts(details.get("required_crds"))) - set(
+                _texts(details.get("owned_crds"))
+            ):
+                found[crd].append(row.name)
+    return found
+
+
+def _taken(
+    one: Operator,
+    cluster: Cluster,
+    parts: Parts,
+    sources: Sequence[tuple[Package, set[str]]],
+    bundle: tuple[Bundle, bool] | None,
+    needs: Mapping[str, list[str]],
+) -> Taken:
+    details = details_of(one)
+    installed = str(details.get("installed_csv") or "")
+    csv = _named(parts, "ClusterServiceVersion", one.namespace, installed)
+    told = details_of(csv) if csv is not None else {}
+    condition = _named(parts, "OperatorCondition", one.namespace, installed)
+    crds = _texts(told.get("owned_crds"))
+    dependents = {name for crd in crds for name in needs.get(crd, ()) if name != installed}
+    return Taken(
+        namespace=one.namespace,
+        name=one.name,
+        package=one.package,
+        version=one.version,
+        bundle=installed,
+        contents=_contents(one, told, bundle),
+        served=cluster.kinds.get("ClusterExtension", {}).get("state") == "served",
+        sources=tuple(
+            Source(package.catalog.name, one.version in versions, package.head_version)
+            for package, versions in sources
+        ),
+        groups=tuple(_group(row) for row in parts.get(("OperatorGroup", one.namespace), ())),
+        manual=details.get("approval") == "Manual",
+        upgrading=bool(details.get("current_csv")) and details.get("current_csv") != installed,
+        config=_texts(details.get("config")),
+        conditions=_reported(condition),
+        dependents=tuple(sorted(dependents)),
+        asked_by=str(details.get("generated_by") or ""),
+        crds=len(crds),
+    )
+
+
+def _contents(
+    one: Operator, told: Mapping[str, Any], bundle: tuple[Bundle, bool] | None
+) -> Contents:
+    """The CSV on the cluster tells everything; a catalog's row what it knows. Of dependencies only
+    their types count, so an empty one stands for them."""
+    row, needing = bundle or (None, False)
+    modes = told.get("install_modes")
+    types = set(_texts(told.get("dependencies")))
+    if row is not None:
+        present = (bool(row.required_packages), needing, bool(row.constraint_count))
+        types |= {name for name, there in zip(_SUPPORTED, present, strict=True) if there}
+    known = frozenset(row.install_modes) if row and row.install_modes_known else None
+    return Contents(
+        name=one.bundle,
+        package=one.package,
+        version=one.version,
+        install_modes=frozenset(mode for mode, there in modes.items() if there)
+        if isinstance(modes, dict)
+        else known,
+        owned_api_services=told.get("api_services", row.owned_api_services if row else None),
+        webhooks=told.get("webhooks", row.webhooks if row else None),
+        conversion_webhooks=told.get("conversion_webhooks"),
+        required_packages=(("", ""),) if _SUPPORTED[0] in types else (),
+        requires=(Kind("", "", ""),) if _SUPPORTED[1] in types else (),
+        constraints=({},) if _SUPPORTED[2] in types else (),
+    )
+
+
+def _group(row: Component) -> Group:
+    """Status tells which namespaces it came to; all is a list of one empty name."""
+    details = details_of(row)
+    namespaces = _texts(details.get("namespaces")) or _texts(details.get("targets"))
+    return Group(
+        row.name,
+        tuple(name for name in namespaces if name),
+        str(details.get("service_account") or ""),
+    )
+
+
+def _reported(condition: Component | None) -> tuple[str, ...]:
+    """OLM makes an empty OperatorCondition for every CSV; only types in it were reported."""
+    if condition is None:
+        return ()
+    told = [*condition.conditions, *(details_of(condition).get("spec_conditions") or ())]
+    return tuple(sorted({str(one.get("type")) for one in told if isinstance(one, dict)}))
+
+
+def _named(parts: Parts, kind: str, namespace: str, name: str) -> Component | None:
+    return next((row for row in parts.get((kind, namespace), ()) if row.name == name), None)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(str(one) for one in value) if isinstance(value, list) else ()
+
+
+def markdown(found: Sequence[Takeover]) -> Iterator[str]:
+    """The report as text for a ticket; names can't become markup."""
+    yield "# From OLM v0 to OLM v1\n"
+    for one in found:
+        yield f"\n## {plain(f'{one.cluster}: {one.namespace}/{one.name}')} ({one.fate})\n\n"
+        for reason in one.reasons or ("Nothing stands in the way.",):
+            yield f"- {plain(reason)}\n"
+        for number, step in enumerate(one.steps, 1):
+            yield f"  {number}. {plain(step)}\n"
