@@ -17,6 +17,9 @@ from installs.readiness.asked import (
     markdown,
     read_following,
 )
+from installs.readiness.takeover import Fate
+from installs.readiness.takeovers import Takeover, narrowed, takeovers
+from installs.readiness.takeovers import markdown as takeover_markdown
 from olmweb.api_computed import ComputedList, Keyed, Parameter, answer_computed, check_parameters
 from olmweb.api_lists import Page
 from olmweb.models import Cluster
@@ -36,6 +39,18 @@ READINESS = ComputedList(
             "CLUSTER/CATALOG (`-` for no cluster): the catalog of the next minor; adds what of the "
             "installed it no longer has.",
         ),
+    ),
+)
+
+TAKEOVERS = ComputedList(
+    "takeovers",
+    Takeover,
+    (
+        Parameter("cluster", "Name of the cluster."),
+        Parameter(
+            "fate", "What would become of it; may be repeated.", tuple(fate.value for fate in Fate)
+        ),
+        Parameter("q", "Words that name, package, namespace or a reason contain."),
     ),
 )
 
@@ -66,3 +81,24 @@ def list_readiness(request: HttpRequest) -> HttpResponseBase:
     return answer_computed(
         request, READINESS, rows, state, lambda: markdown(answer(clusters, asked), asked)
     )
+
+
+@router.get("/takeovers", response=Page[Takeover], openapi_extra=TAKEOVERS.openapi())
+def list_takeovers(request: HttpRequest) -> HttpResponseBase:
+    """For each Subscription whether a ClusterExtension can take over, and what is in the way."""
+    values = check_parameters(request, TAKEOVERS)
+    cluster = values["cluster"][0] if values["cluster"] else ""
+    if cluster:
+        find_cluster(cluster)
+    clusters = Cluster.objects.filter(name=cluster) if cluster else Cluster.objects.all()
+    q = values["q"][0] if values["q"] else ""
+
+    def matching() -> list[Takeover]:
+        return narrowed(takeovers(list(clusters)), values["fate"], q)
+
+    def rows() -> Iterator[Keyed]:
+        for number, row in enumerate(matching()):
+            yield (row.cluster, number), row
+
+    state = [clusters_state(), catalogs_state()]
+    return answer_computed(request, TAKEOVERS, rows, state, lambda: takeover_markdown(matching()))

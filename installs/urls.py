@@ -62,6 +62,7 @@ urlpatterns = [
     ),
     path("clusters/<str:cluster>", clusters.cluster_detail, name="cluster"),
     path("readiness/", readiness.readiness_page, name="readiness"),
+    path("readiness/olm-v1/", readiness.takeover_page, name="takeover"),
     path("crds/", crds.crd_list, name="crds"),
     path("reports/copied-csvs/", copies.copied_csvs, name="copies"),
     path("activity/", activity.activity, name="activity"),

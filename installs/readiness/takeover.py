@@ -140,8 +140,8 @@ def _of_olm_v0(taken: Taken) -> Iterator[Hindrance]:
         yield Hindrance(
             "operator-conditions",
             Fate.CHANGES,
-            f"It reports {_listed(taken.conditions)} in an OperatorCondition; OLM v1 makes none, so "
-            "nothing holds an upgrade that it refuses, and it may not start without one.",
+            f"It reports {_listed(taken.conditions)} in an OperatorCondition; OLM v1 makes none, "
+            "so nothing holds an upgrade that it refuses, and it may not start without one.",
         )
     if taken.config:
         yield Hindrance(
@@ -154,8 +154,8 @@ def _of_olm_v0(taken: Taken) -> Iterator[Hindrance]:
         yield Hindrance(
             "manual-approval",
             Fate.CHANGES,
-            "Its upgrades are approved by hand; a ClusterExtension has no approval: pin "
-            f"spec.source.catalog.version to {taken.version or 'the version'} and raise it yourself.",
+            "Its upgrades are approved by hand; a ClusterExtension has no approval: pin its version "
+            f"to {taken.version or 'the installed one'} and raise it yourself.",
         )
     if taken.upgrading:
         yield Hindrance(

@@ -4,7 +4,7 @@ Reads rows for `installs.readiness.takeover`; the page and the REST API read the
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,20 @@ def takeovers(clusters: Sequence[Cluster]) -> list[Takeover]:
     return found
 
 
+def narrowed(found: Iterable[Takeover], fates: Collection[str], q: str) -> list[Takeover]:
+    """Those of these fates (none: any) in which every word of `q` occurs."""
+    words = q.casefold().split()
+    return [
+        one
+        for one in found
+        if (not fates or one.fate in fates)
+        and all(
+            word in " ".join((one.name, one.package, one.namespace, *one.reasons)).casefold()
+            for word in words
+        )
+    ]
+
+
 def _row(cluster: str, taken: Taken) -> Takeover:
     found = hindrances(taken)
     fate = fate_of(found)
@@ -107,8 +121,8 @@ def _sources(
         versions[package].add(version)
     found: dict[tuple[int, str], list[tuple[Package, set[str]]]] = defaultdict(list)
     for row in listed:
-        assert row.catalog.cluster_id is not None
-        found[row.catalog.cluster_id, row.name].append((row, versions[row.pk]))
+        if row.catalog.cluster_id is not None:
+            found[row.catalog.cluster_id, row.name].append((row, versions[row.pk]))
     return found
 
 

@@ -18,6 +18,8 @@ from installs.readiness.asked import (
     read_following,
     verdict,
 )
+from installs.readiness.takeover import Fate
+from installs.readiness.takeovers import narrowed, takeovers
 from installs.views.clusters import known_cluster
 from installs.views.live import render_live
 from olmweb.context import clusters
@@ -29,6 +31,12 @@ WORDS = {
     "holds": "Holds an operator",
     "unknown": "Not known",
     "plan": "Plan for it",
+}
+FATES = {
+    "no": "Can't be taken over",
+    "unknown": "Not known",
+    "changes": "With changes",
+    "ready": "Ready",
 }
 FORMATS = (("CSV", "csv"), ("JSON", "ndjson"), ("Markdown", "md"))
 
@@ -68,9 +76,42 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
         "cluster_names": [one.name for one in clusters(request)],
         "catalogs": catalogs_to_follow(),
         "chips": [(name, names[name], words[name]) for name in names if words[name]],
-        "exports": [(label, _api_url(chosen, form)) for label, form in FORMATS],
+        "exports": [(label, _api_url("readiness", chosen, form)) for label, form in FORMATS],
     }
     return render_live(request, "installs/readiness.html", context, token=token)
+
+
+@require_safe
+def takeover_page(request: HttpRequest) -> HttpResponse:
+    """Each Subscription: whether a ClusterExtension can take over, and the steps."""
+    chosen = {name: read_value(request.GET, name) for name in ("cluster", "q")}
+    chosen["fate"] = read_choice(request.GET, "fate", tuple(Fate))
+    if chosen["cluster"]:
+        known_cluster(request, chosen["cluster"])
+    token = revision_token(cluster_revision(request), catalogs_state())
+    if (same := unchanged(request, token)) is not None:
+        return same
+    asked = [one for one in clusters(request) if chosen["cluster"] in ("", one.name)]
+    every = takeovers(asked)
+    found = narrowed(every, [chosen["fate"]] if chosen["fate"] else [], chosen["q"])
+    names = {"cluster": "Cluster", "fate": "Only", "q": "Text"}
+    words = {**chosen, "fate": FATES.get(chosen["fate"], "")}
+    order = tuple(FATES)
+    context = {
+        "rows": sorted(found, key=lambda one: -order.index(one.fate))[:SHOWN],
+        "more": max(0, len(found) - SHOWN),
+        "total": len(found),
+        "counts": [
+            (fate, told, sum(one.fate == fate for one in every))
+            for fate, told in reversed(FATES.items())
+        ],
+        "chosen": chosen,
+        "fates": FATES.items(),
+        "cluster_names": [one.name for one in clusters(request)],
+        "chips": [(name, names[name], words[name]) for name in names if words[name]],
+        "exports": [(label, _api_url("takeovers", chosen, form)) for label, form in FORMATS],
+    }
+    return render_live(request, "installs/takeover.html", context, token=token)
 
 
 def _rows(one: Readiness, asked: Asked) -> tuple[list[Row], int]:
@@ -86,6 +127,6 @@ def _tone(one: Readiness) -> str:
     return "blocks" if one.counts["blocks"] else "unknown" if one.counts["unknown"] else "ok"
 
 
-def _api_url(chosen: dict[str, str], form: str) -> str:
-    kept = [(name, value) for name, value in chosen.items() if value]
-    return f"{reverse('api:list_readiness')}?{urlencode([*kept, ('format', form)])}"
+def _api_url(name: str, chosen: dict[str, str], form: str) -> str:
+    kept = [(key, value) for key, value in chosen.items() if value]
+    return f"{reverse(f'api:list_{name}')}?{urlencode([*kept, ('format', form)])}"

@@ -79,6 +79,10 @@ STATES = {
     "blocks": ("Blocks the update", "ban", "pf-m-danger"),
     "holds": ("Holds an operator", "pause-circle", "pf-m-warning"),
     "plan": ("Plan for it", "info-circle", "pf-m-info"),
+    # of what a ClusterExtension is to take over
+    "no": ("Can't be taken over", "ban", "pf-m-danger"),
+    "changes": ("With changes", "exclamation-triangle", "pf-m-warning"),
+    "ready": ("Ready", "check-circle", "pf-m-success"),
     "done": ("Done", "check-circle", "pf-m-success"),
 }
 # (condition type, status) -> (words, icon, class): Degraded is yellow, Unavailable red.
