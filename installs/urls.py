@@ -11,6 +11,7 @@ from installs.views import (
     contents,
     copies,
     crds,
+    export,
     operator,
     operators,
     readiness,
@@ -53,6 +54,16 @@ urlpatterns = [
         "contents/<str:cluster>/<str:catalog>/<str:package>/<bundle_name:bundle>",
         contents.contents,
         name="contents",
+    ),
+    path(
+        "software/<str:cluster>/<str:catalog>/<str:package>/export",
+        export.export_page,
+        name="export",
+    ),
+    path(
+        "software/<str:cluster>/<str:catalog>/<str:package>/export/<str:form>",
+        export.export_file,
+        name="export-file",
     ),
     path("cluster-operators/", clusteroperators.clusteroperator_list, name="clusteroperators"),
     path(

@@ -19,6 +19,7 @@ from catalogs.api_problems import router as problems_router
 from catalogs.api_resolve import router as resolve_router
 from installs.api import router as installs_router
 from installs.api_contents import router as contents_router
+from installs.api_export import router as export_router
 from installs.api_readiness import router as readiness_router
 from olmweb.api_auth import BearerToken, PublicRead, Session
 from olmweb.api_docs import docs_view
@@ -39,6 +40,7 @@ for error in (Exception, AuthenticationError, HttpError, ValidationError):
     api.add_exception_handler(error, handle_exception)
 api.add_router("", installs_router)
 api.add_router("", readiness_router)
+api.add_router("", export_router)
 # Before the route of bundles, whose names may hold slashes.
 api.add_router("", fbc_router)
 api.add_router("", contents_router)

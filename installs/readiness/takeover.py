@@ -154,8 +154,8 @@ def _of_olm_v0(taken: Taken) -> Iterator[Hindrance]:
         yield Hindrance(
             "manual-approval",
             Fate.CHANGES,
-            "Its upgrades are approved by hand; a ClusterExtension has no approval: pin its version "
-            f"to {taken.version or 'the installed one'} and raise it yourself.",
+            "Its upgrades are approved by hand; a ClusterExtension has no approval: pin its "
+            f"version to {taken.version or 'the installed one'} and raise it yourself.",
         )
     if taken.upgrading:
         yield Hindrance(

@@ -192,7 +192,8 @@ def test_filters_and_polls_of_the_page(reader: Client, row: Operator) -> None:
     headers = {"HX-Request": "true", "HX-Target": "live"}
     first = reader.get("/readiness/olm-v1/", headers=headers)
     assert_fragment(first)
-    rev = first.context_data["rev"]  # type: ignore[attr-defined]
+    assert first.context_data is not None
+    rev = first.context_data["rev"]
     assert reader.get("/readiness/olm-v1/", {"rev": rev}, headers=headers).status_code == 204
 
 

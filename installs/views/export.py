@@ -1,0 +1,109 @@
+"""Export instead of install: the manifests of a choice to read, and as files for Git.
+
+Plain GETs whose address holds the whole choice; needs no right to install and asks no cluster.
+"""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from catalogs import queries
+from catalogs.models import Package
+from installs.export.asked import (
+    ARGOCD,
+    KUSTOMIZE,
+    REPOSITORY_WORDS,
+    TYPES,
+    WORDS,
+    YAML,
+    Export,
+    as_file,
+    default_path,
+    plan_export,
+    read_repository,
+)
+from installs.export.files import kustomize_folder
+from installs.manifests import PATHS, SUBSCRIPTION
+from olmweb.errors import OlmwebError
+from olmweb.htmx import render_page
+
+
+@require_safe
+def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
+    """The form, every manifest, and the files."""
+    found = _package(cluster, catalog, package)
+    words = {name: request.GET.get(name, "").strip() for name in (*WORDS, *REPOSITORY_WORDS)}
+    chosen = words | {"path": words["path"] or default_path(found.catalog)}
+    context: dict[str, Any] = {
+        "package": found,
+        "chosen": chosen,
+        "paths": PATHS,
+        "is_subscription": chosen["path"].lower() == SUBSCRIPTION.lower(),
+        "channels": sorted(found.channels.values_list("name", flat=True)),
+        "fields": {},
+    }
+    status = 200
+    try:
+        export = plan_export(found, words)
+        context |= _shown(export) | {"links": _links(found, words, (YAML, KUSTOMIZE))}
+        if words["repo"]:
+            read_repository(words, export.folder)
+            context |= {
+                "argo": as_file(export, ARGOCD, words).decode(),
+                "argo_links": _links(found, words, (ARGOCD,)),
+            }
+    except OlmwebError as error:
+        status = error.status
+        context |= {"refusal": error, "fields": error.fields}
+    return render_page(request, "installs/export.html", context, status=status)
+
+
+@require_safe
+def export_file(
+    request: HttpRequest, cluster: str, catalog: str, package: str, form: str
+) -> HttpResponse:
+    """One of the files, to be saved."""
+    if form not in TYPES:
+        raise Http404
+    return file_response(_package(cluster, catalog, package), form, request.GET.dict())
+
+
+def file_response(package: Package, form: str, words: dict[str, str]) -> HttpResponse:
+    """The file of TYPES as an attachment; the same request gives the same bytes while the catalog
+    stays the same. Raises OlmwebError as `plan_export` does."""
+    found = plan_export(package, words)
+    response = HttpResponse(as_file(found, form, words), content_type=TYPES[form])
+    name = f"{found.folder}.zip" if form == KUSTOMIZE else f"{found.folder}-{form}"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+def _package(cluster: str, catalog: str, package: str) -> Package:
+    return queries.get_sources(cluster, catalog, package)[0]
+
+
+def _shown(export: Export) -> dict[str, Any]:
+    files = kustomize_folder(export.manifests, export.notes)
+    return {
+        "export": export,
+        "files": [(name, content.decode()) for name, content in files.items()],
+        "folder": export.folder,
+    }
+
+
+def _links(package: Package, words: dict[str, str], forms: tuple[str, ...]) -> dict[str, str]:
+    """Form -> address with every word that was given; keys are names for the template."""
+    query = urlencode({name: value for name, value in words.items() if value})
+    catalog = package.catalog
+    names = {YAML: "yaml", KUSTOMIZE: "kustomize", ARGOCD: "argocd"}
+    return {
+        names[form]: reverse(
+            "installs:export-file", args=(catalog.cluster_name, catalog.slug, package.name, form)
+        )
+        + (f"?{query}" if query else "")
+        for form in forms
+    }
