@@ -30,6 +30,8 @@ from installs.manifests import PATHS, SUBSCRIPTION
 from olmweb.errors import OlmwebError
 from olmweb.htmx import render_page
 
+UNPROCESSABLE = 422  # which htmx swaps in, too
+
 
 @require_safe
 def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
@@ -56,7 +58,7 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
                 "argo_links": _links(found, words, (ARGOCD,)),
             }
     except OlmwebError as error:
-        status = error.status
+        status = UNPROCESSABLE
         context |= {"refusal": error, "fields": error.fields}
     return render_page(request, "installs/export.html", context, status=status)
 
