@@ -155,6 +155,13 @@ def _package_problem(choice: Choice) -> dict[str, str]:
             "package": f"The package's name has {len(choice.package)} characters; a "
             f"PlatformOperator allows {PACKAGE_LIMIT}."
         }
+    if choice.path == CLUSTER_EXTENSION and (
+        len(choice.package) > NAME_LIMIT or not _SUBDOMAIN.fullmatch(choice.package)
+    ):
+        return {
+            "package": "A ClusterExtension names packages by DNS names only (lower-case letters, "
+            f"digits, - and .), which “{choice.package[:80]}” is not: install it another way."
+        }
     return {}
 
 

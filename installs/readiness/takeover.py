@@ -75,6 +75,8 @@ class Hindrance:
 
 def hindrances(taken: Taken) -> list[Hindrance]:
     """Everything in the way, worst first."""
+    if not taken.bundle:
+        return [Hindrance("not-installed", Fate.NO, "Nothing is installed yet to take over.")]
     found = [*_of_place(taken), *_of_bundle(taken), *_of_olm_v0(taken)]
     return sorted(found, key=lambda one: tuple(Fate).index(one.fate))
 
@@ -84,8 +86,6 @@ def fate_of(found: Sequence[Hindrance]) -> Fate:
 
 
 def _of_place(taken: Taken) -> Iterator[Hindrance]:
-    if not taken.bundle:
-        yield Hindrance("not-installed", Fate.NO, "Nothing is installed yet to take over.")
     if not taken.served:
         yield Hindrance(
             "not-served", Fate.NO, "The cluster does not serve ClusterExtensions: OLM v1 is absent."
@@ -111,8 +111,6 @@ def _of_place(taken: Taken) -> Iterator[Hindrance]:
 
 def _of_bundle(taken: Taken) -> Iterator[Hindrance]:
     """What operator-controller says of the installed bundle, as prediction knows it."""
-    if not taken.bundle:
-        return
     for found in predict(taken.contents, Path.CLUSTER_EXTENSION).found:
         if found.verdict == Verdict.NOT_INSTALLABLE:
             yield Hindrance(found.rule, Fate.NO, found.sentence)

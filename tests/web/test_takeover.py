@@ -199,3 +199,10 @@ def test_filters_and_polls_of_the_page(reader: Client, row: Operator) -> None:
 
 def test_without_subscriptions_the_page_says_so(reader: Client, prod: Cluster) -> None:
     assert "No Subscriptions" in assert_page(reader.get("/readiness/olm-v1/")).text
+
+
+def test_of_what_is_not_installed_yet_nothing_else_is_told(row: Operator, prod: Cluster) -> None:
+    row.details |= {"installed_csv": "", "approval": "Manual"}
+    row.save()
+    found = the_one(prod)
+    assert (found.fate, found.codes, found.steps) == ("no", ("not-installed",), ())
