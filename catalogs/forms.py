@@ -13,7 +13,6 @@ MAX_QUERY = 200  # characters of a search
 MAX_VALUE = 300  # characters of a facet value: the longest column behind one
 MAX_VALUES = 20  # values of one facet
 FILTER_NAMES = (search.INSTALLED, *search.FACETS)
-NOT_YET = ("installable", "path")
 
 
 @dataclass(slots=True)
@@ -35,7 +34,6 @@ def read_query(params: QueryDict) -> Query:
         q = q[:MAX_QUERY]
         notices.append(f"The search was cut to its first {MAX_QUERY} characters.")
     _notice_odd_search(q, notices)
-    _notice_unknown_filters(params, notices)
     filters = search.Filters(
         q=q,
         chosen=_read_choices(params, notices),
@@ -58,16 +56,6 @@ def _notice_odd_search(q: str, notices: list[str]) -> None:
         notices.append(
             f"A digest needs its first {search.DIGEST_START} characters after “sha256:”."
         )
-
-
-def _notice_unknown_filters(params: QueryDict, notices: list[str]) -> None:
-    """These are promised, so a person may try them; silence would look like an answer."""
-    notices += [
-        f"“{name}” was left out: whether a package can be installed on a cluster is not known "
-        "here yet. Its page says what stands in the way."
-        for name in NOT_YET
-        if params.get(name)
-    ]
 
 
 def _read_choices(params: QueryDict, notices: list[str]) -> dict[str, frozenset[str]]:

@@ -71,6 +71,7 @@ class PredictionRun(models.Model):
     inputs = models.CharField(max_length=64)
     counts = models.JSONField(default=dict)
     at = models.DateTimeField(default=timezone.now)
+    judged_at = models.DateTimeField(default=timezone.now)  # last, whatever came out
 
     class Meta:
         ordering = ("-id",)

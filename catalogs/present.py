@@ -19,6 +19,8 @@ from django.utils.safestring import SafeString
 from catalogs import search
 from catalogs.forms import FILTER_NAMES
 from catalogs.models import Catalog, Package
+from catalogs.predicted import KIND_OF, title_of
+from catalogs.prediction import Path, Verdict
 from catalogs.search.highlight import has_word, mark, snippet
 from catalogs.words import fold
 from olmweb.models import LOCAL
@@ -28,6 +30,7 @@ Item = TypeVar("Item")
 FACET_FIRST = 8  # values of a facet in sight, the others are folded
 FACET_MOST = 300  # values of a facet at all
 TITLES = {
+    "installable": "Installable by",
     search.INSTALLED: "Installed",
     "catalog": "Source",
     "cluster": "Cluster",
@@ -41,6 +44,11 @@ TITLES = {
     "provides": "Provides",
 }
 SHOWN_FACETS = tuple(name for name in TITLES if name not in search.UNCOUNTED)
+SAID = {
+    Verdict.INSTALLABLE.value: "Installable by",
+    Verdict.NOT_INSTALLABLE.value: "Not by",
+    Verdict.UNKNOWN.value: "Unknown by",
+}
 KINDS_SHOWN = 3  # of those that a search asked for, on one card
 CAPABILITIES = (
     "Basic Install",
@@ -49,7 +57,11 @@ CAPABILITIES = (
     "Deep Insights",
     "Auto Pilot",
 )
-WORDS = {search.YES: "Yes", search.FAILED: "Failed", search.NO: "No", "-": "No cluster"}
+WORDS = {search.YES: "Yes", search.FAILED: "Failed", search.NO: "No", "-": "No cluster"} | {
+    f"{path}{mark}": f"{KIND_OF[path]}{word}"
+    for path in Path
+    for mark, word in (("", ""), ("-unknown", ": unknown"))
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +130,19 @@ class Card:
         return SafeString(
             f'<span title="{escape(self.source_names)}">{len(self.sources)} sources</span>'
         )
+
+    @property
+    def verdicts(self) -> list[tuple[str, str]]:
+        """(verdict, words) for a label each: by which paths it installs, by which not and why."""
+        by: dict[str, list[str]] = {}
+        for path, verdict, rule in self.row.said:
+            why = f": {title_of(rule)}" if verdict == Verdict.NOT_INSTALLABLE else ""
+            by.setdefault(verdict, []).append(KIND_OF[Path(path)] + why)
+        return [
+            (verdict, f"{SAID[verdict]} {', '.join(by[verdict])}")
+            for verdict in SAID
+            if verdict in by
+        ]
 
     @property
     def healths(self) -> dict[str, str]:

@@ -26,7 +26,6 @@ from olmweb.errors import Missing
 from olmweb.models import LOCAL, Cluster
 
 PLATFORM_OPERATOR = "PlatformOperator"
-ALL_NAMESPACES = "AllNamespaces"
 BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown as they are, not taken apart
 BLOB_SHOW_LIMIT = 64_000  # characters of raw FBC on a page
 IMAGE_SHOW_LIMIT = 300  # related images on a page
@@ -43,15 +42,6 @@ class Choice:
     offered: Sequence[Bundle]  # bundles of the channel, newest first
     bundles: Sequence[Bundle]  # all of the package, newest first
     notices: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Suitability:
-    """Whether a PlatformOperator could be made of a bundle. `verdict`: yes, no or unknown."""
-
-    verdict: str
-    sentence: str
-    settle: str = ""  # what would turn unknown into an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,45 +158,6 @@ def install_hindrance(catalog: Catalog, clusters: Iterable[Cluster]) -> str:
     return ""
 
 
-def suitability(bundle: Bundle) -> Suitability:
-    """What the unpacking of a registry+v1 bundle for a PlatformOperator would say.
-
-    Rules in the order in which the unpacker checks them (rukpak, registry+v1 conversion: install
-    modes, then owned APIServices, then webhooks); only the first that fails is reported.
-    """
-    if bundle.install_modes_known and ALL_NAMESPACES not in bundle.install_modes:
-        modes = ", ".join(bundle.install_modes) or "none"
-        return Suitability(
-            "no",
-            "Would fail to unpack as a PlatformOperator: it needs install mode AllNamespaces, "
-            f"this bundle supports {modes}.",
-        )
-    if bundle.owned_api_services:
-        return Suitability(
-            "no",
-            "Would fail to unpack as a PlatformOperator: the bundle owns "
-            f"{_count(bundle.owned_api_services, 'APIService')}, which is not supported.",
-        )
-    if bundle.webhooks:
-        return Suitability(
-            "no",
-            "Would fail to unpack as a PlatformOperator: the bundle defines "
-            f"{_count(bundle.webhooks, 'webhook')}, which is not supported.",
-        )
-    if not bundle.install_modes_known or bundle.webhooks is None:
-        missing = "webhooks" if bundle.install_modes_known else "install modes and webhooks"
-        return Suitability(
-            "unknown",
-            f"Whether it unpacks as a PlatformOperator is unknown: the catalog says nothing "
-            f"about its {missing}.",
-            "The ClusterServiceVersion inside the bundle image would settle it.",
-        )
-    return Suitability(
-        "yes",
-        "Unpacks as a PlatformOperator: install mode AllNamespaces, no webhooks, no APIServices.",
-    )
-
-
 def read_blob(blob: Blob | None) -> RawBlob | None:
     """The blob for a page: at most BLOB_SHOW_LIMIT characters, and what its properties say."""
     data = blobs.read_blob(blob.pk, BLOB_DECODE_LIMIT) if blob else None
@@ -232,7 +183,3 @@ def _at(cluster: str, slug: str) -> Q:
 def _safe(name: str) -> str:
     """PostgreSQL refuses NUL in a parameter; a name with one matches nothing anyway."""
     return name.replace("\x00", "\ufffd")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

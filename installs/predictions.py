@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db.models import Q
+from django.utils import timezone
 
 from catalogs.inspection.stored import inspected_in
 from catalogs.judge import Judged, Place, judge
@@ -127,7 +128,7 @@ def _record(
     counts = {way: dict(found) for way, found in judged.counts[cluster_id].items()}
     told = {"revision": catalog.revision, "rules_version": RULES_VERSION, "counts": counts}
     if before is not None and all(getattr(before, name) == value for name, value in told.items()):
-        PredictionRun.objects.filter(pk=before.pk).update(inputs=inputs)
+        PredictionRun.objects.filter(pk=before.pk).update(inputs=inputs, judged_at=timezone.now())
         return
     PredictionRun.objects.create(catalog=catalog, cluster_id=cluster_id, inputs=inputs, **told)
     _forget(PredictionRun.objects.filter(catalog=catalog, cluster=cluster_id))

@@ -11,6 +11,7 @@ from itertools import chain, groupby
 
 from django.apps import apps
 
+from catalogs.prediction import Path
 from catalogs.search.asked import Asked, take_apart
 from catalogs.search.matching import Hits, Score
 from catalogs.search.rows import COUNTED, FACETS, NO, YES, Group, Index, Row
@@ -20,7 +21,11 @@ from catalogs.words import words_of
 PAGE_SIZE = 48
 SORTS = ("relevance", "name", "-name", "updated")
 FAILED = "failed"  # asked for on a cluster, but no attempt got it installed
-ANSWERS = {"deprecated": (YES, NO), "installed": (YES, FAILED, NO)}
+ANSWERS = {
+    "installable": tuple(f"{path}{mark}" for mark in ("", "-unknown") for path in Path),
+    "deprecated": (YES, NO),
+    "installed": (YES, FAILED, NO),
+}
 NOT_INSTALLED = ("Failed", "Blocked")  # values of installs.models.Health
 INSTALLED = "installed"  # changes with clusters, not with catalogs: counted apart from the index
 

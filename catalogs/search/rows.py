@@ -14,9 +14,10 @@ from operator import attrgetter
 from sys import intern
 from typing import TypeVar
 
-from django.db.models import Max
+from django.db.models import F, Max, Q
 
-from catalogs.models import Catalog, CatalogChange, Package
+from catalogs.models import Catalog, CatalogChange, Package, Prediction
+from catalogs.prediction import Path, Target, Verdict
 from catalogs.search.clashes import differences
 from catalogs.search.typos import Vocabulary
 from catalogs.words import words_of
@@ -69,6 +70,8 @@ class Row:
     spoken: Spoken
     updated: datetime | None  # the last recorded change of this package
     rank: tuple[bool, int, str, str]  # the lowest of a name wins: serving, priority, names
+    # (path, verdict, deciding rule) of the bundle that each path would take
+    said: tuple[tuple[str, str, str], ...] = ()
     values: tuple[tuple[str, ...], ...] = ()  # per facet of FACETS
 
     @property
@@ -76,7 +79,14 @@ class Row:
         return self.display_name or self.name
 
 
+def installable(row: Row) -> tuple[str, ...]:
+    """Paths that install it, and `PATH-unknown` where that is not known."""
+    marks = {Verdict.INSTALLABLE.value: "", Verdict.UNKNOWN.value: "-unknown"}
+    return tuple(path + marks[verdict] for path, verdict, _ in row.said if verdict in marks)
+
+
 FACETS: dict[str, Callable[[Row], tuple[str, ...]]] = {
+    "installable": installable,
     "catalog": lambda row: (row.catalog,),
     "cluster": lambda row: (row.cluster,),
     "category": lambda row: row.categories,
@@ -127,8 +137,10 @@ _index: Index | None = None
 def catalog_stamps() -> Stamps:
     """What tells that catalogs or clusters changed since a page was made; one query."""
     return tuple(
-        Catalog.objects.order_by("id").values_list(
-            *("id", "revision", "content_hash", "changed_at"),
+        Catalog.objects.order_by("id")
+        .annotate(judged=Max("prediction_runs__judged_at"))
+        .values_list(
+            *("id", "revision", "content_hash", "changed_at", "judged"),
             *("slug", "priority", "state", "cluster__name", "cluster__revision"),
         )
     )
@@ -155,7 +167,23 @@ def _read_index(token: tuple[object, ...]) -> Index:
         .annotate(at=Max("revision__created_at"))
     }
     catalogs = {catalog.pk: catalog for catalog in Catalog.objects.select_related("cluster").all()}
-    return index_of(_rows(catalogs, changed), token)
+    return index_of(_rows(catalogs, changed, _said()), token)
+
+
+def _said() -> dict[int, tuple[tuple[str, str, str], ...]]:
+    """Package -> what is said of the bundle that each path would take, in the order of paths."""
+    here = Q(cluster=None) | Q(cluster=F("package__catalog__cluster"))
+    rows = Prediction.objects.filter(here, chosen=True, target=Target.ALL.value)
+    found: dict[int, dict[str, tuple[str, str]]] = {}
+    ordered = rows.order_by(F("cluster").asc(nulls_first=True))  # a cluster's replace the others
+    for package, path, verdict, rule in ordered.values_list(
+        "package_id", "path", "verdict", "rule"
+    ):
+        found.setdefault(package, {})[intern(path)] = (intern(verdict), intern(rule))
+    return {
+        package: tuple((path.value, *of[path]) for path in Path if path in of)
+        for package, of in found.items()
+    }
 
 
 def index_of(rows: Iterable[Row], token: tuple[object, ...] = ()) -> Index:
@@ -191,7 +219,9 @@ def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:
 
 
 def _rows(
-    catalogs: Mapping[int, Catalog], changed: Mapping[tuple[int, str], datetime]
+    catalogs: Mapping[int, Catalog],
+    changed: Mapping[tuple[int, str], datetime],
+    said: Mapping[int, tuple[tuple[str, str, str], ...]],
 ) -> Iterable[Row]:
     fields = (
         *("id", "name", "catalog_id", "display_name", "summary", "provider", "default_channel"),
@@ -205,7 +235,7 @@ def _rows(
         if catalog is None:  # synced between the two queries: the next request reads it
             continue
         plain = _row(found, catalog, same, changed.get((catalog.pk, found["name"])))
-        yield with_values(plain)
+        yield with_values(replace(plain, said=said.get(plain.id, ())))
 
 
 def with_values(row: Row) -> Row:

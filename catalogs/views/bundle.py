@@ -8,6 +8,7 @@ from django.views.decorators.http import require_safe
 
 from catalogs import present, queries
 from catalogs.models import Bundle, ChannelEntry
+from catalogs.predicted import verdicts_of
 from catalogs.views.inspection import inspection_shown
 from olmweb.htmx import render_page
 
@@ -34,7 +35,7 @@ def bundle(
         "bundle": shown,
         "same_name": len(same_name),
         "entries": entries,
-        "suitability": queries.suitability(shown),
+        "verdicts": verdicts_of(shown, found.catalog.cluster_id),
         "inspected": inspected,
         "contents_url": present.bundle_url(found, shown.name, "installs:contents"),
         "blob": queries.read_blob(shown.blob),

@@ -8,6 +8,7 @@ from django.views.decorators.http import require_safe
 
 from catalogs import forms, present, queries, search
 from catalogs.models import Package
+from catalogs.predicted import verdicts_of
 from catalogs.problem_report import find_problems
 from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab
@@ -70,7 +71,9 @@ def _tab_count(name: str, found: Package, problems: int) -> int | None:
 
 
 def _overview(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:
-    return {"suitability": queries.suitability(choice.bundle) if choice.bundle else None}
+    return {
+        "verdicts": verdicts_of(choice.bundle, found.catalog.cluster_id) if choice.bundle else []
+    }
 
 
 def _installs(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tests.factories import (
     make_cluster,
     make_operator,
     make_package,
+    make_prediction,
     make_problem,
 )
 
@@ -99,32 +100,34 @@ def test_odd_choices_are_answered_with_a_notice(reader, etcd, params, said):
     assert response.context["bundle"].version == "1.10.0"
 
 
-@pytest.mark.parametrize(
-    ("fields", "verdict", "words"),
-    [
-        (
-            {"install_modes": ["OwnNamespace", "SingleNamespace"]},
-            "no",
-            "needs install mode AllNamespaces, this bundle supports OwnNamespace, SingleNamespace",
-        ),
-        ({"install_modes": []}, "no", "this bundle supports none"),
-        ({"webhooks": 2}, "no", "defines 2 webhooks, which is not supported"),
-        ({"owned_api_services": 1}, "no", "owns 1 APIService, which is not supported"),
-        ({"webhooks": None}, "unknown", "nothing about its webhooks"),
-        ({"install_modes_known": False}, "unknown", "install modes and webhooks"),
-        ({"webhooks": 0}, "yes", "Unpacks as a PlatformOperator"),
-    ],
-)
-def test_one_sentence_says_whether_a_platform_operator_would_unpack(reader, fields, verdict, words):
-    package = make_package(channels={"stable": ("1.0.0",)}, bundles={"1.0.0": fields})
-    response = reader.get(url(package))
-    assert response.context["suitability"].verdict == verdict
-    assert words in text_of(response)
+def test_the_verdict_of_every_path_stands_with_its_rules(reader, etcd):
+    bundle = etcd.bundles.get(version="1.10.0")
+    make_prediction(bundle=bundle)
+    make_prediction(
+        bundle=bundle,
+        path="clusterextension",
+        rule="ce-webhook",
+        verdict="unknown",
+        sentence="Its bundle image would settle it.",
+    )
+    make_prediction(
+        bundle=bundle, path="subscription", rule="sub-install-mode", sentence="It needs its own."
+    )
+    make_prediction(bundle=bundle, path="subscription", target="own")
+    response = reader.get(url(etcd))
+    assert [(one.kind, one.target, one.verdict) for one in response.context["verdicts"]] == [
+        ("PlatformOperator", "all", "installable"),
+        ("ClusterExtension", "all", "unknown"),
+        ("Subscription", "all", "not_installable"),
+        ("Subscription", "own", "installable"),
+    ]
+    text = text_of(response)
+    assert "Its bundle image would settle it." in text
+    assert "It needs its own." in text
 
 
-def test_an_unknown_verdict_says_what_would_settle_it(reader):
-    package = make_package(bundles={"1.1.0": {"webhooks": None}})
-    assert "inside the bundle image would settle it" in text_of(reader.get(url(package)))
+def test_a_bundle_that_was_not_judged_yet_says_so(reader, etcd):
+    assert "Not judged yet" in text_of(reader.get(url(etcd)))
 
 
 def test_install_is_not_offered_from_a_catalog_without_a_cluster(reader):

@@ -8,9 +8,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from catalogs.models import Catalog, Package, PackageSearch
+from catalogs.models import Catalog, Package, PackageSearch, PredictionRun
 from catalogs.views.software import BUNDLES_OF, BUNDLES_PAGE
-from tests.factories import make_catalog, make_cluster, make_operator, make_package
+from olmweb.models import Cluster
+from tests.factories import make_catalog, make_cluster, make_operator, make_package, make_prediction
 
 URL = "/software/"
 DIGEST = "0123456789abcdef" * 4
@@ -268,12 +269,57 @@ def test_no_result_says_what_was_searched_and_how_to_go_on(reader: Client) -> No
     assert 'href="/software/-/redhat-operators/prometheus"' in page
 
 
-def test_filters_that_come_later_are_left_out_with_a_sentence(reader: Client) -> None:
-    make_package()
-    response = reader.get(URL, {"installable": "yes", "path": "subscription"})
-    assert names(response) == ["etcd"]
-    assert len(response.context["query"].notices) == 2
-    assert "“installable” was left out" in response.content.decode()
+def _judged(package: Package, cluster: Cluster | None = None, **verdicts: str) -> None:
+    bundle = package.bundles.get()
+    for path, verdict in verdicts.items():
+        rule = {"not_installable": "po-install-mode", "unknown": "po-webhook"}.get(verdict, "")
+        make_prediction(bundle=bundle, path=path, rule=rule, verdict=verdict, cluster=cluster)
+
+
+def test_packages_are_filtered_by_the_paths_that_install_them(reader: Client) -> None:
+    cluster = make_cluster()
+    catalog = make_catalog(cluster=cluster)
+    made = {
+        name: make_package(catalog=catalog, name=name, channels={"s": ("1.0.0",)})
+        for name in "abcd"
+    }
+    _judged(made["a"], platformoperator="installable", subscription="installable")
+    _judged(made["b"], platformoperator="not_installable", subscription="installable")
+    _judged(made["c"], platformoperator="unknown", subscription="installable")
+    _judged(made["c"], cluster, subscription="not_installable")
+    PredictionRun.objects.create(catalog=catalog, rules_version=1, inputs="h")
+    found = reader.get(URL)
+    assert [(value.label, value.count) for value in found.context["facets"][0].first] == [
+        ("PlatformOperator", 1),
+        ("ClusterExtension", 0),
+        ("Subscription", 2),
+        ("PlatformOperator: unknown", 1),
+        ("ClusterExtension: unknown", 0),
+        ("Subscription: unknown", 0),
+    ]
+    assert names(reader.get(URL, {"installable": "platformoperator"})) == ["a"]
+    assert names(
+        reader.get(URL, {"installable": ["platformoperator-unknown", "subscription"]})
+    ) == ["a", "b", "c"]
+    cards = {card.row.name: card.verdicts for card in found.context["cards"]}
+    assert cards["b"] == [
+        ("installable", "Installable by Subscription"),
+        ("not_installable", "Not by PlatformOperator: AllNamespaces install mode required"),
+    ]
+    assert cards["d"] == []
+    table = reader.get(URL, {"view": "table"}).content.decode()
+    assert "not judged yet" in table
+    assert "Installable by Subscription" in table
+
+
+def test_new_predictions_are_seen_at_once(reader: Client) -> None:
+    package = make_package(channels={"s": ("1.0.0",)})
+    assert reader.get(URL).context["cards"][0].verdicts == []
+    _judged(package, subscription="installable")
+    PredictionRun.objects.create(catalog=package.catalog, rules_version=1, inputs="h")
+    assert reader.get(URL).context["cards"][0].verdicts == [
+        ("installable", "Installable by Subscription")
+    ]
 
 
 def test_the_facet_of_infrastructure_features_narrows(reader: Client) -> None:
