@@ -1,46 +1,24 @@
 """How much of a catalog a cluster can run by one path, and why not the rest; beside what happened.
 
-Selection is `catalogs.resolve`'s and verdicts are `catalogs.prediction`'s: this brings the rows to
-them, a package at a time. It reads blobs, so it is for commands and tasks, not for a page.
+Reads the stored predictions (see `installs.predictions`) and the operators of the cluster: four
+queries, no rule is run and no blob is read.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from catalogs import fbc
-from catalogs.blobs import read_blob
-from catalogs.models import Bundle, Catalog, Package
-from catalogs.prediction import (
-    RULES_VERSION,
-    Contents,
-    Found,
-    Path,
-    Prediction,
-    Target,
-    Verdict,
-    predict,
-    read_contents,
-)
-from catalogs.prediction.surroundings import NO_CLUSTER
-from catalogs.resolve import resolve
-from catalogs.resolve.facts import Resolution
-from catalogs.resolve.stored import facts_of
+from catalogs.models import Catalog, Package, PredictionRun
+from catalogs.predicted import KIND_OF, Predicted, chosen_rows, predicted, title_of, way_key
+from catalogs.prediction import RULES_VERSION, Path, Target, Verdict
 from installs.models import Health, Operator
-from installs.surroundings import cluster_facts, market_of
 from olmweb.models import Cluster
 
-KINDS = {
-    Path.PLATFORM_OPERATOR: "PlatformOperator",
-    Path.CLUSTER_EXTENSION: "ClusterExtension",
-    Path.SUBSCRIPTION: "Subscription",
-}
-NOT_READ = "not-read"
-NO_CHOICE = {  # what resolution says was in the way -> title of the bucket
-    "channel-graph": "The upgrade graph of its channel is broken",
-    "no-bundles": "No bundle to choose",
-}
 INSTALLED = (Health.HEALTHY, Health.DEGRADED, Health.UPGRADING)
 NOT_INSTALLED = (Health.FAILED, Health.BLOCKED)
+VERDICTS = (Verdict.INSTALLABLE, Verdict.NOT_INSTALLABLE, Verdict.UNKNOWN)
+HISTORY = 20  # runs that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +29,7 @@ class Row:
     bundle: str
     version: str
     channel: str
-    prediction: Prediction
-
-    @property
-    def sentence(self) -> str:
-        return self.prediction.found[0].sentence if self.prediction.found else ""
+    prediction: Predicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,98 +60,95 @@ class Actual:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """What came out before: at a revision of the catalog, by a version of the rules."""
+
+    at: datetime
+    revision: int
+    rules_version: int
+    counts: dict[str, int]  # by verdict
+
+
+@dataclass(frozen=True, slots=True)
 class Audit:
-    """`rows` by package; `buckets` the largest first; `actual` disagreements first."""
+    """`rows` by package; `buckets` the largest first; `actual` disagreements first; `history` the
+    newest first. `judged_at` is None when the catalog was not judged for this cluster yet."""
 
     catalog: str
     path: Path
     cluster: str
     target: Target
     rules_version: int
+    judged_at: datetime | None
     rows: tuple[Row, ...]
     buckets: tuple[Bucket, ...]
     actual: tuple[Actual, ...]
+    history: tuple[Past, ...]
 
     @property
     def counts(self) -> dict[str, int]:
-        verdicts = (Verdict.INSTALLABLE, Verdict.NOT_INSTALLABLE, Verdict.UNKNOWN)
         return {
             verdict.value: sum(row.prediction.verdict == verdict for row in self.rows)
-            for verdict in verdicts
+            for verdict in VERDICTS
         }
 
 
 def audit(
     catalog: Catalog, path: Path, *, cluster: Cluster | None = None, target: Target = Target.ALL
 ) -> Audit:
-    """The audit of every package of `catalog`.
+    """The audit of every package of `catalog` that was judged.
 
     Without a cluster from catalog facts alone. `target` is what the OperatorGroup of a Subscription
-    selects. About six queries a package.
+    selects; other paths have none.
     """
-    surroundings = cluster_facts(cluster) if cluster else NO_CLUSTER
-    market = market_of(catalog, cluster)
-    rows = []
-    for package in Package.objects.filter(catalog=catalog).order_by("name"):
-        chosen = resolve(facts_of(package), path)
-        # OLM v1 refuses the bundle that it settled on: the rules say why, with all other rules.
-        tried = chosen.candidates[0] if chosen.blocked_by == "dependency" else chosen
-        contents = _contents(package, tried.bundle) if tried.bundle else None
-        if contents is not None:
-            verdict = predict(contents, path, cluster=surroundings, market=market, target=target)
-        else:
-            verdict = _without_contents(path, chosen)
-        rows.append(Row(package.name, tried.bundle, tried.version, chosen.channel, verdict))
+    target = target if path == Path.SUBSCRIPTION else Target.ALL
+    cluster_id = cluster.pk if cluster else None
+    found = chosen_rows(Package.objects.filter(catalog=catalog), path, cluster_id, target)
+    rows = [
+        Row(
+            one.package.name,
+            one.bundle.name if one.bundle else "",
+            one.bundle.version if one.bundle else "",
+            one.channel,
+            predicted(one),
+        )
+        for one in found
+    ]
+    runs = list(PredictionRun.objects.filter(catalog=catalog, cluster=cluster_id)[:HISTORY])
     return Audit(
         catalog=str(catalog),
         path=path,
         cluster=cluster.name if cluster else "",
         target=target,
-        rules_version=RULES_VERSION,
+        rules_version=runs[0].rules_version if runs else RULES_VERSION,
+        judged_at=runs[0].judged_at if runs else None,
         rows=tuple(rows),
         buckets=_buckets(rows),
         actual=_actual(rows, path, cluster) if cluster else (),
+        history=_history(runs, way_key(path, target)),
     )
 
 
-def _contents(package: Package, name: str) -> Contents | None:
-    """None when the bundle isn't in the catalog, or isn't JSON."""
-    bundle = Bundle.objects.filter(package=package, name=name).order_by("-ordinal").first()
-    blob = read_blob(bundle.blob_id) if bundle and bundle.blob_id else None
-    if bundle is None or blob is None:
-        return None
-    try:
-        if not blob.lstrip().startswith(b"{"):
-            blob = fbc.yaml_to_json(blob)
-        return read_contents(blob, deprecated=bundle.deprecated)
-    except (fbc.BadBlob, *fbc.DECODE_ERRORS):
-        return None
-
-
-def _without_contents(path: Path, chosen: Resolution) -> Prediction:
-    if chosen.bundle:
-        sentence = f"The catalog has no readable blob of {chosen.bundle}; its problems say why."
-        found = Found(NOT_READ, "Not readable in the catalog", Verdict.UNKNOWN, sentence, {})
-    else:
-        sentence = chosen.message or chosen.reason
-        title = NO_CHOICE.get(chosen.blocked_by, NO_CHOICE["no-bundles"])
-        found = Found(
-            chosen.blocked_by or "no-bundles", title, Verdict.NOT_INSTALLABLE, sentence, {}
+def _history(runs: Sequence[PredictionRun], way: str) -> tuple[Past, ...]:
+    return tuple(
+        Past(
+            run.at,
+            run.revision,
+            run.rules_version,
+            {verdict.value: run.counts.get(way, {}).get(verdict.value, 0) for verdict in VERDICTS},
         )
-    return Prediction(path, found.verdict, (found,))
+        for run in runs
+    )
 
 
 def _buckets(rows: list[Row]) -> tuple[Bucket, ...]:
-    packages: dict[tuple[str, str, Verdict], list[str]] = defaultdict(list)
+    packages: dict[tuple[str, Verdict], list[str]] = defaultdict(list)
     for row in rows:
-        deciding = row.prediction.deciding
-        key = (
-            (deciding.rule, deciding.title, deciding.verdict)
-            if deciding
-            else ("", "Installable", Verdict.INSTALLABLE)
-        )
-        packages[key].append(row.package)
-    found = [Bucket(*key, tuple(names)) for key, names in packages.items()]
+        packages[row.prediction.rule, row.prediction.verdict].append(row.package)
+    found = [
+        Bucket(rule, title_of(rule) if rule else "Installable", verdict, tuple(names))
+        for (rule, verdict), names in packages.items()
+    ]
     return tuple(sorted(found, key=lambda each: (-len(each.packages), each.rule)))
 
 
@@ -185,7 +156,7 @@ def _actual(rows: list[Row], path: Path, cluster: Cluster) -> tuple[Actual, ...]
     """Operators that came to an end, either way, and whose package has a verdict."""
     verdicts = {row.package: row.prediction for row in rows}
     operators = Operator.objects.filter(
-        cluster=cluster, kind=KINDS[path], health__in=(*INSTALLED, *NOT_INSTALLED)
+        cluster=cluster, kind=KIND_OF[path], health__in=(*INSTALLED, *NOT_INSTALLED)
     ).order_by("namespace", "name")
     found = []
     for one in operators:
@@ -193,12 +164,12 @@ def _actual(rows: list[Row], path: Path, cluster: Cluster) -> tuple[Actual, ...]
         if prediction is None:
             continue
         expected = Verdict.INSTALLABLE if one.health in INSTALLED else Verdict.NOT_INSTALLABLE
-        rule = prediction.deciding.rule if prediction.deciding else ""
         unknown = prediction.verdict == Verdict.UNKNOWN
         found.append(
             Actual(
                 *(one.package, one.namespace, one.name, one.health, one.finding),
-                *(prediction.verdict, rule, None if unknown else prediction.verdict == expected),
+                *(prediction.verdict, prediction.rule),
+                None if unknown else prediction.verdict == expected,
             )
         )
     order = (False, None, True)

@@ -4,6 +4,7 @@ from django.urls import path
 
 from installs.views import (
     activity,
+    audit,
     change,
     changes,
     clusteroperators,
@@ -75,6 +76,7 @@ urlpatterns = [
     path("readiness/", readiness.readiness_page, name="readiness"),
     path("readiness/olm-v1/", readiness.takeover_page, name="takeover"),
     path("crds/", crds.crd_list, name="crds"),
+    path("audit/", audit.audit_page, name="audit"),
     path("reports/copied-csvs/", copies.copied_csvs, name="copies"),
     path("activity/", activity.activity, name="activity"),
     path("activity/actions/<int:id>", activity.action_detail, name="action"),

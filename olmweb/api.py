@@ -18,6 +18,7 @@ from catalogs.api_fbc import router as fbc_router
 from catalogs.api_problems import router as problems_router
 from catalogs.api_resolve import router as resolve_router
 from installs.api import router as installs_router
+from installs.api_audit import router as audit_router
 from installs.api_contents import router as contents_router
 from installs.api_export import router as export_router
 from installs.api_readiness import router as readiness_router
@@ -48,6 +49,7 @@ api.add_router("", problems_router)
 api.add_router("", catalogs_router)
 api.add_router("", changes_router)
 api.add_router("", resolve_router)
+api.add_router("", audit_router)
 
 
 @cache

@@ -70,10 +70,15 @@ class Arc:
 
 
 def donut(counts: HealthCounts) -> list[Arc]:
-    """The arcs of the donut, clockwise from the top; a part is never too thin to see."""
-    total = counts.total or 1
+    """The arcs of the donut of a cluster's operators."""
+    return arcs_of(counts.segments)
+
+
+def arcs_of(segments: Sequence[tuple[str, str, int]]) -> list[Arc]:
+    """(words, CSS class suffix, count) as arcs, clockwise from the top."""
+    total = sum(count for _, _, count in segments) or 1
     arcs, start = [], 0.0
-    for words, css, count in counts.segments:
+    for words, css, count in segments:
         length = count * 100 / total
         arcs.append(Arc(words, css, count, f"{length:.2f}", f"{100 - length:.2f}", f"{-start:.2f}"))
         start += length

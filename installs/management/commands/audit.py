@@ -1,9 +1,7 @@
 """`manage.py audit`: which packages of a catalog could be installed by one path, and why not."""
 
-import csv
 import json
 from argparse import ArgumentParser
-from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -11,11 +9,11 @@ from django.core.management.base import BaseCommand, CommandError
 from catalogs.models import Catalog
 from catalogs.prediction import Path, Target
 from installs.audit import Audit, audit
+from installs.audit_report import TITLES, agreement, as_csv, as_json
+from installs.predictions import refresh
 from olmweb.models import LOCAL, Cluster
 
-COLUMNS = ("package", "bundle", "version", "channel", "verdict", "rule", "sentence")
 NAMED = 6  # packages of a bucket on the terminal
-TITLES = {"installable": "installable", "not_installable": "not installable", "unknown": "unknown"}
 
 
 class Command(BaseCommand):
@@ -40,18 +38,18 @@ class Command(BaseCommand):
         output.add_argument("--csv", action="store_true", help="print a row for each package")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        catalog, cluster = find_catalog(options["catalog"]), _cluster(options["cluster"])
+        refresh(catalog, [cluster] if cluster else [])  # the worker may not have come to it yet
         found = audit(
-            find_catalog(options["catalog"]),
+            catalog,
             Path(options["path"]),
-            cluster=_cluster(options["cluster"]),
+            cluster=cluster,
             target=Target(options["watch"]),
         )
         if options["json"]:
             self.stdout.write(json.dumps(as_json(found)))
         elif options["csv"]:
-            rows = csv.writer(self.stdout, lineterminator="\n")
-            rows.writerow(COLUMNS)
-            rows.writerows([row[column] for column in COLUMNS] for row in _rows(found))
+            self.stdout.write(as_csv(found), ending="")
         else:
             self.stdout.write(_as_text(found))
 
@@ -85,49 +83,6 @@ def _cluster(name: str) -> Cluster | None:
     return found
 
 
-def _rows(found: Audit) -> list[dict[str, Any]]:
-    return [
-        {
-            **{name: getattr(row, name) for name in ("package", "bundle", "version", "channel")},
-            "verdict": row.prediction.verdict.value,
-            "rule": row.prediction.deciding.rule if row.prediction.deciding else "",
-            "sentence": row.sentence,
-            "rules": [asdict(each) for each in row.prediction.found],
-        }
-        for row in found.rows
-    ]
-
-
-def as_json(found: Audit) -> dict[str, Any]:
-    """The audit in the shape of the REST interface, with a row for each package."""
-    agrees = [each.agrees for each in found.actual]
-    return {
-        "catalog": found.catalog,
-        "path": found.path.value,
-        "cluster": found.cluster or None,
-        "watch": found.target.value,
-        "rules_version": found.rules_version,
-        "counts": found.counts,
-        "buckets": [
-            {
-                "rule": each.rule,
-                "title": each.title,
-                "verdict": each.verdict.value,
-                "count": len(each.packages),
-                "packages": list(each.packages),
-            }
-            for each in found.buckets
-        ],
-        "actual": {
-            "agree": agrees.count(True),
-            "disagree": agrees.count(False),
-            "undecided": agrees.count(None),
-            "rows": [asdict(each) for each in found.actual],
-        },
-        "packages": _rows(found),
-    }
-
-
 def _as_text(found: Audit) -> str:
     counts = ", ".join(f"{found.counts[key]} {title}" for key, title in TITLES.items())
     where = f"cluster {found.cluster}" if found.cluster else "catalog facts only"
@@ -142,11 +97,11 @@ def _as_text(found: Audit) -> str:
         lines.append(f"{len(bucket.packages):>5}  {bucket.title}{rule}")
         lines.append(f"       {named}{f' and {more} more' if more > 0 else ''}")
     if found.actual:
-        agrees = [each.agrees for each in found.actual]
+        agrees = agreement(found)
         lines += [
             "",
-            f"Beside what the cluster has: {agrees.count(True)} agree, {agrees.count(False)} "
-            f"disagree, {agrees.count(None)} are not predicted.",
+            f"Beside what the cluster has: {agrees['agree']} agree, {agrees['disagree']} disagree, "
+            f"{agrees['undecided']} are not predicted.",
         ]
     for each in found.actual:
         if each.agrees is False:

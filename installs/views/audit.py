@@ -1,0 +1,148 @@
+"""The audit: how much of a catalog a cluster can run, why not the rest, and what came true."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from catalogs import forms, present, queries
+from catalogs.models import Catalog
+from catalogs.predicted import KIND_OF
+from catalogs.prediction import Path, Target
+from installs.audit import Audit, Row, audit
+from installs.audit_report import TITLES, agreement
+from installs.queries.overview import arcs_of
+from olmweb.context import clusters
+from olmweb.errors import Missing
+from olmweb.htmx import render_page
+from olmweb.models import LOCAL, Cluster
+
+ROWS = 50  # of the table on one page
+ALONE = "-"  # the choice of no cluster
+OK = "installable"  # the bucket without a rule
+ARCS = {"installable": "healthy", "not_installable": "failed", "unknown": "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the query string asks for."""
+
+    catalog: Catalog
+    path: Path
+    cluster: Cluster | None
+    target: Target
+    bucket: str
+    q: str
+
+
+@require_safe
+def audit_page(request: HttpRequest) -> HttpResponse:
+    """Pickers as a plain GET form; filters by bucket and text in the URL."""
+    catalogs = list(
+        Catalog.objects.filter(revision__gt=0)
+        .select_related("cluster")
+        .order_by("cluster__name", "-package_count", "slug")
+    )
+    notices: list[str] = []
+    context: dict[str, Any] = {"notices": notices, "catalogs": catalogs, "kinds": KIND_OF}
+    if catalogs:
+        asked = read_asked(request, catalogs, notices)
+        context |= _context(request, asked, notices)
+    return render_page(request, "installs/audit.html", context)
+
+
+def read_asked(request: HttpRequest, catalogs: Sequence[Catalog], notices: list[str]) -> Asked:
+    """Reads tolerantly: a bookmark to what is gone shows something else and says so."""
+    params = request.GET
+    catalog = _catalog(forms.clean(params.get("catalog", "")), catalogs, notices)
+    names = {each.name: each for each in clusters(request)}
+    default = catalog.cluster.name if catalog.cluster else ALONE
+    name = forms.clean(params.get("cluster", "")) or default
+    if name != ALONE and name not in names:
+        notices.append(f"There is no cluster “{name[:60]}”: the catalog alone is asked.")
+    return Asked(
+        catalog,
+        Path(forms.one_of(params, "path", tuple(Path), notices)),
+        names.get(name),
+        Target(forms.one_of(params, "watch", tuple(Target), notices)),
+        forms.clean(params.get("bucket", "")),
+        forms.clean(params.get("q", ""))[: forms.MAX_QUERY],
+    )
+
+
+def _catalog(name: str, catalogs: Sequence[Catalog], notices: list[str]) -> Catalog:
+    cluster, _, slug = name.rpartition("/")
+    if name:
+        try:
+            wanted = queries.get_catalog(cluster or LOCAL, slug)
+        except Missing as error:
+            notices.append(f"{error.message} {catalogs[0]} is shown.")
+        else:
+            return next((each for each in catalogs if each.pk == wanted.pk), wanted)
+    return catalogs[0]
+
+
+def _context(request: HttpRequest, asked: Asked, notices: list[str]) -> dict[str, Any]:
+    found = audit(asked.catalog, asked.path, cluster=asked.cluster, target=asked.target)
+    rows = _narrow(found, asked)
+    page = present.paginate(
+        rows, forms.read_page(request.GET, notices), ROWS, notices, total=len(rows)
+    )
+    agreed = agreement(found)
+    return {
+        "asked": asked,
+        "audit": found,
+        "arcs": arcs_of([(TITLES[key], ARCS[key], n) for key, n in found.counts.items() if n]),
+        "buckets": _buckets(found),
+        "page": page,
+        "urls": {row.package: _url(asked.catalog, row.package) for row in page.items},
+        "agreed": agreed,
+        "compared": bool(found.actual),
+        "clusters": clusters(request),
+        "exports": _exports(asked),
+        "targets": {Target.ALL: "all namespaces", Target.OWN: "its own namespace"},
+        "filtered": bool(asked.bucket or asked.q),
+    }
+
+
+def _narrow(found: Audit, asked: Asked) -> list[Row]:
+    rule = "" if asked.bucket == OK else asked.bucket
+    words = asked.q.lower()
+    return [
+        row
+        for row in found.rows
+        if (not asked.bucket or row.prediction.rule == rule)
+        and (not words or words in f"{row.package} {row.prediction.sentence}".lower())
+    ]
+
+
+def _buckets(found: Audit) -> list[dict[str, Any]]:
+    most = max((len(each.packages) for each in found.buckets), default=1)
+    return [
+        {
+            "bucket": each,
+            "key": each.rule or OK,
+            "count": len(each.packages),
+            "width": f"{max(1, len(each.packages) * 100 / most):.1f}",
+            "css": ARCS[each.verdict.value],
+        }
+        for each in found.buckets
+    ]
+
+
+def _url(catalog: Catalog, package: str) -> str:
+    return present.package_url(catalog.cluster_name, catalog.slug, package)
+
+
+def _exports(asked: Asked) -> list[tuple[str, str]]:
+    """(name, query string) of the same audit from the REST interface."""
+    params = {"catalog": str(asked.catalog), "path": asked.path.value}
+    params |= {"cluster": asked.cluster.name} if asked.cluster else {}
+    params |= {"watch": asked.target.value} if asked.path == Path.SUBSCRIPTION else {}
+    return [
+        (name, urlencode({**params, "format": form}))
+        for name, form in (("CSV", "csv"), ("JSON", "json"), ("Markdown", "md"))
+    ]
