@@ -1,0 +1,229 @@
+"""The audit page: pickers, donut, buckets, table, what came true; and its REST route."""
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from catalogs.models import Catalog, PredictionRun
+from olmweb.models import Cluster
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_operator,
+    make_package,
+    make_prediction,
+)
+
+pytestmark = pytest.mark.django_db
+URL = "/audit/"
+API = "/api/v1/audit"
+OWN = "It supports OwnNamespace only."
+
+
+@pytest.fixture
+def reader(client: Client, bob: Any) -> Client:
+    client.force_login(bob)
+    return client
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    """Of cluster prod: `good` and `torn` are called installable, `own` not, `odd` is unknown."""
+    cluster = make_cluster()
+    catalog = make_catalog(cluster=cluster, package_count=4)
+    for name, rule, verdict in (
+        ("good", "", "installable"),
+        ("torn", "", "installable"),
+        ("own", "po-install-mode", "not_installable"),
+        ("odd", "po-webhook", "unknown"),
+    ):
+        package = make_package(catalog=catalog, name=name, channels={"stable": ("1.0.0",)})
+        sentence = OWN if rule == "po-install-mode" else ""
+        make_prediction(bundle=package.bundles.get(), rule=rule, verdict=verdict, sentence=sentence)
+    counts = {"platformoperator": {"installable": 2, "not_installable": 1, "unknown": 1}}
+    for of in (None, cluster):
+        PredictionRun.objects.create(
+            catalog=catalog, cluster=of, revision=1, rules_version=1, inputs="h", counts=counts
+        )
+    return catalog
+
+
+@pytest.fixture
+def prod(catalog: Catalog) -> Cluster:
+    assert catalog.cluster is not None
+    for name, health in (
+        ("good", "Healthy"),
+        ("torn", "Failed"),
+        ("own", "Failed"),
+        ("odd", "Failed"),
+    ):
+        make_operator(cluster=catalog.cluster, name=name, package=name, health=health)
+    return catalog.cluster
+
+
+def _packages(response: Any) -> list[str]:
+    return [row.package for row in response.context["page"].items]
+
+
+def test_without_a_catalog_the_page_says_what_it_needs(reader: Client) -> None:
+    assert "No catalog to audit yet" in reader.get(URL).content.decode()
+
+
+def test_a_catalog_that_was_not_judged_says_so(reader: Client) -> None:
+    make_catalog()
+    assert "Not judged yet" in reader.get(URL).content.decode()
+
+
+def test_counts_buckets_and_packages_are_shown(reader: Client, catalog: Catalog) -> None:
+    response = reader.get(URL)
+    page = response.content.decode()
+    assert "2 of 4 installable, 1 not, 1 unknown" in page
+    assert _packages(response) == ["good", "odd", "own", "torn"]
+    assert [(one["key"], one["count"]) for one in response.context["buckets"]] == [
+        ("installable", 2),
+        ("po-install-mode", 1),
+        ("po-webhook", 1),
+    ]
+    assert OWN in page
+    assert "style=" not in page
+
+
+def test_what_differs_from_what_happened_comes_first(reader: Client, prod: Cluster) -> None:
+    response = reader.get(URL)
+    actual = response.context["audit"].actual
+    assert [(one.name, one.agrees) for one in actual] == [
+        ("torn", False),
+        ("odd", None),
+        ("good", True),
+        ("own", True),
+    ]
+    assert "1 prediction differs from what happened" in response.content.decode()
+
+
+def test_the_catalog_alone_is_compared_with_nothing(reader: Client, prod: Cluster) -> None:
+    response = reader.get(URL, {"cluster": "-"})
+    assert response.context["audit"].actual == ()
+    assert "what happened" not in response.content.decode()
+
+
+def test_facts_of_the_cluster_replace_those_of_the_catalog(reader: Client, prod: Cluster) -> None:
+    catalog = prod.catalogs.get()
+    bundle = catalog.packages.get(name="good").bundles.get()
+    make_prediction(bundle=bundle, rule="po-crd-owned", sentence="Taken.", cluster=prod)
+    assert reader.get(URL).context["audit"].counts["installable"] == 1
+    assert reader.get(URL, {"cluster": "-"}).context["audit"].counts["installable"] == 2
+
+
+@pytest.mark.parametrize(
+    ("params", "left"),
+    [
+        ({"bucket": "po-webhook"}, ["odd"]),
+        ({"bucket": "installable"}, ["good", "torn"]),
+        ({"q": "ownnamespace"}, ["own"]),
+        ({"q": "o", "bucket": "installable"}, ["good", "torn"]),
+        ({"bucket": "no-such-rule"}, []),
+    ],
+)
+def test_filters_are_in_the_url(
+    reader: Client, catalog: Catalog, params: dict[str, str], left: list[str]
+) -> None:
+    assert _packages(reader.get(URL, params)) == left
+
+
+@pytest.mark.parametrize(
+    ("params", "notice"),
+    [
+        ({"catalog": "-/gone"}, "There is no catalog “gone”"),
+        ({"catalog": "x"}, "There is no catalog “x”"),
+        ({"cluster": "gone"}, "There is no cluster “gone”"),
+        ({"path": "helm"}, "“path” can be platformoperator"),
+        ({"watch": "none"}, "“watch” can be all, own"),
+        ({"page": "x"}, "Pages are counted from 1"),
+        ({"cluster": "\x00", "catalog": "\x00/\x00"}, "There is no"),
+    ],
+)
+def test_a_bookmark_to_what_is_gone_shows_another_and_says_so(
+    reader: Client, catalog: Catalog, params: dict[str, str], notice: str
+) -> None:
+    response = reader.get(URL, params)
+    assert response.status_code == 200
+    assert any(notice in each for each in response.context["notices"])
+
+
+def test_the_history_has_every_outcome(reader: Client, catalog: Catalog) -> None:
+    counts = {"platformoperator": {"installable": 1}}
+    PredictionRun.objects.create(
+        catalog=catalog, cluster=catalog.cluster, revision=2, rules_version=2, inputs="i",
+        counts=counts,
+    )  # fmt: skip
+    found = reader.get(URL).context["audit"]
+    assert [(one.revision, one.counts["installable"]) for one in found.history] == [(2, 1), (1, 2)]
+    assert found.rules_version == 2
+
+
+def test_the_page_costs_a_fixed_number_of_queries(
+    reader: Client, prod: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(30):
+        package = make_package(
+            catalog=prod.catalogs.get(), name=f"p{number}", channels={"stable": ("1.0.0",)}
+        )
+        make_prediction(bundle=package.bundles.get())
+    # session, user, clusters, attention, catalogs, packages, runs, operators
+    with django_assert_max_num_queries(8):
+        reader.get(URL)
+
+
+def test_the_api_answers_the_same(reader: Client, prod: Cluster) -> None:
+    params = {"catalog": "prod/redhat-operators", "path": "platformoperator", "cluster": "prod"}
+    response = reader.get(API, params)
+    found = response.json()
+    assert found["counts"] == {"installable": 2, "not_installable": 1, "unknown": 1}
+    assert (found["buckets"][0]["rule"], found["buckets"][0]["count"]) == ("", 2)
+    assert (found["actual"]["agree"], found["actual"]["disagree"]) == (2, 1)
+    assert found["actual"]["rows"][0]["name"] == "torn"
+    assert found["history"][0]["revision"] == 1
+    assert reader.get(API, params, headers={"If-None-Match": response["ETag"]}).status_code == 304
+    rows = list(
+        csv.DictReader(io.StringIO(reader.get(API, {**params, "format": "csv"}).content.decode()))
+    )
+    assert [row["package"] for row in rows] == ["good", "odd", "own", "torn"]
+    text = reader.get(API, {**params, "format": "md"}).content.decode()
+    assert "2 installable, 1 not installable, 1 unknown" in text
+    assert "| torn | Failed | installable |  |" in text
+
+
+@pytest.mark.parametrize(
+    ("params", "status", "words"),
+    [
+        ({"path": "subscription"}, 400, "catalog is needed"),
+        ({"catalog": "prod/redhat-operators"}, 400, "path is needed"),
+        ({"catalog": "prod/redhat-operators", "path": "helm"}, 400, "path must be one of"),
+        ({"catalog": "prod/redhat-operators", "path": "subscription", "x": "1"}, 400, "no query"),
+        ({"catalog": "-/gone", "path": "subscription"}, 404, "no catalog"),
+        (
+            {"catalog": "prod/redhat-operators", "path": "subscription", "cluster": "x"},
+            404,
+            "no cluster x",
+        ),
+    ],
+)
+def test_the_api_says_what_is_wrong(
+    reader: Client, catalog: Catalog, params: dict[str, str], status: int, words: str
+) -> None:
+    response = reader.get(API, params)
+    assert response.status_code == status
+    assert words in response.json()["error"]["message"]
+
+
+def test_texts_of_a_catalog_are_neither_formulas_nor_markup_in_exports(
+    reader: Client, catalog: Catalog
+) -> None:
+    package = make_package(catalog=catalog, name="=cmd", channels={"stable": ("1.0.0",)})
+    make_prediction(bundle=package.bundles.get(), rule="po-webhook", sentence="a | <b>\n# c")
+    params = {"catalog": "prod/redhat-operators", "path": "platformoperator"}
+    assert "\n'=cmd," in reader.get(API, {**params, "format": "csv"}).content.decode()
+    assert r"a \| \<b\> \# c" in reader.get(API, {**params, "format": "md"}).content.decode()
