@@ -7,7 +7,8 @@ pack at a time, so it is for tasks and commands.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
@@ -33,12 +34,20 @@ from catalogs.prediction import Prediction as Said
 from catalogs.resolve import resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of_all
+from catalogs.sources.ways import PACKAGE_MANIFEST
 
 PACKAGES_AT_ONCE = 20  # in one transaction; their rows are in memory together
 _FIELDS = (
     *("package", "bundle", "cluster", "path", "target"),
     *("chosen", "channel", "verdict", "rule", "sentence", "found"),
 )
+# What the PackageManifest API leaves out of the ClusterServiceVersion that it shows.
+_NOT_TOLD: dict[str, Any] = {
+    "webhooks": None,
+    "conversion_webhooks": None,
+    "shipped": None,
+    "crd_versions": None,
+}
 # package, bundle, cluster, path, target -> the other fields, `found` as JSON
 _Key = tuple[int, int | None, int | None, str, str]
 _Values = tuple[bool, str, str, str, str, str]
@@ -80,19 +89,22 @@ def judge(catalog: Catalog, places: Sequence[Place]) -> Judged:
     packages is one transaction: a pass that dies half-way is made again.
     """
     result = Judged()
+    told_in_part = catalog.way == PACKAGE_MANIFEST
     packages = Package.objects.filter(catalog=catalog).order_by("name")
     batch: list[Package] = []
     for package in packages.iterator(chunk_size=500):
         batch.append(package)
         if len(batch) == PACKAGES_AT_ONCE:
-            _judge_batch(batch, places, result)
+            _judge_batch(batch, places, result, told_in_part=told_in_part)
             batch = []
     if batch:
-        _judge_batch(batch, places, result)
+        _judge_batch(batch, places, result, told_in_part=told_in_part)
     return result
 
 
-def _judge_batch(packages: Sequence[Package], places: Sequence[Place], result: Judged) -> None:
+def _judge_batch(
+    packages: Sequence[Package], places: Sequence[Place], result: Judged, *, told_in_part: bool
+) -> None:
     rows: dict[_Key, _Values] = {}
     bundles = list(
         Bundle.objects.filter(package__in=packages)
@@ -102,6 +114,8 @@ def _judge_batch(packages: Sequence[Package], places: Sequence[Place], result: J
     taken = _taken(packages, bundles)
     for bundle, contents in _contents(bundles):
         result.bundles += 1
+        if contents is not None and told_in_part:
+            contents = replace(contents, **_NOT_TOLD)
         _judge_bundle(bundle, contents, places, taken, rows)
     for (package_id, path), one in taken.items():
         if one.bundle is None:

@@ -10,6 +10,7 @@ from django.db.models import Model
 
 from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
 from catalogs.prediction import Path, Target, Verdict
+from catalogs.sources.ways import PACKAGE_MANIFEST
 from catalogs.store import delete_catalog
 from catalogs.sync import sync_catalog
 from installs import predictions, tasks
@@ -236,6 +237,13 @@ def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_to
     surface.save()
     refresh(catalog, [cluster])
     assert set(_rules("m.v1.0.0", cluster).values()) == {""}
+
+
+def test_what_the_package_manifest_api_leaves_out_is_not_known(tmp_path: File) -> None:
+    catalog = _monitored(tmp_path)
+    Catalog.objects.filter(pk=catalog.pk).update(way=PACKAGE_MANIFEST)
+    refresh(catalog)
+    assert _rules("m.v1.0.0") == dict(CHOSEN)
 
 
 def test_what_is_installed_counts(catalog: Catalog) -> None:
