@@ -36,7 +36,7 @@ def distance(one: str, other: str, most: int) -> int:
         if min(row) > most:
             return most + 1
         before, above = above, row
-    return above[-1]
+    return min(above[-1], most + 1)
 
 
 def pairs_of(word: str) -> frozenset[str]:

@@ -56,7 +56,14 @@ def run() -> list[dict[str, Any]]:
             shutil.copyfileobj(packed, plain, 1 << 20)
         environ = environment(folder)
         migrate(environ)
-        sync = [sys.executable, str(ROOT / "manage.py"), "sync_catalog", "bench", "--file", source]
+        sync = [
+            sys.executable,
+            str(ROOT / "manage.py"),
+            "sync_catalog",
+            "bench",
+            "--file",
+            str(source),
+        ]
         subprocess.run(sync, check=True, capture_output=True, env=environ)
         found = [_python(JUDGE, environ) for _ in range(RUNS)]
     best = min(found, key=lambda each: float(each["seconds"]))

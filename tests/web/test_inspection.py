@@ -94,6 +94,7 @@ def test_staff_ask_for_it_once_and_a_worker_settles_what_was_unknown(admin, bund
         "CustomResourceDefinition",
         "Service",
     }
+    predictions.refresh_all()
     page = admin.get(url(bundle, "catalogs:bundle")).content.decode()
     assert "the bundle defines 1 webhook" in page
 

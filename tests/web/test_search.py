@@ -291,11 +291,8 @@ def test_packages_are_filtered_by_the_paths_that_install_them(reader: Client) ->
     found = reader.get(URL)
     assert [(value.label, value.count) for value in found.context["facets"][0].first] == [
         ("PlatformOperator", 1),
-        ("ClusterExtension", 0),
         ("Subscription", 2),
         ("PlatformOperator: unknown", 1),
-        ("ClusterExtension: unknown", 0),
-        ("Subscription: unknown", 0),
     ]
     assert names(reader.get(URL, {"installable": "platformoperator"})) == ["a"]
     assert names(
