@@ -18,10 +18,10 @@ from catalogs.views import (
 
 
 class BundleNameConverter(StringConverter):
-    """Any bundle name, slashes and line breaks too, but for the routes beside it: the install form,
-    the exports and the graph's files."""
+    """Any bundle name, slashes and line breaks too, but for the routes beside it: the forms to
+    install and to ask, the exports and the graph's files."""
 
-    regex = r"(?s:(?!(?:install|export(?:/[a-z]+\.[a-z]+)?|graph\.mmd|graph\.svg)\Z).+)"
+    regex = r"(?s:(?!(?:install|request|export(?:/[a-z]+\.[a-z]+)?|graph\.mmd|graph\.svg)\Z).+)"
 
 
 register_converter(BundleNameConverter, "bundle_name")

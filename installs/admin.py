@@ -7,17 +7,20 @@ import re
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from installs.models import (
     Action,
+    AllowRule,
     ClusterOperator,
     ClusterOperatorMember,
     Component,
     CopyReport,
     CRDState,
     Event,
+    InstallRequest,
     Notification,
     Operator,
     Reference,
@@ -26,7 +29,7 @@ from installs.models import (
     UnknownMessage,
 )
 from installs.notify import send_again
-from olmweb.admin_tools import ReadOnlyAdmin
+from olmweb.admin_tools import ModelAdmin, ReadOnlyAdmin
 
 TEXT = 200  # characters of a message in a list
 
@@ -78,6 +81,32 @@ class ActionAdmin(ReadOnlyAdmin):
     search_fields = ("name", "package", "as_user")
     list_select_related = ("cluster", "user")
     date_hierarchy = "created_at"
+
+
+@admin.register(InstallRequest)
+class InstallRequestAdmin(ReadOnlyAdmin):
+    list_display = ("created_at", "package", "version", "path", "cluster", "user", "state")
+    list_filter = ("state", "path", "cluster")
+    search_fields = ("package", "reason", "user__username")
+    list_select_related = ("cluster", "user")
+    date_hierarchy = "created_at"
+
+
+@admin.register(AllowRule)
+class AllowRuleAdmin(ModelAdmin):
+    """The allow-list: the one thing here that people keep."""
+
+    fields = ("package", "versions", "path", "cluster", "without_approval", "note")
+    list_display = ("package", "versions", "path", "cluster", "without_approval", "saved_by")
+    list_filter = ("without_approval", "path", "cluster")
+    search_fields = ("package", "note")
+    list_select_related = ("cluster", "saved_by")
+
+    def save_model(self, request: HttpRequest, obj: AllowRule, form: Any, change: bool) -> None:
+        """What goes through without approval does so as whoever saved the rule last."""
+        if isinstance(request.user, User):
+            obj.saved_by = request.user
+        super().save_model(request, obj, form, change)
 
 
 @admin.register(Reference)

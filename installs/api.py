@@ -25,6 +25,7 @@ from installs.api_rows import (
     CRDRow,
     FindingCount,
     OperatorRow,
+    RequestRow,
     StatusRow,
     TransitionRow,
     action_row,
@@ -34,13 +35,24 @@ from installs.api_rows import (
     clusteroperator_row,
     crd_row,
     operator_row,
+    request_row,
     transition_row,
 )
 from installs.diagnosis import knowledge
-from installs.models import Action, ClusterOperator, CRDState, Health, Operator, Transition
+from installs.models import (
+    Action,
+    ClusterOperator,
+    CRDState,
+    Health,
+    InstallRequest,
+    Operator,
+    Transition,
+)
 from installs.queries.clusteroperators import explanation_of, members_of
 from installs.queries.detail import find_operator
 from installs.queries.feeds import freshness
+from installs.queries.requests import requests_revision
+from installs.requests.deciding import find as find_request
 from olmweb.api_formats import answer_one
 from olmweb.api_lists import (
     Filter,
@@ -224,6 +236,24 @@ ACTIONS: ListOf[Action] = ListOf(
     ),
 )
 
+REQUESTS: ListOf[InstallRequest] = ListOf(
+    name="requests",
+    row=RequestRow,
+    order=(Key("id", descending=True),),
+    rows=lambda rows: [request_row(row) for row in rows],
+    filters=(
+        ON_CLUSTER,
+        exact("package", "Name of the package.", "package"),
+        exact("user", "Name of who asked.", "user__username"),
+        Filter(
+            "state",
+            "State.",
+            lambda value: Q(state=value),
+            choices=tuple(InstallRequest.State.values),
+        ),
+    ),
+)
+
 
 # --- routes -----------------------------------------------------------------------------------
 
@@ -392,3 +422,22 @@ def get_action(request: HttpRequest, id: int) -> HttpResponseBase:
     if found is None:
         raise Missing(f"There is no action {id}.")
     return answer_one(request, (action_row(found),), lambda: action_row(found))
+
+
+@router.get(
+    "/requests",
+    response=Page[RequestRow],
+    tags=["Actions"],
+    openapi_extra=REQUESTS.openapi(),
+)
+def list_requests(request: HttpRequest) -> HttpResponseBase:
+    """What people asked their operators for, newest first, and how it was decided."""
+    rows = InstallRequest.objects.select_related("cluster", "user", "decided_by")
+    return answer_list(request, REQUESTS, rows, requests_revision())
+
+
+@router.get("/requests/{id}", response=RequestRow, tags=["Actions"])
+def get_request(request: HttpRequest, id: int) -> HttpResponseBase:
+    """One request."""
+    found = request_row(find_request(id))
+    return answer_one(request, (found,), lambda: found)

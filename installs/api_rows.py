@@ -12,7 +12,14 @@ from typing import Any
 from catalogs.api_rows import ErrorText, error_text, shallow
 from installs.aggregated import Explanation
 from installs.diagnosis import Finding
-from installs.models import Action, ClusterOperator, CRDState, Operator, Transition
+from installs.models import (
+    Action,
+    ClusterOperator,
+    CRDState,
+    InstallRequest,
+    Operator,
+    Transition,
+)
 from installs.queries.clusteroperators import MemberGroup, impact_of
 from installs.queries.crds import crd_finding
 from installs.queries.feeds import Freshness
@@ -201,6 +208,26 @@ class CRDRow:
     owner: dict[str, str] | None
     finding: FindingRow | None
     observed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    id: int
+    cluster: str
+    path: str
+    package: str
+    catalog: str
+    version: str
+    bundle: str
+    object: dict[str, str]
+    reason: str
+    user: str
+    state: str
+    decided_by: str
+    word: str
+    action: int | None
+    created_at: datetime
+    decided_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,4 +436,26 @@ def action_row(action: Action) -> ActionRow:
         object={"kind": action.path, "namespace": action.namespace, "name": action.name},
         created_at=action.created_at,
         finished_at=action.finished_at,
+    )
+
+
+def request_row(asked: InstallRequest) -> RequestRow:
+    """`asked` comes with its cluster and both people."""
+    return RequestRow(
+        id=asked.pk,
+        cluster=asked.cluster.name,
+        path=asked.path,
+        package=asked.package,
+        catalog=asked.catalog_name,
+        version=asked.version,
+        bundle=asked.bundle,
+        object={"kind": asked.path, "namespace": asked.namespace, "name": asked.name},
+        reason=asked.reason,
+        user=asked.user.get_username() if asked.user else "",
+        state=asked.state,
+        decided_by=asked.decided_by.get_username() if asked.decided_by else "",
+        word=asked.word,
+        action=asked.action_id,
+        created_at=asked.created_at,
+        decided_at=asked.decided_at,
     )

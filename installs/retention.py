@@ -10,7 +10,14 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from catalogs.revisions import retention as catalog_revisions
-from installs.models import Action, CopyReport, Event, Transition, UnknownMessage
+from installs.models import (
+    Action,
+    CopyReport,
+    Event,
+    InstallRequest,
+    Transition,
+    UnknownMessage,
+)
 from installs.notify import going_on
 from olmweb.models import SyncRun
 
@@ -20,8 +27,8 @@ BATCH = 1000
 def prune(now: datetime) -> dict[str, int]:
     """Deletes what is too old; returns how many rows of each table.
 
-    Notifications go with their transitions. Unfinished actions stay, and the transitions of
-    trouble that goes on: the alert would lose what it is to be ended with.
+    Notifications go with their transitions. Unfinished actions and requests that wait stay, and
+    the transitions of trouble that goes on: the alert would lose what it is to be ended with.
     """
     limit = now - timedelta(days=settings.RETENTION_DAYS)
     events = now - timedelta(days=settings.EVENT_RETENTION_DAYS)
@@ -30,6 +37,7 @@ def prune(now: datetime) -> dict[str, int]:
         "events": Event.objects.filter(last_at__lt=events),
         "runs": SyncRun.objects.filter(started_at__lt=limit),
         "actions": Action.objects.filter(finished_at__lt=limit).exclude(state__in=Action.OPEN),
+        "requests": InstallRequest.objects.filter(decided_at__lt=limit),
         "reports": CopyReport.objects.filter(created_at__lt=limit),
         "messages": UnknownMessage.objects.filter(last_at__lt=limit),
     }

@@ -16,6 +16,7 @@ from installs.views import (
     operator,
     operators,
     readiness,
+    requests,
 )
 
 app_name = "installs"
@@ -66,6 +67,11 @@ urlpatterns = [
         export.export_file,
         name="export-file",
     ),
+    path(
+        "software/<str:cluster>/<str:catalog>/<str:package>/request",
+        requests.ask,
+        name="ask",
+    ),
     path("cluster-operators/", clusteroperators.clusteroperator_list, name="clusteroperators"),
     path(
         "cluster-operators/<str:cluster>/<str:name>",
@@ -79,5 +85,7 @@ urlpatterns = [
     path("audit/", audit.audit_page, name="audit"),
     path("reports/copied-csvs/", copies.copied_csvs, name="copies"),
     path("activity/", activity.activity, name="activity"),
+    path("activity/requests/", requests.request_list, name="requests"),
+    path("activity/requests/<int:id>", requests.request_detail, name="request"),
     path("activity/actions/<int:id>", activity.action_detail, name="action"),
 ]

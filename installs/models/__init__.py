@@ -7,6 +7,7 @@ from installs.models.history import (
     Transition,
     UnknownMessage,
 )
+from installs.models.requests import AllowRule, InstallRequest
 from installs.models.state import (
     NEEDS_ATTENTION,
     ClusterOperator,
@@ -24,6 +25,7 @@ from installs.models.state import (
 __all__ = (
     "NEEDS_ATTENTION",
     "Action",
+    "AllowRule",
     "CRDState",
     "ClusterOperator",
     "ClusterOperatorMember",
@@ -31,6 +33,7 @@ __all__ = (
     "CopyReport",
     "Event",
     "Health",
+    "InstallRequest",
     "Notification",
     "Observed",
     "Operator",

@@ -56,6 +56,9 @@ STATES = {
     "lost": ("Outcome not seen", "question-circle", "pf-m-warning"),
     "failed": ("Failed", "exclamation-circle", "pf-m-danger"),
     "refused": ("Refused", "ban", "pf-m-danger"),
+    "approved": ("Approved", "check-circle", "pf-m-success"),
+    "declined": ("Declined", "ban", "pf-m-danger"),
+    "withdrawn": ("Withdrawn", "ban", ""),
     "not_installable": ("Not installable", "ban", "pf-m-danger"),
     "unknown": ("Unknown", "question-circle", ""),
     # of the reading of a feed

@@ -10,9 +10,16 @@ from django.test import Client
 from django.urls import reverse
 
 from catalogs.models import Catalog
-from installs.models import CopyReport, CRDState, Notification, UnknownMessage
+from installs.models import (
+    AllowRule,
+    CopyReport,
+    CRDState,
+    InstallRequest,
+    Notification,
+    UnknownMessage,
+)
 from olmweb import celery_app
-from olmweb.models import ApiToken, OidcIdentity
+from olmweb.models import ApiToken, Cluster, OidcIdentity
 from tests.api.world import BLOB, World
 
 OURS = [
@@ -22,8 +29,11 @@ OURS = [
 ]
 MODELS = pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)
 # Catalogs that a person adds can be changed: tests/catalogs/test_own_catalogs.py.
+# The allow-list is kept by people: tests/web/test_requests.py.
 WRITTEN_BY_SYNC = pytest.mark.parametrize(
-    "model", [model for model in OURS if model is not Catalog], ids=lambda model: model.__name__
+    "model",
+    [model for model in OURS if model not in (Catalog, AllowRule)],
+    ids=lambda model: model.__name__,
 )
 
 
@@ -35,6 +45,10 @@ def address(model: Any, page: str, *args: Any) -> str:
 def signed_in(client: Client, alice: User, world: World) -> Client:
     ApiToken.issue(alice.pk, "act")
     OidcIdentity.objects.create(user=alice, issuer="https://idp.example", subject="s-1")
+    AllowRule.objects.create(package="etcd", saved_by=alice)
+    InstallRequest.objects.create(
+        cluster=Cluster.objects.get(name="prod"), package="etcd", version="1.0.0", user=alice
+    )
     client.force_login(alice)
     return client
 
@@ -49,7 +63,7 @@ def test_every_model_can_be_listed_searched_and_seen(signed_in: Client, model: A
     assert signed_in.get(address(model, "changelist")).status_code == 200
     seen = signed_in.get(address(model, "change", row.pk))
     assert seen.status_code == 200
-    is_own = model is Catalog and row.cluster is None
+    is_own = model is AllowRule or (model is Catalog and row.cluster is None)
     assert (b'name="_save"' in seen.content) is is_own
 
 

@@ -1,0 +1,114 @@
+"""What people asked their operators for, and what may be asked for."""
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from catalogs.models import Catalog
+from catalogs.semver import masterminds_range
+from installs.manifests import PATHS
+from installs.models.actions import Action
+from olmweb.models import Cluster
+
+
+class AllowRule(models.Model):
+    """One line of the allow-list. While there is any, only what matches one may be asked for."""
+
+    package = models.CharField(
+        max_length=253, help_text="Name of the package; * stands for any characters."
+    )
+    versions = models.CharField(
+        max_length=200,
+        blank=True,
+        help_text="Range such as >=1.2 <2.0 or ~1.4; empty for every version.",
+    )
+    path = models.CharField(
+        max_length=30, blank=True, choices=[(one, one) for one in PATHS], help_text="Empty: any."
+    )
+    cluster = models.ForeignKey(
+        Cluster, null=True, blank=True, on_delete=models.CASCADE, help_text="Empty: every cluster."
+    )
+    without_approval = models.BooleanField(
+        default=False,
+        help_text="What matches goes through at once, in the name of whoever saved this rule.",
+    )
+    note = models.CharField(max_length=300, blank=True)
+    saved_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        editable=False,
+        on_delete=models.SET_NULL,
+        related_name="+",
+    )
+    saved_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ("package", "id")
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.versions or 'in every version'}"
+
+    def clean(self) -> None:
+        """Raises ValidationError for a range that can't be read."""
+        try:
+            if self.versions:
+                masterminds_range(self.versions)
+        except ValueError as error:
+            raise ValidationError({"versions": str(error)}) from error
+
+
+class InstallRequest(models.Model):
+    """A package in a version on a path, with a reason. Recorded before anything follows from it.
+
+    `asked` has the form values of `planning.plan_install`; `bundle` is what it stood for then.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting"
+        APPROVED = "approved"
+        DECLINED = "declined"
+        WITHDRAWN = "withdrawn"
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="requests")
+    catalog = models.ForeignKey(Catalog, null=True, on_delete=models.SET_NULL, related_name="+")
+    catalog_name = models.CharField(max_length=253)
+    package = models.CharField(max_length=253)
+    version = models.CharField(max_length=300)
+    bundle = models.CharField(max_length=500, blank=True)
+    path = models.CharField(max_length=30)
+    name = models.CharField(max_length=253)  # of the object
+    namespace = models.CharField(max_length=63, blank=True)
+    asked = models.JSONField(default=dict)
+    reason = models.TextField()
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    state = models.CharField(max_length=20, choices=State.choices, default=State.WAITING)
+    decided_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    word = models.TextField(blank=True)  # of whoever decided, or why a rule did not let it through
+    rule = models.ForeignKey(AllowRule, null=True, on_delete=models.SET_NULL, related_name="+")
+    action = models.ForeignKey(Action, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+    decided_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+        permissions = (
+            ("decide_installrequest", "Can approve or decline what others ask for"),
+            ("decide_own_installrequest", "Can approve what oneself asked for"),
+        )
+        constraints = (
+            models.UniqueConstraint(
+                fields=("cluster", "path", "namespace", "name", "version", "user"),
+                condition=Q(state="waiting"),
+                name="one_waiting_request_per_person",
+            ),
+        )
+        indexes = (models.Index(fields=("state", "created_at")),)
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.version} by {self.path}: {self.state}"

@@ -1,0 +1,188 @@
+"""Request and approve: the form, the queue, one request with what its approval would send.
+
+A GET asks no cluster. Every form works as a plain POST.
+"""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+
+from catalogs.models import Bundle, Package
+from catalogs.queries import get_sources
+from installs import actions, planning
+from installs.manifests import PLATFORM_OPERATOR
+from installs.models import InstallRequest
+from installs.planning import Plan
+from installs.queries import requests as queries
+from installs.queries.filters import read_choice, read_value
+from installs.requests import asking, deciding
+from installs.views.live import render_live
+from olmweb.context import clusters
+from olmweb.errors import BadRequest, OlmwebError
+from olmweb.models import Cluster
+from olmweb.polling import revision_token, unchanged
+
+METHODS = ("GET", "HEAD", "POST")
+UNPROCESSABLE = 422
+VERSIONS_SHOWN = 200
+
+
+@never_cache
+@require_http_methods(METHODS)
+def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
+    """Ask for one package in a version, by a path, with a reason."""
+    if not request.user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    asking.require_asker(request.user)
+    found = get_sources(cluster, catalog, package)[0]
+    targets = _targets(request, found)
+    values = request.POST if request.method == "POST" else request.GET
+    target = next((c for c in targets if c.name == values.get("cluster")), None)
+    if target is None and values.get("cluster") and request.method == "POST":
+        raise OlmwebError(
+            "Nothing of this catalog can be asked for on that cluster.",
+            code="not-allowed",
+            status=403,
+        )
+    target = target or (targets[0] if targets else None)
+    paths = planning.paths_of(target, found.catalog) if target else []
+    context: dict[str, Any] = {
+        "package": found,
+        "targets": targets,
+        "target": target,
+        "paths": paths,
+        "versions": _versions(found),
+        "chosen": {
+            "path": values.get("path") or (paths[0] if paths else ""),
+            "version": values.get("version") or found.head_version,
+            "namespace": values.get("namespace", ""),
+            "reason": values.get("reason", ""),
+        },
+        "fields": {},
+        "reason_limit": asking.REASON_LIMIT,
+    }
+    if request.method != "POST":
+        return render(request, "installs/ask.html", context)
+    try:
+        made = _ask(request, target, found, context["chosen"])
+    except OlmwebError as error:
+        context |= {"refusal": error, "fields": error.fields}
+        status = error.status if error.status == 403 else UNPROCESSABLE
+        return render(request, "installs/ask.html", context, status=status)
+    return redirect("installs:request", made.pk)
+
+
+def _targets(request: HttpRequest, package: Package) -> list[Cluster]:
+    """The catalog's own cluster, or for a catalog without one every cluster that could take it."""
+    if package.catalog.cluster is not None:
+        return [package.catalog.cluster]
+    return [c for c in clusters(request) if planning.paths_of(c, package.catalog)]
+
+
+def _ask(
+    request: HttpRequest, target: Cluster | None, package: Package, chosen: dict[str, str]
+) -> InstallRequest:
+    if target is None:
+        raise BadRequest("No cluster here can install from this catalog.", code="not-served")
+    return asking.ask(target, package, request.user, **chosen)
+
+
+def _versions(package: Package) -> list[str]:
+    rows = Bundle.objects.filter(package=package).order_by("-version_key", "ordinal")
+    return list(dict.fromkeys(rows.values_list("version", flat=True)[:VERSIONS_SHOWN]))
+
+
+@require_safe
+def request_list(request: HttpRequest) -> HttpResponse:
+    """The queue: what waits first asked for first seen, and how everything else ended."""
+    chosen = {name: read_value(request.GET, name) for name in ("cluster", "user", "q")}
+    chosen["state"] = read_choice(request.GET, "state", queries.STATES)
+    token = revision_token("requests", queries.requests_revision())
+    if (answer := unchanged(request, token)) is not None:
+        return answer
+    page = queries.request_page(**chosen, cursor=request.GET.get("cursor", ""))
+    context = {
+        "show": "requests",
+        "page": page,
+        "total": page.total,
+        "chosen": chosen,
+        "chips": [(name, name.capitalize(), value) for name, value in chosen.items() if value],
+        "cluster_names": [c.name for c in clusters(request)],
+        "states": InstallRequest.State.choices,
+    }
+    return render_live(request, "installs/requests.html", context, token=token)
+
+
+@never_cache
+@require_http_methods(METHODS)
+def request_detail(request: HttpRequest, id: int) -> HttpResponse:
+    """One request: what would be sent, what is there, what speaks against it; the decision."""
+    found = deciding.find(id)
+    if request.method == "POST" and not request.user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    context = _detail(request, found)
+    if request.method != "POST":
+        return render(request, "installs/request.html", context)
+    try:
+        return _decide(request, found, context)
+    except OlmwebError as error:
+        if error.status in (403, 404):
+            raise
+        found.refresh_from_db()
+        context = _detail(request, found) | {"refusal": error, "fields": error.fields}
+        status = error.status if error.status == 409 else UNPROCESSABLE
+        return render(request, "installs/request.html", context, status=status)
+
+
+def _decide(request: HttpRequest, found: InstallRequest, context: dict[str, Any]) -> HttpResponse:
+    step, word = request.POST.get("step", ""), request.POST.get("word", "")
+    if step == "approve":
+        deciding.require_decider(request.user, found)
+        plan: Plan = context["plan"] or _plan(found)
+        action = deciding.approve(
+            found, plan, request.user, seen=request.POST.get("seen", ""), word=word
+        )
+        return redirect("installs:action", action.pk)
+    if step == "decline":
+        deciding.decline(found, request.user, word=word)
+        messages.success(request, "Declined.")
+    elif step == "withdraw":
+        asking.withdraw(found.pk, request.user)
+        messages.success(request, "Withdrawn.")
+    else:
+        raise BadRequest("Approve, decline or withdraw it.", code="invalid")
+    return redirect("installs:request", found.pk)
+
+
+def _plan(found: InstallRequest) -> Plan:
+    package = deciding.package_of(found)
+    return asking.plan_for(found.cluster, package, found.path, found.version, found.asked)
+
+
+def _detail(request: HttpRequest, found: InstallRequest) -> dict[str, Any]:
+    waiting = found.state == InstallRequest.State.WAITING
+    allowed, why = deciding.may_decide(request.user, found)
+    plan, hindrance = None, None
+    if waiting:
+        try:
+            plan = _plan(found)
+        except OlmwebError as error:
+            hindrance = error
+    return {
+        "asked": found,
+        "waiting": waiting,
+        "plan": plan,
+        "hindrance": hindrance,
+        "seen": actions.reviewed(plan, request.user) if plan and allowed else "",
+        "installed": queries.installed_of(found),
+        "may_decide": allowed,
+        "why_not": why,
+        "own": request.user.is_authenticated and found.user_id == request.user.pk,
+        "one_version": found.path == PLATFORM_OPERATOR,
+        "fields": {},
+    }
