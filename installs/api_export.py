@@ -5,7 +5,7 @@ from django.http.response import HttpResponseBase
 from ninja import Router
 
 from catalogs.api import find_catalog, find_package
-from installs.export.asked import ARGOCD, KUSTOMIZE, REPOSITORY_WORDS, WORDS, YAML
+from installs.export.asked import ARGOCD, KUSTOMIZE, REPOSITORY_WORDS, TYPES, WORDS, YAML
 from installs.manifests import PATHS
 from installs.views.export import file_response
 from olmweb.api_formats import refuse
@@ -44,7 +44,10 @@ _ENUMS = {
                 name, about, {"type": "string", "enum": _ENUMS[name]} if name in _ENUMS else {}
             )
             for name, about in PARAMETERS.items()
-        ]
+        ],
+        "responses": {
+            200: {"content": {kind: {"schema": {"type": "string"}} for kind in TYPES.values()}}
+        },
     },
 )
 def get_export(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponseBase:

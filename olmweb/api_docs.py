@@ -82,7 +82,8 @@ def groups(document: Mapping[str, Any]) -> list[tuple[str, list[Endpoint]]]:
 def _endpoint(
     path: str, method: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]
 ) -> Endpoint:
-    contents = operation["responses"][200]["content"]
+    good = (answer for code, answer in operation["responses"].items() if int(code) < 300)
+    contents = next(answer["content"] for answer in good if "content" in answer)
     answer = next(iter(contents.values()))["schema"]  # JSON but for FBC as text
     schema = _resolve(answer, schemas)
     items = schema.get("properties", {}).get("items")
@@ -93,7 +94,7 @@ def _endpoint(
         path=path,
         about=operation.get("description", ""),
         is_list=items is not None,
-        parameters=tuple(_parameter(one) for one in operation["parameters"]),
+        parameters=tuple(_parameter(one) for one in operation.get("parameters", ())),
         fields=tuple(
             Field(name, _type_name(one)) for name, one in shown.get("properties", {}).items()
         ),

@@ -293,7 +293,7 @@ def _narrow(raw: msgspec.Raw, kind: str) -> Any:
         found = msgspec.to_builtins(decoder.decode(raw))
     except msgspec.ValidationError:
         return msgspec.json.decode(raw)
-    meta = found.get("metadata") or {}
-    if kind == "CustomResourceDefinition" and meta.get("name") in WRITTEN:
+    name = (found.get("metadata") or {}).get("name")
+    if kind == "CustomResourceDefinition" and isinstance(name, str) and name in WRITTEN:
         return msgspec.json.decode(raw)
     return found

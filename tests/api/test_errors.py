@@ -36,9 +36,11 @@ def test_every_route_refuses_a_stranger_with_401(world: World, client: Client, p
 @pytest.mark.parametrize("path", EVERYTHING.values(), ids=EVERYTHING)
 def test_every_route_refuses_other_methods_with_405(client: Client, path: str) -> None:
     for method in ("POST", "PUT", "PATCH", "DELETE"):
+        if (method, path) == ("POST", "actions"):
+            continue  # the one that can be written: tests of actions
         response = client.generic(method, ROOT + path)
         assert_error(response, 405)
-        assert response["Allow"] == "GET"
+        assert response["Allow"] in ("GET", "GET, POST", "POST, GET")
 
 
 @pytest.mark.parametrize("path", MISSING)

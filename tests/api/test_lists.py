@@ -29,6 +29,7 @@ SPECS: dict[str, Any] = {
 SIZES = {
     "status": 2, "clusters": 2, "catalogs": 3, "problems": 2, "changes": 28, "packages": 8,
     "bundles": 16, "operators": 4, "clusteroperators": 2, "crds": 2, "transitions": 7, "actions": 2,
+    "requests": 2,
 }  # fmt: skip
 every_list = pytest.mark.parametrize("name", LISTS)
 
@@ -262,6 +263,10 @@ FILTERS: list[tuple[str, dict[str, Any], int]] = [
     ("transitions", {"since": "2001-01-01T00:00:00+02:00"}, 7),
     ("actions", {"state": "succeeded"}, 2),
     ("actions", {"cluster": "edge"}, 0),
+    ("requests", {"cluster": "edge"}, 0),
+    ("requests", {"package": "etcd"}, 2),
+    ("requests", {"state": "declined"}, 1),
+    ("requests", {"user": "nobody"}, 0),
 ]
 
 

@@ -21,6 +21,7 @@ from installs.models import (
     ClusterOperatorMember,
     Component,
     CopyReport,
+    InstallRequest,
     Notification,
     Surface,
     Transition,
@@ -59,6 +60,7 @@ LISTS = {
     "crds": "crds",
     "transitions": "transitions",
     "actions": "actions",
+    "requests": "requests",
 }
 DETAILS = {
     "catalog": "catalogs/prod/redhat-operators",
@@ -189,6 +191,11 @@ def _installed(prod: Cluster, edge: Cluster) -> None:
         )
         for i in range(7)
     )  # fmt: skip
+    for state in ("waiting", "declined"):
+        InstallRequest.objects.create(
+            cluster=prod, catalog_name="redhat-operators", package="etcd", version="1.1.0",
+            path="PlatformOperator", name="etcd", reason="For =team", state=state,
+        )  # fmt: skip
     make_reference(operator=etcd, kind="BundleDeployment", name="etcd")
     make_crd(cluster=prod, finding="crd-stored-version-gone")
     make_crd(cluster=prod, name="=gears.example.com", owner_kind="Operator", owner_name="etcd.apps")

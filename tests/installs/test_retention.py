@@ -72,6 +72,7 @@ def test_much_goes_in_small_parts(cluster: Cluster, monkeypatch: pytest.MonkeyPa
         make_event(subject=operator, last_at=days_ago(5))
     assert retention.prune(timezone.now()) == {
         "transitions": 0,
+        "requests": 0,
         "events": 25,
         "runs": 0,
         "actions": 0,

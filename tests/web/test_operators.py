@@ -377,11 +377,11 @@ def test_odd_conditions_and_hostile_texts_harm_no_page(reader: Client, prod: Clu
     assert "img" not in page.tags[page.tags.index("main") :]
 
 
-def test_its_poll_costs_little_and_its_page_at_most_twelve_queries(
+def test_its_poll_costs_little_and_its_page_at_most_fourteen_queries(
     reader: Client, prod: Cluster, django_assert_max_num_queries: Any
 ) -> None:
     make_failing_world(prod)
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(14):
         response = reader.get(detail("mode-00"))
     rev = response.content.decode().split("rev=")[1][:18]
     with django_assert_max_num_queries(5):  # session, user, operator, action, clusters

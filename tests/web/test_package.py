@@ -72,7 +72,7 @@ def test_the_overview_tells_what_the_package_is(reader, etcd):
         'href="/software/?keyword=a%26b"',
     ):
         assert words in page
-    assert 'href="/software/prod/redhat-operators/etcd/install"' in page
+    assert 'href="/software/prod/redhat-operators/etcd/request"' in page  # a viewer asks for it
 
 
 def test_the_head_of_the_default_channel_is_shown_unless_the_url_says_otherwise(reader, etcd):
