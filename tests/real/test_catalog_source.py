@@ -15,7 +15,7 @@ from tests.peers.controllers import Opm, opm_serve
 
 pytestmark = [pytest.mark.peers, pytest.mark.django_db]
 
-ICON = {"base64data": "aGk=", "mediatype": "image/png"}
+ICON = {"base64data": "iVBORw0KGgo=", "mediatype": "image/png"}
 
 
 def teas() -> list[dict]:
