@@ -40,9 +40,10 @@ def test_a_worker_killed_in_an_hour_that_comes_twice_is_replaced(real: Watched) 
     real.put("in-the-hour", "SourceFailed")
     real.follows()
     (victim,) = [one for one in real.workers if one.pid == real.holder()]
+    dead = victim.pid
     real.set_clock(0)
     victim.kill()
     real.put("again", "UnpackPending")
     print("seconds until another worker took over:", round(real.follows(TAKE_OVER), 1))
     real.settle()
-    wait_until(lambda: real.holder() not in (0, victim.pid), "another worker holding the cluster")
+    wait_until(lambda: real.holder() not in (0, dead), "another worker holding the cluster")
