@@ -5,21 +5,19 @@ is sent, and at most one is open per object, so asking twice is asking once.
 """
 
 import hashlib
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 from django.core import signing
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from catalogs.models import Package
 from installs import changes, planning
 from installs.changes import REMOVABLE, removal_consequences
 from installs.manifests import PLATFORM_OPERATOR
-from installs.models import Action, Operator
+from installs.models import Action
 from installs.planning import Plan
 from installs.refusals import explain
 from installs.tasks import run_action
@@ -35,7 +33,6 @@ __all__ = ["REMOVABLE", "DryRun", "Plan", "plan_install", "removal_consequences"
 
 DRY_RUN_TIMEOUT = (5.0, 5.0)  # seconds to connect and to wait for the answer: a person waits
 REVIEW_SECONDS = 3600  # how long what was reviewed may be confirmed
-BATCH_CAP = 50
 _SALT = "installs.actions.review"
 
 
@@ -193,7 +190,6 @@ def request(
     *,
     tried: DryRun | None = None,
     idempotency_key: str = "",
-    batch: str = "",
 ) -> Action:
     """Records the plan and lets a worker send it.
 
@@ -221,7 +217,6 @@ def request(
         "as_user": who.user if who else "",
         "as_groups": list(who.groups) if who else [],
         "idempotency_key": idempotency_key,
-        "batch": batch,
     }
     if idempotency_key and (known := _with_key(values)):
         return known
@@ -231,54 +226,6 @@ def request(
         if action:
             return action
     raise _busy(values, "action")
-
-
-request_install = request
-
-
-def request_remove(
-    cluster: Cluster, operator: Operator, user: AnyUser, *, idempotency_key: str = ""
-) -> Action:
-    """Records the removal of this very object (by its uid), as `request` does.
-
-    Raises OlmwebError for a kind that OLM Web does not remove.
-    """
-    operator.cluster = cluster
-    return request(changes.plan_remove(operator), user, idempotency_key=idempotency_key)
-
-
-def request_batch(plans: Sequence[Plan], user: AnyUser) -> tuple[str, list[Action], list[str]]:
-    """Records many plans as one batch: its id, its actions, and why others were left out.
-
-    Raises OlmwebError for more than BATCH_CAP. A worker sends few of a batch at a time.
-    """
-    if len(plans) > BATCH_CAP:
-        raise OlmwebError(
-            f"These are {len(plans)} installs, and at most {BATCH_CAP} can be asked for at once.",
-            code="too-many",
-            status=400,
-            hint="Select fewer.",
-        )
-    batch, found, left_out = uuid.uuid4().hex, [], []
-    for plan in plans:
-        try:
-            found.append(request(plan, user, batch=batch))
-        except OlmwebError as error:
-            left_out.append(f"{plan.name}: {error.message}")
-    return batch, found, left_out
-
-
-def stop_batch(batch: str, user: AnyUser) -> int:
-    """Stops what of a batch was not sent yet; returns how many. What was sent goes on."""
-    acting = person(user)
-    return Action.objects.filter(
-        batch=batch, state=Action.State.PENDING, sent_at=None, done=[]
-    ).update(
-        state=Action.State.STOPPED,
-        finished_at=timezone.now(),
-        outcome=f"Stopped by {acting.get_username()} before it was sent.",
-        outcome_code="stopped",
-    )
 
 
 def _with_key(values: dict[str, Any]) -> Action | None:

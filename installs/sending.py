@@ -25,15 +25,11 @@ log = structlog.get_logger(__name__)
 
 TOTAL = timedelta(minutes=15)  # an action without an outcome is given up after this
 RETRY_SECONDS = 5.0
-BATCH_AT_ONCE = 3  # of one batch that are sent and not finished
-TURN_SECONDS = 3.0
 
 
 def try_to_send(action: Action) -> float | None:
     """Sends the action; returns when to try again, None when that is settled."""
-    if not _has_turn(action):
-        return TURN_SECONDS
-    if timezone.now() - _since(action) > TOTAL:
+    if timezone.now() - action.created_at > TOTAL:
         _give_up(action)
         return None
     try:
@@ -48,24 +44,6 @@ def try_to_send(action: Action) -> float | None:
         _refuse(action, error)
         return None
     return None if settled else RETRY_SECONDS
-
-
-def _has_turn(action: Action) -> bool:
-    """Whether few enough of its batch are under way; what was begun goes on."""
-    if not action.batch or action.sent_at or action.done:
-        return True
-    mates = Action.objects.filter(batch=action.batch, state__in=Action.OPEN)
-    before = mates.filter(pk__lt=action.pk).count()
-    return before < BATCH_AT_ONCE
-
-
-def _since(action: Action) -> Any:
-    """From when on its time counts: of a batch, from when the last mate before it was finished."""
-    if not action.batch:
-        return action.created_at
-    mates = Action.objects.filter(batch=action.batch, finished_at__isnull=False)
-    last = mates.order_by("-finished_at").values_list("finished_at", flat=True).first()
-    return max(action.created_at, last) if last else action.created_at
 
 
 def _send(action: Action, client: KubeClient) -> bool:

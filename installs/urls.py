@@ -5,7 +5,6 @@ from django.urls import path
 from installs.views import (
     activity,
     audit,
-    change,
     changes,
     clusteroperators,
     clusters,
@@ -13,6 +12,7 @@ from installs.views import (
     copies,
     crds,
     export,
+    install,
     operator,
     operators,
     readiness,
@@ -49,7 +49,7 @@ urlpatterns = [
     ),
     path(
         "software/<str:cluster>/<str:catalog>/<str:package>/install",
-        change.install,
+        install.install,
         name="install",
     ),
     path(

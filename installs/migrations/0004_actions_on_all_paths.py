@@ -12,11 +12,6 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name='action',
-            name='batch',
-            field=models.CharField(blank=True, db_index=True, max_length=32),
-        ),
-        migrations.AddField(
-            model_name='action',
             name='channel',
             field=models.CharField(blank=True, max_length=300),
         ),
@@ -39,11 +34,6 @@ class Migration(migrations.Migration):
             model_name='action',
             name='version',
             field=models.CharField(blank=True, max_length=300),
-        ),
-        migrations.AlterField(
-            model_name='action',
-            name='state',
-            field=models.CharField(choices=[('pending', 'Pending'), ('applied', 'Applied'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('refused', 'Refused'), ('lost', 'Lost'), ('stopped', 'Stopped')], default='pending', max_length=20),
         ),
         migrations.AlterField(
             model_name='action',

@@ -25,7 +25,6 @@ class Action(models.Model):
         FAILED = "failed"  # the operator ended in a failure, see outcome
         REFUSED = "refused"  # the cluster did not take it
         LOST = "lost"  # no outcome within the time we follow
-        STOPPED = "stopped"  # somebody stopped it before it was sent
 
     OPEN = (State.PENDING, State.APPLIED)
 
@@ -50,7 +49,6 @@ class Action(models.Model):
     target = models.CharField(max_length=500, blank=True)  # bundle that it is to end with
     channel = models.CharField(max_length=300, blank=True)
     version = models.CharField(max_length=300, blank=True)
-    batch = models.CharField(max_length=32, blank=True, db_index=True)  # of a bulk install
     dry_run = models.JSONField(default=dict)  # {"ok", "message", "fields"}
     outcome = models.TextField(blank=True)
     outcome_code = models.CharField(max_length=60, blank=True)

@@ -45,6 +45,7 @@ def upgrade(
         "approvals": (manifests.AUTOMATIC, manifests.MANUAL),
         "policies": manifests.POLICIES,
         "is_v0": operator.kind == SUBSCRIPTION,
+        "choices": True,
         "installed": changes.installed_bundle(operator),
         "channels": [],
         "targets": [],
@@ -56,7 +57,7 @@ def upgrade(
         names = package.channels.order_by("name").values_list("name", flat=True)
         context["channels"] = list(names)
         context["targets"] = changes.targets_of(operator, package, asked["channel"])
-    return _carry_out(request, context, lambda: changes.plan_upgrade(operator, asked), "upgrade")
+    return _carry_out(request, context, lambda: changes.plan_upgrade(operator, asked))
 
 
 @never_cache
@@ -75,7 +76,7 @@ def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: s
         "key": form_key(request),
         "verb_word": "Retry",
     }
-    return _carry_out(request, context, lambda: changes.plan_retry(operator), "change")
+    return _carry_out(request, context, lambda: changes.plan_retry(operator))
 
 
 @never_cache
@@ -96,7 +97,7 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
         "verb_word": "Approve",
         "cluster": plan.cluster,
     }
-    return _carry_out(request, context, lambda: changes.plan_approve(plan.cluster, plan), "change")
+    return _carry_out(request, context, lambda: changes.plan_approve(plan.cluster, plan))
 
 
 @never_cache
@@ -122,7 +123,8 @@ def remove(
     if request.method != "POST":
         return show_form(request, "remove", context)
     if request.POST.get("sure") != "yes":
-        context["fields"] = {"sure": "Tick this to say that you know what goes with it."}
+        sentence = "Tick the box to say that you know what goes with it."
+        context["refusal"] = {"message": sentence}
         return show_form(request, "remove", context, failed=True)
     actions.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
     tried = actions.dry_run(plan, request.user)
@@ -138,7 +140,7 @@ def remove(
 
 
 def _carry_out(
-    request: HttpRequest, context: dict[str, Any], make: Callable[[], Plan], page: str
+    request: HttpRequest, context: dict[str, Any], make: Callable[[], Plan]
 ) -> HttpResponse:
     """Shows the plan; on POST tries it; on confirmation of what was shown records it."""
     is_post = request.method == "POST"
@@ -146,22 +148,22 @@ def _carry_out(
         plan = make()
         context["plan"] = plan
         if not is_post:
-            return show_form(request, page, context)
+            return show_form(request, "change", context)
         tried = actions.dry_run(plan, request.user)
         context["tried"] = tried
         if not tried.ok:
             context["fields"] = tried.fields
-            return show_form(request, page, context, failed=True)
+            return show_form(request, "change", context, failed=True)
         if request.POST.get("step") != "confirm":
             context["reviewed"] = actions.reviewed(plan, request.user)
-            return show_form(request, page, context)
+            return show_form(request, "change", context)
         actions.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
         action = actions.request(plan, request.user, tried=tried, idempotency_key=context["key"])
     except OlmwebError as error:
         if error.status == 403:
             raise
         context |= {"refusal": error, "fields": error.fields}
-        return show_form(request, page, context, failed=is_post)
+        return show_form(request, "change", context, failed=is_post)
     return follow_action(request, action)
 
 

@@ -58,7 +58,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "safeties": manifests.ENFORCEMENTS,
     }
     if target is None:
-        context["refusal"] = NOWHERE
+        context |= {"refusal": NOWHERE, "nowhere": True}
         return show_form(request, "install", context, failed=request.method == "POST")
     context |= _paths(target, found, values)
     try:

@@ -13,9 +13,9 @@ from installs.actions import (
     dry_run,
     plan_install,
     removal_consequences,
-    request_install,
-    request_remove,
+    request,
 )
+from installs.changes import plan_remove
 from installs.models import Action
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
@@ -204,7 +204,7 @@ def test_an_install_is_recorded_before_anything_is_sent(package: Package, olivia
     cluster = package.catalog.cluster
     assert cluster is not None
     plan = plan_install(cluster, package, "", olivia)
-    action = request_install(plan, olivia)
+    action = request(plan, olivia)
     assert (action.state, action.verb, action.name) == ("pending", "install", "etcd")
     assert (action.as_user, action.as_groups) == ("olivia", ["olmweb-operators"])
     assert action.manifests == [plan.manifest]
@@ -215,9 +215,9 @@ def test_asked_twice_it_is_one_action(package: Package, olivia: User, alice: Use
     cluster = package.catalog.cluster
     assert cluster is not None
     plan = plan_install(cluster, package, "", olivia)
-    first = request_install(plan, olivia)
-    assert request_install(plan, olivia) == first
-    assert request_install(plan, alice) == first
+    first = request(plan, olivia)
+    assert request(plan, olivia) == first
+    assert request(plan, alice) == first
     assert Action.objects.count() == 1
 
 
@@ -227,19 +227,19 @@ def test_an_idempotency_key_gives_the_same_action_even_when_it_is_finished(
     cluster = package.catalog.cluster
     assert cluster is not None
     plan = plan_install(cluster, package, "", olivia)
-    first = request_install(plan, olivia, idempotency_key="k")
+    first = request(plan, olivia, idempotency_key="k")
     Action.objects.update(state="succeeded")
-    assert request_install(plan, olivia, idempotency_key="k") == first
-    assert request_install(plan, alice, idempotency_key="k") != first, "keys are per person"
+    assert request(plan, olivia, idempotency_key="k") == first
+    assert request(plan, alice, idempotency_key="k") != first, "keys are per person"
 
 
 def test_an_object_with_another_open_action_is_busy(package: Package, olivia: User) -> None:
     cluster = package.catalog.cluster
     assert cluster is not None
     operator = make_operator(cluster=cluster, name="etcd")
-    request_remove(cluster, operator, olivia)
+    request(plan_remove(operator), olivia)
     with pytest.raises(OlmwebError, match="is not finished") as caught:
-        request_install(plan_install(cluster, package, "", olivia), olivia)
+        request(plan_install(cluster, package, "", olivia), olivia)
     assert caught.value.status == 409
 
 
@@ -247,9 +247,9 @@ def test_a_removal_names_this_very_object_and_what_goes_with_it(
     cluster: Cluster, olivia: User
 ) -> None:
     operator = make_operator(cluster=cluster, name="etcd", uid="u-1")
-    action = request_remove(cluster, operator, olivia)
+    action = request(plan_remove(operator), olivia)
     assert (action.verb, action.object_uid) == ("remove", "u-1")
-    assert request_remove(cluster, operator, olivia) == action
+    assert request(plan_remove(operator), olivia) == action
     assert "CustomResourceDefinitions" in " ".join(removal_consequences(operator))
 
 
@@ -258,7 +258,7 @@ def test_other_kinds_are_not_removed_and_strangers_remove_nothing(
 ) -> None:
     odd = make_operator(cluster=cluster, name="x", kind="ClusterServiceVersion")
     with pytest.raises(OlmwebError, match="does not remove"):
-        request_remove(cluster, odd, olivia)
+        request(plan_remove(odd), olivia)
     with pytest.raises(OlmwebError, match="Sign in"):
-        request_remove(cluster, make_operator(cluster=cluster), AnonymousUser())
+        request(plan_remove(make_operator(cluster=cluster)), AnonymousUser())
     assert not Action.objects.exists()

@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from catalogs.models import Package
 from installs import follow, sending
-from installs.actions import plan_install, request_install, request_remove
+from installs.actions import plan_install, request
+from installs.changes import plan_remove
 from installs.models import Action, Operator
 from olmweb.leases import acquire
 from olmweb.models import Cluster
@@ -47,7 +48,7 @@ def cluster(sandbox: Sandbox) -> Cluster:
 def ask(cluster: Cluster, user: User, name: str = GOOD) -> Action:
     catalog = cluster.catalogs.first() or make_catalog(cluster=cluster)
     package = Package.objects.filter(name=name).first() or make_package(name=name, catalog=catalog)
-    return request_install(plan_install(cluster, package, "", user), user)
+    return request(plan_install(cluster, package, "", user), user)
 
 
 def carry_out(action: Action) -> Action:
@@ -297,7 +298,7 @@ def installed(cluster: Cluster, user: User) -> Operator:
 def test_a_removal_is_followed_until_the_object_is_gone(
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
-    action = carry_out(request_remove(cluster, installed(cluster, olivia), olivia))
+    action = carry_out(request(plan_remove(installed(cluster, olivia)), olivia))
     assert action.state == "succeeded", action.outcome
     assert sandbox.store.get("PlatformOperator", GOOD) is None
     assert not Operator.objects.filter(cluster=cluster, name=GOOD).exists()
@@ -307,7 +308,7 @@ def test_removing_what_is_gone_already_succeeds_without_a_write(
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
     operator = make_operator(cluster=cluster, name=GOOD, uid="u-1")
-    action = carry_out(request_remove(cluster, operator, olivia))
+    action = carry_out(request(plan_remove(operator), olivia))
     assert (action.state, action.outcome) == ("succeeded", f"PlatformOperator {GOOD} is gone.")
     assert writes(sandbox) == []
 
@@ -317,7 +318,7 @@ def test_another_object_of_the_same_name_is_not_removed(
 ) -> None:
     operator = installed(cluster, olivia)
     operator.uid = "an-older-one"
-    action = carry_out(request_remove(cluster, operator, olivia))
+    action = carry_out(request(plan_remove(operator), olivia))
     assert (action.state, action.outcome_code) == ("refused", "replaced")
     assert stored(sandbox)
 
@@ -325,7 +326,7 @@ def test_another_object_of_the_same_name_is_not_removed(
 def test_a_removal_that_is_forbidden_is_refused(
     sandbox: Sandbox, cluster: Cluster, olivia: User, tess: User
 ) -> None:
-    action = carry_out(request_remove(cluster, installed(cluster, olivia), tess))
+    action = carry_out(request(plan_remove(installed(cluster, olivia)), tess))
     assert (action.state, action.outcome_code) == ("refused", "forbidden")
     assert "delete platformoperators.platform.openshift.io" in action.outcome_hint
     assert stored(sandbox)

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from installs import follow, tasks
-from installs.actions import plan_install, request_install
+from installs.actions import plan_install, request
 from installs.models import Action
 from olmweb.leases import acquire
 from tests.factories import make_catalog, make_cluster, make_package
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 def ask(user: User) -> Action:
     cluster = make_cluster()
     package = make_package(catalog=make_catalog(cluster=cluster))
-    return request_install(plan_install(cluster, package, "", user), user)
+    return request(plan_install(cluster, package, "", user), user)
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from installs import follow
-from installs.actions import request_remove
+from installs.actions import request
+from installs.changes import plan_remove
 from installs.models import Action, Operator
 from installs.sync import sync_cluster
 from installs.turns import cluster_lease
@@ -85,7 +86,7 @@ def test_a_removal_ends_when_the_watch_has_told_of_it(
     carry_out(ask(cluster, olivia))
     operator = Operator.objects.get(name=GOOD)
     with lease(cluster_lease(cluster.pk), 60):
-        action = request_remove(cluster, operator, olivia)
+        action = request(plan_remove(operator), olivia)
         in_pauses(action, lambda: sync_cluster(cluster))
     assert (action.state, action.outcome) == ("succeeded", f"PlatformOperator {GOOD} is removed.")
 
