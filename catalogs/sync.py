@@ -240,8 +240,9 @@ class _Attempt:
 
     def cost(self, fetched: Fetched | None, what: str = "read") -> str:
         milliseconds = round((time.monotonic() - self.started) * 1000)
-        size = f", {fetched.bytes_read / 1e6:.1f} MB" if fetched and fetched.bytes_read else ""
-        return f"{what}{size}, {milliseconds:,} ms"
+        count = fetched.bytes_read if fetched else 0
+        size = f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+        return f"{what}{f', {size}' if count else ''}, {milliseconds:,} ms"
 
     def save(self, **values: object) -> None:
         """Writes these columns and no others: a cluster's sync may write the rest meanwhile."""

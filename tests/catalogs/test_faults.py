@@ -12,7 +12,8 @@ from catalogs.image_names import image_fault
 from catalogs.places import Places, locate_json, read_steps
 from catalogs.reactions import INSTALLS, REFUSES, SKIPS, UNKNOWN, reactions_of
 from catalogs.splitter import index_spool, reread
-from tests.catalogs.fault_samples import SAMPLES, SOUND, YAML_SAMPLES, Sample
+from tests.catalogs.fault_parts import SOUND, Sample
+from tests.catalogs.fault_samples import SAMPLES, YAML_SAMPLES
 from tests.catalogs.fbc_samples import bundle_blob, channel_blob, jsonl, package, package_blob
 from tests.catalogs.reading import read_catalog, read_package
 

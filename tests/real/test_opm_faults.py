@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalogs.fault_samples import SAMPLES, YAML_SAMPLES, Sample
+from tests.catalogs.fault_parts import Sample
+from tests.catalogs.fault_samples import SAMPLES, YAML_SAMPLES
 from tests.peers.build import binary
 
 pytestmark = pytest.mark.peers
