@@ -67,6 +67,28 @@ def get_catalog(cluster: str, slug: str) -> Catalog:
     return found
 
 
+def get_called(name: str) -> Catalog:
+    """The one catalog that NAME or CLUSTER/NAME calls; raises Missing for none and for several.
+
+    Where several have the name, LOCAL/NAME is the one of no cluster.
+    """
+    cluster, _, slug = name.rpartition("/")
+    matches = Catalog.objects.select_related("cluster").filter(
+        _at(cluster, slug) if cluster else Q(slug=_safe(slug))
+    )
+    found = list(matches)
+    if len(found) > 1:
+        raise Missing(
+            f"Several catalogs have that name: {', '.join(map(str, found))}.",
+            code="several-catalogs",
+            hint=f"Name one in full (for one of no cluster: -- {LOCAL}/{slug}).",
+        )
+    if not found:
+        known = ", ".join(map(str, Catalog.objects.select_related("cluster"))) or "none"
+        raise Missing(f'No catalog is called "{name}" (known: {known}).', code="no-such-catalog")
+    return found[0]
+
+
 def get_sources(cluster: str, slug: str, name: str) -> tuple[Package, list[Package]]:
     """The package that a URL names and the same name in every catalog, winner first.
 

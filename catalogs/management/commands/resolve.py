@@ -7,11 +7,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from catalogs.models import Catalog, Package
+from catalogs.models import Package
+from catalogs.queries import get_called
 from catalogs.resolve import PATHS, BadQuestion, resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
-from olmweb.models import LOCAL
+from olmweb.errors import Missing
 
 TOLD = 12  # candidates on a terminal; --json has all
 
@@ -53,25 +54,15 @@ class Command(BaseCommand):
 
 def _package(catalog: str, name: str) -> Package:
     """The package in the one catalog of that name; CommandError says what is not known."""
-    cluster, _, slug = catalog.rpartition("/")
-    matches = Catalog.objects.filter(slug=slug).select_related("cluster")
-    if cluster:
-        local = cluster == LOCAL
-        matches = matches.filter(cluster=None) if local else matches.filter(cluster__name=cluster)
-    found = list(matches)
-    if len(found) > 1:
-        raise CommandError(
-            f"Several catalogs have that name: {', '.join(map(str, found))}. Name one in full "
-            f"(for one of no cluster: -- {LOCAL}/{slug})."
-        )
-    if not found:
-        known = ", ".join(map(str, Catalog.objects.select_related("cluster"))) or "none"
-        raise CommandError(f'No catalog is called "{catalog}" (known: {known}).')
-    package = Package.objects.filter(catalog=found[0], name=name).first()
+    try:
+        found = get_called(catalog)
+    except Missing as error:
+        raise CommandError(f"{error.message} {error.hint}".rstrip()) from None
+    package = Package.objects.filter(catalog=found, name=name).first()
     if package is None:
-        near = found[0].packages.filter(name__icontains=name[:60])[:5]
+        near = found.packages.filter(name__icontains=name[:60])[:5]
         hint = f" It has {', '.join(each.name for each in near)}." if near else ""
-        raise CommandError(f'Catalog {found[0]} has no package "{name}".{hint}')
+        raise CommandError(f'Catalog {found} has no package "{name}".{hint}')
     return package
 
 

@@ -17,11 +17,12 @@ from django.core.management.base import BaseCommand, CommandError
 from catalogs.content import no_progress
 from catalogs.models import Catalog
 from catalogs.own_catalogs import own_catalog
+from catalogs.queries import get_called
 from catalogs.sources import own
 from catalogs.sources.base import SourceError, listening
 from catalogs.sync import FAILED, SyncResult, sync_catalog
 from olmweb import leases
-from olmweb.models import LOCAL
+from olmweb.errors import Missing
 
 LEASE_SECONDS = 1800
 BAR_WIDTH = 30
@@ -113,22 +114,11 @@ def _catalog(name: str, source: tuple[str, str] | None) -> Catalog:
             return own_catalog(name, *source)
         except SourceError as error:
             raise CommandError(f"{error.message} {error.hint}".rstrip()) from error
-    cluster, _, slug = name.rpartition("/")
-    found = Catalog.objects.filter(slug=slug).select_related("cluster")
-    if cluster == LOCAL:
-        found = found.filter(cluster=None)
-    elif cluster:
-        found = found.filter(cluster__name=cluster)
-    matches = list(found)
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise CommandError(f"Several catalogs have that name: {', '.join(map(str, matches))}.")
-    known = ", ".join(map(str, Catalog.objects.select_related("cluster"))) or "none"
-    raise CommandError(
-        f'No catalog is called "{name}" (known: {known}). Give --file, --url or --image to create '
-        "it."
-    )
+    try:
+        return get_called(name)
+    except Missing as error:
+        hint = error.hint or "Give --file, --url or --image to create it."
+        raise CommandError(f"{error.message} {hint}") from None
 
 
 class _Terminal:

@@ -8,10 +8,12 @@ from django.core.management.base import BaseCommand, CommandError
 
 from catalogs.models import Catalog
 from catalogs.prediction import Path, Target
+from catalogs.queries import get_called
 from installs.audit import Audit, audit
 from installs.audit_report import TITLES, agreement, as_csv, as_json
 from installs.predictions import refresh
-from olmweb.models import LOCAL, Cluster
+from olmweb.errors import Missing
+from olmweb.models import Cluster
 
 NAMED = 6  # packages of a bucket on the terminal
 
@@ -38,7 +40,7 @@ class Command(BaseCommand):
         output.add_argument("--csv", action="store_true", help="print a row for each package")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        catalog, cluster = find_catalog(options["catalog"]), _cluster(options["cluster"])
+        catalog, cluster = _catalog(options["catalog"]), _cluster(options["cluster"])
         refresh(catalog, [cluster] if cluster else [])  # the worker may not have come to it yet
         found = audit(
             catalog,
@@ -54,23 +56,11 @@ class Command(BaseCommand):
             self.stdout.write(_as_text(found))
 
 
-def find_catalog(name: str) -> Catalog:
-    """The catalog of a slug, or of CLUSTER/SLUG. Raises CommandError for none or several."""
-    cluster, _, slug = name.rpartition("/")
-    found = Catalog.objects.filter(slug=slug).select_related("cluster")
-    if cluster:
-        found = (
-            found.filter(cluster__name=cluster) if cluster != LOCAL else found.filter(cluster=None)
-        )
-    matches = list(found)
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise CommandError(
-            f"Several catalogs are called {slug}: give one of {', '.join(map(str, matches))}."
-        )
-    known = ", ".join(map(str, Catalog.objects.select_related("cluster"))) or "none"
-    raise CommandError(f'No catalog is called "{name}"; known are: {known}.')
+def _catalog(name: str) -> Catalog:
+    try:
+        return get_called(name)
+    except Missing as error:
+        raise CommandError(f"{error.message} {error.hint}".rstrip()) from None
 
 
 def _cluster(name: str) -> Cluster | None:
