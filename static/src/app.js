@@ -168,7 +168,7 @@ document.addEventListener("htmx:afterSwap", (event) => {
   }
 });
 
-// Errors say the server's own sentence; a poll that fails is told once, not every five seconds.
+// Errors say the server's own sentence; a poll that fails is told once, not at every poll.
 let told = "";
 
 function toast(title, text) {

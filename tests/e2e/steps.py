@@ -8,7 +8,7 @@ OPERATOR = "/operators/sandbox/PlatformOperator/-"
 AGGREGATED = "/cluster-operators/sandbox/platform-operators-aggregated"
 # Sending, the sandbox's steps of a second each, the page's poll; generous for a busy machine.
 OUTCOME_MS = 40_000
-# A state pass every 2 s and a poll of the page every 5 s, with room for the work itself.
+# A change comes by watch and a page polls every 1.2 s; generous for a busy machine.
 SEEN_MS = 12_000
 
 
