@@ -110,6 +110,11 @@ class Card:
     differs: Sequence[str] = ()
 
     @property
+    def key(self) -> str:
+        """Names the package in the form of a bulk install."""
+        return f"{self.row.cluster}/{self.row.catalog}/{self.row.name}"
+
+    @property
     def difference(self) -> str:
         """In what the sources differ, in words; empty when they are one package."""
         return " and ".join(self.differs)

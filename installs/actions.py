@@ -143,7 +143,7 @@ def _try(
 
 def reviewed(plan: Plan, user: AnyUser) -> str:
     """A token that says that this person was shown exactly this plan; lasts an hour."""
-    return signing.dumps(_digest(plan, user), salt=_SALT)
+    return signing.dumps(digest(plan, user), salt=_SALT)
 
 
 def require_reviewed(token: str, plan: Plan, user: AnyUser) -> None:
@@ -152,7 +152,7 @@ def require_reviewed(token: str, plan: Plan, user: AnyUser) -> None:
         seen = signing.loads(token, salt=_SALT, max_age=REVIEW_SECONDS)
     except signing.BadSignature:
         seen = ""
-    if seen != _digest(plan, user):
+    if seen != digest(plan, user):
         raise OlmwebError(
             "This is not what was reviewed, so nothing was asked for.",
             code="not-reviewed",
@@ -161,7 +161,8 @@ def require_reviewed(token: str, plan: Plan, user: AnyUser) -> None:
         )
 
 
-def _digest(plan: Plan, user: AnyUser) -> str:
+def digest(plan: Plan, user: AnyUser) -> str:
+    """A hash of everything that would be sent and of who asks for it."""
     said = [
         user.pk,
         plan.cluster.pk,

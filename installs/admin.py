@@ -13,6 +13,7 @@ from django.http import HttpRequest
 
 from installs.models import (
     Action,
+    ActionBatch,
     AllowRule,
     ClusterOperator,
     ClusterOperatorMember,
@@ -79,6 +80,14 @@ class ActionAdmin(ReadOnlyAdmin):
     list_display = ("created_at", "verb", "path", "name", "cluster", "state", "as_user")
     list_filter = ("state", "verb", "cluster")
     search_fields = ("name", "package", "as_user")
+    list_select_related = ("cluster", "user")
+    date_hierarchy = "created_at"
+
+
+@admin.register(ActionBatch)
+class ActionBatchAdmin(ReadOnlyAdmin):
+    list_display = ("created_at", "path", "cluster", "user", "stopped_at", "stopped_by")
+    list_filter = ("path", "cluster")
     list_select_related = ("cluster", "user")
     date_hierarchy = "created_at"
 

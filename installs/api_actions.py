@@ -1,6 +1,6 @@
 """REST: asking for an action. The same plans, dry runs, refusals and rows as the pages."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from django.http import HttpRequest
@@ -19,6 +19,7 @@ from olmweb.models import ApiToken, Cluster
 
 BODY_LIMIT = 64 * 1024
 KEY_LIMIT = 100
+Body = TypeVar("Body", bound=msgspec.Struct)
 VERBS = ("install", "upgrade", "approve", "retry", "remove")
 
 
@@ -49,10 +50,10 @@ def create_action(request: HttpRequest) -> HttpResponseBase:
     202 with the action; with `dry_run` 200 with what would be sent and what the cluster said. An
     `Idempotency-Key` header makes asking twice asking once. Needs a token with the scope act.
     """
-    _require_scope(request)
+    require_scope(request)
     person(request.user)
     asked = _read(request)
-    key = _key(request)
+    key = read_key(request)
     plan = _plan(asked, request)
     tried = actions.dry_run(plan, request.user)
     if asked.dry_run:
@@ -69,7 +70,7 @@ def create_action(request: HttpRequest) -> HttpResponseBase:
     return response
 
 
-def _require_scope(request: HttpRequest) -> None:
+def require_scope(request: HttpRequest) -> None:
     """Raises OlmwebError (403) for a token that only reads."""
     token = getattr(request, "auth", None)
     if isinstance(token, ApiToken) and token.scope != ApiToken.Scope.ACT:
@@ -81,13 +82,18 @@ def _require_scope(request: HttpRequest) -> None:
         )
 
 
-def _read(request: HttpRequest) -> Asked:
+def read_body(request: HttpRequest, kind: type[Body]) -> Body:
+    """The JSON body. Raises BadRequest for one that is too large or not what this takes."""
     if len(request.body) > BODY_LIMIT:
         raise BadRequest(f"The body may have {BODY_LIMIT} bytes.", code="too-large")
     try:
-        asked = msgspec.json.decode(request.body, type=Asked)
+        return msgspec.json.decode(request.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"The body is not what this takes: {error}.", code="bad-body") from None
+
+
+def _read(request: HttpRequest) -> Asked:
+    asked = read_body(request, Asked)
     if asked.verb not in VERBS:
         raise BadRequest(f"The verb is one of {', '.join(VERBS)}.", verb="No such verb.")
     if any("\x00" in getattr(asked, one) for one in ("cluster", "name", "namespace", "package")):
@@ -95,7 +101,8 @@ def _read(request: HttpRequest) -> Asked:
     return asked
 
 
-def _key(request: HttpRequest) -> str:
+def read_key(request: HttpRequest) -> str:
+    """The Idempotency-Key header, empty without one. Raises BadRequest for a value that is none."""
     key = request.headers.get("Idempotency-Key", "")
     if len(key) > KEY_LIMIT or (key and not key.isprintable()):
         raise BadRequest(

@@ -11,6 +11,7 @@ from datetime import timedelta
 import structlog
 from django.utils import timezone
 
+from installs import batch_turns
 from installs.diagnosis import finding_for
 from installs.models import Action, Component, Health, Operator
 from installs.sending import TOTAL, finish, get, try_to_send, uid_of, version_of
@@ -36,23 +37,27 @@ _ENDED_BADLY = (Health.FAILED, Health.BLOCKED, Health.DEGRADED)
 
 
 def waiting() -> list[int]:
-    """Ids of open actions that no worker is at."""
+    """Ids of open actions that no worker is at and whose turn it is."""
     busy = held_names("action:")
+    wait = batch_turns.without_turn()
     ids = Action.objects.filter(state__in=Action.OPEN).order_by("id").values_list("id", flat=True)
-    return [one for one in ids if f"action:{one}" not in busy]
+    return [one for one in ids if f"action:{one}" not in busy and one not in wait]
 
 
 def run(action_id: int, pause: Callable[[float], None] = time.sleep) -> float | None:
     """One run of an action: sends it if it is not sent, then follows it for RUN_SECONDS.
 
-    Returns after how many seconds to run it again, None when it is finished, gone, or in the
-    hands of another worker. What the cluster refuses ends up in the row, not as an exception.
+    Returns after how many seconds to run it again, None when it is finished, gone, in the hands
+    of another worker, or of a batch in which it is not its turn. What the cluster refuses ends up
+    in the row, not as an exception.
     """
     with lease(f"action:{action_id}", LEASE_SECONDS) as held:
         action = Action.objects.select_related("cluster").filter(pk=action_id).first()
         if held is None or action is None or action.state not in Action.OPEN:
             return None
         if action.state == Action.State.PENDING:
+            if not batch_turns.begin(action):
+                return None
             again = try_to_send(action)
             if action.state != Action.State.APPLIED:
                 return again

@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from catalogs.revisions import retention as catalog_revisions
 from installs.models import (
     Action,
+    ActionBatch,
     CopyReport,
     Event,
     InstallRequest,
@@ -37,6 +38,9 @@ def prune(now: datetime) -> dict[str, int]:
         "events": Event.objects.filter(last_at__lt=events),
         "runs": SyncRun.objects.filter(started_at__lt=limit),
         "actions": Action.objects.filter(finished_at__lt=limit).exclude(state__in=Action.OPEN),
+        "batches": ActionBatch.objects.filter(created_at__lt=limit).exclude(
+            actions__state__in=Action.OPEN
+        ),
         "requests": InstallRequest.objects.filter(decided_at__lt=limit),
         "reports": CopyReport.objects.filter(created_at__lt=limit),
         "messages": UnknownMessage.objects.filter(last_at__lt=limit),

@@ -29,7 +29,7 @@ RETRY_SECONDS = 5.0
 
 def try_to_send(action: Action) -> float | None:
     """Sends the action; returns when to try again, None when that is settled."""
-    if timezone.now() - action.created_at > TOTAL:
+    if timezone.now() - (action.begun_at or action.created_at) > TOTAL:
         _give_up(action)
         return None
     try:

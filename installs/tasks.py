@@ -5,6 +5,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from installs import (
+    batch_turns,
     copies,
     follow,
     notify_send,
@@ -151,6 +152,9 @@ def run_action(action_id: int) -> None:
         return
     if again is not None:
         run_action.apply_async((action_id,), countdown=again)
+        return
+    for next_id in batch_turns.next_after(action_id):
+        run_action.delay(next_id)
 
 
 @task(name="installs.resume_actions", queue="actions", time_limit=60, expires=30)

@@ -5,6 +5,7 @@ from django.urls import path
 from installs.views import (
     activity,
     audit,
+    batches,
     changes,
     clusteroperators,
     clusters,
@@ -88,4 +89,7 @@ urlpatterns = [
     path("activity/requests/", requests.request_list, name="requests"),
     path("activity/requests/<int:id>", requests.request_detail, name="request"),
     path("activity/actions/<int:id>", activity.action_detail, name="action"),
+    path("bulk-install/", batches.new_batch, name="batch-new"),
+    path("activity/bulk-installs/<int:id>", batches.batch_detail, name="batch"),
+    path("activity/bulk-installs/<int:id>/stop", batches.stop_batch, name="batch-stop"),
 ]

@@ -19,6 +19,7 @@ from catalogs.api_problems import router as problems_router
 from catalogs.api_resolve import router as resolve_router
 from installs.api import router as installs_router
 from installs.api_audit import router as audit_router
+from installs.api_batches import router as batches_router
 from installs.api_contents import router as contents_router
 from installs.api_export import router as export_router
 from installs.api_readiness import router as readiness_router
@@ -40,6 +41,7 @@ api = NinjaAPI(
 for error in (Exception, AuthenticationError, HttpError, ValidationError):
     api.add_exception_handler(error, handle_exception)
 api.add_router("", installs_router)
+api.add_router("", batches_router)
 api.add_router("", readiness_router)
 api.add_router("", export_router)
 # Before the route of bundles, whose names may hold slashes.

@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from catalogs import forms, present, search
+from olmweb.access import may_act
 from olmweb.htmx import render_page
 from olmweb.polling import revision_token, unchanged
 
@@ -38,6 +39,7 @@ def software(request: HttpRequest) -> HttpResponse:
         "catalogs": len(stamps),
         "facets": present.facets(result, query.filters, request.GET),
         "labels": present.chosen_labels(query.filters, request.GET),
+        "may_install": may_act(request.user)[0],
         "kept": present.kept_pairs(request.GET),
         "nearest": _nearest(index, asked) if not result.matches else [],
         **_bundles(query, result, hits),

@@ -1,6 +1,6 @@
 """What is installed, as the clusters last said it, and what people asked OLM Web to do."""
 
-from installs.models.actions import Action
+from installs.models.actions import Action, ActionBatch
 from installs.models.history import (
     CopyReport,
     Notification,
@@ -25,6 +25,7 @@ from installs.models.state import (
 __all__ = (
     "NEEDS_ATTENTION",
     "Action",
+    "ActionBatch",
     "AllowRule",
     "CRDState",
     "ClusterOperator",

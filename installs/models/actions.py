@@ -1,4 +1,4 @@
-"""What people asked clusters for."""
+"""What people asked clusters for, one by one or many at once."""
 
 from django.conf import settings
 from django.db import models
@@ -6,6 +6,31 @@ from django.db.models import Q
 from django.utils import timezone
 
 from olmweb.models import Cluster
+
+
+class ActionBatch(models.Model):
+    """Many installs that one person confirmed at once: an Action each, sent a few at a time."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="batches")
+    path = models.CharField(max_length=30)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    left_out = models.JSONField(default=list)  # [{"package", "reason"}] of what was selected too
+    asked_hash = models.CharField(max_length=64)  # of the selection and what was asked for all
+    idempotency_key = models.CharField(max_length=100)
+    created_at = models.DateTimeField(default=timezone.now)
+    stopped_at = models.DateTimeField(null=True, blank=True)
+    stopped_by = models.CharField(max_length=150, blank=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+        constraints = (
+            models.UniqueConstraint(fields=("user", "idempotency_key"), name="one_batch_per_key"),
+        )
+
+    def __str__(self) -> str:
+        return f"bulk install {self.pk} by {self.path}"
 
 
 class Action(models.Model):
@@ -25,6 +50,7 @@ class Action(models.Model):
         FAILED = "failed"  # the operator ended in a failure, see outcome
         REFUSED = "refused"  # the cluster did not take it
         LOST = "lost"  # no outcome within the time we follow
+        STOPPED = "stopped"  # with its batch, before a worker began with it
 
     OPEN = (State.PENDING, State.APPLIED)
 
@@ -56,6 +82,10 @@ class Action(models.Model):
     finding = models.CharField(max_length=100, blank=True)
     object_uid = models.CharField(max_length=64, blank=True)
     idempotency_key = models.CharField(max_length=100, blank=True)
+    batch = models.ForeignKey(
+        ActionBatch, null=True, on_delete=models.SET_NULL, related_name="actions"
+    )
+    begun_at = models.DateTimeField(null=True, blank=True)  # of a batch: a worker took it up
     created_at = models.DateTimeField(default=timezone.now)
     sent_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)

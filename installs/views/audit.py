@@ -15,6 +15,7 @@ from catalogs.prediction import Path, Target
 from installs.audit import Audit, Row, audit
 from installs.audit_report import TITLES, agreement
 from installs.queries.overview import arcs_of
+from olmweb.access import may_act
 from olmweb.context import clusters
 from olmweb.errors import Missing
 from olmweb.htmx import render_page
@@ -104,6 +105,9 @@ def _context(request: HttpRequest, asked: Asked, notices: list[str]) -> dict[str
         "clusters": clusters(request),
         "exports": _exports(asked),
         "targets": {Target.ALL: "all namespaces", Target.OWN: "its own namespace"},
+        "may_install": asked.cluster is not None and may_act(request.user)[0],
+        "audit_kind": KIND_OF[asked.path],
+        "catalog_key": f"{asked.catalog.cluster_name}/{asked.catalog.slug}",
         "filtered": bool(asked.bucket or asked.q),
     }
 

@@ -46,6 +46,7 @@ STATES = {
     "pending": ("Pending", "in-progress", "pf-m-info"),
     "applied": ("In progress", "sync", "pf-m-info"),
     "cancelled": ("Cancelled", "ban", ""),
+    "stopped": ("Stopped", "ban", ""),
     "new": ("Not read yet", "in-progress", "pf-m-info"),
     "waiting": ("Waiting", "in-progress", ""),
     "absent": ("Absent", "circle", ""),

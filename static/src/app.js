@@ -131,7 +131,8 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   const selection = document.getSelection();
   const selecting =
     selection && !selection.isCollapsed && event.detail.elt.contains(selection.anchorNode);
-  if (document.hidden || selecting) event.preventDefault();
+  const ticked = event.detail.elt.querySelector("input[type=checkbox]:checked");
+  if (document.hidden || selecting || ticked) event.preventDefault();
 });
 
 // What replaced the target: the old element is gone by then. Restored history has no target.

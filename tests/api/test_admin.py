@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from catalogs.models import Catalog
 from installs.models import (
+    ActionBatch,
     AllowRule,
     CopyReport,
     CRDState,
@@ -49,6 +50,7 @@ def signed_in(client: Client, alice: User, world: World) -> Client:
     InstallRequest.objects.create(
         cluster=Cluster.objects.get(name="prod"), package="etcd", version="1.0.0", user=alice
     )
+    ActionBatch.objects.create(cluster=Cluster.objects.get(name="prod"), user=alice)
     client.force_login(alice)
     return client
 

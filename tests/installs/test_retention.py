@@ -7,10 +7,11 @@ import pytest
 from django.utils import timezone
 
 from installs import retention, tasks
-from installs.models import CopyReport, Event, Notification, Transition, UnknownMessage
+from installs.models import ActionBatch, CopyReport, Event, Notification, Transition, UnknownMessage
 from olmweb.models import Cluster
 from tests.factories import make_cluster, make_event, make_operator
 from tests.installs.test_notify import walk
+from tests.web.world import make_action
 
 
 @pytest.fixture
@@ -46,6 +47,19 @@ def test_reports_and_messages_that_nobody_needs_any_more_go(cluster: Cluster) ->
     assert [row.fingerprint for row in UnknownMessage.objects.all()] == ["9"]
 
 
+def test_a_batch_goes_when_it_is_old_and_nothing_of_it_is_open(cluster: Cluster) -> None:
+    for name, state in (("done", "succeeded"), ("open", "pending")):
+        batch = ActionBatch.objects.create(
+            cluster=cluster, idempotency_key=name, created_at=days_ago(11)
+        )
+        finished = days_ago(11) if state == "succeeded" else None
+        make_action(cluster, name, state=state, finished_at=finished, batch=batch)
+    ActionBatch.objects.create(cluster=cluster, idempotency_key="new")
+    tasks.prune()
+    kept = ActionBatch.objects.order_by("pk").values_list("idempotency_key", flat=True)
+    assert list(kept) == ["open", "new"]
+
+
 def test_notifications_go_with_their_transitions(cluster: Cluster) -> None:
     walk(make_operator(cluster=cluster), "Healthy", "Failed", "Healthy")
     Transition.objects.update(at=days_ago(11))
@@ -76,6 +90,7 @@ def test_much_goes_in_small_parts(cluster: Cluster, monkeypatch: pytest.MonkeyPa
         "events": 25,
         "runs": 0,
         "actions": 0,
+        "batches": 0,
         "reports": 0,
         "messages": 0,
         "revisions": 0,

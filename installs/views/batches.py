@@ -1,0 +1,227 @@
+"""Bulk install: the form with its review and one confirmation, the page that follows it, Stop.
+
+A GET asks no cluster. Every form works as a plain form; htmx swaps the same form in place.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from catalogs.prediction import Target
+from installs import manifests
+from installs.batches import recording, reviewing, selection
+from installs.batches.reviewing import SHARED, Item
+from installs.batches.selection import CAP, Candidate, Selection
+from installs.manifests import PLATFORM_OPERATOR
+from installs.planning import known_fields, served_version
+from installs.queries.batches import progress_of
+from installs.views.confirm import METHODS, form_key, go_to, show_form
+from installs.views.live import render_live
+from olmweb.access import may_act, person
+from olmweb.context import clusters
+from olmweb.errors import BadRequest, OlmwebError
+from olmweb.models import Cluster
+from olmweb.polling import cluster_revision, revision_token, unchanged
+
+FOLLOW_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the form asks for: where, by what path, which are ticked, what is the same for all."""
+
+    selection: Selection
+    places: dict[Cluster, list[str]]
+    cluster: Cluster
+    path: str
+    shared: dict[str, str]
+    candidates: list[Candidate]
+    ticked: frozenset[str]
+
+    @property
+    def chosen(self) -> list[Candidate]:
+        return [one for one in self.candidates if str(one.key) in self.ticked]
+
+
+@never_cache
+@require_http_methods(METHODS)
+def new_batch(request: HttpRequest) -> HttpResponse:
+    """Which, where, what is asked once for all; review with a dry run of each; confirm."""
+    if not request.user.is_authenticated:
+        return redirect_to_login(request.get_full_path())
+    person(request.user)
+    values = request.POST if request.method == "POST" else request.GET
+    context: dict[str, Any] = {"cap": CAP, "key": form_key(request), "fields": {}}
+    try:
+        asked = _read(request, values)
+    except BadRequest as error:
+        context |= {"refusal": error, "nowhere": True}
+        return show_form(request, "batch_new", context, failed=request.method == "POST")
+    context |= _shown(asked)
+    try:
+        if request.method != "POST":
+            if len(asked.ticked) > CAP:
+                reviewing.require_few(len(asked.ticked))
+            return show_form(request, "batch_new", context)
+        return _review(request, asked, context)
+    except OlmwebError as error:
+        if error.status == 403:
+            raise
+        context |= {"refusal": error, "fields": error.fields}
+        return show_form(request, "batch_new", context, failed=True)
+
+
+def _read(request: HttpRequest, values: QueryDict) -> Asked:
+    """Raises BadRequest when nothing is selected or nowhere can it be installed, OlmwebError (403)
+    for a cluster that is not on offer."""
+    keys = selection.read_keys(values.getlist("package"))
+    if not keys:
+        raise BadRequest(
+            "Nothing is selected.",
+            code="none-selected",
+            hint="Tick packages in the software catalog, or installable ones on the audit page.",
+        )
+    chosen = selection.read_selection(keys)
+    places = selection.places(chosen, clusters(request))
+    if not places:
+        raise BadRequest(
+            "No cluster here can install any of what is selected.",
+            code="not-served",
+            hint="Each package's own page says which path its catalog allows, and where.",
+        )
+    name = values.get("cluster", "")
+    cluster = next((one for one in places if one.name == name), None)
+    if cluster is None and name and request.method == "POST":
+        raise OlmwebError(
+            f"Nothing of this can be installed on a cluster {name[:80]}.",
+            code="not-allowed",
+            status=403,
+            hint="Choose one of the clusters that the form offers.",
+        )
+    cluster = cluster or next(iter(places))
+    path = values.get("path", "")
+    path = path if path in places[cluster] else places[cluster][0]
+    shared = {one: values.get(one, "").strip()[:1000].replace("\0", "") for one in SHARED}
+    target = Target.OWN if shared["targets"] == Target.OWN.value else Target.ALL
+    found = selection.candidates(chosen, cluster, path, target)
+    if values.get("of") == f"{cluster.name}/{path}":
+        ticked = frozenset(values.getlist("pick"))
+    else:  # nothing was ticked yet for this cluster and path
+        ticked = frozenset(str(one.key) for one in found if not (one.hindrance or one.doubt))
+    return Asked(chosen, places, cluster, path, shared, found, ticked)
+
+
+def _shown(asked: Asked) -> dict[str, Any]:
+    version = served_version(asked.cluster, asked.path)
+    known = known_fields(asked.cluster, asked.path, version)
+    choice = manifests.Choice(
+        path=asked.path, package="", name="", api_version=version, known=known
+    )
+    return {
+        "keys": [str(key) for key in asked.selection.keys],
+        "places": list(asked.places),
+        "paths": asked.places[asked.cluster],
+        "cluster": asked.cluster,
+        "path": asked.path,
+        "asked": asked.shared,
+        "offered": choice.offered if asked.path != PLATFORM_OPERATOR else frozenset(),
+        "approvals": (manifests.AUTOMATIC, manifests.MANUAL),
+        "policies": manifests.POLICIES,
+        "targets": ("all", "own"),
+        "rows": _rows([Item(one) for one in asked.candidates], asked),
+        "ticked_count": len(asked.chosen),
+    }
+
+
+def _rows(items: list[Item], asked: Asked) -> list[dict[str, Any]]:
+    """What the table shows: an item, and whether it is ticked and can be."""
+    return [
+        {
+            "item": one,
+            "one": one.candidate,
+            "key": str(one.candidate.key),
+            "ticked": str(one.candidate.key) in asked.ticked and not one.problem,
+            "possible": not one.candidate.hindrance,
+        }
+        for one in items
+    ]
+
+
+def _review(request: HttpRequest, asked: Asked, context: dict[str, Any]) -> HttpResponse:
+    """Dry runs first, always; recorded only on confirmation of what passed them."""
+    confirming = request.POST.get("step") == "confirm"
+    keys = [one.key for one in asked.chosen]
+    hashed = recording.hash_of(asked.cluster, asked.path, keys, asked.shared)
+    if confirming and (known := recording.earlier(request.user, context["key"], hashed)):
+        return go_to(request, reverse("installs:batch", args=[known.pk]))
+    items = reviewing.plan(asked.chosen, asked.cluster, asked.path, asked.shared, request.user)
+    if confirming:
+        reviewing.require_sealed(request.POST.get("reviewed", ""), items, request.user)
+    items = reviewing.dry_run(items, request.user)
+    if confirming:
+        left = [Item(one, problem=one.hindrance) for one in asked.candidates if one.hindrance]
+        chosen = {one.candidate.key for one in items}
+        batch = recording.record(
+            [*items, *(one for one in left if one.candidate.key not in chosen)],
+            asked.cluster,
+            asked.path,
+            request.user,
+            key=context["key"],
+            asked_hash=hashed,
+        )
+        return go_to(request, reverse("installs:batch", args=[batch.pk]))
+    accepted = reviewing.accepted(items)
+    by_key = {one.candidate.key: one for one in items}
+    rows = [by_key.get(one.key, Item(one)) for one in asked.candidates]
+    refused = len(items) - len(accepted)
+    context |= {
+        "rows": _rows(rows, asked),
+        "reviewed": reviewing.seal(items, request.user) if accepted else "",
+        "accepted": len(accepted),
+        "refused": refused,
+        "ticked_count": len(accepted),
+        "was_reviewed": True,
+    }
+    return show_form(request, "batch_new", context, failed=not accepted)
+
+
+@require_safe
+def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
+    """A bulk install: each with its state, what was left out and why; live until all have ended."""
+    found = progress_of(recording.find(id))
+    told = [(row.pk, row.state, row.begun_at, row.finished_at) for row in found.rows]
+    token = revision_token(told, found.batch.stopped_at, cluster_revision(request))
+    if (answer := unchanged(request, token)) is not None:
+        return answer
+    allowed, why_not = may_act(request.user)
+    context = {
+        "batch": found.batch,
+        "progress": found,
+        "final": not found.open,
+        "may_stop": allowed,
+        "why_not": why_not,
+        "seconds": FOLLOW_SECONDS,
+    }
+    return render_live(request, "installs/batch.html", context, token=token, final=not found.open)
+
+
+@require_POST
+def stop_batch(request: HttpRequest, id: int) -> HttpResponse:
+    """Stops what was not begun, and says how much that was."""
+    if not request.user.is_authenticated:
+        return redirect_to_login(reverse("installs:batch", args=[id]))
+    person(request.user)
+    batch = recording.find(id)
+    count = recording.stop(batch, request.user)
+    if count:
+        messages.success(request, f"Stopped: {count} not sent. What had begun goes on.")
+    else:
+        messages.info(request, "Nothing was left to stop: all of it has begun or ended.")
+    return redirect("installs:batch", batch.pk)

@@ -1,0 +1,380 @@
+"""Bulk installs: what is left out and why, one batch a key, three at a time, Stop; the sandbox."""
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from installs import batch_turns, follow, tasks
+from installs.batches import recording, reviewing, selection
+from installs.batches.reviewing import Item
+from installs.batches.selection import Candidate, Key
+from installs.models import Action, ActionBatch
+from installs.queries.batches import progress_of
+from olmweb.errors import OlmwebError
+from olmweb.models import Cluster
+from olmweb.sandbox.server import Sandbox
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_operator,
+    make_package,
+    make_prediction,
+)
+
+pytestmark = pytest.mark.django_db
+NAMES = ("acme", "brisk", "crane", "delta", "eager")
+PO = "PlatformOperator"
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+    server = Sandbox(step_seconds=0.02)
+    server.start()
+    server.write_kubeconfig(tmp_path / "kubeconfig")
+    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def prod(sandbox: Sandbox) -> Cluster:
+    cluster = make_cluster(name="prod", context="sandbox")
+    catalog = make_catalog(cluster=cluster)
+    for name in NAMES:
+        make_package(name=name, catalog=catalog)
+    return cluster
+
+
+@pytest.fixture
+def oscar(olivia: User) -> User:
+    """Another operator."""
+    user = User.objects.create_user("oscar")
+    user.groups.set(olivia.groups.all())
+    return user
+
+
+def keys(*names: str) -> list[Key]:
+    return [Key("prod", "redhat-operators", name) for name in names]
+
+
+def candidates(cluster: Cluster, *names: str, path: str = PO) -> list[Candidate]:
+    chosen = selection.read_selection(keys(*(names or NAMES)))
+    return selection.candidates(chosen, cluster, path)
+
+
+def items(cluster: Cluster, user: User, *names: str) -> list[Item]:
+    planned = reviewing.plan(candidates(cluster, *names), cluster, PO, {}, user)
+    return reviewing.dry_run(planned, user)
+
+
+def record(cluster: Cluster, user: User, *names: str, key: str = "k") -> ActionBatch:
+    hashed = recording.hash_of(cluster, PO, keys(*(names or NAMES)), {})
+    found = items(cluster, user, *names)
+    return recording.record(found, cluster, PO, user, key=key, asked_hash=hashed)
+
+
+def actions_of(batch: ActionBatch) -> list[Action]:
+    return list(Action.objects.filter(batch=batch).order_by("id"))
+
+
+def states(batch: ActionBatch) -> list[str]:
+    return [one.state for one in actions_of(batch)]
+
+
+# --- what is selected ----------------------------------------------------------------------------
+
+
+def test_what_is_busy_twice_unknown_or_offered_elsewhere_can_not_be_part_of_it(
+    prod: Cluster, olivia: User
+) -> None:
+    record(prod, olivia, "acme")
+    other = make_cluster(name="edge", kinds={})
+    make_package(name="far", catalog=make_catalog(name="edge-only", cluster=other))
+    make_package(name="brisk", catalog=make_catalog(name="second"))
+    wanted = [
+        *keys("acme", "brisk", "nope"),
+        Key("-", "second", "brisk"),
+        Key("edge", "edge-only", "far"),
+    ]
+    found = selection.candidates(selection.read_selection(wanted), prod, PO)
+    told = {str(one.key): one.hindrance for one in found}
+    assert told.pop("prod/redhat-operators/acme").startswith("Its install, action ")
+    assert told == {
+        "-/second/brisk": "",
+        "prod/redhat-operators/brisk": "It is selected already, from second.",
+        "prod/redhat-operators/nope": "Cluster prod has no catalog redhat-operators with it.",
+        "edge/edge-only/far": "Cluster prod has no catalog edge-only with it.",
+    }
+
+
+def test_a_stored_verdict_and_an_operator_that_is_there_are_doubts_with_their_reason(
+    prod: Cluster,
+) -> None:
+    package = prod.catalogs.get().packages.get(name="acme")
+    head = package.bundles.get(name="acme.v1.1.0")
+    make_prediction(bundle=head, rule="po-install-mode", sentence="It supports OwnNamespace only.")
+    make_operator(cluster=prod, name="brisk-1", package="brisk")
+    told = {one.name: one.doubt for one in candidates(prod)}
+    assert told["acme"] == "It supports OwnNamespace only."
+    assert told["brisk"] == "It is there already, as PlatformOperator brisk-1."
+    assert not told["crane"]
+    assert candidates(prod, "acme")[0].bundle == "acme.v1.1.0"
+
+
+def test_another_cluster_takes_the_package_from_its_own_catalog_of_the_same_name(
+    prod: Cluster,
+) -> None:
+    lab = make_cluster(name="lab", context="sandbox")
+    make_package(name="acme", catalog=make_catalog(cluster=lab))
+    (found,) = candidates(lab, "acme")
+    assert found.package is not None
+    assert found.package.catalog.cluster == lab
+    chosen = selection.read_selection(keys("acme", "brisk"))
+    assert list(selection.places(chosen, [lab, prod])) == [prod, lab], "of the first selected"
+
+
+def test_texts_that_are_no_keys_are_not_read_and_each_counts_once() -> None:
+    texts = ["a/b/c", "a/b/c", "a/b", "a//c", "", "a/b/c/d", "x\0/y/z", f"a/b/{'c' * 1000}"]
+    assert selection.read_keys(texts) == [Key("a", "b", "c")]
+    many = [f"a/b/{number}" for number in range(selection.SHOWN + 5)]
+    assert len(selection.read_keys(many)) == selection.SHOWN
+
+
+def test_the_queries_of_a_selection_do_not_grow_with_it(
+    prod: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(40):
+        make_package(name=f"more-{number}", catalog=prod.catalogs.get())
+    names = [f"more-{number}" for number in range(40)]
+    with django_assert_max_num_queries(8):
+        assert len(candidates(prod, *names)) == 40
+
+
+# --- review --------------------------------------------------------------------------------------
+
+
+def test_each_is_tried_as_the_person_and_nothing_is_kept(
+    prod: Cluster, olivia: User, tess: User, sandbox: Sandbox
+) -> None:
+    assert len(reviewing.accepted(items(prod, olivia))) == len(NAMES)
+    assert sandbox.store.get(PO, "acme") is None
+    refused = items(prod, tess)
+    assert reviewing.accepted(refused) == []
+    assert all("tess may not install this" in one.problem for one in refused)
+
+
+def test_more_than_the_cap_and_none_at_all_are_refused(prod: Cluster, olivia: User) -> None:
+    for count, words in ((0, "at least one"), (selection.CAP + 1, "at most 50")):
+        with pytest.raises(OlmwebError, match=words) as caught:
+            reviewing.plan([Candidate(key) for key in keys("a") * count], prod, PO, {}, olivia)
+        assert caught.value.status == 400
+
+
+def test_a_cluster_that_is_silent_is_asked_once(
+    prod: Cluster, olivia: User, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = reviewing.plan(candidates(prod), prod, PO, {}, olivia)
+    sandbox.stop()
+    asked = Mock(wraps=reviewing.actions.dry_run)
+    monkeypatch.setattr(reviewing.actions, "dry_run", asked)
+    tried = reviewing.dry_run(planned, olivia)
+    assert asked.call_count == 1
+    assert all(one.problem for one in tried)
+    late = reviewing.dry_run(planned, olivia, seconds=-1)
+    assert asked.call_count == 1
+    assert "not tried" in late[0].problem
+
+
+def test_only_what_was_shown_to_this_person_can_be_confirmed(
+    prod: Cluster, olivia: User, alice: User
+) -> None:
+    shown = items(prod, olivia, "acme", "brisk")
+    token = reviewing.seal(shown, olivia)
+    reviewing.require_sealed(token, shown, olivia)
+    reviewing.require_sealed(token, shown[:1], olivia)  # fewer than shown
+    more = items(prod, olivia, "acme", "crane")
+    for found, user, text in ((more, olivia, token), (shown, alice, token), (shown, olivia, "x")):
+        with pytest.raises(OlmwebError, match="not what was reviewed") as caught:
+            reviewing.require_sealed(text, found, user)
+        assert caught.value.status == 403
+
+
+# --- recording -----------------------------------------------------------------------------------
+
+
+def test_an_action_each_is_recorded_before_anything_is_sent(
+    prod: Cluster, olivia: User, sandbox: Sandbox
+) -> None:
+    batch = record(prod, olivia)
+    found = actions_of(batch)
+    assert [one.name for one in found] == list(NAMES)
+    assert {one.state for one in found} == {"pending"}
+    assert {one.as_user for one in found} == {"olivia"}
+    assert all(one.dry_run["ok"] for one in found)
+    assert sandbox.store.get(PO, "acme") is None
+
+
+def test_pressing_twice_makes_one_batch_and_the_key_stands_for_this_selection_only(
+    prod: Cluster, olivia: User, oscar: User
+) -> None:
+    batch = record(prod, olivia, "acme", "brisk")
+    assert record(prod, olivia, "acme", "brisk") == batch
+    assert Action.objects.count() == 2
+    with pytest.raises(OlmwebError, match="another bulk install") as caught:
+        record(prod, olivia, "acme", "crane")
+    assert caught.value.status == 409
+    assert record(prod, oscar, "crane") != batch, "keys are per person"
+
+
+def test_two_that_press_at_the_same_moment_get_one_batch(
+    prod: Cluster, olivia: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second looks before the first has written, and writes after it."""
+    hashed = recording.hash_of(prod, PO, keys("acme"), {})
+    found = items(prod, olivia, "acme")
+    first = record(prod, olivia, "acme")
+    looks = iter([None, first])
+    monkeypatch.setattr(recording, "earlier", lambda *_: next(looks))
+    again = recording.record(found, prod, PO, olivia, key="k", asked_hash=hashed)
+    assert again == first
+    assert Action.objects.count() == ActionBatch.objects.count() == 1
+
+
+def test_what_somebody_else_asked_for_meanwhile_is_left_out_with_the_reason(
+    prod: Cluster, olivia: User, oscar: User
+) -> None:
+    found = items(prod, olivia, "acme", "brisk")
+    single = record(prod, oscar, "acme")
+    batch = recording.record(found, prod, PO, olivia, key="mine", asked_hash="h")
+    assert [one.name for one in actions_of(batch)] == ["brisk"]
+    (left,) = batch.left_out
+    assert left["package"] == "acme"
+    assert f"{actions_of(single)[0].pk}" in left["reason"]
+    with pytest.raises(OlmwebError, match="Nothing of this can be installed now: acme") as caught:
+        recording.record(found[:1], prod, PO, olivia, key="third", asked_hash="h")
+    assert caught.value.status == 409
+    assert ActionBatch.objects.count() == 2, "a batch of nothing is none"
+
+
+def test_who_may_not_act_records_and_stops_nothing(prod: Cluster, olivia: User, bob: User) -> None:
+    found = items(prod, olivia, "acme")
+    with pytest.raises(OlmwebError) as caught:
+        recording.record(found, prod, PO, bob, key="k", asked_hash="h")
+    assert caught.value.status == 403
+    batch = record(prod, olivia, "acme")
+    with pytest.raises(OlmwebError) as caught:
+        recording.stop(batch, bob)
+    assert caught.value.status == 403
+    assert states(batch) == ["pending"]
+
+
+# --- a few at a time -----------------------------------------------------------------------------
+
+
+def run(action: Action) -> float | None:
+    return follow.run(action.pk, pause=lambda _: time.sleep(0.02))
+
+
+def test_three_are_under_way_and_the_next_begins_when_one_has_ended(
+    prod: Cluster, olivia: User, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = record(prod, olivia)
+    found = actions_of(batch)
+    assert follow.waiting() == [one.pk for one in found[:3]]
+    assert run(found[3]) is None
+    assert sandbox.store.get(PO, found[3].name) is None, "a stray message sends nothing early"
+    delayed = Mock()
+    monkeypatch.setattr(tasks.run_action, "delay", delayed)
+
+    def succeed(pk: int) -> None:
+        Action.objects.filter(pk=pk).update(state="succeeded")
+
+    monkeypatch.setattr(follow, "run", succeed)
+    for one in found[:3]:
+        batch_turns.begin(one)
+    tasks.run_action(found[0].pk)
+    delayed.assert_called_once_with(found[3].pk)
+    assert follow.waiting() == [one.pk for one in found[1:4]]
+
+
+def test_all_of_a_batch_are_carried_out_by_workers_that_only_pick_up_what_waits(
+    prod: Cluster, olivia: User, sandbox: Sandbox
+) -> None:
+    """As after a crash of everything: no message is left, only the rows."""
+    batch = record(prod, olivia)
+    most = 0
+    for _ in range(200):
+        due = follow.waiting()
+        if not due:
+            break
+        most = max(most, len(due))
+        for pk in due:
+            follow.run(pk, pause=lambda _: time.sleep(0.02))
+    progress = progress_of(batch)
+    assert progress.done == progress.total == len(NAMES)
+    assert most == batch_turns.AT_ONCE
+    assert all(sandbox.store.get(PO, name) for name in NAMES)
+
+
+def test_an_action_of_a_batch_has_its_time_from_when_it_begins(prod: Cluster, olivia: User) -> None:
+    batch = record(prod, olivia, "acme")
+    early = timezone.now() - timedelta(hours=2)
+    Action.objects.update(created_at=early)
+    (action,) = actions_of(batch)
+    run(action)
+    action.refresh_from_db()
+    assert action.outcome_code != "not-sent"
+    assert action.sent_at is not None
+
+
+def test_one_whose_turn_never_came_is_not_sent_days_later(
+    prod: Cluster, olivia: User, sandbox: Sandbox
+) -> None:
+    batch = record(prod, olivia, "acme")
+    Action.objects.update(created_at=timezone.now() - timedelta(days=2))
+    (action,) = actions_of(batch)
+    assert run(action) is None
+    action.refresh_from_db()
+    assert (action.state, action.outcome_code) == ("refused", "not-sent")
+    assert sandbox.store.get(PO, "acme") is None
+
+
+# --- stop ----------------------------------------------------------------------------------------
+
+
+def test_stop_ends_what_has_not_begun_and_nothing_else(
+    prod: Cluster, olivia: User, alice: User, sandbox: Sandbox
+) -> None:
+    batch = record(prod, olivia)
+    first = actions_of(batch)[0]
+    assert batch_turns.begin(first)
+    assert recording.stop(batch, alice) == 4
+    assert states(batch) == ["pending", *["stopped"] * 4]
+    stopped = actions_of(batch)[1]
+    assert stopped.outcome == "Stopped by alice before anything of it was sent."
+    assert run(stopped) is None
+    assert sandbox.store.get(PO, stopped.name) is None
+    batch.refresh_from_db()
+    assert batch.stopped_by == "alice"
+    assert recording.stop(batch, olivia) == 0
+    batch.refresh_from_db()
+    assert batch.stopped_by == "alice", "who stopped it first"
+    assert progress_of(batch).under_way == 1
+
+
+def test_of_a_worker_and_stop_at_the_same_moment_exactly_one_gets_the_action(
+    prod: Cluster, olivia: User
+) -> None:
+    batch = record(prod, olivia, "acme", "brisk")
+    one, other = actions_of(batch)
+    assert batch_turns.begin(one)
+    assert recording.stop(batch, olivia) == 1, "the other only"
+    assert not batch_turns.begin(other), "the row that was read before the stop"
+    assert states(batch) == ["pending", "stopped"]
