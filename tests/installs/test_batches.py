@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from installs import batch_turns, follow, tasks
+from installs import actions, batch_turns, follow, tasks
 from installs.batches import recording, reviewing, selection
 from installs.batches.reviewing import Item
 from installs.batches.selection import Candidate, Key
@@ -182,8 +182,8 @@ def test_a_cluster_that_is_silent_is_asked_once(
 ) -> None:
     planned = reviewing.plan(candidates(prod), prod, PO, {}, olivia)
     sandbox.stop()
-    asked = Mock(wraps=reviewing.actions.dry_run)
-    monkeypatch.setattr(reviewing.actions, "dry_run", asked)
+    asked = Mock(wraps=actions.dry_run)
+    monkeypatch.setattr(actions, "dry_run", asked)
     tried = reviewing.dry_run(planned, olivia)
     assert asked.call_count == 1
     assert all(one.problem for one in tried)

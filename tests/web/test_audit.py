@@ -172,8 +172,9 @@ def test_the_page_costs_a_fixed_number_of_queries(
             catalog=prod.catalogs.get(), name=f"p{number}", channels={"stable": ("1.0.0",)}
         )
         make_prediction(bundle=package.bundles.get())
-    # session, user, clusters, attention, catalogs, packages, runs, operators
-    with django_assert_max_num_queries(8):
+    # session, user and their permissions (2), clusters, attention, catalogs, packages, runs,
+    # operators
+    with django_assert_max_num_queries(10):
         reader.get(URL)
 
 

@@ -310,9 +310,9 @@ def test_a_list_costs_few_queries_and_the_index_is_read_once(reader, django_asse
         for package in range(6):
             make_package(catalog=catalog, name=f"p{package}", channels={})
     make_operator(cluster=cluster, name="p1")
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(14):
         reader.get(URL)
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(9):
         reader.get(URL, {"q": "p1", "category": "none"})
 
 
