@@ -40,9 +40,9 @@ log = structlog.get_logger(__name__)
 
 Result = TypeVar("Result")
 
-BATCH = 1_000  # changes in one transaction
+BATCH = 3_000  # objects in one transaction: the more, the more of a burst is only its last state
 WINDOW = 0.1  # seconds that the first change of a batch waits for others
-QUEUE = 2_000  # messages that may wait; streams read no further while it is full
+QUEUE = 6_000  # messages that may wait; streams read no further while it is full
 TICK = 0.25
 SAVE_SECONDS = 30.0  # how old a saved position may get while nothing is written anyway
 PODS_SECONDS = 10.0
