@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from catalogs.models import Bundle, Package
 from installs.diagnosis.knowledge import by_id
+from installs.groups import groups_in, watched
 from installs.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
-from installs.models import Component, Operator
-from installs.observe import details_of
+from installs.models import Operator
 from olmweb.models import Cluster
 
 # The only catalog that a PlatformOperator is installed from (platform-operators, sourcer).
@@ -45,19 +45,22 @@ _BUNDLE_RULES: tuple[tuple[str, Callable[[Bundle], bool], str], ...] = (
 
 
 def cautions_of(
-    choice: Choice, cluster: Cluster, package: Package, target: str
+    choice: Choice, cluster: Cluster, package: Package, target: str, *, judged: bool = False
 ) -> Iterator[Caution]:
-    """`target` is the bundle that would be chosen, empty when there is none."""
+    """`target` is the bundle that would be chosen, empty when there is none.
+
+    With `judged` a stored verdict is shown beside these, so what its rules say is left out.
+    """
     if choice.path == PLATFORM_OPERATOR:
-        yield from _of_platform_operator(cluster, package)
+        yield from _of_platform_operator(cluster, package, judged)
     else:
         yield from _of_bundle(choice, package, target)
     if choice.path not in (PLATFORM_OPERATOR, CLUSTER_EXTENSION):
-        yield from _of_groups(choice, cluster, package)
+        yield from _of_groups(choice, cluster, package, judged)
     yield from _of_neighbours(choice, cluster)
 
 
-def _of_platform_operator(cluster: Cluster, package: Package) -> Iterator[Caution]:
+def _of_platform_operator(cluster: Cluster, package: Package, judged: bool) -> Iterator[Caution]:
     if package.catalog.name != SOURCE_CATALOG:
         yield Caution(
             "other-catalog",
@@ -65,6 +68,8 @@ def _of_platform_operator(cluster: Cluster, package: Package) -> Iterator[Cautio
             f"{package.catalog.name}.",
             by_id()["po-package-not-found"].source[0],
         )
+    if judged:
+        return
     # The controller takes the highest version of all channels, whatever the default channel is.
     bundle = package.bundles.order_by("-version_key", "ordinal").first()
     for rule, applies, why in _BUNDLE_RULES if bundle else ():
@@ -91,12 +96,11 @@ def _of_bundle(choice: Choice, package: Package, target: str) -> Iterator[Cautio
         )
 
 
-def _of_groups(choice: Choice, cluster: Cluster, package: Package) -> Iterator[Caution]:
+def _of_groups(
+    choice: Choice, cluster: Cluster, package: Package, judged: bool
+) -> Iterator[Caution]:
     modes = frozenset(map(str, package.install_modes))
-    rows = Component.objects.filter(
-        cluster=cluster, kind="OperatorGroup", namespace=choice.namespace
-    )
-    groups = list(rows.order_by("name"))
+    groups = groups_in(cluster, choice.namespace)
     if len(groups) > 1:
         names = ", ".join(one.name for one in groups[:4])
         yield Caution(
@@ -104,12 +108,8 @@ def _of_groups(choice: Choice, cluster: Cluster, package: Package) -> Iterator[C
             f"Namespace {choice.namespace} has {len(groups)} OperatorGroups ({names}); OLM "
             "installs nothing where there is more than one.",
         )
-    targets = choice.targets
-    if groups:
-        namespaces = details_of(groups[0]).get("namespaces")
-        listed = [str(one) for one in namespaces] if isinstance(namespaces, list) else []
-        targets = () if listed == [""] else tuple(listed)
-    if modes and (need := _mode(targets, choice.namespace)) not in modes:
+    targets = watched(groups[0]) if groups else choice.targets
+    if not judged and modes and (need := _mode(targets, choice.namespace)) not in modes:
         where = "The OperatorGroup there" if groups else "This choice"
         yield Caution(
             "unsupported-operatorgroup",

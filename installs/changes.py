@@ -7,14 +7,17 @@ from typing import Any
 from django.utils import timezone
 
 from catalogs.models import Package
+from catalogs.predicted import Predicted
 from catalogs.resolve import analysis, v1
 from catalogs.resolve.facts import BadQuestion
 from catalogs.resolve.stored import facts_of
 from installs.diagnosis import Approval, approval
+from installs.foretold import judged_target, verdicts_on
+from installs.groups import watched_from
 from installs.manifests import CLUSTER_EXTENSION, MANUAL, PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import Action, Component, CRDState, Operator
 from installs.observe import details_of, observe
-from installs.planning import RESOURCES, Plan, served_version
+from installs.planning import RESOURCES, Plan, served_version, verdict_on
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS, INSTALL_PLANS
 from olmweb.models import Cluster
@@ -80,6 +83,18 @@ def targets_of(operator: Operator, package: Package, channel: str = "") -> list[
     return targets[:TARGETS_SHOWN]
 
 
+def verdicts_on_targets(
+    operator: Operator, package: Package, targets: list[Target]
+) -> dict[str, Predicted]:
+    """Bundle -> stored verdict, as the operator's own path would install it."""
+    way = judged_target((), "")
+    if operator.kind == SUBSCRIPTION:
+        watched = watched_from(operator.cluster, operator.namespace)
+        way = judged_target(watched, operator.namespace)
+    names = [target.bundle for target in targets]
+    return verdicts_on(operator.cluster, package, names, operator.kind, way)
+
+
 def plan_upgrade(operator: Operator, asked: dict[str, str]) -> Plan:
     """Another channel or approval of a Subscription; another version, channel or policy of a
     ClusterExtension. Raises OlmwebError for what can't be asked so."""
@@ -95,10 +110,11 @@ def plan_upgrade(operator: Operator, asked: dict[str, str]) -> Plan:
     else:
         channel, version = _change_extension(manifest, operator, asked)
     package = catalog_package(operator)
-    target = ""
+    target, verdict = "", None
     sentences: list[str] = []
     if package is not None:
         target, sentences = _target(operator, package, channel, version)
+        verdict = verdict_on(operator.cluster, package, target, operator.kind, operator.namespace)
     return _plan(
         operator,
         Action.Verb.UPGRADE,
@@ -108,6 +124,7 @@ def plan_upgrade(operator: Operator, asked: dict[str, str]) -> Plan:
         target=target,
         force=asked.get("take") == "yes",
         consequences=tuple(sentences),
+        verdict=verdict,
     )
 
 

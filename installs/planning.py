@@ -9,11 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catalogs.models import Bundle, Catalog, Package
+from catalogs.predicted import Predicted
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
 from installs import manifests
 from installs.cautions import Caution, cautions_of
+from installs.foretold import judged_target, verdicts_on
+from installs.groups import groups_in, watched_from
 from installs.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, SUBSCRIPTION, Choice
 from installs.models import Action, Component, CRDState, Operator
 from installs.observe import details_of
@@ -56,6 +59,7 @@ class Plan:
     consequences: tuple[str, ...] = ()
     choice: Choice | None = None
     resolution: Resolution | None = field(default=None, compare=False)
+    verdict: Predicted | None = field(default=None, compare=False)  # on `target`, if it was judged
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -122,6 +126,8 @@ def plan_install(
         target = choice.version
     else:
         target = chosen.bundle if chosen else ""
+    verdict = verdict_on(cluster, package, target, path, choice.namespace, choice.targets)
+    cautions = cautions_of(choice, cluster, package, target, judged=verdict is not None)
     return Plan(
         cluster=cluster,
         verb=Action.Verb.INSTALL,
@@ -134,11 +140,30 @@ def plan_install(
         channel=choice.channel,
         version=choice.version,
         target=target,
-        warnings=tuple(cautions_of(choice, cluster, package, target)),
+        warnings=tuple(cautions),
         consequences=tuple(_install_consequences(choice, target)),
         choice=choice,
         resolution=chosen,
+        verdict=verdict,
     )
+
+
+def verdict_on(
+    cluster: Cluster,
+    package: Package,
+    bundle: str,
+    path: str,
+    namespace: str = "",
+    wanted: tuple[str, ...] = (),
+) -> Predicted | None:
+    """The stored verdict on a bundle as `path` would install it; None when it was not judged.
+
+    Of a Subscription in `namespace`, whose OperatorGroup counts; where there is none yet, one that
+    watches `wanted` (none: every namespace).
+    """
+    targets = watched_from(cluster, namespace, wanted) if path == SUBSCRIPTION else ()
+    way = judged_target(targets, namespace)
+    return verdicts_on(cluster, package, [bundle], path, way).get(bundle)
 
 
 def choice_for(
@@ -229,11 +254,6 @@ def known_fields(cluster: Cluster, kind: str, version: str) -> frozenset[str] | 
 def install_modes(package: Package) -> frozenset[str]:
     """What the newest bundle of the default channel supports."""
     return frozenset(map(str, package.install_modes))
-
-
-def groups_in(cluster: Cluster, namespace: str) -> list[Component]:
-    rows = Component.objects.filter(cluster=cluster, kind="OperatorGroup", namespace=namespace)
-    return list(rows.order_by("name"))
 
 
 def _group_of_all(cluster: Cluster) -> Component | None:

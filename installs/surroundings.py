@@ -4,14 +4,18 @@ Reads rows into the facts of `catalogs.prediction`; decides nothing.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from catalogs.models import Bundle, BundleGVK, Catalog
 from catalogs.prediction import ClusterFacts, Crd, Installed, Market
 from catalogs.prediction.contents import Kind
 from catalogs.semver import Version, parse
+from installs.manifests import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import Component, CRDState, Operator, Surface
 from installs.sync.offers import usable
 from olmweb.models import Cluster
+
+Owner = tuple[str, str, str]  # kind, namespace, name
 
 
 def cluster_facts(cluster: Cluster) -> ClusterFacts:
@@ -51,12 +55,29 @@ def _served(cluster: Cluster, kinds: list[str]) -> frozenset[Kind]:
 
 def _crds(cluster: Cluster) -> dict[str, Crd]:
     fields = ("served", "stored", "owner_kind", "owner_namespace", "owner_name")
+    subscribed = {
+        f"{package}.{namespace}": (SUBSCRIPTION, namespace, name)
+        for package, namespace, name in Operator.objects.filter(cluster=cluster, kind=SUBSCRIPTION)
+        .order_by("id")
+        .values_list("package", "namespace", "name")
+    }
     return {
-        name: Crd(frozenset(served), frozenset(stored), *owner)
+        name: Crd(frozenset(served), frozenset(stored), *_owner(owner, subscribed))
         for name, served, stored, *owner in CRDState.objects.filter(cluster=cluster).values_list(
             "name", *fields
         )
     }
+
+
+def _owner(label: list[str], subscribed: Mapping[str, Owner]) -> Owner:
+    """The operator that a CRD's labels lead to: they name what OLM or rukpak made of it.
+
+    OLM v0 leaves its label on the CRDs of what is removed; such a one belongs to nobody.
+    """
+    kind, namespace, name = label
+    if kind == "Operator":
+        return subscribed.get(name, ("", "", ""))
+    return (PLATFORM_OPERATOR if kind == "BundleDeployment" else kind), namespace, name
 
 
 def read_version(text: str) -> Version | None:

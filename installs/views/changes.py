@@ -53,10 +53,13 @@ def upgrade(
         "key": form_key(request),
         "verb_word": "Upgrade",
     }
+    context["package"] = package
     if package is not None:
         names = package.channels.order_by("name").values_list("name", flat=True)
         context["channels"] = list(names)
-        context["targets"] = changes.targets_of(operator, package, asked["channel"])
+        targets = changes.targets_of(operator, package, asked["channel"])
+        verdicts = changes.verdicts_on_targets(operator, package, targets)
+        context["targets"] = [(target, verdicts.get(target.bundle)) for target in targets]
     return _carry_out(request, context, lambda: changes.plan_upgrade(operator, asked))
 
 

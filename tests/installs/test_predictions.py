@@ -16,6 +16,7 @@ from catalogs.sync import sync_catalog
 from installs import predictions, tasks
 from installs.models import Surface
 from installs.predictions import refresh, verdicts, verdicts_of
+from installs.surroundings import cluster_facts
 from olmweb.models import Cluster
 from tests.catalogs.fbc_samples import (
     bundle_blob,
@@ -270,3 +271,23 @@ def test_the_task_judges_each_catalog_for_its_clusters(
     assert asked == [cluster.pk]
     assert {run.cluster_id for run in PredictionRun.objects.all()} == {None, cluster.pk}
     assert predictions.refresh_all() == 0
+
+
+@pytest.mark.parametrize(
+    ("label", "kind", "owner"),
+    [
+        (("Operator", "etcd.apps"), "Subscription", ("Subscription", "apps", "mine")),
+        (("Operator", "other.apps"), "Subscription", ("", "", "")),
+        (("BundleDeployment", "mine"), "PlatformOperator", ("PlatformOperator", "", "mine")),
+        (("ClusterExtension", "mine"), "ClusterExtension", ("ClusterExtension", "", "mine")),
+    ],
+)
+def test_a_crd_belongs_to_the_operator_that_its_labels_lead_to(
+    db: None, label: tuple[str, str], kind: str, owner: tuple[str, str, str]
+) -> None:
+    cluster = _cluster()
+    namespace = "apps" if kind == "Subscription" else ""
+    make_operator(cluster=cluster, kind=kind, namespace=namespace, name="mine", package="etcd")
+    make_crd(cluster=cluster, owner_kind=label[0], owner_name=label[1])
+    (crd,) = (cluster_facts(cluster).crds or {}).values()
+    assert (crd.owner_kind, crd.owner_namespace, crd.owner) == owner
