@@ -5,7 +5,7 @@ so a worker that dies anywhere loses nothing. Must not know who may ask for an a
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import structlog
@@ -20,6 +20,7 @@ from installs.turns import cluster_lease, pass_lease
 from installs.writing import WRITTEN
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
+from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS
 from olmweb.leases import Held, held_names, is_held, lease
 from olmweb.models import Cluster, SyncRun
 
@@ -33,6 +34,7 @@ LEASE_SECONDS = 90
 PASS_LEASE_SECONDS = 60
 # A failure that is older than what we sent counts only after this: clocks differ.
 STALE_FAILURE = timedelta(seconds=60)
+CSV = CLUSTER_SERVICE_VERSIONS.kind
 _ENDED_BADLY = (Health.FAILED, Health.BLOCKED, Health.DEGRADED)
 
 
@@ -124,6 +126,11 @@ def _settle(action: Action, *, fresh: bool) -> bool:
     if row.health == Health.HEALTHY and _arrived(action, row):
         finish(action, Action.State.SUCCEEDED, _done_text(action, row))
         return True
+    if action.verb == Action.Verb.UPGRADE and action.target and _has_succeeded(row, action.target):
+        finish(
+            action, Action.State.SUCCEEDED, f"{_done_text(action, row)} {_besides([row])}".strip()
+        )
+        return True
     if row.health in _ENDED_BADLY and _is_news(action, row):
         _ended_badly(action, row)
         return True
@@ -160,19 +167,39 @@ def _settle_approval(action: Action) -> bool:
         for row in Operator.objects.filter(**where, kind="Subscription").order_by("name")
         if row.details.get("current_csv") in wanted
     ]
+    if plan is not None and plan.phase == "Complete" and all(_done(row, wanted) for row in rows):
+        installed = ", ".join(wanted) or "what it carried"
+        said = f"{action.name} is carried out: {installed}. {_besides(rows)}"
+        finish(action, Action.State.SUCCEEDED, said.strip())
+        return True
     for row in rows:
         if row.health in _ENDED_BADLY and _is_news(action, row):
             _ended_badly(action, row)
             return True
-    if plan is None or plan.phase != "Complete":
-        return False
-    if all(
-        row.health == Health.HEALTHY and row.details.get("installed_csv") in wanted for row in rows
-    ):
-        installed = ", ".join(wanted) or "what it carried"
-        finish(action, Action.State.SUCCEEDED, f"{action.name} is carried out: {installed}.")
-        return True
     return False
+
+
+def _done(row: Operator, wanted: list[str]) -> bool:
+    installed = str(row.details.get("installed_csv") or "")
+    return installed in wanted and (row.health == Health.HEALTHY or _has_succeeded(row, installed))
+
+
+def _has_succeeded(row: Operator, csv: str) -> bool:
+    """Whether this very version is installed for the Subscription, whatever else ails that.
+
+    OLM v0 resolves while the old version is still going, fails, and leaves that on the Subscription
+    until it looks again, minutes after the new version has succeeded.
+    """
+    if row.details.get("installed_csv") != csv:
+        return False
+    where = {"cluster": row.cluster_id, "namespace": row.namespace, "name": csv}
+    return Component.objects.filter(**where, kind=CSV, phase="Succeeded").exists()
+
+
+def _besides(rows: Sequence[Operator]) -> str:
+    """What is wrong with them all the same; empty when nothing is."""
+    ill = [one for one in rows if one.health in _ENDED_BADLY]
+    return " ".join(f"{one.name} is {one.health} all the same: {one.reason}." for one in ill)
 
 
 def _is_gone(action: Action) -> bool:

@@ -259,18 +259,21 @@ class KubeClient:
 
         Raises NotFound, and with `uid` Conflict when another object has the name now.
         """
+        # A server that gets options in the body doesn't look at those in the query at all
+        # (kubernetes apiserver pkg/endpoints/handlers/delete.go).
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {"uid": uid},
+            **({"dryRun": ["All"]} if dry_run else {}),
+            **({"preconditions": {"uid": uid}} if uid else {}),
         }
         return self._ask(
             Call(
                 "DELETE",
                 resource.path(version, namespace, name),
                 (("dryRun", "All"),) if dry_run else (),
-                body=msgspec.json.encode(options) if uid else None,
-                headers=(*_JSON, ("Content-Type", "application/json")) if uid else _JSON,
+                body=msgspec.json.encode(options),
+                headers=(*_JSON, ("Content-Type", "application/json")),
                 as_user=as_user,
             )
         )

@@ -159,7 +159,7 @@ class Writes:
         with self._store.changed:
             before = self._existing(target)
             _check_preconditions(target, before, options.get("preconditions") or {})
-            return self._delete(target.kind, before, _is_dry(request, options))
+            return self._delete(target.kind, before, _is_dry_delete(request, options))
 
     def delete_all(self, target: Target, request: Request) -> Object:
         """The list of what was deleted, or is going once its finalizers let it."""
@@ -170,7 +170,7 @@ class Writes:
             items, version = self._store.items(kind.kind, target.namespace)
             gone = [item for item in items if matches(item)]
             for item in gone:
-                self._delete(kind, item, _is_dry(request, options))
+                self._delete(kind, item, _is_dry_delete(request, options))
         return {
             "apiVersion": kind.api_version,
             "items": gone,
@@ -235,7 +235,7 @@ class Writes:
 
         One whose deletion only waited for its last finalizer is gone with it.
         """
-        if _is_dry(request, {}):
+        if "dryRun" in request.query:
             return self._store.prepared(item)
         meta = item["metadata"]
         if "deletionTimestamp" in meta and not meta.get("finalizers"):
@@ -275,7 +275,8 @@ def _delete_options(request: Request) -> Mapping[str, Any]:
             raise errors.bad_request(f"{prefix}{error}") from error
         if not isinstance(options, dict):
             raise errors.bad_request(f"{prefix}{type(options).__name__} is no object")
-    policy = request.query.get("propagationPolicy") or options.get("propagationPolicy") or ""
+    told = options if request.body else request.query
+    policy = told.get("propagationPolicy") or ""
     if policy and policy not in _POLICIES:
         cause = errors.unsupported("propagationPolicy", policy, (*_POLICIES, "nil"))
         raise errors.bad_option("DeleteOptions", cause)
@@ -298,8 +299,9 @@ def _check_preconditions(target: Target, before: Object, wanted: Mapping[str, st
             raise errors.conflict(target.kind.group, target.kind.kind, target.name, why)
 
 
-def _is_dry(request: Request, options: Mapping[str, Any]) -> bool:
-    return "dryRun" in request.query or bool(options.get("dryRun"))
+def _is_dry_delete(request: Request, options: Mapping[str, Any]) -> bool:
+    """Options in the body make those in the query count for nothing."""
+    return bool(options.get("dryRun")) if request.body else "dryRun" in request.query
 
 
 def _manager(request: Request) -> str:

@@ -212,6 +212,17 @@ def test_a_dry_run_shows_the_finalizer_and_deletes_nothing(server: Server, held:
     server.same(server.get(held).body, before)
 
 
+def test_options_in_a_body_make_those_in_the_query_count_for_nothing(
+    server: Server, name: str
+) -> None:
+    made = server.made(EXTENSIONS, extension(name))
+    path, options = f"{EXTENSIONS}/{name}", {"preconditions": {"uid": made["metadata"]["uid"]}}
+    answer = server.call("DELETE", path, {**options, "dryRun": ["All"]}, dryRun="All")
+    server.same((answer.status, server.get(path).status), (200, 200))
+    answer = server.call("DELETE", path, options, dryRun="All")
+    server.same((answer.status, server.get(path).status), (200, 404))
+
+
 def test_a_finalizer_without_a_domain_is_warned_about(server: Server, name: str) -> None:
     body = extension(name)
     body["metadata"]["finalizers"] = ["hold"]

@@ -82,6 +82,21 @@ def test_an_apply_creates_and_a_dry_run_does_not(
     server.same(caught.value.reason, "NotFound")
 
 
+@pytest.mark.parametrize("by_uid", [True, False])
+def test_a_dry_run_of_a_deletion_deletes_nothing(
+    server: Server, client: KubeClient, name: str, by_uid: bool
+) -> None:
+    made = client.apply(CES, "v1", extension(name))
+    uid = made["metadata"]["uid"] if by_uid else ""
+    server.same(client.delete(CES, "v1", name, uid=uid, dry_run=True)["status"], "Success")
+    server.same(client.get(CES, "v1", name), made)
+    with pytest.raises(errors.Conflict):
+        client.delete(CES, "v1", name, uid="another", dry_run=True)
+    client.delete(CES, "v1", name, uid=uid)
+    with pytest.raises(errors.NotFound):
+        client.get(CES, "v1", name)
+
+
 def test_what_the_crd_refuses_comes_with_its_fields(
     server: Server, client: KubeClient, name: str
 ) -> None:

@@ -19,7 +19,8 @@ ALL_MODES = ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces
 class Bundle:
     """One version of an operator that owns a CRD named after its package.
 
-    `requires`: plural names of CRDs of GROUP that must exist, which nobody provides.
+    `requires`: plural names of CRDs of GROUP that must exist, which nobody provides; `needs`:
+    kinds of GROUP that the resolver must find a provider of.
     """
 
     package: str
@@ -27,6 +28,8 @@ class Bundle:
     modes: tuple[str, ...] = ALL_MODES
     requires: tuple[str, ...] = ()
     replaces: str = ""
+    channels: tuple[str, ...] = ("stable",)
+    needs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -48,6 +51,13 @@ class Bundle:
                     "type": "olm.gvk",
                     "value": {"group": GROUP, "version": "v1", "kind": self._kind},
                 },
+                *(
+                    {
+                        "type": "olm.gvk.required",
+                        "value": {"group": GROUP, "version": "v1", "kind": kind},
+                    }
+                    for kind in self.needs
+                ),
                 *(
                     {
                         "type": "olm.bundle.object",
@@ -147,15 +157,23 @@ def write_catalog(folder: Path, bundles: Iterable[Bundle]) -> None:
     for bundle in bundles:
         by_package.setdefault(bundle.package, []).append(bundle)
     for package, versions in by_package.items():
-        entries = [
-            {"name": one.name, **({"replaces": one.replaces} if one.replaces else {})}
-            for one in versions
-        ]
         blobs = [
             {"schema": "olm.package", "name": package, "defaultChannel": "stable"},
-            {"schema": "olm.channel", "package": package, "name": "stable", "entries": entries},
+            *_channels(package, versions),
             *(one.blob() for one in versions),
         ]
         (folder / package).mkdir()
         text = "\n".join(json.dumps(blob) for blob in blobs)
         (folder / package / "catalog.json").write_text(text)
+
+
+def _channels(package: str, versions: list[Bundle]) -> list[dict[str, Any]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in versions:
+        entry = {"name": one.name, **({"replaces": one.replaces} if one.replaces else {})}
+        for channel in one.channels:
+            found.setdefault(channel, []).append(entry)
+    return [
+        {"schema": "olm.channel", "package": package, "name": name, "entries": entries}
+        for name, entries in found.items()
+    ]

@@ -236,7 +236,7 @@ class World:
 def world(etcd: servers.Etcd) -> Iterator[World]:
     """An API server of its own with OLM v0, opm and the global catalog connected."""
     with ExitStack() as stack:
-        server = stack.enter_context(servers.apiserver(etcd))
+        server = stack.enter_context(servers.apiserver(etcd, audit_log=True))
         servers.apply_crds(server)
         catalog = stack.enter_context(folder("catalog"))
         write_catalog(catalog, BUNDLES)

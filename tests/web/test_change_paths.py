@@ -123,7 +123,8 @@ def test_every_upgrade_target_has_its_verdict_beside_it(writer: Client) -> None:
     versions = {"stable": ("1.0.0", "1.1.0", "1.2.0")}
     make_package(catalog=make_catalog(cluster=prod), channels=versions)
     details = {"installed_csv": "etcd.v1.0.0", "current_csv": "etcd.v1.0.0"}
-    where = {"kind": "Subscription", "namespace": "apps", "name": "etcd", "channel": "stable"}
+    where: dict[str, Any] = {"kind": "Subscription", "namespace": "apps", "name": "etcd"}
+    where |= {"channel": "stable"}
     make_operator(cluster=prod, **where, details=details)
     judged("sub-min-kube", "subscription", "1.1.0")
     judged("", "subscription", "1.2.0")
