@@ -19,6 +19,7 @@ from installs.sync import sync_cluster
 from olmweb.models import Cluster
 from olmweb.sandbox.server import Sandbox
 from tests.factories import make_catalog, make_cluster, make_package
+from tests.peers.client import wait_until
 
 pytestmark = pytest.mark.django_db
 PACKAGE, NAMESPACE = "3scale-operator", "brand-new"
@@ -182,3 +183,47 @@ def test_a_cluster_that_never_answers_ends_in_words(
     assert follow.run(action.pk) is not None
     Action.objects.update(created_at=timezone.now() - timedelta(minutes=16))
     assert carry_out(action).outcome_code == "not-sent"
+
+
+def test_a_version_that_succeeded_ends_the_approval_whatever_olm_says_of_resolution(
+    sandbox: Sandbox,
+    cluster: Cluster,
+    package: Package,
+    olivia: User,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As real OLM v0 leaves a Subscription that it resolved while the old version was going."""
+    carry_out(request(planned(cluster, package, olivia), olivia))
+    waiting = Component.objects.get(cluster=cluster, kind="InstallPlan", namespace=NAMESPACE)
+    approval = request(changes.plan_approve(cluster, waiting), olivia)
+    refresh = follow._refresh
+
+    def late(cluster: Cluster) -> bool:
+        wait_until(lambda: _phases(sandbox) == ["Succeeded"], "the CSV", 5)
+        _resolution_failed(sandbox)
+        return refresh(cluster)
+
+    monkeypatch.setattr(follow, "_refresh", late)
+    carry_out(approval)
+    row = Operator.objects.get(cluster=cluster, namespace=NAMESPACE)
+    assert (row.health, row.finding) == ("Degraded", "sub-existing-csv-conflict")
+    assert approval.state == "succeeded", approval.outcome
+    assert f"{PACKAGE} is Degraded all the same: ConstraintsNotSatis" in approval.outcome
+
+
+def _phases(sandbox: Sandbox) -> list[str]:
+    found = sandbox.store.items("ClusterServiceVersion", NAMESPACE)[0]
+    return [one["status"]["phase"] for one in found]
+
+
+def _resolution_failed(sandbox: Sandbox) -> None:
+    found = sandbox.store.get("Subscription", PACKAGE, NAMESPACE)
+    assert found is not None
+    failed = {
+        "type": "ResolutionFailed",
+        "status": "True",
+        "reason": "ConstraintsNotSatisfiable",
+        "message": "constraints not satisfiable: clusterserviceversion old.v1 exists and is not "
+        "referenced by a subscription",
+    }
+    sandbox.store.put({**found, "status": {**found["status"], "conditions": [failed]}})
