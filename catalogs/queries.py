@@ -4,7 +4,7 @@ Knows no HTTP. Every lookup by name raises `Missing` with a sentence that says w
 name is not known.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ from catalogs.models import (
 )
 from catalogs.property_texts import Told, tell
 from olmweb.errors import Missing
-from olmweb.models import LOCAL, Cluster
+from olmweb.models import LOCAL
 
 PLATFORM_OPERATOR = "PlatformOperator"
 BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown as they are, not taken apart
@@ -158,26 +158,6 @@ def choose(package: Package, channel: str = "", version: str = "") -> Choice:
     bundle = bundle or next((each for each in newest if each.name == head), None)
     bundle = bundle or (newest[0] if newest else None)
     return Choice(shown, bundle, channels, entries, offered, bundles, notices)
-
-
-def serves_platform_operators(kinds: object) -> bool:
-    """`kinds` as Cluster keeps it."""
-    kind = kinds.get(PLATFORM_OPERATOR) if isinstance(kinds, Mapping) else None
-    return isinstance(kind, Mapping) and kind.get("state") == "served"
-
-
-def install_hindrance(catalog: Catalog, clusters: Iterable[Cluster]) -> str:
-    """Why Install is not offered from this catalog, in a sentence; empty when it is."""
-    serving = [each.name for each in clusters if serves_platform_operators(each.kinds)]
-    if not serving:
-        return "No cluster serves PlatformOperators."
-    if catalog.cluster is None:
-        return "This catalog belongs to no cluster, so no cluster can install from it."
-    if catalog.cluster.name not in serving:
-        return f"Cluster {catalog.cluster.name} does not serve PlatformOperators."
-    if catalog.state == Catalog.State.DISABLED:
-        return f"Catalog {catalog.slug} is disabled on cluster {catalog.cluster.name}."
-    return ""
 
 
 def read_blob(blob: Blob | None) -> RawBlob | None:

@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from installs.models import (
+    AccessAnswer,
     Action,
     ActionBatch,
     AllowRule,
@@ -73,6 +74,14 @@ class TransitionAdmin(ReadOnlyAdmin):
     search_fields = ("name", "to_reason")
     list_select_related = ("cluster",)
     date_hierarchy = "at"
+
+
+@admin.register(AccessAnswer)
+class AccessAnswerAdmin(ReadOnlyAdmin):
+    list_display = ("user", "cluster", "verb", "kind", "namespace", "allowed", "checked_at")
+    list_filter = ("allowed", "kind", "verb", "cluster")
+    search_fields = ("user__username", "namespace")
+    list_select_related = ("user", "cluster")
 
 
 @admin.register(Action)

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from catalogs.revisions import retention as catalog_revisions
+from installs import rights
 from installs.models import (
     Action,
     ActionBatch,
@@ -46,6 +47,7 @@ def prune(now: datetime) -> dict[str, int]:
         "messages": UnknownMessage.objects.filter(last_at__lt=limit),
     }
     deleted = {name: sum(_delete(rows)) for name, rows in old.items()}
+    deleted["rights"] = rights.forget(now)
     return deleted | catalog_revisions.prune(limit)
 
 

@@ -2,6 +2,7 @@
 
 import structlog
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from installs import (
@@ -11,6 +12,7 @@ from installs import (
     notify_send,
     predictions,
     retention,
+    rights,
     surface,
     sync,
     turns,
@@ -131,6 +133,19 @@ def read_surface(cluster_id: int) -> None:
             surface.read_surface(cluster)
         except KubeError as error:
             log.info("surface not read", cluster=cluster.name, code=error.code, error=error.message)
+
+
+@task(name=rights.TASK, queue=rights.QUEUE, time_limit=60, expires=60)
+def ask_rights(user_id: int, cluster_id: int, asked: list[list[str]]) -> None:
+    """Asks a cluster what a person may do there, for the buttons of pages."""
+    user = User.objects.filter(pk=user_id).first()
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if user is None or cluster is None:
+        return
+    try:
+        rights.ask(user, cluster, rights.read_rights(asked))
+    except KubeError as error:
+        log.info("rights not read", cluster=cluster.name, code=error.code, error=error.message)
 
 
 @task(name="installs.prune", time_limit=600, expires=3600)

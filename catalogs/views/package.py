@@ -14,7 +14,6 @@ from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab
 from catalogs.views.problems import described
 from catalogs.views.versions import versions_tab
-from olmweb.context import clusters
 from olmweb.htmx import render_page
 
 ROWS = 50  # of a table on one page
@@ -42,7 +41,6 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "tab": tab,
         "tabs": [(name, title, _tab_count(name, found, problems)) for name, title in tabs.items()],
         "installed": search.installed_packages().get(found.name, ()),
-        "hindrance": queries.install_hindrance(found.catalog, clusters(request)),
         "notices": notices,
         "params": request.GET,
         "page_number": forms.read_page(request.GET, notices),

@@ -8,6 +8,7 @@ from installs.models.history import (
     UnknownMessage,
 )
 from installs.models.requests import AllowRule, InstallRequest
+from installs.models.rights import AccessAnswer
 from installs.models.state import (
     NEEDS_ATTENTION,
     ClusterOperator,
@@ -24,6 +25,7 @@ from installs.models.state import (
 
 __all__ = (
     "NEEDS_ATTENTION",
+    "AccessAnswer",
     "Action",
     "ActionBatch",
     "AllowRule",

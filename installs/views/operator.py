@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from installs import changes
+from installs import buttons, changes
 from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.observe import diagnose_row
 from installs.queries import detail
@@ -42,6 +42,9 @@ def operator_detail(
         "action": action,
         "removable": operator.kind in changes.REMOVABLE,
         "may_remove": _may_remove(request),
+        "refused": buttons.refusals(
+            request.user, operator, story["pending"].approval.namespace if story["pending"] else ""
+        ),
         "upgradable": operator.kind in changes.UPGRADABLE,
         "plan_waiting": story["pending"].approval if story["pending"] else None,
         **story,

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from catalogs.models import Catalog
 from installs.models import (
+    AccessAnswer,
     ActionBatch,
     AllowRule,
     CopyReport,
@@ -49,6 +50,9 @@ def signed_in(client: Client, alice: User, world: World) -> Client:
     AllowRule.objects.create(package="etcd", saved_by=alice)
     InstallRequest.objects.create(
         cluster=Cluster.objects.get(name="prod"), package="etcd", version="1.0.0", user=alice
+    )
+    AccessAnswer.objects.create(
+        cluster=Cluster.objects.get(name="prod"), user=alice, kind="Subscription", allowed=True
     )
     ActionBatch.objects.create(cluster=Cluster.objects.get(name="prod"), user=alice)
     client.force_login(alice)

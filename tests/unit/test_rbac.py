@@ -6,17 +6,32 @@ from typing import Any
 import pytest
 import yaml
 
+from installs.writing import WRITTEN
 from olmweb.kube.resources import ALL, Resource
 
 RBAC = Path(__file__).resolve().parent.parent.parent / "deploy" / "kubernetes" / "rbac.yaml"
 
 
 def reader() -> list[dict[str, Any]]:
+    return rules_of("olmweb-reader")
+
+
+def rules_of(*names: str) -> list[dict[str, Any]]:
     documents = yaml.safe_load_all(RBAC.read_text(encoding="utf-8"))
-    return next(
-        one["rules"]
+    return [
+        rule
         for one in documents
-        if one["kind"] == "ClusterRole" and one["metadata"]["name"] == "olmweb-reader"
+        if one["kind"] == "ClusterRole" and one["metadata"]["name"] in names
+        for rule in one["rules"]
+    ]
+
+
+def allowed(rules: list[dict[str, Any]], resource: Resource, verb: str) -> bool:
+    return any(
+        resource.group in rule["apiGroups"]
+        and resource.plural in rule["resources"]
+        and verb in rule["verbs"]
+        for rule in rules
     )
 
 
@@ -33,3 +48,16 @@ def test_the_reader_may_list_and_watch_every_kind(resource: Resource) -> None:
 
 def test_the_reader_may_write_nothing() -> None:
     assert {verb for rule in reader() for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+
+@pytest.mark.parametrize("kind", sorted(WRITTEN))
+def test_the_roles_may_write_what_actions_write(kind: str) -> None:
+    verbs = {
+        "InstallPlan": {"patch"},
+        "ClusterServiceVersion": {"delete"},
+        "Namespace": {"create", "patch"},
+        "OperatorGroup": {"create", "patch"},
+        "ServiceAccount": {"create", "patch"},
+    }.get(kind, {"create", "patch", "delete"})
+    operator = rules_of("olmweb-operator")
+    assert all(allowed(operator, WRITTEN[kind], verb) for verb in verbs)

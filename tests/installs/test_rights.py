@@ -1,0 +1,219 @@
+"""What a cluster says of a person's rights: asked by a worker as the person, read by pages."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from installs import rights, tasks
+from installs.buttons import install_offer, refusals
+from installs.models import AccessAnswer
+from installs.rights import Answer, Right, answers, rights_of
+from olmweb import celery_app
+from olmweb.kube.errors import KubeError
+from olmweb.models import Cluster
+from olmweb.sandbox.server import Sandbox
+from tests.factories import make_catalog, make_cluster, make_operator
+
+pytestmark = pytest.mark.django_db
+PO = "PlatformOperator"
+INSTALL = rights_of("install", PO)
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+    server = Sandbox(step_seconds=0.02)
+    server.start()
+    server.write_kubeconfig(tmp_path / "kubeconfig")
+    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def prod(db: None) -> Cluster:
+    return make_cluster(name="prod", context="sandbox")
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """What would have gone to the broker."""
+    mock = Mock()
+    monkeypatch.setattr(celery_app, "send_task", mock)
+    return mock
+
+
+def one(user: User, cluster: Cluster, asked: tuple[Right, ...] = INSTALL) -> Answer | None:
+    return answers(user, cluster, {"it": asked}).get("it")
+
+
+def keep(user: User, cluster: Cluster, right: Right, *, allowed: bool, age: float = 0) -> None:
+    """An answer as a worker leaves it; `age` in seconds."""
+    AccessAnswer.objects.create(
+        user=user,
+        cluster=cluster,
+        kind=right.kind,
+        verb=right.verb,
+        namespace=right.namespace,
+        as_whom=rights._whom(user)[1],
+        allowed=allowed,
+        reason="" if allowed else "Cluster prod says no.",
+        checked_at=timezone.now() - timedelta(seconds=age),
+    )
+
+
+def test_the_cluster_is_asked_as_the_person_and_says_yes_or_why_not(
+    sandbox: Sandbox, prod: Cluster, olivia: User, tess: User, sent: Mock
+) -> None:
+    assert rights.ask(olivia, prod, INSTALL) == len(INSTALL)
+    assert rights.ask(tess, prod, INSTALL) == len(INSTALL)
+    said = one(olivia, prod)
+    assert said is not None
+    assert said.allowed
+    said = one(tess, prod)
+    assert said is not None
+    assert not said.allowed
+    told = "Cluster prod does not let tess create platformoperators.platform.openshift.io"
+    assert said.why.startswith(told)
+    assert said.why.endswith(".")
+    sent.assert_not_called()
+    rights.ask(olivia, prod, INSTALL)
+    assert AccessAnswer.objects.count() == 2 * len(INSTALL), "an answer is replaced"
+
+
+def test_where_olm_web_may_not_act_as_the_person_that_is_the_reason(
+    sandbox: Sandbox, prod: Cluster, olivia: User, sent: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    olivia.groups.add(Group.objects.create(name="not-of-the-cluster-role"))
+    from olmweb.kube.client import KubeClient
+    from olmweb.kube.errors import Forbidden
+
+    def forbid(*_: Any, **__: Any) -> Any:
+        raise Forbidden('groups "x" is forbidden: cannot impersonate', status=403)
+
+    monkeypatch.setattr(KubeClient, "may", forbid)
+    rights.ask(olivia, prod, INSTALL)
+    said = one(olivia, prod)
+    assert said is not None
+    assert said.why == "OLM Web may not act as olivia on cluster prod."
+
+
+def test_a_page_that_knows_nothing_has_a_worker_ask_once_and_does_not_wait(
+    prod: Cluster, olivia: User, sent: Mock
+) -> None:
+    assert one(olivia, prod) is None
+    assert one(olivia, prod) is None
+    sent.assert_called_once()
+    assert sent.call_args.args == (rights.TASK,)
+    asked = [[right.kind, right.verb, right.namespace] for right in INSTALL]
+    assert sent.call_args.kwargs["args"] == [olivia.pk, prod.pk, asked]
+    assert rights.read_rights(asked) == list(INSTALL)
+
+
+def test_a_page_goes_without_an_answer_while_there_is_no_broker(
+    prod: Cluster, olivia: User, sent: Mock
+) -> None:
+    sent.side_effect = OperationalError("no redis")
+    assert one(olivia, prod) is None
+
+
+@pytest.mark.parametrize(
+    ("allowed", "age", "known", "again"),
+    [
+        (True, 60, True, False),
+        (True, 400, True, True),
+        (True, 4000, False, True),
+        (False, 10, True, False),
+        (False, 60, True, True),
+        (False, 4000, False, True),
+    ],
+)
+def test_an_answer_is_shown_for_an_hour_and_asked_for_again_sooner_when_it_is_no(
+    prod: Cluster, olivia: User, sent: Mock, allowed: bool, age: float, known: bool, again: bool
+) -> None:
+    right = Right(PO, "delete")
+    keep(olivia, prod, right, allowed=allowed, age=age)
+    said = one(olivia, prod, (right,))
+    assert (said is not None, sent.called) == (known, again)
+    if said is not None:
+        assert said.allowed is allowed
+
+
+def test_an_answer_about_other_groups_says_nothing(prod: Cluster, olivia: User, sent: Mock) -> None:
+    for right in INSTALL:
+        keep(olivia, prod, right, allowed=True)
+    assert one(olivia, prod) is not None
+    olivia.groups.clear()
+    olivia.is_staff = True
+    olivia.save()
+    assert one(User.objects.get(pk=olivia.pk), prod) is None
+
+
+def test_who_may_not_act_is_not_asked_about(prod: Cluster, bob: User, sent: Mock) -> None:
+    assert one(bob, prod) is None
+    assert rights.ask(bob, prod, INSTALL) == 0
+    sent.assert_not_called()
+
+
+def test_the_task_takes_any_message_and_a_silent_cluster_leaves_what_was_known(
+    sandbox: Sandbox, prod: Cluster, olivia: User, sent: Mock
+) -> None:
+    good = [[PO, "delete", ""], ["Nonsense", "delete", ""], ["x"]]
+    tasks.ask_rights(olivia.pk, prod.pk, good)
+    assert [row.verb for row in AccessAnswer.objects.all()] == ["delete"]
+    sandbox.stop()
+    tasks.ask_rights(olivia.pk, prod.pk, good)
+    tasks.ask_rights(olivia.pk + 99, prod.pk, good)
+    assert AccessAnswer.objects.get().allowed
+    with pytest.raises(KubeError):
+        rights.ask(olivia, prod, INSTALL)
+
+
+# --- buttons -------------------------------------------------------------------------------------
+
+
+def test_install_is_off_when_every_path_is_refused_and_only_then(
+    prod: Cluster, olivia: User, sent: Mock
+) -> None:
+    catalog = make_catalog(cluster=prod)
+    assert install_offer(olivia, catalog, [prod]).refused is None
+    for right in INSTALL:
+        keep(olivia, prod, right, allowed=False)
+    refused = install_offer(olivia, catalog, [prod]).refused
+    assert refused is not None
+    assert refused.why == "Cluster prod says no."
+    prod.kinds = {**prod.kinds, "ClusterExtension": {"state": "served", "version": "v1"}}
+    prod.save()
+    assert install_offer(olivia, catalog, [prod]).refused is None, "the other path is not known"
+
+
+def test_a_no_for_all_namespaces_is_no_no_for_a_subscription(
+    prod: Cluster, olivia: User, sent: Mock
+) -> None:
+    for right in rights_of("install", "Subscription"):
+        keep(olivia, prod, right, allowed=False)
+    assert one(olivia, prod, rights_of("install", "Subscription")) is None
+    in_one = rights_of("install", "Subscription", "team")
+    for right in in_one:
+        keep(olivia, prod, right, allowed=False)
+    said = one(olivia, prod, in_one)
+    assert said is not None
+    assert not said.allowed
+
+
+def test_each_action_on_an_operator_is_asked_about_by_itself_in_its_namespace(
+    prod: Cluster, olivia: User, sent: Mock
+) -> None:
+    operator = make_operator(cluster=prod, kind="Subscription", namespace="team", name="etcd")
+    keep(olivia, prod, Right("Subscription", "delete", "team"), allowed=False)
+    keep(olivia, prod, Right("Subscription", "patch", "team"), allowed=True)
+    keep(olivia, prod, Right("InstallPlan", "patch", "team"), allowed=False)
+    assert list(refusals(olivia, operator, "team")) == ["remove", "approve"]
+    other = make_operator(cluster=prod, kind="ClusterServiceVersion", name="x")
+    assert refusals(olivia, other) == {}

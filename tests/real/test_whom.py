@@ -1,0 +1,128 @@
+"""As whom: RBAC of a real API server decides, and its audit log names the person of each write."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.contrib.auth.models import Group, User
+
+from installs import actions, follow, rights
+from installs.batches import recording, reviewing, selection
+from installs.changes import plan_remove
+from installs.models import AccessAnswer, Action, Operator
+from installs.rights import rights_of
+from olmweb.models import Cluster
+from tests.factories import make_catalog, make_cluster, make_package
+from tests.peers import servers
+
+pytestmark = [pytest.mark.peers, pytest.mark.django_db]
+ROOT = Path(__file__).resolve().parent.parent.parent
+ACCOUNT = "olmweb"
+PO = "PlatformOperator"
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+OURS = "platformoperators"
+
+
+@pytest.fixture
+def real(apiserver: servers.ApiServer, tmp_path: Path, settings: Any) -> servers.ApiServer:
+    """The API server with the rights that the project ships, given to our account."""
+    subject = {"kind": "User", "name": ACCOUNT, "apiGroup": "rbac.authorization.k8s.io"}
+    for thing in yaml.safe_load_all((ROOT / "deploy/kubernetes/rbac.yaml").read_text()):
+        if thing["kind"] not in ("ClusterRole", "ClusterRoleBinding"):
+            continue
+        for one in thing.get("subjects", ()):
+            if one["kind"] == "ServiceAccount":
+                thing["subjects"] = [subject]
+        apiserver.admin.apply(thing)
+    token = apiserver.tokens[ACCOUNT]
+    path = apiserver.write_kubeconfig(tmp_path / "kubeconfig", token=token)
+    settings.KUBECONFIG = str(path)
+    return apiserver
+
+
+@pytest.fixture
+def cluster(real: servers.ApiServer, tmp_path: Path) -> Cluster:
+    context = yaml.safe_load((tmp_path / "kubeconfig").read_text())["current-context"]
+    return make_cluster(name="real", context=context)
+
+
+@pytest.fixture
+def vera(tess: User) -> User:
+    """May try, says OLM Web; the cluster lets her group read only."""
+    tess.username = "vera"
+    tess.save()
+    tess.groups.add(Group.objects.get(name="olmweb-viewers"))
+    return tess
+
+
+def writes(real: servers.ApiServer, name: str) -> list[dict[str, Any]]:
+    """What was asked of this PlatformOperator that changes anything, dry runs too."""
+    return [
+        one
+        for one in real.audit_events()
+        if one["verb"] in WRITES
+        and one.get("objectRef", {}).get("resource") == OURS
+        and one["objectRef"].get("name") == name
+    ]
+
+
+def carry_out(action: Action, monkeypatch: pytest.MonkeyPatch) -> Action:
+    monkeypatch.setattr(follow, "RUN_SECONDS", 0.0)
+    for _ in range(5):
+        if follow.run(action.pk, pause=lambda _: time.sleep(0.1)) is None:
+            break
+    action.refresh_from_db()
+    return action
+
+
+def test_the_clusters_rbac_says_who_may_and_why_not(
+    cluster: Cluster, olivia: User, vera: User
+) -> None:
+    for user in (olivia, vera):
+        rights.ask(user, cluster, (*rights_of("install", PO), *rights_of("remove", PO)))
+    assert set(AccessAnswer.objects.filter(user=olivia).values_list("allowed", flat=True)) == {True}
+    said = AccessAnswer.objects.filter(user=vera)
+    assert set(said.values_list("allowed", flat=True)) == {False}
+    assert "does not let vera" in said[0].reason
+    stranger = Group.objects.create(name="not-in-the-cluster-role")
+    olivia.groups.add(stranger)
+    rights.ask(User.objects.get(pk=olivia.pk), cluster, rights_of("remove", PO))
+    told = AccessAnswer.objects.get(user=olivia, verb="delete")
+    assert told.reason == "OLM Web may not act as olivia on cluster real."
+
+
+def test_the_audit_log_names_the_person_of_every_write_and_nobody_else_writes(
+    real: servers.ApiServer,
+    cluster: Cluster,
+    olivia: User,
+    vera: User,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("whom-one", "whom-two")
+    catalog = make_catalog(cluster=cluster)
+    for name in names:
+        make_package(name=name, catalog=catalog)
+    keys = [selection.Key("real", catalog.slug, name) for name in names]
+    found = selection.candidates(selection.read_selection(keys), cluster, PO)
+    refused = reviewing.dry_run(reviewing.plan(found, cluster, PO, {}, vera), vera)
+    assert reviewing.accepted(refused) == []
+    items = reviewing.dry_run(reviewing.plan(found, cluster, PO, {}, olivia), olivia)
+    batch = recording.record(items, cluster, PO, olivia, key="k", asked_hash="h")
+    for action in batch.actions.all():
+        assert carry_out(action, monkeypatch).sent_at is not None, action.outcome
+        row = Operator.objects.get(cluster=cluster, kind=PO, name=action.name)
+        assert row.uid
+        Action.objects.filter(pk=action.pk).update(state="succeeded")
+        removal = actions.request(plan_remove(row), olivia)
+        assert carry_out(removal, monkeypatch).state == "succeeded", removal.outcome
+    for name in names:
+        asked = writes(real, name)
+        assert {one["verb"] for one in asked} == {"patch", "delete"}
+        assert {one["user"]["username"] for one in asked} == {ACCOUNT}, "through OLM Web"
+        people = {one.get("impersonatedUser", {}).get("username", "") for one in asked}
+        assert people == {"olivia", "vera"}
+        taken = [one for one in asked if one["responseStatus"]["code"] < 300]
+        assert {one["impersonatedUser"]["username"] for one in taken} == {"olivia"}
+        assert all("olmweb-operators" in one["impersonatedUser"]["groups"] for one in taken)
