@@ -26,6 +26,7 @@ from catalogs.prediction import (
     Found,
     Market,
     Path,
+    Target,
     Verdict,
     predict,
     read_contents,
@@ -60,6 +61,13 @@ class Place:
     cluster_id: int | None
     facts: ClusterFacts
     market: Market
+
+    @property
+    def ways(self) -> tuple[tuple[Path, Target], ...]:
+        """WAYS, and what else the OperatorGroups of the cluster select."""
+        seen = {each.target for each in self.facts.groups}
+        more = (Target.SINGLE, Target.MULTI, Target.MIXED)
+        return WAYS + tuple((Path.SUBSCRIPTION, each) for each in more if each in seen)
 
 
 @dataclass(slots=True)
@@ -117,11 +125,8 @@ def _judge_batch(
         if contents is not None and told_in_part:
             contents = replace(contents, **_NOT_TOLD)
         _judge_bundle(bundle, contents, places, taken, rows)
-    for (package_id, path), one in taken.items():
-        if one.bundle is None:
-            for target in (target for way, target in WAYS if way == path):
-                key = (package_id, None, None, path.value, target.value)
-                rows[key] = _values(one, _nothing(path, one.resolution))
+    for place in places:
+        _judge_nothing(place, taken, rows)
     _count(rows, places, result)
     result.written += _store(packages, places, rows)
 
@@ -173,11 +178,10 @@ def _judge_bundle(
     taken: dict[tuple[int, Path], _Taken],
     rows: dict[_Key, _Values],
 ) -> None:
-    for path, target in WAYS:
-        one = taken[bundle.package_id, path]
-        mine = one if one.bundle == bundle.pk else None
-        alone: Said | None = None
-        for place in places:
+    alone: dict[tuple[Path, Target], Said] = {}
+    for place in places:
+        for way in place.ways:
+            path, target = way
             if contents is None:
                 said = _unreadable(path, bundle.name)
             else:
@@ -185,11 +189,23 @@ def _judge_bundle(
                     contents, path, cluster=place.facts, market=place.market, target=target
                 )
             if place.cluster_id is None:
-                alone = said
-            elif said == alone:
+                alone[way] = said
+            elif said == alone.get(way):
                 continue
+            one = taken[bundle.package_id, path]
             key = (bundle.package_id, bundle.pk, place.cluster_id, path.value, target.value)
-            rows[key] = _values(mine, said)
+            rows[key] = _values(one if one.bundle == bundle.pk else None, said)
+
+
+def _judge_nothing(
+    place: Place, taken: dict[tuple[int, Path], _Taken], rows: dict[_Key, _Values]
+) -> None:
+    """Packages of which a path would take nothing; a cluster changes nothing of that."""
+    ways = WAYS if place.cluster_id is None else place.ways[len(WAYS) :]
+    for (package_id, path), one in taken.items():
+        for target in (target for way, target in ways if way == path and one.bundle is None):
+            key = (package_id, None, place.cluster_id, path.value, target.value)
+            rows[key] = _values(one, _nothing(path, one.resolution))
 
 
 def _values(taken: _Taken | None, said: Said) -> _Values:
@@ -224,12 +240,14 @@ def _nothing(path: Path, chosen: Resolution) -> Said:
 
 
 def _count(rows: dict[_Key, _Values], places: Sequence[Place], result: Judged) -> None:
-    for (package, bundle, cluster, path, target), values in rows.items():
-        if not values[0] or cluster is not None:
-            continue
-        for place in places:
-            here = rows.get((package, bundle, place.cluster_id, path, target), values)
-            result.counts[place.cluster_id][way_key(path, target)][here[2]] += 1
+    for place in places:
+        for (package, bundle, cluster, path, target), values in rows.items():
+            if not values[0] or cluster not in (None, place.cluster_id):
+                continue
+            here = (package, bundle, place.cluster_id, path, target)
+            if cluster is None and place.cluster_id is not None and here in rows:
+                continue  # the cluster's own says otherwise
+            result.counts[place.cluster_id][way_key(path, target)][values[2]] += 1
 
 
 def _store(packages: Sequence[Package], places: Sequence[Place], rows: dict[_Key, _Values]) -> int:

@@ -21,8 +21,12 @@ WAYS = (
     (Path.SUBSCRIPTION, Target.OWN),
 )
 NOT_READ = "not-read"
+# Of the namespace, whatever the bundle: `installs.audit_places` decides.
+ONE_GROUP, SOURCE_DOWN = "sub-one-group", "sub-source-down"
 TITLES = {rule.id: rule.title for rule in RULES} | {
     NOT_READ: "Not readable in the catalog",
+    ONE_GROUP: "Not exactly one OperatorGroup in its namespace",
+    SOURCE_DOWN: "A CatalogSource in sight does not answer",
     "channel-graph": "The upgrade graph of its channel is broken",
 }
 NO_CHOICE = "No bundle to choose"
@@ -105,9 +109,15 @@ def verdicts_of(bundle: Bundle, cluster: int | None = None) -> list[Predicted]:
 
 
 def chosen_rows(
-    packages: QuerySet[Package], path: Path, cluster: int | None = None, target: Target = Target.ALL
+    packages: QuerySet[Package],
+    path: Path,
+    cluster: int | None = None,
+    target: Target | None = None,
 ) -> list[Prediction]:
-    """What `path` would take of each of these packages, by name. One query."""
+    """What `path` would take of each of these packages, by name; for one target or all of them.
+
+    One query.
+    """
     rows = Prediction.objects.filter(package__in=packages, path=path.value, chosen=True)
     rows = rows.select_related("package", "bundle").order_by("package__name")
     return overlaid(rows, cluster, target)

@@ -28,7 +28,11 @@ PARAMETERS = {
     "catalog": ("A catalog as CLUSTER/NAME, `-/NAME` for one of no cluster; needed.", ()),
     "path": ("What installs; needed.", tuple(each.value for each in Path)),
     "cluster": ("Ask this cluster's facts, too, and what it has. Absent: the catalog alone.", ()),
-    "watch": ("What a Subscription's OperatorGroup selects.", tuple(each.value for each in Target)),
+    "watch": ("What a Subscription's OperatorGroup selects.", (Target.ALL.value, Target.OWN.value)),
+    "namespace": (
+        "A namespace of the cluster, for Subscriptions: its OperatorGroup counts, not `watch`.",
+        (),
+    ),
     "format": ("csv has a row for each package; md is for people.", ("json", "csv", "md")),
 }
 
@@ -58,7 +62,13 @@ def get_audit(request: HttpRequest) -> HttpResponseBase:
     if unchanged is not None:
         return unchanged
     target = Target(given["watch"] or Target.ALL)
-    found = audit(catalog, Path(given["path"]), cluster=cluster, target=target)
+    found = audit(
+        catalog,
+        Path(given["path"]),
+        cluster=cluster,
+        target=target,
+        namespace=given["namespace"].replace("\x00", ""),
+    )
     if form == "json":
         return finish(json_response(as_json(found)), etag)
     text = as_csv(found) if form == "csv" else as_markdown(found)
@@ -74,6 +84,8 @@ def _read(request: HttpRequest) -> dict[str, str]:
                 code="unknown-parameter",
             )
     values = {name: once(request.GET, name) or "" for name in PARAMETERS}
+    if values["namespace"] and not values["cluster"]:
+        raise refuse("namespace", "namespace is of a cluster: cluster is needed, too.")
     for name in ("catalog", "path"):
         if not values[name]:
             raise refuse(name, f"{name} is needed. {PARAMETERS[name][0]}")

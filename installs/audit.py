@@ -1,17 +1,19 @@
 """How much of a catalog a cluster can run by one path, and why not the rest; beside what happened.
 
-Reads the stored predictions (see `installs.predictions`) and the operators of the cluster: four
-queries, no rule is run and no blob is read.
+Reads the stored predictions (see `installs.predictions`), the operators of the cluster and, for
+Subscriptions, its OperatorGroups and CatalogSources. No rule is run on a bundle.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from catalogs.models import Catalog, Package, PredictionRun
 from catalogs.predicted import KIND_OF, Predicted, chosen_rows, predicted, title_of, way_key
 from catalogs.prediction import RULES_VERSION, Path, Target, Verdict
+from installs.audit_asked import verdicts_on
+from installs.audit_places import NOWHERE, Spot, Spots
 from installs.models import Health, Operator
 from olmweb.models import Cluster
 
@@ -60,6 +62,17 @@ class Actual:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """How many operators one rule, or none, predicted; `agrees` as of Actual."""
+
+    rule: str
+    title: str
+    verdict: Verdict
+    count: int
+    agrees: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Past:
     """What came out before: at a revision of the catalog, by a version of the rules."""
 
@@ -72,12 +85,14 @@ class Past:
 @dataclass(frozen=True, slots=True)
 class Audit:
     """`rows` by package; `buckets` the largest first; `actual` disagreements first; `history` the
-    newest first. `judged_at` is None when the catalog was not judged for this cluster yet."""
+    newest first. `judged_at` is None when the catalog was not judged for this cluster yet. `spot`
+    is the namespace asked for."""
 
     catalog: str
     path: Path
     cluster: str
     target: Target
+    spot: Spot | None
     rules_version: int
     judged_at: datetime | None
     rows: tuple[Row, ...]
@@ -92,39 +107,62 @@ class Audit:
             for verdict in VERDICTS
         }
 
+    @property
+    def came_true(self) -> tuple[Outcome, ...]:
+        """By deciding rule, the largest first; disagreements and unknown ones first of all."""
+        found = Counter((one.rule, one.verdict, one.agrees) for one in self.actual)
+        order = (False, None, True)
+        return tuple(
+            Outcome(rule, title_of(rule) if rule else "Installable", verdict, count, agrees)
+            for (rule, verdict, agrees), count in sorted(
+                found.items(), key=lambda item: (order.index(item[0][2]), -item[1], item[0][0])
+            )
+        )
+
 
 def audit(
-    catalog: Catalog, path: Path, *, cluster: Cluster | None = None, target: Target = Target.ALL
+    catalog: Catalog,
+    path: Path,
+    *,
+    cluster: Cluster | None = None,
+    target: Target = Target.ALL,
+    namespace: str = "",
 ) -> Audit:
     """The audit of every package of `catalog` that was judged.
 
     Without a cluster from catalog facts alone. `target` is what the OperatorGroup of a Subscription
-    selects; other paths have none.
+    selects; with a `namespace` of the cluster, the one that is there counts instead. Other paths
+    have none.
     """
+    spots = Spots(cluster) if cluster and path == Path.SUBSCRIPTION else None
+    spot = spots.of(namespace) if spots and namespace else None
     target = target if path == Path.SUBSCRIPTION else Target.ALL
+    target = spot.target or target if spot else target
     cluster_id = cluster.pk if cluster else None
-    found = chosen_rows(Package.objects.filter(catalog=catalog), path, cluster_id, target)
+    judged: dict[Target, list[Row]] = defaultdict(list)
+    for one in chosen_rows(Package.objects.filter(catalog=catalog), path, cluster_id):
+        bundle = (one.bundle.name, one.bundle.version) if one.bundle else ("", "")
+        row = Row(one.package.name, *bundle, one.channel, predicted(one))
+        judged[row.prediction.target].append(row)
     rows = [
-        Row(
-            one.package.name,
-            one.bundle.name if one.bundle else "",
-            one.bundle.version if one.bundle else "",
-            one.channel,
-            predicted(one),
-        )
-        for one in found
+        replace(row, prediction=spot.over(row.prediction)) if spot else row
+        for row in judged[target]
     ]
+    verdicts = {
+        (target, row.package): row.prediction for target, found in judged.items() for row in found
+    }
     runs = list(PredictionRun.objects.filter(catalog=catalog, cluster=cluster_id)[:HISTORY])
     return Audit(
         catalog=str(catalog),
         path=path,
         cluster=cluster.name if cluster else "",
         target=target,
+        spot=spot,
         rules_version=runs[0].rules_version if runs else RULES_VERSION,
         judged_at=runs[0].judged_at if runs else None,
         rows=tuple(rows),
         buckets=_buckets(rows),
-        actual=_actual(rows, path, cluster) if cluster else (),
+        actual=_actual(catalog, verdicts, path, cluster, spots) if cluster else (),
         history=_history(runs, way_key(path, target)),
     )
 
@@ -152,27 +190,48 @@ def _buckets(rows: list[Row]) -> tuple[Bucket, ...]:
     return tuple(sorted(found, key=lambda each: (-len(each.packages), each.rule)))
 
 
-def _actual(rows: list[Row], path: Path, cluster: Cluster) -> tuple[Actual, ...]:
-    """Operators that came to an end, either way, and whose package has a verdict."""
-    verdicts = {row.package: row.prediction for row in rows}
-    operators = Operator.objects.filter(
-        cluster=cluster, kind=KIND_OF[path], health__in=(*INSTALLED, *NOT_INSTALLED)
-    ).order_by("namespace", "name")
+def _actual(
+    catalog: Catalog,
+    rows: Mapping[tuple[Target, str], Predicted],
+    path: Path,
+    cluster: Cluster,
+    spots: Spots | None,
+) -> tuple[Actual, ...]:
+    """Operators of this catalog that came to an end, either way, and whose package has a verdict.
+
+    A Subscription's is that by the OperatorGroup of its own namespace; and one that asks for a
+    channel or a version gets the verdict on that.
+    """
+    operators = list(
+        Operator.objects.filter(
+            cluster=cluster,
+            kind=KIND_OF[path],
+            health__in=(*INSTALLED, *NOT_INSTALLED),
+            catalog__in=("", catalog.name),
+        ).order_by("namespace", "name")
+    )
+    places = {each.pk: spots.of(each.namespace) if spots else NOWHERE for each in operators}
+    targets = {pk: spot.target or Target.ALL for pk, spot in places.items()}
+    choosy = [each for each in operators if each.channel or each.version_asked]
+    asked = verdicts_on(catalog, path, choosy, targets, cluster.pk) if choosy else {}
     found = []
     for one in operators:
-        prediction = verdicts.get(one.package)
+        prediction = rows.get((targets[one.pk], one.package))
         if prediction is None:
             continue
-        expected = Verdict.INSTALLABLE if one.health in INSTALLED else Verdict.NOT_INSTALLABLE
-        unknown = prediction.verdict == Verdict.UNKNOWN
-        found.append(
-            Actual(
-                *(one.package, one.namespace, one.name, one.health, one.finding),
-                *(prediction.verdict, prediction.rule),
-                None if unknown else prediction.verdict == expected,
-            )
-        )
+        known = asked.get(one.pk, prediction)
+        found.append(_compared(one, places[one.pk].over(known) if known else None))
     order = (False, None, True)
     return tuple(
         sorted(found, key=lambda each: (order.index(each.agrees), each.package, each.name))
+    )
+
+
+def _compared(one: Operator, prediction: Predicted | None) -> Actual:
+    verdict = prediction.verdict if prediction else Verdict.UNKNOWN
+    expected = Verdict.INSTALLABLE if one.health in INSTALLED else Verdict.NOT_INSTALLABLE
+    return Actual(
+        *(one.package, one.namespace, one.name, one.health, one.finding),
+        *(verdict, prediction.rule if prediction else ""),
+        None if verdict == Verdict.UNKNOWN else verdict == expected,
     )

@@ -10,6 +10,7 @@ from catalogs.predicted import KIND_OF
 from installs.audit import Audit
 
 COLUMNS = ("package", "bundle", "version", "channel", "verdict", "rule", "sentence")
+CAME_TRUE = {True: "yes", False: "no", None: "not predicted"}
 TITLES = {"installable": "installable", "not_installable": "not installable", "unknown": "unknown"}
 
 
@@ -51,6 +52,7 @@ def as_json(found: Audit) -> dict[str, Any]:
         "path": found.path.value,
         "cluster": found.cluster or None,
         "watch": found.target.value,
+        "namespace": found.spot.namespace if found.spot else None,
         "rules_version": found.rules_version,
         "judged_at": found.judged_at.isoformat() if found.judged_at else None,
         "counts": found.counts,
@@ -64,7 +66,11 @@ def as_json(found: Audit) -> dict[str, Any]:
             }
             for each in found.buckets
         ],
-        "actual": {**agreement(found), "rows": [asdict(each) for each in found.actual]},
+        "actual": {
+            **agreement(found),
+            "by_rule": [asdict(each) for each in found.came_true],
+            "rows": [asdict(each) for each in found.actual],
+        },
         "history": [{**asdict(each), "at": each.at.isoformat()} for each in found.history],
         "packages": package_rows(found),
     }
@@ -100,6 +106,15 @@ def _lines(found: Audit) -> Iterator[str]:
             for one in found.buckets
         ),
     )
+    if found.actual:
+        yield from ("", "## Beside what happened")
+        yield from _table(
+            ("Operators", "Predicted", "Why", "Came true"),
+            (
+                (str(one.count), TITLES[one.verdict], one.title, CAME_TRUE[one.agrees])
+                for one in found.came_true
+            ),
+        )
     wrong = [each for each in found.actual if each.agrees is False]
     if wrong:
         yield from ("", "## Otherwise than predicted")

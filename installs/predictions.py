@@ -94,10 +94,14 @@ def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> st
         [[str(part) for part in stamp] for stamp in stamps],
         inspected_in(catalog),
         sorted(facts.served) if facts.served is not None else None,
-        sorted(facts.namespaces) if facts.namespaces is not None else None,
+        sorted(facts.namespaces.items()) if facts.namespaces is not None else None,
+        sorted(facts.roles.items()) if facts.roles is not None else None,
         _crds(facts),
         [str(facts.kube_version), str(facts.openshift_version)],
-        sorted((one.kind, one.namespace, one.name, one.package) for one in facts.installed),
+        sorted(
+            (one.kind, one.namespace, one.name, one.package, one.bundle) for one in facts.installed
+        ),
+        sorted((one.namespace, one.name, sorted(one.selects)) for one in facts.groups),
     ]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 

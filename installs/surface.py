@@ -1,31 +1,53 @@
-"""Reads what a cluster serves and which namespaces it has, for the predictions. No rule is here.
+"""Reads what a cluster serves and what is in the way of installs, for the predictions. No rules.
 
-Three requests where the API server tells all groups at once (from 1.27 on). It is asked every few
-minutes and not at every change: what a CRD adds is known from the CRDs, which are watched.
+Four requests at most where the API server tells all groups at once (from 1.27 on). It is asked
+every few minutes and not at every change: what a CRD adds is known from the CRDs, which are
+watched.
 """
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 import msgspec
 import structlog
 from django.utils import timezone
 
+from catalogs.prediction.surroundings import PLATFORM_NAMESPACE
 from installs.models import Surface
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.discovery import served_kinds
 from olmweb.kube.errors import Forbidden
 from olmweb.kube.metadata import metadata_pages
-from olmweb.kube.resources import NAMESPACES
+from olmweb.kube.resources import NAMESPACES, PLATFORM_OPERATORS, ROLES, Resource
 from olmweb.models import Cluster
 
 log = structlog.get_logger(__name__)
 READ_AGAIN = timedelta(minutes=5)
 
 
+class _Labels(msgspec.Struct):
+    managed_by: str = msgspec.field(name="app.kubernetes.io/managed-by", default="")
+
+
+class _Notes(msgspec.Struct):
+    release: str = msgspec.field(name="meta.helm.sh/release-name", default="")
+    namespace: str = msgspec.field(name="meta.helm.sh/release-namespace", default="")
+
+
 class _Meta(msgspec.Struct):
     name: str = ""
+    labels: _Labels | None = None
+    annotations: _Notes | None = None
+
+    @property
+    def owner(self) -> str:
+        """The Helm release that owns it, as NAMESPACE/NAME; empty where Helm would see none.
+
+        Mirrors checkOwnership of helm.sh/helm pkg/action/validate.go.
+        """
+        notes = self.annotations
+        helm = self.labels is not None and self.labels.managed_by == "Helm"
+        return f"{notes.namespace}/{notes.release}" if helm and notes and notes.release else ""
 
 
 def is_due(cluster: Cluster) -> bool:
@@ -42,28 +64,32 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
     opened = client or client_for(cluster)
     try:
         found = served_kinds(opened)
-        namespaces = _namespaces(opened)
+        namespaces = _owners(opened, NAMESPACES)
+        platform = found is None or any(group == PLATFORM_OPERATORS.group for group, *_ in found)
+        roles = _owners(opened, ROLES, PLATFORM_NAMESPACE) if platform else None
     finally:
         if client is None:
             opened.close()
     before = Surface.objects.filter(cluster=cluster).first() or Surface(cluster=cluster)
-    kinds = before.kinds if found is None else sorted("/".join(each) for each in found)
-    changed = (before.kinds, before.namespaces) != (kinds, namespaces)
-    Surface.objects.update_or_create(
-        cluster=cluster,
-        defaults={"kinds": kinds, "namespaces": namespaces, "read_at": timezone.now()},
-    )
+    told = {
+        "kinds": before.kinds if found is None else sorted("/".join(each) for each in found),
+        "namespaces": None if namespaces is None else sorted(namespaces),
+        "releases": {name: owner for name, owner in (namespaces or {}).items() if owner},
+        "roles": roles,
+    }
+    changed = any(getattr(before, name) != value for name, value in told.items())
+    Surface.objects.update_or_create(cluster=cluster, defaults={**told, "read_at": timezone.now()})
     return changed
 
 
-def _namespaces(client: KubeClient) -> Sequence[str] | None:
-    """None when we may not list them: the rules then say nothing of them."""
-    names: set[str] = set()
+def _owners(client: KubeClient, resource: Resource, namespace: str = "") -> dict[str, str] | None:
+    """Name -> owner; None when we may not list them: the rules then say nothing of them."""
+    found: dict[str, str] = {}
     try:
-        for page in metadata_pages(client, NAMESPACES, "v1", _Meta):
-            names = set() if page.restart else names
-            names |= {each.name for each in page.items}
+        for page in metadata_pages(client, resource, "v1", _Meta, namespace=namespace):
+            found = {} if page.restart else found
+            found |= {each.name: each.owner for each in page.items}
     except Forbidden as error:
-        log.info("namespaces not read", cluster=client.name, error=error.message)
+        log.info("not read", cluster=client.name, kind=resource.kind, error=error.message)
         return None
-    return sorted(names)
+    return found

@@ -5,9 +5,10 @@ Reads rows into the facts of `catalogs.prediction`; decides nothing.
 
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 from catalogs.models import Bundle, BundleGVK, Catalog
-from catalogs.prediction import ClusterFacts, Crd, Installed, Market
+from catalogs.prediction import ClusterFacts, Crd, Group, Installed, Market
 from catalogs.prediction.contents import Kind
 from catalogs.semver import Version, parse
 from installs.manifests import PLATFORM_OPERATOR, SUBSCRIPTION
@@ -19,7 +20,7 @@ Owner = tuple[str, str, str]  # kind, namespace, name
 
 
 def cluster_facts(cluster: Cluster) -> ClusterFacts:
-    """Five queries. What was never read is None: CRDs, kinds, namespaces."""
+    """Six queries. What was never read is None: CRDs, kinds, namespaces, Roles."""
     crds_read = cluster.streams.filter(
         kind="CustomResourceDefinition", listed_at__isnull=False
     ).exists()
@@ -30,19 +31,43 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
     )
     operators = Operator.objects.filter(cluster=cluster).order_by("kind", "namespace", "name")
     surface = Surface.objects.filter(cluster=cluster).first()
-    namespaces = surface.namespaces if surface else None
     return ClusterFacts(
         cluster.name,
         served=_served(cluster, surface.kinds) if surface and surface.kinds else None,
         crds=_crds(cluster) if crds_read else None,
-        namespaces=frozenset(namespaces) if namespaces is not None else None,
+        namespaces=_namespaces(surface) if surface else None,
+        roles=surface.roles if surface else None,
         kube_version=None if version else read_version(cluster.version),
         openshift_version=read_version(str(version or "")),
         installed=tuple(
             Installed(*values)
             for values in operators.values_list("kind", "namespace", "name", "package", "bundle")
         ),
+        groups=groups_of(cluster),
     )
+
+
+def groups_of(cluster: Cluster) -> tuple[Group, ...]:
+    """The OperatorGroups, by namespace. One query.
+
+    What one came to select is in its status; until it is, its spec says: without target namespaces
+    and selector it is all.
+    """
+    rows = Component.objects.filter(cluster=cluster, kind="OperatorGroup")
+    found = []
+    for row in rows.order_by("namespace", "name"):
+        details: dict[str, Any] = row.details
+        asked = details.get("targets") or ([] if details.get("selects") else [""])
+        selects = frozenset(details.get("namespaces") or asked)
+        found.append(Group(row.namespace, row.name, selects))
+    return tuple(found)
+
+
+def _namespaces(surface: Surface) -> dict[str, str] | None:
+    """Name -> the Helm release that owns it, empty for none."""
+    if surface.namespaces is None:
+        return None
+    return {name: surface.releases.get(name, "") for name in surface.namespaces}
 
 
 def _served(cluster: Cluster, kinds: list[str]) -> frozenset[Kind]:

@@ -9,7 +9,7 @@ decide by code of their own.
 from catalogs.prediction.contents import Contents, read_contents
 from catalogs.prediction.engine import Found, Prediction, predict
 from catalogs.prediction.rules import RULES, RULES_VERSION, Path, Verdict
-from catalogs.prediction.surroundings import ClusterFacts, Crd, Installed, Market, Target
+from catalogs.prediction.surroundings import ClusterFacts, Crd, Group, Installed, Market, Target
 
 __all__ = [
     "RULES",
@@ -18,6 +18,7 @@ __all__ = [
     "Contents",
     "Crd",
     "Found",
+    "Group",
     "Installed",
     "Market",
     "Path",

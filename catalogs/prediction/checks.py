@@ -8,10 +8,26 @@ from enum import Enum
 from typing import Any
 
 from catalogs.prediction.contents import CRD_KIND, Contents, Kind
-from catalogs.prediction.surroundings import ClusterFacts, Market, Target
+from catalogs.prediction.surroundings import (
+    PLATFORM_NAMESPACE,
+    ClusterFacts,
+    Installed,
+    Market,
+    Target,
+)
 from catalogs.semver import Version, blang_range, parse
 
-ALL_NAMESPACES, OWN_NAMESPACE = "AllNamespaces", "OwnNamespace"
+ALL_NAMESPACES = "AllNamespaces"
+# What the OperatorGroup selects -> the install modes that it needs, and words for it.
+GROUP_MODES = {
+    Target.ALL: ((ALL_NAMESPACES,), "for all namespaces"),
+    Target.OWN: (("OwnNamespace",), "of its own namespace"),
+    Target.SINGLE: (("SingleNamespace",), "of another namespace"),
+    Target.MULTI: (("MultiNamespace",), "of several namespaces"),
+    Target.MIXED: (("MultiNamespace", "OwnNamespace"), "of its own and other namespaces"),
+}
+PLATFORM_OPERATOR = "PlatformOperator"
+SUBSCRIPTION = "Subscription"
 MENTIONED = 5  # names in one sentence; more are counted
 
 
@@ -95,36 +111,51 @@ def _own(kind: Kind, bundle: Contents) -> bool:
 
 
 def _stored_versions(asked: Asked) -> Answer:
-    crds = asked.cluster.crds
-    if crds is None or asked.bundle.crd_versions is None:
+    """Asked when CRDs are written: nobody writes those of the bundle that is installed again."""
+    crds, bundle = asked.cluster.crds, asked.bundle
+    if crds is None or bundle.crd_versions is None:
         return Known.NOT
-    for name, versions in asked.bundle.crd_versions:
+    if bundle.name and any(each.bundle == bundle.name for each in _same_package(asked)):
+        return None
+    for name, versions in bundle.crd_versions:
         dropped = crds[name].stored - versions if name in crds else frozenset()
         if dropped:
             return {"crd": name, "versions": ", ".join(sorted(dropped))}
     return None
 
 
-def _owned_elsewhere(asked: Asked) -> Answer:
-    """A CRD of the bundle that is on the cluster and another's."""
+def _crds(bundle: Contents) -> dict[str, None]:
+    """Names of the CRDs that a bundle owns or ships, in order."""
+    shipped = [each.name for each in bundle.shipped or () if each.kind.kind == CRD_KIND]
+    return dict.fromkeys((*bundle.owned_crds, *shipped))
+
+
+def _crd_of_another(asked: Asked, own: set[tuple[str, str]]) -> Answer:
+    """A CRD of the bundle that is on the cluster, and `own`s (kind, name) are not its owner."""
     crds = asked.cluster.crds
     if crds is None:
         return Known.NOT
-    own = {(each.kind, each.name) for each in _same_package(asked)}
-    for name in dict.fromkeys((*asked.bundle.owned_crds, *_shipped_crds(asked.bundle))):
+    for name in _crds(asked.bundle):
         crd = crds.get(name)
         if crd is not None and (crd.owner_kind, crd.owner) not in own:
-            owner = f"{crd.owner_kind} {crd.owner}" if crd.owner else "no release (made by hand)"
+            owner = f"{crd.owner_kind} {crd.owner}" if crd.owner else "no release"
             return {"crd": name, "owner": owner}
     return None
 
 
-def _shipped_crds(bundle: Contents) -> list[str]:
-    return [each.name for each in bundle.shipped or () if each.kind.kind == CRD_KIND]
+def _same_package(asked: Asked, *kinds: str) -> list[Installed]:
+    """What is installed of the bundle's package, by these kinds or any."""
+    package = asked.bundle.package
+    return [
+        each
+        for each in asked.cluster.installed
+        if each.package == package and (not kinds or each.kind in kinds)
+    ]
 
 
-def _same_package(asked: Asked) -> list[Any]:
-    return [each for each in asked.cluster.installed if each.package == asked.bundle.package]
+def _releases(asked: Asked, kind: str) -> list[str]:
+    """Names of the objects of `kind` that have the package; one of its own name when none has."""
+    return [each.name for each in _same_package(asked, kind)] or [asked.bundle.package]
 
 
 def _min_kube(asked: Asked) -> Answer:
@@ -244,12 +275,11 @@ def _group_mode(asked: Asked) -> Answer:
     modes = asked.bundle.install_modes
     if modes is None:
         return Known.NOT
-    own = asked.target == Target.OWN
-    mode = OWN_NAMESPACE if own else ALL_NAMESPACES
-    target = "of its own namespace" if own else "for all namespaces"
-    return (
-        None if mode in modes else {"mode": mode, "target": target, "modes": _modes(asked.bundle)}
-    )
+    needed, target = GROUP_MODES[asked.target]
+    missing = [mode for mode in needed if mode not in modes]
+    if not missing:
+        return None
+    return {"mode": " and ".join(missing), "target": target, "modes": _modes(asked.bundle)}
 
 
 def _native_apis(asked: Asked) -> Answer:
@@ -276,11 +306,34 @@ def _required_crds(asked: Asked) -> Answer:
     return Known.NOT if unknown else None
 
 
-def _olm_owned_elsewhere(asked: Asked) -> Answer:
-    """Only another operator's ownership counts: OLM adopts a CRD that nobody owns."""
-    answer = _owned_elsewhere(asked)
-    made_by_hand = isinstance(answer, Mapping) and answer["owner"].startswith("no release")
-    return None if made_by_hand else answer
+def _provided_elsewhere(asked: Asked) -> Answer:
+    """Only an installed operator of another package that watches the same namespaces counts.
+
+    OLM writes CRDs that nobody owns, and those of other installers.
+    """
+    crds = asked.cluster.crds
+    if crds is None:
+        return Known.NOT
+    subscribed = {
+        (each.namespace, each.name): each.package
+        for each in asked.cluster.installed
+        if each.kind == SUBSCRIPTION
+    }
+    for name in _crds(asked.bundle):
+        crd = crds.get(name)
+        if crd is None or crd.owner_kind != SUBSCRIPTION:
+            continue
+        package = subscribed.get((crd.owner_namespace, crd.owner), asked.bundle.package)
+        if package != asked.bundle.package and _selects_too(asked, crd.owner_namespace):
+            return {"crd": name, "owner": f"{package} in {crd.owner_namespace}"}
+    return None
+
+
+def _selects_too(asked: Asked, namespace: str) -> bool:
+    """Whether what is installed there selects namespaces that this one would."""
+    groups = [each for each in asked.cluster.groups if each.namespace == namespace]
+    everywhere = any("" in each.selects for each in groups) or not groups
+    return everywhere or asked.target == Target.ALL
 
 
 # -- ClusterExtension, PlatformOperator ------------------------------------------------------------
@@ -306,20 +359,53 @@ def _needs(asked: Asked) -> Answer:
     return {"needs": _listed(needs)} if needs else None
 
 
+def _extension_crds(asked: Asked) -> Answer:
+    kind = "ClusterExtension"
+    return _crd_of_another(asked, {(kind, name) for name in _releases(asked, kind)})
+
+
+def _platform_crds(asked: Asked) -> Answer:
+    """A PlatformOperator, its BundleDeployment and its release have the same name."""
+    names = _releases(asked, PLATFORM_OPERATOR)
+    return _crd_of_another(asked, {(PLATFORM_OPERATOR, name) for name in names})
+
+
 def _namespace_exists(asked: Asked) -> Answer:
     if asked.cluster.namespaces is None:
         return Known.NOT
     namespace = asked.bundle.suggested_namespace or f"{asked.bundle.package}-system"
-    there = namespace in asked.cluster.namespaces and not _own_platform_operators(asked)
-    return {"namespace": namespace} if there else None
+    owner = _other_release(asked, asked.cluster.namespaces.get(namespace))
+    return {"namespace": namespace, "owner": owner} if owner else None
 
 
-def _own_platform_operators(asked: Asked) -> list[Any]:
-    return [each for each in _same_package(asked) if each.kind == "PlatformOperator"]
+def _role_exists(asked: Asked) -> Answer:
+    """A Role that names no namespace lands where the releases are kept, with all others."""
+    roles = asked.cluster.roles
+    if roles is None or asked.bundle.shipped is None:
+        return Known.NOT
+    for each in asked.bundle.shipped:
+        if each.kind.kind == "Role" and each.namespace in ("", PLATFORM_NAMESPACE):
+            owner = _other_release(asked, roles.get(each.name))
+            if owner:
+                return {"role": each.name, "namespace": PLATFORM_NAMESPACE, "owner": owner}
+    return None
+
+
+def _other_release(asked: Asked, owner: str | None) -> str:
+    """Words for the owner of an object that Helm would refuse; empty when it would not."""
+    if owner is None:
+        return ""
+    own = {f"{PLATFORM_NAMESPACE}/{name}" for name in _releases(asked, PLATFORM_OPERATOR)}
+    if owner in own:
+        return ""
+    namespace, _, name = owner.partition("/")
+    if not name:
+        return "no release"
+    return f"release {name}" if namespace == PLATFORM_NAMESPACE else f"release {name} ({namespace})"
 
 
 def _package_installed(asked: Asked) -> Answer:
-    others = [each.name for each in _own_platform_operators(asked)]
+    others = [each.name for each in _same_package(asked, PLATFORM_OPERATOR)]
     return {"name": _listed(others)} if len(others) > 1 else None
 
 
@@ -334,7 +420,7 @@ CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
     "sub-min-kube": _min_kube,
     "sub-native-api": _native_apis,
     "sub-required-crd": _required_crds,
-    "sub-crd-owned": _olm_owned_elsewhere,
+    "sub-crd-owned": _provided_elsewhere,
     "sub-conversion-mode": _conversion_mode,
     "ce-dependency": _dependency,
     "ce-install-mode": _all_namespaces,
@@ -343,13 +429,14 @@ CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
     "ce-conversion-mode": _conversion_mode,
     "ce-kind-unserved": _unserved_kinds,
     "ce-stored-version": _stored_versions,
-    "ce-crd-owned": _owned_elsewhere,
+    "ce-crd-owned": _extension_crds,
     "po-install-mode": _all_namespaces,
     "po-api-service": _api_services,
     "po-webhook": _webhooks,
     "po-kind-unserved": _unserved_kinds,
-    "po-crd-owned": _owned_elsewhere,
     "po-namespace-exists": _namespace_exists,
+    "po-crd-owned": _platform_crds,
+    "po-role-exists": _role_exists,
     "po-package-installed": _package_installed,
     "po-dependency-ignored": _needs,
     "min-kube": _min_kube,

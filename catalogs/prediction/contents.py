@@ -32,6 +32,7 @@ class Shipped(NamedTuple):
 
     kind: Kind
     name: str
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class _Metadata(msgspec.Struct):
 
 class _ObjectMeta(msgspec.Struct):
     name: str = ""
+    namespace: str = ""
     annotations: csvs.Annotations | None = None
 
 
@@ -262,7 +264,8 @@ def _from_manifests(manifests: list[_Manifest]) -> dict[str, Any]:
     for each in manifests:
         group, _, version = each.apiVersion.rpartition("/")
         name = each.metadata.name if each.metadata else ""
-        shipped.append(Shipped(Kind(group, version, each.kind), name))
+        namespace = each.metadata.namespace if each.metadata else ""
+        shipped.append(Shipped(Kind(group, version, each.kind), name, namespace))
         if each.kind == CRD_KIND:
             spec = fbc.decode(each.spec, _CrdSpec)[0] if each.spec != fbc.NULL else _CrdSpec()
             versions = {one.name for one in spec.versions or ()} | {spec.version or ""}

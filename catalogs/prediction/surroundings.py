@@ -13,10 +13,16 @@ from catalogs.semver import Version
 
 
 class Target(StrEnum):
-    """Which namespaces the OperatorGroup of a Subscription's namespace selects."""
+    """Which namespaces the OperatorGroup of a Subscription's namespace selects.
+
+    SINGLE is another one than its own; MULTI are several, MIXED several with its own among them.
+    """
 
     ALL = "all"
     OWN = "own"
+    SINGLE = "one"
+    MULTI = "multi"
+    MIXED = "mixed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,31 @@ class Crd:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """An OperatorGroup, with the namespaces that it came to select; an empty name is all."""
+
+    namespace: str
+    name: str
+    selects: frozenset[str]
+
+    @property
+    def target(self) -> Target | None:
+        """None for one that selects nothing.
+
+        Mirrors InstallModeSet.Supports of operator-framework/api
+        pkg/operators/v1alpha1/clusterserviceversion.go.
+        """
+        if not self.selects:
+            return None
+        if "" in self.selects:
+            return Target.ALL
+        own = self.namespace in self.selects
+        if len(self.selects) == 1:
+            return Target.OWN if own else Target.SINGLE
+        return Target.MIXED if own else Target.MULTI
+
+
+@dataclass(frozen=True, slots=True)
 class Installed:
     """One operator of the cluster."""
 
@@ -55,15 +86,21 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """A cluster; None where it was not read."""
+    """A cluster; None where it was not read.
+
+    `namespaces` and `roles` map a name to the Helm release that owns it, as NAMESPACE/NAME, empty
+    for none. `roles` are those of the namespace in which PlatformOperators keep their releases.
+    """
 
     name: str
     served: frozenset[Kind] | None = None
     crds: Mapping[str, Crd] | None = None
-    namespaces: frozenset[str] | None = None
+    namespaces: Mapping[str, str] | None = None
+    roles: Mapping[str, str] | None = None
     kube_version: Version | None = None
     openshift_version: Version | None = None
     installed: tuple[Installed, ...] = ()
+    groups: tuple[Group, ...] = ()
 
     def serves(self, kind: Kind, contents: Contents) -> bool | None:
         """Whether it serves `kind` once the bundle's own CRDs are there; None: not known.
@@ -76,6 +113,9 @@ class ClusterFacts:
 
 
 NO_CLUSTER = ClusterFacts("")
+# Where PlatformOperators keep their Helm releases, and their namespaced objects without a namespace
+# land: 4.12's platform-operators manifests, and the messages of the published audit.
+PLATFORM_NAMESPACE = "openshift-platform-operators"
 
 
 @cache

@@ -229,7 +229,8 @@ class Surface(models.Model):
     """What a cluster offers to what is installed: the kinds that it serves, its namespaces.
 
     Either is None where it could not be read. `kinds` has "GROUP/VERSION/KIND", the group empty for
-    the core one.
+    the core one. `releases` maps a namespace to the Helm release that owns it, as NAMESPACE/NAME;
+    `roles` does so for the Roles where PlatformOperators keep their releases, empty for no owner.
     """
 
     cluster = models.OneToOneField(
@@ -237,6 +238,8 @@ class Surface(models.Model):
     )
     kinds = models.JSONField(null=True)
     namespaces = models.JSONField(null=True)  # names
+    releases = models.JSONField(default=dict)
+    roles = models.JSONField(null=True)
     read_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:

@@ -13,6 +13,7 @@ from catalogs.models import Catalog
 from catalogs.predicted import KIND_OF
 from catalogs.prediction import Path, Target
 from installs.audit import Audit, Row, audit
+from installs.audit_places import Spots
 from installs.audit_report import TITLES, agreement
 from installs.queries.overview import arcs_of
 from olmweb.access import may_act
@@ -24,6 +25,14 @@ from olmweb.models import LOCAL, Cluster
 ROWS = 50  # of the table on one page
 ALONE = "-"  # the choice of no cluster
 OK = "installable"  # the bucket without a rule
+WATCHED = (Target.ALL, Target.OWN)  # what may be assumed where no OperatorGroup is named
+WORDS = {
+    Target.ALL: "all namespaces",
+    Target.OWN: "its own namespace",
+    Target.SINGLE: "another namespace",
+    Target.MULTI: "several namespaces",
+    Target.MIXED: "its own and other namespaces",
+}
 ARCS = {"installable": "healthy", "not_installable": "failed", "unknown": "unknown"}
 
 
@@ -35,6 +44,7 @@ class Asked:
     path: Path
     cluster: Cluster | None
     target: Target
+    namespace: str
     bucket: str
     q: str
 
@@ -64,11 +74,13 @@ def read_asked(request: HttpRequest, catalogs: Sequence[Catalog], notices: list[
     name = forms.clean(params.get("cluster", "")) or default
     if name != ALONE and name not in names:
         notices.append(f"There is no cluster “{name[:60]}”: the catalog alone is asked.")
+    namespace = forms.clean(params.get("namespace", ""))[:63]
     return Asked(
         catalog,
         Path(forms.one_of(params, "path", tuple(Path), notices)),
         names.get(name),
-        Target(forms.one_of(params, "watch", tuple(Target), notices)),
+        Target(forms.one_of(params, "watch", WATCHED, notices)),
+        namespace,
         forms.clean(params.get("bucket", "")),
         forms.clean(params.get("q", ""))[: forms.MAX_QUERY],
     )
@@ -87,7 +99,13 @@ def _catalog(name: str, catalogs: Sequence[Catalog], notices: list[str]) -> Cata
 
 
 def _context(request: HttpRequest, asked: Asked, notices: list[str]) -> dict[str, Any]:
-    found = audit(asked.catalog, asked.path, cluster=asked.cluster, target=asked.target)
+    found = audit(
+        asked.catalog,
+        asked.path,
+        cluster=asked.cluster,
+        target=asked.target,
+        namespace=asked.namespace,
+    )
     rows = _narrow(found, asked)
     page = present.paginate(
         rows, forms.read_page(request.GET, notices), ROWS, notices, total=len(rows)
@@ -104,12 +122,27 @@ def _context(request: HttpRequest, asked: Asked, notices: list[str]) -> dict[str
         "compared": bool(found.actual),
         "clusters": clusters(request),
         "exports": _exports(asked),
-        "targets": {Target.ALL: "all namespaces", Target.OWN: "its own namespace"},
         "may_install": asked.cluster is not None and may_act(request.user)[0],
         "audit_kind": KIND_OF[asked.path],
         "catalog_key": f"{asked.catalog.cluster_name}/{asked.catalog.slug}",
+        "groups": _groups(asked),
+        "targets": {each: WORDS[each] for each in WATCHED},
+        "group_words": WORDS[found.target],
         "filtered": bool(asked.bucket or asked.q),
     }
+
+
+def _groups(asked: Asked) -> list[tuple[str, str]]:
+    """(namespace, words) of the OperatorGroups of the cluster, and of the namespace asked for."""
+    if asked.cluster is None or asked.path != Path.SUBSCRIPTION:
+        return []
+    spots = Spots(asked.cluster)
+    found = {namespace: spots.of(namespace) for namespace in (*spots.groups, asked.namespace)}
+    return [
+        (name, f"{name} ({WORDS[spot.target]})" if spot.target else f"{name} (none that counts)")
+        for name, spot in sorted(found.items())
+        if name
+    ]
 
 
 def _narrow(found: Audit, asked: Asked) -> list[Row]:
@@ -145,7 +178,9 @@ def _exports(asked: Asked) -> list[tuple[str, str]]:
     """(name, query string) of the same audit from the REST interface."""
     params = {"catalog": str(asked.catalog), "path": asked.path.value}
     params |= {"cluster": asked.cluster.name} if asked.cluster else {}
-    params |= {"watch": asked.target.value} if asked.path == Path.SUBSCRIPTION else {}
+    if asked.path == Path.SUBSCRIPTION:
+        of = {"namespace": asked.namespace} if asked.namespace and asked.cluster else {}
+        params |= of or {"watch": asked.target.value}
     return [
         (name, urlencode({**params, "format": form}))
         for name, form in (("CSV", "csv"), ("JSON", "json"), ("Markdown", "md"))

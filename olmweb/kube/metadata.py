@@ -64,10 +64,13 @@ def metadata_pages(
     version: str,
     keep: type[Meta],
     *,
+    namespace: str = "",
     label_selector: str = "",
     limit: int = 500,
 ) -> Iterator[MetadataPage[Meta]]:
-    """The metadata of all objects, `limit` a page, decoded as `keep`. Raises KubeError.
+    """The metadata of all objects, or those of a namespace, `limit` a page, decoded as `keep`.
+
+    Raises KubeError.
 
     A continue token that expired meanwhile starts the list again once, as `list_pages` does.
     """
@@ -77,7 +80,7 @@ def metadata_pages(
     token, restarts, fresh = "", 0, False
     while True:
         query = (*base, ("continue", token)) if token else tuple(base)
-        call = Call("GET", resource.path(version), query, headers=_LIST)
+        call = Call("GET", resource.path(version, namespace), query, headers=_LIST)
         try:
             page = decoder.decode(client.transport.send(call))
         except Gone:

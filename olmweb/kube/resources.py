@@ -83,8 +83,9 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
 DEPLOYMENTS = Resource("apps", ("v1",), "deployments", "Deployment", namespaced=True)
 EVENTS = Resource("", ("v1",), "events", "Event", namespaced=True)
 PODS = Resource("", ("v1",), "pods", "Pod", namespaced=True)
-# Their names only, by installs.surface: not one of the feeds below.
+# Metadata only, by installs.surface: not among the feeds below.
 NAMESPACES = Resource("", ("v1",), "namespaces", "Namespace")
+ROLES = Resource("rbac.authorization.k8s.io", ("v1",), "roles", "Role", namespaced=True)
 # Only written, with an install; never listed.
 SERVICE_ACCOUNTS = Resource("", ("v1",), "serviceaccounts", "ServiceAccount", namespaced=True)
 

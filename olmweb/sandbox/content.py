@@ -3,14 +3,13 @@
 Owns the FBC shape of the sandbox's catalogs. The bytes are the same at every start.
 """
 
-import base64
 import json
 from collections.abc import Iterable
 from datetime import date, timedelta
 from functools import cache
 from typing import Any
 
-from olmweb.sandbox import prose
+from olmweb.sandbox import bundle_objects, prose
 from olmweb.sandbox.facts import (
     ALL_MODES,
     LEVELS,
@@ -37,22 +36,20 @@ def as_jsonl(blobs: Iterable[Blob]) -> bytes:
 
 @cache
 def catalogs() -> dict[str, tuple[Blob, ...]]:
-    """The blobs of both catalogs by ClusterCatalog name."""
+    """The blobs of both catalogs by ClusterCatalog name.
+
+    `redhat-operators` tells every object of its bundles, as catalogs of 4.12 do; the other is of a
+    later make and leaves most of them to the bundle images.
+    """
     main = packages("packages") | packages("extras")
     return {
-        "redhat-operators": (*_catalog(main), _notes()),
-        "community-operators": _catalog(packages("community")),
+        "redhat-operators": (*_catalog(main, whole=True), _notes()),
+        "community-operators": _catalog(packages("community"), whole=False),
     }
 
 
-def shipped_roles(package: str) -> tuple[str, ...]:
-    """Roles in the bundle image, which no catalog blob tells."""
-    facts = packages("packages").get(package)
-    return facts.roles if facts else ()
-
-
-def _catalog(found: dict[str, Facts]) -> tuple[Blob, ...]:
-    return tuple(blob for name in sorted(found) for blob in _package(found[name]))
+def _catalog(found: dict[str, Facts], *, whole: bool) -> tuple[Blob, ...]:
+    return tuple(blob for name in sorted(found) for blob in _package(found[name], whole=whole))
 
 
 def _notes() -> Blob:
@@ -65,7 +62,7 @@ def _notes() -> Blob:
     }
 
 
-def _package(facts: Facts) -> list[Blob]:
+def _package(facts: Facts, *, whole: bool) -> list[Blob]:
     versions = _versions(facts)
     channels = _channels(facts, versions)
     package: Blob = {
@@ -77,7 +74,7 @@ def _package(facts: Facts) -> list[Blob]:
     if icon := prose.icon(facts):
         package["icon"] = icon
     blobs = [package, *channels]
-    blobs += [_bundle(facts, versions, index) for index in range(len(versions))]
+    blobs += [_bundle(facts, versions, index, whole=whole) for index in range(len(versions))]
     if facts.special == "deprecations":
         blobs.append(_deprecations(facts, versions))
     return blobs
@@ -198,7 +195,7 @@ def bundle_image(facts: Facts, version: str) -> str:
     return _image(facts.provider, "olmweb-sandbox", f"{facts.name}-bundle", version)
 
 
-def _bundle(facts: Facts, versions: list[str], index: int) -> Blob:
+def _bundle(facts: Facts, versions: list[str], index: int, *, whole: bool) -> Blob:
     version = versions[index]
     operand = _image(facts.provider, "olmweb-sandbox", facts.name, version)
     image = bundle_image(facts, version)
@@ -207,7 +204,7 @@ def _bundle(facts: Facts, versions: list[str], index: int) -> Blob:
         "package": facts.name,
         "name": _name(facts, version),
         "image": image,
-        "properties": _properties(facts, versions, index),
+        "properties": _properties(facts, versions, index, whole=whole),
         "relatedImages": [
             {"name": "", "image": image},
             {"name": f"{facts.name}-controller", "image": operand},
@@ -215,7 +212,7 @@ def _bundle(facts: Facts, versions: list[str], index: int) -> Blob:
     }
 
 
-def _properties(facts: Facts, versions: list[str], index: int) -> list[Blob]:
+def _properties(facts: Facts, versions: list[str], index: int, *, whole: bool) -> list[Blob]:
     version = versions[index]
     found: list[Blob] = [
         {"type": "olm.gvk", "value": {"group": c.group, "kind": c.kind, "version": c.version}}
@@ -234,13 +231,11 @@ def _properties(facts: Facts, versions: list[str], index: int) -> list[Blob]:
         # A bare string, unlike every other property's value.
         found.append({"type": "olm.maxOpenShiftVersion", "value": f"4.{11 + index}"})
     metadata = _metadata(facts, versions, index)
-    if facts.webhook:
-        csv = _full_csv(facts, versions, index, metadata)
-        data = base64.b64encode(as_jsonl([csv]).strip()).decode()
-        found.append({"type": "olm.bundle.object", "value": {"data": data}})
-    else:
-        found.append({"type": "olm.csv.metadata", "value": metadata})
-    return found
+    if whole or facts.webhook:
+        before = _name(facts, versions[index - 1]) if index else ""
+        name = _name(facts, version)
+        return found + bundle_objects.properties(facts, version, name, before, metadata)
+    return [*found, {"type": "olm.csv.metadata", "value": metadata}]
 
 
 def _metadata(facts: Facts, versions: list[str], index: int) -> Blob:
@@ -278,6 +273,10 @@ def _metadata(facts: Facts, versions: list[str], index: int) -> Blob:
         "minKubeVersion": f"1.{21 + number('kube', facts.name) % 4}.0",
         "provider": {"name": facts.provider, "url": "https://www.example.com"},
     }
+    if facts.needs:
+        found["crdDescriptions"]["required"] = [
+            {"name": crd.name, "kind": crd.kind, "version": crd.version} for crd in facts.needs
+        ]
     if facts.special == "apiservice":
         owned = {
             "name": "v1alpha1.metrics-api",
@@ -310,56 +309,4 @@ def _example(facts: Facts) -> Blob:
         "kind": crd.kind,
         "metadata": {"name": "example"},
         "spec": {"replicas": 1 + number("replicas", facts.name) % 3},
-    }
-
-
-def _full_csv(facts: Facts, versions: list[str], index: int, metadata: Blob) -> Blob:
-    """The whole ClusterServiceVersion: the only place where webhooks can be seen."""
-    hook = {
-        "type": "ValidatingAdmissionWebhook",
-        "generateName": f"v{facts.kinds[0].kind.lower()}.{facts.name}.example.com",
-        "admissionReviewVersions": ["v1"],
-        "containerPort": 443,
-        "targetPort": 9443,
-        "deploymentName": f"{facts.name}-controller",
-        "failurePolicy": "Fail",
-        "sideEffects": "None",
-        "webhookPath": f"/validate-{facts.kinds[0].kind.lower()}",
-        "rules": [
-            {
-                "apiGroups": [facts.kinds[0].group],
-                "apiVersions": [facts.kinds[0].version],
-                "operations": ["CREATE", "UPDATE"],
-                "resources": [facts.kinds[0].plural],
-            }
-        ],
-    }
-    spec: Blob = {
-        "displayName": metadata["displayName"],
-        "description": metadata["description"],
-        "version": versions[index],
-        "installModes": metadata["installModes"],
-        "keywords": metadata["keywords"],
-        "links": metadata["links"],
-        "maintainers": metadata["maintainers"],
-        "maturity": metadata["maturity"],
-        "minKubeVersion": metadata["minKubeVersion"],
-        "provider": metadata["provider"],
-        "customresourcedefinitions": metadata["crdDescriptions"],
-        "webhookdefinitions": [hook],
-        "install": {
-            "strategy": "deployment",
-            "spec": {"deployments": [{"name": f"{facts.name}-controller", "spec": {}}]},
-        },
-    }
-    if index:
-        spec["replaces"] = _name(facts, versions[index - 1])
-    return {
-        "apiVersion": "operators.coreos.com/v1alpha1",
-        "kind": "ClusterServiceVersion",
-        "metadata": {
-            "name": _name(facts, versions[index]),
-            "annotations": metadata["annotations"],
-        },
-        "spec": spec,
     }

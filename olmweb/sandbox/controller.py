@@ -10,10 +10,9 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from olmweb.sandbox import aggregate, rules
-from olmweb.sandbox.content import shipped_roles
+from olmweb.sandbox import aggregate, helm, rules
 from olmweb.sandbox.olm_v0 import OlmV0
-from olmweb.sandbox.rules import SYSTEM_NAMESPACE, Owned, Release
+from olmweb.sandbox.rules import SYSTEM_NAMESPACE, Release
 from olmweb.sandbox.store import Object, Store, copied, timestamp, uid_of
 
 SOURCE = ("openshift-marketplace", "redhat-operators")
@@ -33,7 +32,7 @@ class Controller:
         self._by_image: dict[str, Release] = {}
         for blob in catalog:
             if blob["schema"] == "olm.bundle":
-                release = rules.read_release(blob, shipped_roles(blob["package"]))
+                release = rules.read_release(blob)
                 self._by_package.setdefault(release.package, []).append(release)
                 self._by_image[release.image] = release
         self._olm_v0 = OlmV0(store)
@@ -249,28 +248,16 @@ class Controller:
         if installed and installed["status"] == "True":
             return
         release = self._by_image[_ref(bundle["spec"]["source"])]
-        error = rules.ownership_error(name, release.objects(), self._existing())
+        error = rules.ownership_error(name, release.objects(), helm.existing(self._store))
         made = copied(deployment)
         if error:
             self._set_condition(made["status"], "Installed", "False", "InstallFailed", error)
         else:
+            helm.install(self._store, deployment, release)
             text = f"instantiated bundle {bundle['metadata']['name']} successfully"
             self._set_condition(made["status"], "Installed", "True", "InstallationSucceeded", text)
             made["status"]["activeBundle"] = bundle["metadata"]["name"]
         self._store.put(made)
-
-    def _existing(self) -> dict[Owned, str]:
-        """Objects of the cluster and the Helm release that owns each; "" when none does."""
-        namespaces, _version = self._store.items("Namespace")
-        found: dict[Owned, str] = {("Namespace", "", n["metadata"]["name"]): "" for n in namespaces}
-        deployments, _version = self._store.items("BundleDeployment")
-        for deployment in deployments:
-            installed = _find(deployment.get("status", {}).get("conditions", []), "Installed")
-            release = self._by_image.get(_ref(deployment["spec"]["template"]["spec"]["source"]))
-            if release and installed and installed["status"] == "True":
-                owner = deployment["metadata"]["name"]
-                found |= dict.fromkeys(release.objects(), owner)
-        return found
 
     def _set_condition(self, held: Object, type_: str, status: str, reason: str, text: str) -> None:
         """meta.SetStatusCondition: the time moves only when the status flips."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from olmweb.sandbox import definitions
 from olmweb.sandbox.content import catalogs
 from olmweb.sandbox.store import Object, copied, timestamp, uid_of
 
@@ -93,7 +94,7 @@ def head(source: str, package: str, channel: str = "", name: str = "") -> Bundle
 
 def _spec(properties: Iterable[Mapping[str, Any]]) -> Object:
     for item in properties:
-        if item["type"] == "olm.bundle.object":
+        if item["type"] == "olm.bundle.object":  # the ClusterServiceVersion is the first of them
             found: Object = json.loads(base64.b64decode(item["value"]["data"]))["spec"]
             return found
         if item["type"] == "olm.csv.metadata":
@@ -278,10 +279,6 @@ def _crd(
     }
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": owned["version"], "served": True, "storage": True}
-    said = {
-        "NamesAccepted": ("NoConflicts", "no conflicts found"),
-        "Established": ("InitialNamesAccepted", "the initial names have been accepted"),
-    }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -296,20 +293,7 @@ def _crd(
             "conversion": {"strategy": "None"},
             "versions": [{**version, "schema": {"openAPIV3Schema": free}}],
         },
-        "status": {
-            "acceptedNames": names,
-            "conditions": [
-                {
-                    "type": type_,
-                    "status": "True",
-                    "reason": reason,
-                    "message": message,
-                    "lastTransitionTime": timestamp(now),
-                }
-                for type_, (reason, message) in said.items()
-            ],
-            "storedVersions": stored or [owned["version"]],
-        },
+        "status": definitions.accepted(names, stored or [owned["version"]], timestamp(now)),
     }
 
 

@@ -43,13 +43,17 @@ def manifest(kind: Kind) -> Object:
 
 def established(kind: Kind, at: str) -> Object:
     """The CRD as a cluster that serves it stores it; `at` is a timestamp."""
-    made = manifest(kind)
+    return manifest(kind) | {"status": accepted(_names(kind), [kind.version], at)}
+
+
+def accepted(names: Mapping[str, Any], stored: list[str], at: str) -> Object:
+    """The status of a CRD that is served; `stored` are its storedVersions."""
     said = {
         "NamesAccepted": ("NoConflicts", "no conflicts found"),
         "Established": ("InitialNamesAccepted", "the initial names have been accepted"),
     }
-    made["status"] = {
-        "acceptedNames": _names(kind),
+    return {
+        "acceptedNames": dict(names),
         "conditions": [
             {
                 "type": type_,
@@ -60,9 +64,8 @@ def established(kind: Kind, at: str) -> Object:
             }
             for type_, (reason, message) in said.items()
         ],
-        "storedVersions": [kind.version],
+        "storedVersions": stored,
     }
-    return made
 
 
 def _names(kind: Kind) -> Object:

@@ -59,6 +59,7 @@ class Facts:
     webhook: bool = False
     namespace: str = ""
     roles: tuple[str, ...] = ()
+    needs: tuple[Crd, ...] = ()
     provider: str = "Red Hat"
     special: str = ""
 
@@ -98,7 +99,9 @@ def packages(file: str) -> dict[str, Facts]:
 def _facts(name: str, entry: dict[str, Any]) -> Facts:
     kinds = tuple(Crd(*text.split(".", 1)) for text in entry.pop("kinds"))
     roles = tuple(entry.pop("roles", ()))
-    return Facts(name=name, kinds=kinds, roles=roles, **entry)
+    wanted = (text.partition(".") for text in entry.pop("needs", ()))
+    needs = tuple(Crd(kind, group, "v1") for kind, _, group in wanted)
+    return Facts(name=name, kinds=kinds, roles=roles, needs=needs, **entry)
 
 
 def history(version: str, count: int) -> list[str]:

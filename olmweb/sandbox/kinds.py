@@ -120,6 +120,7 @@ _BUILT_IN = (
         generation=True,
         fields=("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase"),
     ),
+    _built_in("rbac.authorization.k8s.io", "roles", "Role", "", status=False),
     _built_in("apps", "deployments", "Deployment", "deploy", categories=("all",), generation=True),
     _built_in(
         "apiextensions.k8s.io",

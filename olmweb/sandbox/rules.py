@@ -45,29 +45,39 @@ class Release:
     has_webhooks: bool
     namespace: str
     crds: tuple[str, ...]
-    roles: tuple[str, ...]
+    manifests: tuple[Mapping[str, Any], ...] = ()  # without the ClusterServiceVersion
 
     def objects(self) -> list[Owned]:
         """What a Helm release of it would own, in the order in which Helm looks at it."""
         return [
             ("Namespace", "", self.namespace),
             *(("CustomResourceDefinition", "", name) for name in self.crds),
-            *(("Role", SYSTEM_NAMESPACE, name) for name in self.roles),
+            # A Role without a namespace goes where Helm keeps the release.
+            *(
+                ("Role", SYSTEM_NAMESPACE, str(one["metadata"]["name"]))
+                for one in self.manifests
+                if one["kind"] == "Role"
+            ),
         ]
 
 
-def read_release(blob: Mapping[str, Any], roles: tuple[str, ...]) -> Release:
-    """From an olm.bundle blob; `roles` are in the bundle image only."""
+def read_release(blob: Mapping[str, Any]) -> Release:
+    """From an olm.bundle blob."""
     properties = blob["properties"]
     version = next(p["value"]["version"] for p in properties if p["type"] == "olm.package")
+    objects = [
+        json.loads(base64.b64decode(item["value"]["data"]))
+        for item in properties
+        if item["type"] == "olm.bundle.object"
+    ]
     spec: Mapping[str, Any] = {}
     for item in properties:
         if item["type"] == "olm.csv.metadata":
             value = item["value"]
             spec = {**value, "customresourcedefinitions": value.get("crdDescriptions", {})}
             spec = {**spec, "apiservicedefinitions": value.get("apiServiceDefinitions", {})}
-        elif item["type"] == "olm.bundle.object":
-            csv = json.loads(base64.b64decode(item["value"]["data"]))
+    for csv in objects:
+        if csv["kind"] == "ClusterServiceVersion":
             spec = {**csv["spec"], "annotations": csv["metadata"].get("annotations", {})}
     suggested = spec.get("annotations", {}).get("operatorframework.io/suggested-namespace")
     owned = spec.get("customresourcedefinitions", {}).get("owned", [])
@@ -80,7 +90,7 @@ def read_release(blob: Mapping[str, Any], roles: tuple[str, ...]) -> Release:
         has_webhooks=bool(spec.get("webhookdefinitions")),
         namespace=suggested or f"{blob['package']}-system",
         crds=tuple(crd["name"] for crd in owned),
-        roles=roles,
+        manifests=tuple(one for one in objects if one["kind"] != "ClusterServiceVersion"),
     )
 
 

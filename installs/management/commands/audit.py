@@ -32,8 +32,13 @@ class Command(BaseCommand):
         parser.add_argument(
             "--watch",
             default=Target.ALL.value,
-            choices=[each.value for each in Target],
+            choices=[Target.ALL.value, Target.OWN.value],
             help="namespaces that the OperatorGroup of a Subscription selects (default: all)",
+        )
+        parser.add_argument(
+            "--namespace",
+            default="",
+            help="a namespace of the cluster: its OperatorGroup counts instead of --watch",
         )
         output = parser.add_mutually_exclusive_group()
         output.add_argument("--json", action="store_true", help="print one JSON object")
@@ -41,12 +46,15 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         catalog, cluster = _catalog(options["catalog"]), _cluster(options["cluster"])
+        if options["namespace"] and (not cluster or options["path"] != Path.SUBSCRIPTION):
+            raise CommandError("--namespace is of a cluster's Subscriptions: give --cluster, too.")
         refresh(catalog, [cluster] if cluster else [])  # the worker may not have come to it yet
         found = audit(
             catalog,
             Path(options["path"]),
             cluster=cluster,
             target=Target(options["watch"]),
+            namespace=options["namespace"],
         )
         if options["json"]:
             self.stdout.write(json.dumps(as_json(found)))
@@ -76,6 +84,7 @@ def _cluster(name: str) -> Cluster | None:
 def _as_text(found: Audit) -> str:
     counts = ", ".join(f"{found.counts[key]} {title}" for key, title in TITLES.items())
     where = f"cluster {found.cluster}" if found.cluster else "catalog facts only"
+    where += f", namespace {found.spot.namespace}" if found.spot else ""
     lines = [
         f"{found.catalog} by {found.path} ({where}): {len(found.rows)} packages: {counts}.",
         "",
@@ -93,6 +102,10 @@ def _as_text(found: Audit) -> str:
             f"Beside what the cluster has: {agrees['agree']} agree, {agrees['disagree']} disagree, "
             f"{agrees['undecided']} are not predicted.",
         ]
+    for one in found.came_true:
+        rule = f" ({one.rule})" if one.rule else ""
+        said = {True: "as it is", False: "and it is not so", None: "not predicted"}[one.agrees]
+        lines.append(f"{one.count:>5}  {one.title}{rule}: {said}")
     for each in found.actual:
         if each.agrees is False:
             rule = f" ({each.rule})" if each.rule else ""

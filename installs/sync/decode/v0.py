@@ -235,6 +235,7 @@ def operator_group(obj: Object) -> Kept | None:
     provided = text(obj, "metadata", "annotations", "olm.providedAPIs")
     details = {
         "targets": texts(obj, "spec", "targetNamespaces"),
+        "selects": bool(dig(obj, "spec", "selector")),
         "namespaces": texts(obj, "status", "namespaces"),
         "service_account": text(obj, "spec", "serviceAccountName", limit=253),
         "upgrade_strategy": text(obj, "spec", "upgradeStrategy", limit=60),

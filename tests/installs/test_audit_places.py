@@ -1,0 +1,90 @@
+"""What a namespace says before a bundle is looked at: OperatorGroups and CatalogSources."""
+
+from typing import Any
+
+import pytest
+
+from installs.audit_places import Spots
+from olmweb.models import Cluster
+from tests.factories import make_cluster, make_component, make_stream
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = make_cluster()
+    make_stream(cluster=cluster, kind="OperatorGroup", feed="OperatorGroup")
+    return cluster
+
+
+def _group(cluster: Cluster, name: str, **details: Any) -> None:
+    make_component(cluster=cluster, kind="OperatorGroup", namespace="n", name=name, details=details)
+
+
+def _source(cluster: Cluster, namespace: str, state: str) -> None:
+    details = {"state": state}
+    make_component(
+        cluster=cluster, kind="CatalogSource", namespace=namespace, name="c", details=details
+    )
+
+
+@pytest.mark.parametrize(
+    ("details", "target"),
+    [
+        ({"namespaces": [""]}, "all"),
+        ({"namespaces": ["n"]}, "own"),
+        ({"namespaces": ["m"]}, "one"),
+        ({"namespaces": ["l", "m"]}, "multi"),
+        ({"namespaces": ["m", "n"]}, "mixed"),
+        ({"targets": ["n"]}, "own"),  # OLM has not come to it yet
+        ({}, "all"),
+    ],
+)
+def test_what_its_operator_group_selects_is_told(
+    cluster: Cluster, details: dict[str, Any], target: str
+) -> None:
+    _group(cluster, "g", **details)
+    spot = Spots(cluster).of("n")
+    assert (spot.target, spot.obstacle) == (target, None)
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ([], "it has no OperatorGroup"),
+        ([("a", {}), ("b", {})], "it has 2 OperatorGroups (a, b)"),
+        ([("a", {"selects": True})], "OperatorGroup a, which selects no namespace"),
+    ],
+)
+def test_without_exactly_one_that_selects_nothing_is_resolved(
+    cluster: Cluster, groups: list[tuple[str, dict[str, Any]]], words: str
+) -> None:
+    for name, details in groups:
+        _group(cluster, name, **details)
+    found = Spots(cluster).of("n").obstacle
+    assert found is not None
+    assert found.rule == "sub-one-group"
+    assert words in found.sentence
+
+
+def test_operator_groups_that_were_never_read_are_not_missed() -> None:
+    assert Spots(make_cluster()).of("n").obstacle is None
+
+
+@pytest.mark.parametrize(
+    ("namespace", "state", "rule"),
+    [
+        ("n", "CONNECTING", "sub-source-down"),
+        ("openshift-marketplace", "", "sub-source-down"),
+        ("elsewhere", "TRANSIENT_FAILURE", ""),
+        ("n", "READY", ""),
+    ],
+)
+def test_every_catalog_source_in_sight_must_answer(
+    cluster: Cluster, namespace: str, state: str, rule: str
+) -> None:
+    _group(cluster, "g")
+    _source(cluster, namespace, state)
+    found = Spots(cluster).of("n").obstacle
+    assert (found.rule if found else "") == rule
