@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 
 import zstandard
@@ -93,25 +93,25 @@ def read_blob(sha256: str, limit: int | None = None) -> bytes | None:
 
 def read_blobs(wanted: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Those of the blobs that are stored, each pack read once; memory holds one pack."""
+    unpacker = zstandard.ZstdDecompressor()
     for keys in _batches(sorted(set(wanted))):
         rows = Blob.objects.filter(pk__in=keys).order_by("pack_id", "start")
-        places = list(rows.values_list("pack_id", "sha256", "start", "size"))
-        for pack_id, group in groupby(places, key=itemgetter(0)):
-            members = list(group)
-            yield from _members(pack_id, members)
-
-
-def _members(pack_id: int, members: list[tuple[int, str, int, int]]) -> Iterator[tuple[str, bytes]]:
-    pack = BlobPack.objects.filter(pk=pack_id).first()
-    names = [sha256 for _, sha256, _, _ in members]
-    now = Blob.objects.filter(pk__in=names).order_by("start")
-    if pack is None or list(now.values_list("pack_id", "sha256", "start", "size")) != members:
-        # A sweep moved them between the queries.
-        yield from ((each, data) for each in names if (data := read_blob(each)) is not None)
-        return
-    data = zstandard.ZstdDecompressor().decompress(bytes(pack.data), max_output_size=pack.size)
-    for _, sha256, start, size in members:
-        yield sha256, data[start : start + size]
+        fields = ("pack_id", "pack__size", "sha256", "start", "size")
+        places = {
+            pack: list(group)
+            for pack, group in groupby(rows.values_list(*fields), key=itemgetter(0, 1))
+        }
+        packs = BlobPack.objects.filter(pk__in=[pack_id for pack_id, _ in places]).order_by("id")
+        for pack_id, size, packed in packs.values_list("id", "size", "data").iterator(chunk_size=1):
+            members = places.pop((pack_id, size), None)
+            if members is not None:
+                data = unpacker.decompress(bytes(packed), max_output_size=size)
+                yield from ((sha256, data[at : at + n]) for _, _, sha256, at, n in members)
+        # A sweep packed the others anew between the queries: a pack only ever gets smaller.
+        for _, _, sha256, _, _ in chain.from_iterable(places.values()):
+            found = read_blob(sha256)
+            if found is not None:
+                yield sha256, found
 
 
 def _batches(keys: list[str]) -> Iterator[list[str]]:

@@ -6,8 +6,9 @@ pack at a time, so it is for tasks and commands.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any
 
 from django.db import transaction
@@ -34,7 +35,7 @@ from catalogs.prediction import (
 from catalogs.prediction import Prediction as Said
 from catalogs.resolve import resolve
 from catalogs.resolve.facts import Resolution
-from catalogs.resolve.stored import facts_of_all
+from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all
 from catalogs.sources.ways import PACKAGE_MANIFEST
 
 PACKAGES_AT_ONCE = 20  # in one transaction; their rows are in memory together
@@ -49,9 +50,13 @@ _NOT_TOLD: dict[str, Any] = {
     "shipped": None,
     "crd_versions": None,
 }
+_NAMED = ("name", "version")  # what differs from version to version
 # package, bundle, cluster, path, target -> the other fields, `found` as JSON
 _Key = tuple[int, int | None, int | None, str, str]
 _Values = tuple[bool, str, str, str, str, str]
+_Outcome = tuple[str, str, str, str]  # verdict, rule, sentence, `found` as JSON
+_Judgement = tuple[int | None, Path, Target, _Outcome]
+_SHAPE = attrgetter(*(each.name for each in fields(Contents) if each.name not in _NAMED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +119,19 @@ def _judge_batch(
     packages: Sequence[Package], places: Sequence[Place], result: Judged, *, told_in_part: bool
 ) -> None:
     rows: dict[_Key, _Values] = {}
+    bench = _Bench(places)
     bundles = list(
-        Bundle.objects.filter(package__in=packages)
-        .order_by("ordinal")
-        .only("name", "package_id", "deprecated", "blob_id", "image")
+        Bundle.objects.filter(package__in=packages).order_by("ordinal").only(*BUNDLE_FIELDS)
     )
     taken = _taken(packages, bundles)
     for bundle, contents in _contents(bundles):
         result.bundles += 1
         if contents is not None and told_in_part:
             contents = replace(contents, **_NOT_TOLD)
-        _judge_bundle(bundle, contents, places, taken, rows)
+        for cluster, path, target, outcome in bench.outcomes(bundle.name, contents):
+            one = taken[bundle.package_id, path]
+            key = (bundle.package_id, bundle.pk, cluster, path.value, target.value)
+            rows[key] = _values(one if one.bundle == bundle.pk else None, outcome)
     for place in places:
         _judge_nothing(place, taken, rows)
     _count(rows, places, result)
@@ -132,12 +139,12 @@ def _judge_batch(
 
 
 def _taken(
-    packages: Sequence[Package], bundles: Iterable[Bundle]
+    packages: Sequence[Package], bundles: Sequence[Bundle]
 ) -> dict[tuple[int, Path], _Taken]:
     """Of bundles with the same name the last, as caches of catalogs keep it."""
     ids = {(bundle.package_id, bundle.name): bundle.pk for bundle in bundles}
     found = {}
-    for package_id, facts in facts_of_all(packages).items():
+    for package_id, facts in facts_of_all(packages, bundles).items():
         for path in Path:
             chosen = resolve(facts, path)
             # OLM v1 refuses the bundle that it settled on: the rules say why, with all others.
@@ -171,30 +178,44 @@ def _read(blob: bytes, deprecated: bool) -> Contents | None:
         return None
 
 
-def _judge_bundle(
-    bundle: Bundle,
-    contents: Contents | None,
-    places: Sequence[Place],
-    taken: dict[tuple[int, Path], _Taken],
-    rows: dict[_Key, _Values],
-) -> None:
-    alone: dict[tuple[Path, Target], Said] = {}
-    for place in places:
-        for way in place.ways:
-            path, target = way
-            if contents is None:
-                said = _unreadable(path, bundle.name)
-            else:
-                said = predict(
-                    contents, path, cluster=place.facts, market=place.market, target=target
-                )
-            if place.cluster_id is None:
-                alone[way] = said
-            elif said == alone.get(way):
-                continue
-            one = taken[bundle.package_id, path]
-            key = (bundle.package_id, bundle.pk, place.cluster_id, path.value, target.value)
-            rows[key] = _values(one if one.bundle == bundle.pk else None, said)
+class _Bench:
+    """Judges bundles, those of one shape once: the versions of an operator mostly differ in name
+    and version only, at which few rules look."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self._places = places
+        self._installed = {one.bundle for place in places for one in place.facts.installed}
+        self._known: dict[tuple[Any, ...], list[_Judgement]] = {}
+
+    def outcomes(self, name: str, contents: Contents | None) -> list[_Judgement]:
+        """What is said of it in every way; of a cluster only where that differs."""
+        if contents is None:
+            return self._judge(name, None)
+        if contents.constraints:  # decoded as they are: no keys
+            return self._judge(name, contents)
+        shape = (name if name in self._installed else "", *_SHAPE(contents))
+        if shape not in self._known:
+            self._known[shape] = self._judge(name, contents)
+        return self._known[shape]
+
+    def _judge(self, name: str, contents: Contents | None) -> list[_Judgement]:
+        alone: dict[tuple[Path, Target], Said] = {}
+        found = []
+        for place in self._places:
+            for way in place.ways:
+                path, target = way
+                if contents is None:
+                    said = _unreadable(path, name)
+                else:
+                    said = predict(
+                        contents, path, cluster=place.facts, market=place.market, target=target
+                    )
+                if place.cluster_id is None:
+                    alone[way] = said
+                elif said == alone.get(way):
+                    continue
+                found.append((place.cluster_id, path, target, _outcome(said)))
+        return found
 
 
 def _judge_nothing(
@@ -205,17 +226,19 @@ def _judge_nothing(
     for (package_id, path), one in taken.items():
         for target in (target for way, target in ways if way == path and one.bundle is None):
             key = (package_id, None, place.cluster_id, path.value, target.value)
-            rows[key] = _values(one, _nothing(path, one.resolution))
+            rows[key] = _values(one, _outcome(_nothing(path, one.resolution)))
 
 
-def _values(taken: _Taken | None, said: Said) -> _Values:
+def _values(taken: _Taken | None, outcome: _Outcome) -> _Values:
+    return (taken is not None, taken.channel if taken else "", *outcome)
+
+
+def _outcome(said: Said) -> _Outcome:
     found = [
         {"rule": each.rule, "verdict": each.verdict.value, "sentence": each.sentence}
         for each in said.found
     ]
     return (
-        taken is not None,
-        taken.channel if taken else "",
         said.verdict.value,
         said.deciding.rule if said.deciding else "",
         said.found[0].sentence if said.found else "",

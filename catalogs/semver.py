@@ -83,6 +83,7 @@ class VersionRelease:
         return hash(self.key)
 
 
+@lru_cache(maxsize=4096)
 def identifiers_key(identifiers: tuple[str, ...]) -> tuple[Identifier, ...]:
     """Dot-separated identifiers as tuples that compare: numbers by value, below any word."""
     return tuple((0, int(part)) if part.isdigit() else (1, part) for part in identifiers if part)
@@ -131,6 +132,7 @@ def sort_key(text: str) -> str:
     return ("".join(parts) + "0")[:KEY_LENGTH]
 
 
+@lru_cache(maxsize=16384)
 def version_release(text: str) -> VersionRelease:
     """A bundle's version text as operator-controller splits it (bundleutil, release feature off).
 

@@ -7,6 +7,7 @@ webhooks are known only to the bundle's image, and the facts about them are None
 import base64
 import binascii
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -168,9 +169,9 @@ def _from_properties(properties: list[fbc.PropertyIn]) -> dict[str, Any]:
     found: dict[str, Any] = {"prohibited": False}
     for each in properties:
         if each.type == "olm.gvk":
-            provides.add(_kind(each.value))
+            provides.add(_kind(bytes(each.value)))
         elif each.type == "olm.gvk.required":
-            requires.append(_kind(each.value))
+            requires.append(_kind(bytes(each.value)))
         elif each.type == "olm.package.required":
             needed = fbc.decode(each.value, fbc.RequiredPackage)[0]
             packages.append((needed.packageName or "", needed.versionRange or ""))
@@ -194,7 +195,9 @@ def _from_properties(properties: list[fbc.PropertyIn]) -> dict[str, Any]:
     }
 
 
-def _kind(value: msgspec.Raw) -> Kind:
+@lru_cache(maxsize=1024)
+def _kind(value: bytes) -> Kind:
+    """Of an olm.gvk property. Versions of a package repeat theirs byte for byte."""
     gvk = fbc.decode(value, fbc.Gvk)[0]
     return Kind(gvk.group or "", gvk.version or "", gvk.kind or "")
 

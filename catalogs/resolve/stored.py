@@ -18,6 +18,7 @@ _FIELDS = (
     *("name", "version", "release", "deprecated", "image"),
     *("required_packages", "constraint_count", "blob_id"),
 )
+BUNDLE_FIELDS = (*_FIELDS, "package")
 
 
 class _Property(msgspec.Struct):
@@ -57,8 +58,13 @@ def facts_of(
     return PackageFacts(package.name, package.default_channel, entries, found)
 
 
-def facts_of_all(packages: Sequence[Package]) -> dict[int, PackageFacts]:
-    """`facts_of` for many packages, by key, in as many queries as for one."""
+def facts_of_all(
+    packages: Sequence[Package], bundles: Iterable[Bundle] | None = None
+) -> dict[int, PackageFacts]:
+    """`facts_of` for many packages, by key, in as many queries as for one.
+
+    `bundles` are the rows of all of them where they are read already, with BUNDLE_FIELDS.
+    """
     entries: dict[int, dict[str, list[Entry]]] = {package.pk: {} for package in packages}
     of_channel: dict[int, list[Entry]] = {}
     rows = Channel.objects.filter(package__in=packages).order_by("package", "name")
@@ -72,18 +78,18 @@ def facts_of_all(packages: Sequence[Package]) -> dict[int, PackageFacts]:
     ):
         entry = Entry(name, replaces, tuple(str(each) for each in skips), skip_range)
         of_channel[channel].append(entry)
-    bundles: dict[int, list[Bundle]] = defaultdict(list)
-    for bundle in (
-        Bundle.objects.filter(package__in=packages).order_by("id").only(*_FIELDS, "package")
-    ):
-        bundles[bundle.package_id].append(bundle)
+    if bundles is None:
+        bundles = Bundle.objects.filter(package__in=packages).order_by().only(*BUNDLE_FIELDS)
+    by_package: dict[int, list[Bundle]] = defaultdict(list)
+    for bundle in sorted(bundles, key=lambda bundle: bundle.pk):
+        by_package[bundle.package_id].append(bundle)
     needing = _needing(packages)
     return {
         each.pk: PackageFacts(
             each.name,
             each.default_channel,
             entries[each.pk],
-            _bundle_facts(bundles[each.pk], needing),
+            _bundle_facts(by_package[each.pk], needing),
         )
         for each in packages
     }

@@ -16,7 +16,7 @@ from catalogs.resolve.facts import (
     Resolution,
     listed,
 )
-from catalogs.semver import Range, Version, VersionRelease, masterminds_range, version_release
+from catalogs.semver import Key, Range, Version, VersionRelease, masterminds_range, version_release
 
 RANGE_LENGTH = 64  # characters that the CRD allows (clusterextension_types.go)
 SELF_CERTIFIED = "SelfCertified"
@@ -34,9 +34,9 @@ def release_of(bundle: BundleFacts) -> VersionRelease | None:
 def preference(bundles: Sequence[BundleFacts]) -> list[BundleFacts]:
     """Best first: not deprecated, then highest version and release; what can't be read last."""
 
-    def rank(bundle: BundleFacts) -> tuple[bool, VersionRelease]:
+    def rank(bundle: BundleFacts) -> tuple[bool, Key]:
         found = release_of(bundle)
-        return found is not None, found or VersionRelease(Version(0, 0, 0))
+        return found is not None, (found or VersionRelease(Version(0, 0, 0))).key
 
     ordered = sorted(bundles, key=rank, reverse=True)  # stable: equals stay in their order
     return sorted(ordered, key=lambda bundle: bundle.deprecated)

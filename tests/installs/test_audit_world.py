@@ -114,7 +114,7 @@ def test_each_outcome_is_predicted_right_before_its_operator_is_asked_for(
             assert name not in asked
         bundle = chosen[name]
         assert bundle is not None
-        contents = read_contents(read_blob(bundle.blob_id) or b"")
+        contents = read_contents(read_blob(bundle.blob_id or "") or b"")
         said = predict(contents, Path.PLATFORM_OPERATOR, cluster=facts, market=market)
         rule = said.deciding.rule if said.deciding else ""
         outcome = _ask(sandbox, name)

@@ -25,7 +25,13 @@ from tests.catalogs.fbc_samples import (
     package_blob,
 )
 from tests.catalogs.syncing import make, rewrite
-from tests.factories import make_cluster, make_crd, make_operator, make_stream
+from tests.factories import (
+    make_cluster,
+    make_component,
+    make_crd,
+    make_operator,
+    make_stream,
+)
 
 pytestmark = pytest.mark.django_db
 OWN = [{"type": "OwnNamespace", "supported": True}]
@@ -238,6 +244,59 @@ def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_to
     surface.save()
     refresh(catalog, [cluster])
     assert set(_rules("m.v1.0.0", cluster).values()) == {""}
+
+
+def _stored(tmp_path: File) -> Catalog:
+    """Two versions that differ in name and version only; each brings a CRD with v1."""
+    blobs = [package_blob("m")]
+    entries = [{"name": "m.v1.0.0"}, {"name": "m.v1.1.0", "replaces": "m.v1.0.0"}]
+    blobs.append(channel_blob("m", "stable", entries))
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "ms.m.example"},
+        "spec": {"versions": [{"name": "v1"}]},
+    }
+    csv = {
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": {"name": "m"},
+        "spec": {"installModes": [{"type": "AllNamespaces", "supported": True}]},
+    }
+    blobs += [
+        bundle_blob(version, "m", csv=_object(csv), properties=[_object(crd)])
+        for version in ("1.0.0", "1.1.0")
+    ]
+    catalog = make(tmp_path, blobs)
+    sync_catalog(catalog)
+    return catalog
+
+
+def test_versions_of_one_shape_are_told_apart_where_one_is_installed(tmp_path: File) -> None:
+    catalog, cluster = _stored(tmp_path), _cluster()
+    make_crd(cluster=cluster, name="ms.m.example", group="m.example", stored=["v1alpha1", "v1"])
+    make_operator(cluster=cluster, kind="Subscription", namespace="n", name="m", bundle="m.v1.0.0")
+    refresh(catalog, [cluster])
+    assert _rules("m.v1.0.0", cluster)[Path.SUBSCRIPTION] == ""
+    assert _rules("m.v1.1.0", cluster)[Path.SUBSCRIPTION] == "sub-stored-version"
+
+
+def test_a_group_of_several_namespaces_is_a_way_of_its_cluster(
+    catalog: Catalog,
+) -> None:
+    cluster = _cluster()
+    make_component(
+        cluster=cluster,
+        kind="OperatorGroup",
+        namespace="n",
+        name="g",
+        details={"namespaces": ["a", "b"]},
+    )
+    refresh(catalog, [cluster])
+    rows = Prediction.objects.filter(target="multi", bundle__name="good.v1.1.0")
+    assert [(row.cluster_id, row.rule) for row in rows] == [(cluster.pk, "sub-install-mode")]
+    counts = PredictionRun.objects.get(catalog=catalog, cluster=cluster).counts
+    assert counts["subscription-multi"] == {"not_installable": 2}
 
 
 def test_what_the_package_manifest_api_leaves_out_is_not_known(tmp_path: File) -> None:

@@ -12,9 +12,11 @@ from olmweb.models import Cluster
 from tests.factories import (
     make_catalog,
     make_cluster,
+    make_component,
     make_operator,
     make_package,
     make_prediction,
+    make_stream,
 )
 
 pytestmark = pytest.mark.django_db
@@ -186,6 +188,8 @@ def test_the_api_answers_the_same(reader: Client, prod: Cluster) -> None:
     assert (found["buckets"][0]["rule"], found["buckets"][0]["count"]) == ("", 2)
     assert (found["actual"]["agree"], found["actual"]["disagree"]) == (2, 1)
     assert found["actual"]["rows"][0]["name"] == "torn"
+    first = found["actual"]["by_rule"][0]
+    assert (first["rule"], first["count"], first["agrees"]) == ("", 1, False)
     assert found["history"][0]["revision"] == 1
     assert reader.get(API, params, headers={"If-None-Match": response["ETag"]}).status_code == 304
     rows = list(
@@ -197,9 +201,46 @@ def test_the_api_answers_the_same(reader: Client, prod: Cluster) -> None:
     assert "| torn | Failed | installable |  |" in text
 
 
+def _group(cluster: Cluster, namespace: str, *selects: str) -> None:
+    make_component(
+        cluster=cluster,
+        kind="OperatorGroup",
+        namespace=namespace,
+        name=f"{namespace}-group",
+        details={"namespaces": list(selects)},
+    )
+
+
+def test_a_namespace_of_the_cluster_is_judged_by_its_operator_group(
+    reader: Client, prod: Cluster
+) -> None:
+    make_stream(cluster=prod, kind="OperatorGroup", feed="OperatorGroup")
+    _group(prod, "blue", "blue")
+    catalog = prod.catalogs.get()
+    for target, rule in (("all", "sub-install-mode"), ("own", "")):
+        bundle = catalog.packages.get(name="own").bundles.get()
+        make_prediction(bundle=bundle, rule=rule, path="subscription", target=target)
+    params = {"path": "subscription", "namespace": "blue"}
+    response = reader.get(URL, params)
+    page = response.content.decode()
+    assert response.context["audit"].counts["installable"] == 1
+    assert "blue (its own namespace)" in page
+    assert "selects its own namespace" in page
+    missing = reader.get(URL, {**params, "namespace": "red"})
+    assert "Nothing is resolved in namespace red" in missing.content.decode()
+    assert missing.context["audit"].counts["not_installable"] == 1
+    asked = {**params, "catalog": "prod/redhat-operators", "cluster": "prod"}
+    found = reader.get(API, asked).json()
+    assert (found["namespace"], found["watch"]) == ("blue", "own")
+    assert reader.get(API, {**asked, "namespace": "red"}).json()["buckets"][0]["rule"] == (
+        "sub-one-group"
+    )
+
+
 @pytest.mark.parametrize(
     ("params", "status", "words"),
     [
+        ({"path": "subscription", "namespace": "n"}, 400, "namespace is of a cluster"),
         ({"path": "subscription"}, 400, "catalog is needed"),
         ({"catalog": "prod/redhat-operators"}, 400, "path is needed"),
         ({"catalog": "prod/redhat-operators", "path": "helm"}, 400, "path must be one of"),
