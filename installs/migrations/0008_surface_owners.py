@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('installs', '0006_batches'),
+        ('installs', '0007_rights'),
     ]
 
     operations = [
