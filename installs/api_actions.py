@@ -13,9 +13,10 @@ from installs.models import Action, Component
 from installs.planning import Plan
 from installs.queries.detail import find_operator
 from olmweb.access import person
+from olmweb.api_auth import require_scope
 from olmweb.api_formats import json_response
 from olmweb.errors import BadRequest, Missing, OlmwebError
-from olmweb.models import ApiToken, Cluster
+from olmweb.models import Cluster
 
 BODY_LIMIT = 64 * 1024
 KEY_LIMIT = 100
@@ -68,18 +69,6 @@ def create_action(request: HttpRequest) -> HttpResponseBase:
     response = json_response(action_row(action))
     response.status_code = 202
     return response
-
-
-def require_scope(request: HttpRequest) -> None:
-    """Raises OlmwebError (403) for a token that only reads."""
-    token = getattr(request, "auth", None)
-    if isinstance(token, ApiToken) and token.scope != ApiToken.Scope.ACT:
-        raise OlmwebError(
-            "This token may only read.",
-            code="scope",
-            status=403,
-            hint="Make one with `manage.py apitoken USER --scope act`.",
-        )
 
 
 def read_body(request: HttpRequest, kind: type[Body]) -> Body:

@@ -11,7 +11,7 @@ from django.http.response import HttpResponseBase
 from ninja import Router
 
 from catalogs.prediction import Target
-from installs.api_actions import read_body, read_key, require_scope
+from installs.api_actions import read_body, read_key
 from installs.batches import recording, reviewing, selection
 from installs.batches.reviewing import Item
 from installs.batches.selection import Candidate, Key
@@ -19,6 +19,7 @@ from installs.manifests import PATHS, PLATFORM_OPERATOR
 from installs.models import Action
 from installs.queries.batches import Progress, progress_of
 from olmweb.access import person
+from olmweb.api_auth import require_scope
 from olmweb.api_formats import answer_one, json_response
 from olmweb.errors import BadRequest, Missing
 from olmweb.models import Cluster

@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import QuerySet
 
+from catalogs.inspection import stored
 from catalogs.revisions import retention as catalog_revisions
 from installs import rights
 from installs.models import (
@@ -24,6 +25,7 @@ from installs.notify import going_on
 from olmweb.models import SyncRun
 
 BATCH = 1000
+UNNAMED = timedelta(days=1)  # a catalog may be away for a while
 
 
 def prune(now: datetime) -> dict[str, int]:
@@ -48,6 +50,7 @@ def prune(now: datetime) -> dict[str, int]:
     }
     deleted = {name: sum(_delete(rows)) for name, rows in old.items()}
     deleted["rights"] = rights.forget(now)
+    deleted["inspections"] = stored.prune(now - UNNAMED)
     return deleted | catalog_revisions.prune(limit)
 
 

@@ -28,6 +28,7 @@ ACT = "installs.add_action"  # install, upgrade, approve, remove
 ASK = "installs.add_installrequest"  # ask for a package with a reason
 DECIDE = "installs.decide_installrequest"  # approve or decline what others asked for
 DECIDE_OWN = "installs.decide_own_installrequest"  # and what oneself asked for
+INSPECT = "catalogs.add_bundleinspection"  # have a worker pull the image of a bundle
 _ALLOW_LIST = tuple(f"installs.{verb}_allowrule" for verb in ("view", "add", "change", "delete"))
 _OURS = ("olmweb", "catalogs", "installs")  # the apps whose admin pages an admin may read
 
@@ -48,8 +49,13 @@ class Role:
 # Each role may do what the ones above it may. Reading needs no permission but an account.
 ROLES = (
     Role("viewer", "olmweb-viewers", (ASK,)),
-    Role("operator", "olmweb-operators", (ASK, ACT, DECIDE)),
-    Role("admin", "olmweb-admins", (ASK, ACT, DECIDE, DECIDE_OWN, *_ALLOW_LIST), sees_admin=True),
+    Role("operator", "olmweb-operators", (ASK, ACT, DECIDE, INSPECT)),
+    Role(
+        "admin",
+        "olmweb-admins",
+        (ASK, ACT, DECIDE, INSPECT, DECIDE_OWN, *_ALLOW_LIST),
+        sees_admin=True,
+    ),
 )
 ROLE_GROUPS = frozenset(role.group for role in ROLES)
 
@@ -135,3 +141,12 @@ def impersonation_for(user: AnyUser) -> Impersonation | None:
 def may(user: AnyUser, permission: str) -> bool:
     """Whether this signed-in, active person has the permission (`app.codename`)."""
     return isinstance(user, User) and user.is_active and user.has_perm(permission)
+
+
+def may_inspect(user: AnyUser) -> tuple[bool, str]:
+    """Whether this person may have the image of a bundle inspected, and if not, why."""
+    if not user.is_authenticated:
+        return False, "Sign in to have an image inspected."
+    if not may(user, INSPECT):
+        return False, "Operators and admins of OLM Web may have the image inspected."
+    return True, ""

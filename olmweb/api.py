@@ -15,6 +15,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from catalogs.api import router as catalogs_router
 from catalogs.api_changes import router as changes_router
 from catalogs.api_fbc import router as fbc_router
+from catalogs.api_inspections import router as inspections_router
 from catalogs.api_problems import router as problems_router
 from catalogs.api_resolve import router as resolve_router
 from installs.api import router as installs_router
@@ -47,6 +48,7 @@ api.add_router("", export_router)
 # Before the route of bundles, whose names may hold slashes.
 api.add_router("", fbc_router)
 api.add_router("", contents_router)
+api.add_router("", inspections_router)
 api.add_router("", problems_router)
 api.add_router("", catalogs_router)
 api.add_router("", changes_router)

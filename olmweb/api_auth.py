@@ -84,3 +84,15 @@ def may_read(request: HttpRequest) -> bool:
     if BearerToken()(request):
         return True
     return request.user.is_authenticated or settings.PUBLIC_READ
+
+
+def require_scope(request: HttpRequest) -> None:
+    """Raises OlmwebError (403) for a token that only reads."""
+    token = getattr(request, "auth", None)
+    if isinstance(token, ApiToken) and token.scope != ApiToken.Scope.ACT:
+        raise OlmwebError(
+            "This token may only read.",
+            code="scope",
+            status=403,
+            hint="Make one with `manage.py apitoken USER --scope act`.",
+        )

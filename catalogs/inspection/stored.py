@@ -5,9 +5,11 @@ Reads and writes rows; asks no registry.
 
 import base64
 from collections.abc import Iterable
+from datetime import datetime
 
 import msgspec
 import zstandard
+from django.db.models import Exists, OuterRef
 
 from catalogs import blobs, fbc
 from catalogs.inspection.objects import Manifests, Packed, decoded, objects_in
@@ -115,6 +117,26 @@ def inspected_in(catalog: Catalog) -> list[tuple[str, str]]:
     images = Bundle.objects.filter(package__catalog=catalog).values("image")
     rows = BundleInspection.objects.filter(manifests__isnull=False, image__in=images)
     return list(rows.order_by("image").values_list("image", "manifests_id"))
+
+
+def prune(before: datetime) -> int:
+    """Forgets inspections of images that no bundle of any catalog names, asked for before then, and
+    what no inspection holds any more; returns how many rows."""
+    old = BundleInspection.objects.filter(asked_at__lt=before)
+    images = list(old.values_list("image", flat=True))
+    named: set[str] = set()
+    for start in range(0, len(images), QUERY_KEYS):
+        bundles = Bundle.objects.filter(image__in=images[start : start + QUERY_KEYS])
+        named.update(bundles.order_by().values_list("image", flat=True).distinct())
+    gone = [image for image in images if image not in named]
+    count = 0
+    for start in range(0, len(gone), QUERY_KEYS):
+        count += old.filter(image__in=gone[start : start + QUERY_KEYS]).delete()[0]
+    reading = BundleInspection.objects.filter(state=BundleInspection.State.READING)
+    if reading.exists():
+        return count  # what it stored may not be held by its row yet
+    held = BundleInspection.objects.filter(manifests=OuterRef("pk"))
+    return count + BundleManifests.objects.filter(~Exists(held)).delete()[0]
 
 
 def with_objects(blob: bytes, packed: Packed) -> bytes:

@@ -10,6 +10,7 @@ from catalogs import present, queries
 from catalogs.models import Bundle, ChannelEntry
 from catalogs.predicted import verdicts_of
 from catalogs.views.inspection import inspection_shown
+from olmweb.access import may_inspect
 from olmweb.htmx import render_page
 
 ICON_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
@@ -37,6 +38,7 @@ def bundle(
         "entries": entries,
         "verdicts": verdicts_of(shown, found.catalog.cluster_id),
         "inspected": inspected,
+        "may_inspect": may_inspect(request.user),
         "contents_url": present.bundle_url(found, shown.name, "installs:contents"),
         "blob": queries.read_blob(shown.blob),
         "fbc_url": present.bundle_url(found, shown.name, "api:get_bundle_fbc"),

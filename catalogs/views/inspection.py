@@ -9,14 +9,13 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from catalogs import present, queries, tasks
+from catalogs import present, queries
+from catalogs.asking import ask_inspection
 from catalogs.inspection import inspect, stored
 from catalogs.models import Bundle, BundleInspection, Package
-from olmweb.errors import OlmwebError
+from olmweb.access import may_inspect
 from olmweb.htmx import wants_fragment
 from olmweb.polling import STOP_POLLING
-
-WHO = 150  # characters of a name, as the column holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,40 +62,26 @@ def _state(row: BundleInspection | None) -> str:
 def inspection(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponse:
-    """GET: how it goes, for htmx alone. POST: staff ask a worker to pull the image."""
+    """GET: how it goes, for htmx alone. POST: an operator has a worker pull the image."""
     found, _ = queries.get_sources(cluster, catalog, package)
     shown = queries.get_bundles(found, bundle)[0]
     if request.method == "POST":
         if not request.user.is_authenticated:
             return redirect_to_login(present.bundle_url(found, shown.name))
-        _ask(request, shown)
+        _, begun = ask_inspection(shown, request.user)
+        if begun:
+            messages.success(request, "The image will be inspected; this page shows how far it is.")
+        else:
+            messages.info(request, "The image is being inspected already.")
         return redirect(present.bundle_url(found, shown.name))
     if not wants_fragment(request):
         return redirect(present.bundle_url(found, shown.name))
     inspected = inspection_shown(found, shown)
-    context = {"inspected": inspected, "package": found, "bundle": shown}
+    context = {
+        "inspected": inspected,
+        "may_inspect": may_inspect(request.user),
+        "package": found,
+        "bundle": shown,
+    }
     status = 200 if inspected.state == "going" else STOP_POLLING
     return render(request, "catalogs/_inspection.html", context, status=status)
-
-
-def _ask(request: HttpRequest, bundle: Bundle) -> None:
-    if not request.user.is_staff:
-        raise OlmwebError(
-            "Only staff may have an image inspected.",
-            code="not-staff",
-            status=403,
-            hint="Ask an administrator: whoever may start the sync of a catalog may do this.",
-        )
-    if bundle.webhooks is not None or not bundle.image:
-        why = "names no image" if not bundle.image else "has its objects in the catalog already"
-        raise OlmwebError(
-            f"Bundle {bundle.name} {why}: there is nothing to pull.",
-            code="nothing-to-inspect",
-            status=409,
-        )
-    row = inspect.ask(bundle.image, request.user.get_username()[:WHO])
-    if row is None:
-        messages.info(request, "The image is being inspected already.")
-        return
-    tasks.inspect_bundle.delay_on_commit(row.pk)
-    messages.success(request, "The image will be inspected now; this page shows how far it is.")

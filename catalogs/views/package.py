@@ -75,7 +75,11 @@ def _overview(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict
 
 
 def _installs(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:
-    return bundle_contents(choice.bundle) if choice.bundle else {}
+    bundle = choice.bundle
+    if bundle is None:
+        return {}
+    contents_url = present.bundle_url(found, bundle.name, "installs:contents")
+    return {**bundle_contents(bundle), "contents_url": contents_url}
 
 
 def _installed(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:

@@ -93,6 +93,7 @@ def test_much_goes_in_small_parts(cluster: Cluster, monkeypatch: pytest.MonkeyPa
         "batches": 0,
         "reports": 0,
         "rights": 0,
+        "inspections": 0,
         "messages": 0,
         "revisions": 0,
         "outlines": 0,

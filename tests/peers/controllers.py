@@ -157,13 +157,15 @@ class Registry:
             tar.addfile(entry, io.BytesIO(content))
         return self.push_image(repository, tag, [packed.getvalue()])
 
-    def push_image(self, repository: str, tag: str, layers: list[bytes]) -> str:
-        """Pushes an image of these layers (tars) whose label names /configs; returns its
-        reference."""
+    def push_image(
+        self, repository: str, tag: str, layers: list[bytes], labels: dict[str, str] | None = None
+    ) -> str:
+        """Pushes an image of these layers (tars), whose label names /configs unless others are
+        given; returns its reference."""
         config = {
             "architecture": "amd64",
             "os": "linux",
-            "config": {"Labels": {CONFIGS_LABEL: "/configs"}},
+            "config": {"Labels": {CONFIGS_LABEL: "/configs"} if labels is None else labels},
             "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in layers]},
         }
         of_layer = f"{DOCKER}.image.rootfs.diff.tar.gzip"

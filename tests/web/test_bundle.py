@@ -143,9 +143,9 @@ def test_an_unknown_bundle_is_a_404_with_a_sentence(reader, package, name):
     assert "has no bundle" in text_of(response)
 
 
-def test_a_bundle_costs_at_most_twelve_queries(reader, package, django_assert_max_num_queries):
+def test_a_bundle_costs_at_most_thirteen_queries(reader, package, django_assert_max_num_queries):
     bundle = make_bundle(package=package, blob=b"{}", images=[("a", "b")])
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(13):
         reader.get(url(bundle))
 
 

@@ -9,11 +9,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from catalogs import tasks
-from catalogs.inspection import contents_of, inspect, manifests_of
+from catalogs.inspection import contents_of, inspect, manifests_of, stored
 from catalogs.models import Bundle, BundleInspection, BundleManifests, Prediction
 from catalogs.sources.oci.bundle import BundleSource
 from installs import predictions
 from olmweb import leases
+from olmweb.models import ApiToken
 from tests.catalogs.bundleimages import bundle_image
 from tests.catalogs.registryfake import RegistryFake, registry_fake, status
 from tests.factories import make_bundle, make_catalog, make_package
@@ -62,6 +63,12 @@ def admin(client: Client, alice) -> Client:
     return client
 
 
+@pytest.fixture
+def operator(client: Client, olivia) -> Client:
+    client.force_login(olivia)
+    return client
+
+
 def url(bundle: Bundle, route: str = "catalogs:inspection") -> str:
     return reverse(route, args=("-", "community", bundle.package.name, bundle.name))
 
@@ -74,15 +81,17 @@ def inspected(bundle: Bundle) -> BundleInspection:
     return row
 
 
-def test_staff_ask_for_it_once_and_a_worker_settles_what_was_unknown(admin, bundle, queued, fake):
-    page = admin.get(url(bundle, "catalogs:bundle")).content.decode()
+def test_an_operator_asks_for_it_once_and_a_worker_settles_what_was_unknown(
+    operator, bundle, queued, fake
+):
+    page = operator.get(url(bundle, "catalogs:bundle")).content.decode()
     assert "Inspect bundle image" in page
     assert contents_of(bundle) is None
     for _ in range(2):
-        assert admin.post(url(bundle)).status_code == 302
+        assert operator.post(url(bundle)).status_code == 302
     row = BundleInspection.objects.get()
     assert queued == [row.pk]
-    assert (row.state, row.asked_by) == (State.QUEUED, "alice")
+    assert (row.state, row.asked_by) == (State.QUEUED, "olivia")
     tasks.inspect_bundle(row.pk)
     row.refresh_from_db()
     assert (row.state, row.requests) == (State.READ, 3)
@@ -95,7 +104,7 @@ def test_staff_ask_for_it_once_and_a_worker_settles_what_was_unknown(admin, bund
         "Service",
     }
     predictions.refresh_all()
-    page = admin.get(url(bundle, "catalogs:bundle")).content.decode()
+    page = operator.get(url(bundle, "catalogs:bundle")).content.decode()
     assert "the bundle defines 1 webhook" in page
 
 
@@ -115,9 +124,11 @@ def po_verdict(bundle: Bundle) -> str:
     return row.verdict
 
 
-def test_others_may_not_ask_and_see_no_button(client, bob, bundle, queued):
+def test_others_may_not_ask_and_see_why(client, bob, bundle, queued):
     client.force_login(bob)
-    assert "Inspect bundle image" not in client.get(url(bundle, "catalogs:bundle")).content.decode()
+    page = client.get(url(bundle, "catalogs:bundle")).content.decode()
+    assert "Inspect bundle image" not in page
+    assert "Operators and admins of OLM Web may have the image inspected." in page
     assert client.post(url(bundle)).status_code == 403
     client.logout()
     assert "/login/" in client.post(url(bundle))["Location"]
@@ -216,3 +227,58 @@ def test_an_inspected_bundle_costs_few_queries(client, bob, bundle, django_asser
     client.get(url(bundle, "catalogs:bundle"))
     with django_assert_max_num_queries(16):
         client.get(url(bundle, "catalogs:bundle"))
+
+
+def test_the_package_page_links_to_the_contents_of_the_bundle_that_it_shows(client, bob, bundle):
+    client.force_login(bob)
+    page = client.get("/software/-/community/kettle?tab=installs").content.decode()
+    assert f'href="{url(bundle, "installs:contents")}"' in page
+
+
+def ask_by_rest(user, bundle, scope="act"):
+    token, _ = ApiToken.issue(user.pk, scope)
+    return Client().post(
+        url(bundle, "api:ask_for_inspection"), headers={"Authorization": f"Bearer {token}"}
+    )
+
+
+def test_by_rest_it_is_asked_for_once_and_told_how_it_goes(client, olivia, bundle, queued):
+    client.force_login(olivia)
+    assert client.get(url(bundle, "api:get_inspection")).status_code == 404
+    for _ in range(2):
+        answer = ask_by_rest(olivia, bundle)
+        assert (answer.status_code, answer.json()["state"]) == (202, "queued")
+    assert len(queued) == 1
+    tasks.inspect_bundle(queued[0])
+    told = client.get(url(bundle, "api:get_inspection")).json()
+    assert (told["state"], told["objects"], told["error"]) == ("read", 3, None)
+    assert told["digest"] == bundle.image.rpartition("@")[2]
+
+
+def test_by_rest_scope_role_and_bundle_are_refused_as_on_the_page(
+    client, olivia, bob, bundle, queued
+):
+    assert ask_by_rest(olivia, bundle, scope="read").json()["error"]["code"] == "scope"
+    assert ask_by_rest(bob, bundle).status_code == 403
+    assert Client().post(url(bundle, "api:ask_for_inspection")).status_code == 401
+    Bundle.objects.update(image="")
+    told = ask_by_rest(olivia, bundle)
+    assert (told.status_code, told.json()["error"]["code"]) == (409, "nothing-to-inspect")
+    assert queued == []
+
+
+def test_what_no_bundle_names_any_more_is_forgotten_and_nothing_else(bundle):
+    inspected(bundle)
+    BundleInspection.objects.create(image="registry.example/gone:1", asked_at=timezone.now())
+    later = timezone.now() + timedelta(seconds=1)
+    assert stored.prune(later - timedelta(days=1)) == 0
+    assert stored.prune(later) == 1
+    assert BundleInspection.objects.get().image == bundle.image
+    assert BundleManifests.objects.count() == 1
+    Bundle.objects.update(image="registry.example/other:1")
+    BundleInspection.objects.create(image="busy", state=State.READING, asked_at=later)
+    assert stored.prune(later) == 1
+    assert BundleManifests.objects.count() == 1, "while another is read"
+    BundleInspection.objects.all().delete()
+    assert stored.prune(later) == 1
+    assert not BundleManifests.objects.exists()
