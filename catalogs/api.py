@@ -13,6 +13,7 @@ from django.db.models import (
     Exists,
     F,
     Func,
+    Max,
     OuterRef,
     Q,
     QuerySet,
@@ -40,6 +41,11 @@ from catalogs.api_rows import (
     gvk_rows,
     package_row,
     shallow,
+)
+from catalogs.api_verdicts import (
+    INSTALLABLE,
+    bundle_verdicts,
+    package_verdicts,
 )
 from catalogs.models import (
     Bundle,
@@ -226,6 +232,7 @@ PACKAGES: ListOf[Package] = ListOf(
         holding("install_mode", "An install mode that its head supports.", "install_modes"),
         holding("infrastructure_feature", "One of its head's.", "infrastructure_features"),
         Filter("provides", "GROUP/KIND of an API that a bundle of it provides.", kind_provided),
+        INSTALLABLE,
         boolean("deprecated", "Deprecated as a whole.", lambda: Q(deprecated=True)),
         boolean("installed", "Installed on the catalog's cluster.", installed),
     ),
@@ -254,10 +261,11 @@ BUNDLES: ListOf[Bundle] = ListOf(
 
 
 def content_state() -> list[Any]:
-    """What changes whenever packages or bundles do, or what is installed; two queries."""
+    """What changes whenever packages, bundles, verdicts or what is installed do; two queries."""
+    catalogs = Catalog.objects.order_by("id").annotate(judged=Max("prediction_runs__judged_at"))
     return [
-        *Catalog.objects.order_by("id").values_list(
-            "id", "slug", "revision", "content_hash", "changed_at", "synced_digest"
+        *catalogs.values_list(
+            "id", "slug", "revision", "content_hash", "changed_at", "synced_digest", "judged"
         ),
         *Cluster.objects.order_by("id").values_list("id", "name", "revision"),
     ]
@@ -352,6 +360,7 @@ def _package_detail(package: Package) -> PackageDetail:
         links=text.links,
         maintainers=text.maintainers,
         channels=[channel_row(channel) for channel in channels],
+        verdicts=package_verdicts(package),
     )
 
 
@@ -384,5 +393,6 @@ def _bundle_detail(request: HttpRequest, bundle: Bundle) -> BundleDetail:
         provides=gvk_rows(gvks, required=False),
         requires=gvk_rows(gvks, required=True),
         related_images=[ImageRow(image.name, image.image) for image in bundle.related_images.all()],
+        verdicts=bundle_verdicts(bundle),
         fbc=f"{request.path}/fbc" if bundle.blob_id else None,
     )

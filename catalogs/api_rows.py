@@ -120,11 +120,25 @@ class ChannelRow:
 
 
 @dataclass(frozen=True, slots=True)
+class VerdictRow:
+    """What is predicted of a bundle by one path; `rule` is empty for an installable one. `watch`
+    is what a Subscription's OperatorGroup selects."""
+
+    path: str
+    watch: str
+    verdict: str
+    rule: str
+    sentence: str
+    bundle: str
+
+
+@dataclass(frozen=True, slots=True)
 class PackageDetail(PackageRow):
     description_html: str
     links: list[Any]
     maintainers: list[Any]
     channels: list[ChannelRow]
+    verdicts: list[VerdictRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +185,7 @@ class BundleDetail(BundleRow):
     provides: list[GvkRow]
     requires: list[GvkRow]
     related_images: list[ImageRow]
+    verdicts: list[VerdictRow]
     fbc: str | None
 
 

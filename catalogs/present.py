@@ -92,6 +92,18 @@ class Facet:
     rest: Sequence[FacetValue]
 
 
+def verdict_labels(said: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """(verdict, words) for a label each, of (path, verdict, rule): by which paths it installs, by
+    which not and why."""
+    by: dict[str, list[str]] = {}
+    for path, verdict, rule in said:
+        why = f": {title_of(rule)}" if verdict == Verdict.NOT_INSTALLABLE else ""
+        by.setdefault(verdict, []).append(KIND_OF[Path(path)] + why)
+    return [
+        (verdict, f"{SAID[verdict]} {', '.join(by[verdict])}") for verdict in SAID if verdict in by
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Card:
     """A package as the list shows it; `url` is empty when none can name it. Texts are marked with
@@ -139,15 +151,7 @@ class Card:
     @property
     def verdicts(self) -> list[tuple[str, str]]:
         """(verdict, words) for a label each: by which paths it installs, by which not and why."""
-        by: dict[str, list[str]] = {}
-        for path, verdict, rule in self.row.said:
-            why = f": {title_of(rule)}" if verdict == Verdict.NOT_INSTALLABLE else ""
-            by.setdefault(verdict, []).append(KIND_OF[Path(path)] + why)
-        return [
-            (verdict, f"{SAID[verdict]} {', '.join(by[verdict])}")
-            for verdict in SAID
-            if verdict in by
-        ]
+        return verdict_labels(self.row.said)
 
     @property
     def healths(self) -> dict[str, str]:

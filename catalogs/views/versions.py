@@ -8,6 +8,8 @@ from django.http import QueryDict
 
 from catalogs import forms, present, queries
 from catalogs.models import Bundle, Package
+from catalogs.predicted import Predicted, verdicts
+from catalogs.prediction import Path
 from catalogs.resolve import PATHS, BadQuestion, resolve, v1
 from catalogs.resolve.analysis import V1
 from catalogs.resolve.facts import PackageFacts
@@ -47,11 +49,13 @@ def versions_tab(
         ordered, context["page_number"], ROWS, context["notices"], total=len(ordered)
     )
     channels = facts.channels_of()
+    judged = verdicts([bundle.pk for bundle in page.items], found.catalog.cluster_id)
     rows = [
         {
             "bundle": bundle,
             "url": present.bundle_url(found, bundle.name),
             "channels": channels.get(bundle.name, ()),
+            "verdicts": _told(judged.get(bundle.pk, {})),
         }
         for bundle in page.items
     ]
@@ -61,6 +65,12 @@ def versions_tab(
         "rows": rows,
         "question": _question(found, facts, params),
     }
+
+
+def _told(judged: Mapping[Path, Predicted]) -> list[tuple[str, str]]:
+    """(verdict, words) for a label each, paths in their order."""
+    found = (judged[path] for path in Path if path in judged)
+    return present.verdict_labels((one.path, one.verdict, one.rule) for one in found)
 
 
 def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> Sequence[Bundle]:

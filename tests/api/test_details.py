@@ -115,7 +115,7 @@ def test_a_detail_costs_few_queries_and_a_304_fewer(world: World, get: Get, path
     with CaptureQueriesContext(connection) as full:
         answer = get(path)
     assert answer.status_code == 200
-    assert len(full) <= 9
+    assert len(full) <= 10
     if path == DETAILS["openapi"]:
         return
     with CaptureQueriesContext(connection) as short:

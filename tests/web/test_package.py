@@ -198,6 +198,23 @@ def test_versions_are_in_semver_order_with_their_channels(reader, etcd):
     assert [row["channels"] for row in response.context["rows"]][:2] == [["beta"], ["stable"]]
 
 
+def test_every_version_says_what_installs_it(reader, etcd):
+    cluster = etcd.catalog.cluster
+    [new, old] = [etcd.bundles.get(version=each) for each in ("1.10.0", "1.0.0")]
+    make_prediction(bundle=new, path="subscription")
+    make_prediction(bundle=old, path="subscription")
+    make_prediction(
+        bundle=old, path="subscription", rule="sub-crd-owned", sentence="Taken.", cluster=cluster
+    )
+    response = reader.get(url(etcd, tab="versions"))
+    told = {row["bundle"].version: row["verdicts"] for row in response.context["rows"]}
+    assert {version: verdicts for version, verdicts in told.items() if verdicts} == {
+        "1.10.0": [("installable", "Installable by Subscription")],
+        "1.0.0": [("not_installable", "Not by Subscription: Another operator owns its API")],
+    }
+    assert "Not by Subscription: Another operator owns its API" in text_of(response)
+
+
 def test_versions_come_fifty_a_page(reader):
     package = make_package(channels={"all": [f"1.{number}.0" for number in range(60)]})
     assert len(reader.get(url(package, tab="versions")).context["rows"]) == 50
@@ -327,8 +344,8 @@ def test_an_unknown_name_is_a_404_with_a_sentence(reader, etcd, path, sentence):
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_every_tab_costs_at_most_fifteen_queries(reader, etcd, tab, django_assert_max_num_queries):
+def test_every_tab_costs_at_most_sixteen_queries(reader, etcd, tab, django_assert_max_num_queries):
     make_operator(cluster=etcd.catalog.cluster, name="etcd")
     make_package(catalog=make_catalog(name="other"), name="etcd")
-    with django_assert_max_num_queries(15):
+    with django_assert_max_num_queries(16):
         reader.get(url(etcd, tab=tab))
