@@ -10,7 +10,6 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
-from catalogs.prediction import Target
 from installs.api_actions import read_body, read_key
 from installs.batches import recording, reviewing, selection
 from installs.batches.reviewing import Item
@@ -169,8 +168,7 @@ def _items(
     shared: dict[str, str],
     request: HttpRequest,
 ) -> list[Item]:
-    target = Target.OWN if asked.targets == Target.OWN.value else Target.ALL
-    found = selection.candidates(selection.read_selection(keys), cluster, asked.path, target)
+    found = selection.candidates(selection.read_selection(keys), cluster, asked.path, asked.targets)
     wanted = [one for one in found if asked.anyway or not one.doubt]
     doubted = [Item(one, problem=one.doubt) for one in found if one.doubt and not asked.anyway]
     planned = reviewing.plan(wanted, cluster, asked.path, shared, request.user) if wanted else []

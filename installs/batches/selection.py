@@ -12,7 +12,7 @@ from catalogs.predicted import KIND_OF, Predicted, chosen_rows, predicted
 from catalogs.prediction import Target, Verdict
 from installs.manifests import PATHS
 from installs.models import Action, Operator
-from installs.planning import paths_of
+from installs.planning import install_modes, paths_of
 from olmweb.models import LOCAL, Cluster
 
 CAP = 50  # packages that one batch installs
@@ -112,13 +112,17 @@ def _paths(selection: Selection, cluster: Cluster) -> dict[Catalog, list[str]]:
 
 
 def candidates(
-    selection: Selection, cluster: Cluster, path: str, target: Target = Target.ALL
+    selection: Selection, cluster: Cluster, path: str, targets: str = ""
 ) -> list[Candidate]:
-    """Every selected package, in the order of their names."""
+    """Every selected package, in the order of their names.
+
+    `targets` as a form has it, what the OperatorGroup of a Subscription selects: all, own, or
+    empty for what each supports.
+    """
     paths = _paths(selection, cluster)
     on = {key: selection.on(cluster, key) for key in selection.keys}
     packages = [package for package in on.values() if package is not None]
-    verdicts = _verdicts(packages, cluster, path, target)
+    verdicts = _verdicts(packages, cluster, path, targets)
     busy, installed = _busy(packages, cluster), _installed(packages, cluster)
     found: list[Candidate] = []
     names: dict[str, Key] = {}
@@ -149,18 +153,28 @@ def _doubt(one: Candidate) -> str:
 
 
 def _verdicts(
-    packages: Sequence[Package], cluster: Cluster, path: str, target: Target
+    packages: Sequence[Package], cluster: Cluster, path: str, targets: str
 ) -> dict[int, Candidate]:
-    """Package key -> verdict on what the path would choose of it; one query."""
-    of = Package.objects.filter(pk__in=[one.pk for one in packages])
-    return {
-        row.package_id: Candidate(
-            Key("", "", row.package.name),
-            prediction=predicted(row),
-            bundle=row.bundle.name if row.bundle else "",
-        )
-        for row in chosen_rows(of, _PATH_OF[path], cluster.pk, target)
+    """Package key -> verdict on what the path would choose of it; at most two queries."""
+    # As planning has it: all namespaces where the package supports that, else its own.
+    own = {
+        one.pk: targets == Target.OWN.value
+        or (not targets and "AllNamespaces" not in install_modes(one))
+        for one in packages
     }
+    found: dict[int, Candidate] = {}
+    for target in (Target.ALL, Target.OWN):
+        keys = [key for key, is_own in own.items() if is_own == (target == Target.OWN)]
+        rows = chosen_rows(Package.objects.filter(pk__in=keys), _PATH_OF[path], cluster.pk, target)
+        found |= {
+            row.package_id: Candidate(
+                Key("", "", row.package.name),
+                prediction=predicted(row),
+                bundle=row.bundle.name if row.bundle else "",
+            )
+            for row in rows
+        }
+    return found
 
 
 def _busy(packages: Sequence[Package], cluster: Cluster) -> dict[str, str]:

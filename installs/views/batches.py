@@ -14,7 +14,6 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from catalogs.prediction import Target
 from installs import manifests
 from installs.batches import recording, reviewing, selection
 from installs.batches.reviewing import SHARED, Item
@@ -109,8 +108,7 @@ def _read(request: HttpRequest, values: QueryDict) -> Asked:
     path = values.get("path", "")
     path = path if path in places[cluster] else places[cluster][0]
     shared = {one: values.get(one, "").strip()[:1000].replace("\0", "") for one in SHARED}
-    target = Target.OWN if shared["targets"] == Target.OWN.value else Target.ALL
-    found = selection.candidates(chosen, cluster, path, target)
+    found = selection.candidates(chosen, cluster, path, shared["targets"])
     if values.get("of") == f"{cluster.name}/{path}":
         ticked = frozenset(values.getlist("pick"))
     else:  # nothing was ticked yet for this cluster and path

@@ -128,6 +128,31 @@ def test_a_stored_verdict_and_an_operator_that_is_there_are_doubts_with_their_re
     assert candidates(prod, "acme")[0].bundle == "acme.v1.1.0"
 
 
+def test_the_verdict_is_that_of_the_namespaces_which_the_install_would_watch(
+    prod: Cluster,
+) -> None:
+    prod.kinds = {**prod.kinds, "Subscription": {"state": "served", "version": "v1alpha1"}}
+    prod.save()
+    catalog = prod.catalogs.get()
+    catalog.source_kind = catalog.SourceKind.CATALOG_SOURCE
+    catalog.save()
+    alone = make_package(name="alone", catalog=catalog, install_modes=["OwnNamespace"])
+    everywhere = catalog.packages.get(name="acme")
+    for package in (alone, everywhere):
+        head = package.bundles.get(version="1.1.0")
+        make_prediction(bundle=head, path="subscription", rule="all-only", sentence="Not in all.")
+        make_prediction(bundle=head, path="subscription", target="own")
+    chosen = selection.read_selection(keys("alone", "acme"))
+
+    def doubts(targets: str) -> dict[str, str]:
+        found = selection.candidates(chosen, prod, "Subscription", targets)
+        return {one.name: one.doubt for one in found}
+
+    assert doubts("") == {"acme": "Not in all.", "alone": ""}
+    assert doubts("own") == {"acme": "", "alone": ""}
+    assert doubts("all") == {"acme": "Not in all.", "alone": "Not in all."}
+
+
 def test_another_cluster_takes_the_package_from_its_own_catalog_of_the_same_name(
     prod: Cluster,
 ) -> None:

@@ -1,0 +1,63 @@
+"""Bulk install in the browser: ticks, one review, one confirmation, progress; as plain HTML too."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e import steps
+
+pytestmark = pytest.mark.e2e
+
+
+def wait_until_judged(page: Page, title: str) -> None:
+    """Until the list has the verdicts of a package: the worker makes them after the first sync."""
+    for _ in range(60):
+        if "Not by" in page.get_by_role("row").filter(has_text=title).inner_text():
+            return
+        page.wait_for_timeout(1000)
+        page.reload()
+    raise AssertionError(f"{title} was not judged within a minute")
+
+
+def choose(page: Page, *packages: str) -> None:
+    """From the list with these packages ticked to the form, which then is of Subscriptions."""
+    for name in packages:
+        page.get_by_label(f"Select {name}", exact=True).check()
+    page.get_by_role("button", name="Install selected").first.click()
+    expect(page.get_by_role("heading", name="Install several")).to_be_visible()
+    page.get_by_label("Path").select_option("Subscription")
+    page.get_by_role("button", name="Review", exact=True).click()
+    expect(page.get_by_text("Dry run passed")).to_be_visible()
+
+
+def test_a_selection_is_reviewed_installed_and_followed_live(new_page) -> None:
+    page = new_page()
+    steps.sign_in(page, "operator")
+    page.goto("/software/?catalog=redhat-operators&installed=no&view=table")
+    wait_until_judged(page, "Branches Demo")
+    choose(page, "ceiling-demo", "icon-demo", "branches-demo")
+    row = page.get_by_role("row").filter(has_text="Branches Demo")
+    expect(row.get_by_role("checkbox")).not_to_be_checked()
+    expect(row).to_contain_text("Not installable")
+    expect(page.get_by_text("kind: Subscription").first).to_be_hidden()
+    page.get_by_role("row").filter(has_text="Icon Demo").get_by_text("manifest").click()
+    expect(page.get_by_text("kind: Subscription").nth(1)).to_be_visible()
+    page.get_by_role("button", name="Install 2").click()
+    page.wait_for_url("**/activity/bulk-installs/*")
+    ended = page.get_by_text("All 2 have ended.")
+    expect(ended).to_be_visible(timeout=2 * steps.OUTCOME_MS)
+    expect(page.get_by_role("row").filter(has_text="icon-demo")).to_contain_text("Succeeded")
+
+
+def test_without_scripts_it_is_the_same_by_reloading(new_page) -> None:
+    page = new_page(java_script_enabled=False)
+    steps.sign_in(page, "operator")
+    page.goto("/software/?catalog=redhat-operators&installed=no")
+    choose(page, "markup-demo", "metrics-api-demo")
+    page.get_by_role("button", name="Install 2").click()
+    page.wait_for_url("**/activity/bulk-installs/*")
+    for _ in range(40):
+        if page.get_by_text("All 2 have ended.").is_visible():
+            break
+        page.wait_for_timeout(1000)
+        page.reload()
+    expect(page.get_by_text("All 2 have ended.")).to_be_visible()
