@@ -219,6 +219,7 @@ FILTERS: list[tuple[str, dict[str, Any], int]] = [
     ("packages", {"capability": "Full Lifecycle"}, 1),
     ("packages", {"provider": "CNCF"}, 1),
     ("packages", {"install_mode": "OwnNamespace"}, 2),
+    ("packages", {"installable": "subscription"}, 1),
     ("packages", {"deprecated": "true"}, 1),
     ("packages", {"deprecated": "false"}, 7),
     ("packages", {"installed": "true"}, 2),
