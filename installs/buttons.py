@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from catalogs.models import Catalog
 from installs import rights
 from installs.changes import INSTALL_PLAN, REMOVABLE
-from installs.manifests import PLATFORM_OPERATOR
+from installs.manifests import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import Action, Operator
 from installs.planning import paths_of
 from installs.rights import Answer, rights_of
@@ -45,6 +45,18 @@ def install_offer(user: AnyUser, catalog: Catalog, clusters: Sequence[Cluster]) 
     if len(found) < len(paths) or any(one.allowed for one in found.values()):
         return Offer()
     return Offer(refused=found[paths[0]])
+
+
+def path_refusal(user: AnyUser, cluster: Cluster, path: str, namespace: str) -> Answer | None:
+    """What the cluster said when it would not let this person install by the path.
+
+    `namespace` is the one of the form, empty when each package has its own; only a Subscription
+    lives in one.
+    """
+    where = namespace if path == SUBSCRIPTION else ""
+    found = rights.answers(user, cluster, {path: rights_of(Action.Verb.INSTALL, path, where)})
+    said = found.get(path)
+    return said if said is not None and not said.allowed else None
 
 
 def refusals(user: AnyUser, operator: Operator, plan_namespace: str = "") -> dict[str, Answer]:

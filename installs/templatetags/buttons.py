@@ -1,12 +1,15 @@
-"""For the pages of catalogs, whose views know nothing of installs: what the Install button says."""
+"""What buttons and forms say of a person's rights, on the pages of catalogs too."""
 
 from typing import Any
 
 from django import template
 
 from catalogs.models import Package
-from installs.buttons import Offer, install_offer
+from installs.buttons import Offer, install_offer, path_refusal
+from installs.manifests import PATHS
+from installs.manifests.choice import NAMESPACE_LIMIT
 from olmweb.context import clusters
+from olmweb.models import Cluster
 
 register = template.Library()
 
@@ -16,3 +19,14 @@ def install_offer_of(context: dict[str, Any], package: Package) -> Offer:
     """`{% install_offer_of package as offer %}`; at most five queries, asks no cluster."""
     request = context["request"]
     return install_offer(request.user, package.catalog, clusters(request))
+
+
+@register.inclusion_tag("installs/_path_refused.html", takes_context=True)
+def path_refused(
+    context: dict[str, Any], cluster: Cluster | None, path: str, namespace: str
+) -> dict[str, Any]:
+    """What the cluster said of the person's right to install by this path, if it was no."""
+    odd = len(namespace) > NAMESPACE_LIMIT or "\0" in namespace  # the form says so itself
+    if cluster is None or path not in PATHS or odd:
+        return {"refused": None}
+    return {"refused": path_refusal(context["request"].user, cluster, path, namespace)}

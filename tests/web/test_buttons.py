@@ -35,6 +35,23 @@ def test_install_is_off_with_the_clusters_reason_and_its_age(writer: Client, oli
     assert f"{PACKAGE}/install" in assert_page(writer.get(PACKAGE)).links
 
 
+def test_the_forms_of_one_and_of_several_say_what_the_cluster_said_of_their_path(
+    writer: Client, olivia: Any
+) -> None:
+    cluster = make_cluster()
+    make_package(catalog=make_catalog(cluster=cluster))
+    forms = (f"{PACKAGE}/install", "/bulk-install/?package=prod/redhat-operators/etcd")
+    for url in forms:
+        assert "Cluster prod says no." not in assert_page(writer.get(url)).text
+    for right in rights_of("install", "PlatformOperator"):
+        keep(olivia, cluster, right, allowed=False, age=5)
+    for url in forms:
+        assert "Cluster prod says no. Asked 5 s ago" in assert_page(writer.get(url)).text
+    AccessAnswer.objects.update(allowed=True)
+    for url in forms:
+        assert "Not allowed" not in assert_page(writer.get(url)).text
+
+
 def test_an_operators_buttons_are_off_one_by_one(
     writer: Client, client: Client, olivia: Any, bob: Any
 ) -> None:
