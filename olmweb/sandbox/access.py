@@ -61,7 +61,9 @@ RULES = (
         frozenset(
             {
                 "platformoperators",
+                "clusterextensions",
                 "namespaces",
+                "serviceaccounts",
                 "operatorgroups",
                 "subscriptions",
                 "installplans",
@@ -69,7 +71,6 @@ RULES = (
             }
         ),
     ),
-    Rule("olmweb-admin", frozenset({"admin"}), WRITE, frozenset({"clusterextensions"})),
 )
 # What the default roles let everybody who signed in ask: about themselves.
 _REVIEWS = {

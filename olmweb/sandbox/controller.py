@@ -12,6 +12,7 @@ from typing import Any
 
 from olmweb.sandbox import aggregate, helm, rules
 from olmweb.sandbox.olm_v0 import OlmV0
+from olmweb.sandbox.olm_v1 import OlmV1
 from olmweb.sandbox.rules import SYSTEM_NAMESPACE, Release
 from olmweb.sandbox.store import Object, Store, copied, timestamp, uid_of
 
@@ -36,6 +37,7 @@ class Controller:
                 self._by_package.setdefault(release.package, []).append(release)
                 self._by_image[release.image] = release
         self._olm_v0 = OlmV0(store)
+        self._olm_v1 = OlmV1(store)
         self.bundle_suffixes: Mapping[str, str] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sandbox-controller", daemon=True)
@@ -65,6 +67,7 @@ class Controller:
             self.step(item["metadata"]["name"])
         self.aggregate()
         self._olm_v0.step_all()
+        self._olm_v1.step_all()
 
     def settle(self, name: str) -> None:
         """Steps until nothing changes any more."""

@@ -80,15 +80,20 @@ def head(source: str, package: str, channel: str = "", name: str = "") -> Bundle
         raise KeyError(f"{package} has no bundle {name} in {source}")
     entry = named[-1]
     blob = next(b for b in blobs if (b["schema"], b["name"]) == ("olm.bundle", entry["name"]))
+    return bundle_of(blob, entry.get("replaces", ""))
+
+
+def bundle_of(blob: Mapping[str, Any], replaces: str = "") -> Bundle:
+    """From an olm.bundle blob."""
     properties = blob["properties"]
     return Bundle(
         name=blob["name"],
-        package=package,
+        package=blob["package"],
         version=next(p["value"]["version"] for p in properties if p["type"] == "olm.package"),
         image=blob["image"],
         spec=_spec(properties),
         properties=tuple(p for p in properties if p["type"] in ("olm.package", "olm.gvk")),
-        replaces=entry.get("replaces", ""),
+        replaces=replaces,
     )
 
 

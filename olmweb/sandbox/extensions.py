@@ -1,7 +1,7 @@
 """The scenario's ClusterExtensions: one healthy, one that can't be resolved, one deprecated, and
 one that is installed and doesn't run.
 
-Written as operator-controller leaves them; nothing moves them afterwards.
+Written as operator-controller leaves them; they stay so until somebody changes them.
 """
 
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def _installed(
     }
     catalog_spec = {"packageName": package, "channels": [channel], "version": version}
     status = {"install": {"bundle": {"name": bundle["name"], "version": version}}}
-    said |= _deprecated(catalog, package, channel, bundle["name"])
+    said |= deprecated(catalog, package, channel, bundle["name"])
     return _extension(name, namespace, catalog_spec, said, status, now)
 
 
@@ -90,7 +90,7 @@ def _oldest(catalog: str, package: str, channel: str) -> dict[str, Any]:
     return next(b for b in blobs if b["name"] == entries[0]["name"])
 
 
-def _deprecated(catalog: str, package: str, channel: str, bundle: str) -> _Said:
+def deprecated(catalog: str, package: str, channel: str, bundle: str) -> _Said:
     """The four deprecation conditions; `Deprecated` joins the messages of the other three."""
     entries = [
         entry
@@ -128,7 +128,7 @@ def _unresolved(name: str, now: datetime) -> Object:
         "Installed": ("False", "Failed", "No bundle installed"),
         "Progressing": ("True", "Retrying", text),
     }
-    said |= _deprecated("redhat-operators", package, channel, "")
+    said |= deprecated("redhat-operators", package, channel, "")
     said["BundleDeprecated"] = ("Unknown", "Absent", "no bundle installed yet")
     catalog_spec = {"packageName": package, "channels": [channel], "version": wanted}
     return _extension(name, "object-store", catalog_spec, said, {}, now)

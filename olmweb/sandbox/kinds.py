@@ -110,6 +110,7 @@ _EVENT_FIELDS = (
 _BUILT_IN = (
     _built_in("", "namespaces", "Namespace", "ns", namespaced=False, fields=("status.phase",)),
     _built_in("", "services", "Service", "svc", categories=("all",)),
+    _built_in("", "serviceaccounts", "ServiceAccount", "sa", status=False),
     _built_in("", "events", "Event", "ev", status=False, fields=_EVENT_FIELDS),
     _built_in(
         "",

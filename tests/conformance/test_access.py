@@ -13,12 +13,12 @@ from tests.conformance.server import (
     Server,
     about,
     cause,
-    extension,
 )
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+CLUSTER_OPERATORS = "/apis/config.openshift.io/v1/clusteroperators"
 OPERATORS = "/apis/platform.openshift.io/v1alpha1/platformoperators"
 PLATFORM = "platform.openshift.io"
 
@@ -166,7 +166,7 @@ def test_an_operator_writes_what_the_role_names_and_no_more(server: Server, name
     server.same(answer.status, 201)
     answer = server.call("PATCH", f"{OPERATORS}/{name}/status", {}, type=MERGE, **otto)
     server.same((answer.status, answer.body["reason"]), (403, "Forbidden"))
-    answer = server.call("POST", EXTENSIONS, extension(name), **otto)
+    answer = server.call("DELETE", f"{CLUSTER_OPERATORS}/{name}", **otto)
     server.same((answer.status, answer.body["reason"]), (403, "Forbidden"))
     server.same(server.call("DELETE", f"{OPERATORS}/{name}", **otto).status, 200)
 
