@@ -1,6 +1,7 @@
 """A ClusterExtension from install over upgrade to removal against the sandbox's controller."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from catalogs.models import Catalog, Package
-from installs import changes
+from installs import changes, follow
 from installs.actions import dry_run, plan_install, request
 from installs.models import Action, Operator
 from installs.sync import sync_cluster
@@ -106,8 +107,9 @@ def test_an_upgrade_is_followed_to_its_target_and_one_that_leads_nowhere_is_told
 
 
 def test_one_that_can_not_work_ends_with_its_cause_and_a_retry_ends_with_the_same(
-    sandbox: Sandbox, cluster: Cluster, olivia: User
+    sandbox: Sandbox, cluster: Cluster, olivia: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(follow, "STALE_FAILURE", timedelta(seconds=1))
     action = install(cluster, olivia, "chat-demo")
     assert action.state == "failed"
     assert "AllNamespaces" in action.outcome
