@@ -92,7 +92,7 @@ class OlmV1:
     def _check(self, item: Object, chosen: _Candidate) -> None:
         """What keeps the chosen bundle from being applied. Raises _Refused."""
         name, namespace = item["metadata"]["name"], item["spec"]["namespace"]
-        release = rules.read_release(chosen.blob, ())
+        release = rules.read_release(chosen.blob)
         prefix = f'error for resolved bundle "{chosen.blob["name"]}" with version '
         prefix += f'"{chosen.version}": unsupported bundle: '
         if release.owns_api_services:
