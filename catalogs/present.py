@@ -93,15 +93,17 @@ class Facet:
 
 
 def verdict_labels(said: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """(verdict, words) for a label each, of (path, verdict, rule): by which paths it installs, by
-    which not and why."""
+    """(verdict, words) for a label each: by which paths it installs, by which not and why."""
+    return [(verdict, f"{SAID[verdict]} {words}") for verdict, words in verdict_words(said)]
+
+
+def verdict_words(said: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """(verdict, its paths and why not), each verdict once, of (path, verdict, rule)."""
     by: dict[str, list[str]] = {}
     for path, verdict, rule in said:
         why = f": {title_of(rule)}" if verdict == Verdict.NOT_INSTALLABLE else ""
         by.setdefault(verdict, []).append(KIND_OF[Path(path)] + why)
-    return [
-        (verdict, f"{SAID[verdict]} {', '.join(by[verdict])}") for verdict in SAID if verdict in by
-    ]
+    return [(verdict, ", ".join(by[verdict])) for verdict in SAID if verdict in by]
 
 
 @dataclass(frozen=True, slots=True)

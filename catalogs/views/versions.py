@@ -68,9 +68,9 @@ def versions_tab(
 
 
 def _told(judged: Mapping[Path, Predicted]) -> list[tuple[str, str]]:
-    """(verdict, words) for a label each, paths in their order."""
+    """(verdict, its paths), paths in their order."""
     found = (judged[path] for path in Path if path in judged)
-    return present.verdict_labels((one.path, one.verdict, one.rule) for one in found)
+    return present.verdict_words((one.path, one.verdict, one.rule) for one in found)
 
 
 def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> Sequence[Bundle]:

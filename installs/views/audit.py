@@ -23,6 +23,7 @@ from olmweb.htmx import render_page
 from olmweb.models import LOCAL, Cluster
 
 ROWS = 50  # of the table on one page
+ACTUAL = 100  # operators beside their predictions
 ALONE = "-"  # the choice of no cluster
 OK = "installable"  # the bucket without a rule
 WATCHED = (Target.ALL, Target.OWN)  # what may be assumed where no OperatorGroup is named
@@ -120,6 +121,8 @@ def _context(request: HttpRequest, asked: Asked, notices: list[str]) -> dict[str
         "urls": {row.package: _url(asked.catalog, row.package) for row in page.items},
         "agreed": agreed,
         "compared": bool(found.actual),
+        "differing": [each for each in found.actual if each.agrees is False][:ACTUAL],
+        "actual_shown": found.actual[:ACTUAL],
         "clusters": clusters(request),
         "exports": _exports(asked),
         "may_install": asked.cluster is not None and may_act(request.user)[0],
