@@ -191,8 +191,9 @@ def request(
     *,
     tried: DryRun | None = None,
     idempotency_key: str = "",
+    waits: bool = False,
 ) -> Action:
-    """Records the plan and lets a worker send it.
+    """Records the plan and lets a worker send it; with `waits` the caller sees to that.
 
     Asked twice, the second call returns the first one's action: while that is open, or for ever
     with the same `idempotency_key` of the same person. Raises OlmwebError (409) when the object
@@ -223,7 +224,7 @@ def request(
         return known
     for _ in range(2):
         # The open action that is in the way may be finished when we look: then ask again.
-        action = _create(values) or _open_action(values)
+        action = _create(values, waits=waits) or _open_action(values)
         if action:
             return action
     raise _busy(values, "action")
@@ -245,12 +246,13 @@ def _with_key(values: dict[str, Any]) -> Action | None:
     )
 
 
-def _create(values: dict[str, Any]) -> Action | None:
+def _create(values: dict[str, Any], *, waits: bool) -> Action | None:
     """The recorded action; None when its object has an open one."""
     try:
         with transaction.atomic():
             action = Action.objects.create(**values)
-            run_action.delay_on_commit(action.pk)
+            if not waits:
+                run_action.delay_on_commit(action.pk)
     except IntegrityError:
         return None
     return action

@@ -51,8 +51,9 @@ def begin(action: Action) -> bool:
 
 
 def next_after(action_id: int) -> list[int]:
-    """Ids in the same batch whose turn has come and that no worker has begun."""
-    batch = Action.objects.filter(pk=action_id).values_list("batch_id", flat=True).first()
+    """Once this action has ended: ids in its batch whose turn has come and that nobody began."""
+    ended = Action.objects.filter(pk=action_id, batch__isnull=False).exclude(state__in=Action.OPEN)
+    batch = ended.values_list("batch_id", flat=True).first()
     if batch is None:
         return []
     rows = Action.objects.filter(batch=batch, state__in=Action.OPEN).order_by("id")

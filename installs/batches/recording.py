@@ -14,6 +14,7 @@ from installs.batches.reviewing import SHARED, Item
 from installs.batches.selection import Key
 from installs.models import Action, ActionBatch
 from installs.planning import Plan
+from installs.tasks import run_action
 from olmweb.access import AnyUser, person
 from olmweb.errors import Missing, OlmwebError
 from olmweb.models import Cluster
@@ -97,6 +98,9 @@ def _fill(batch: ActionBatch, items: Sequence[Item], acting: User) -> None:
             hint="Review it again.",
         )
     Action.objects.filter(pk__in=made).update(batch=batch)
+    # Those after them are sent for when these end; a message for each would only stand in the way.
+    for first in made[: batch_turns.AT_ONCE]:
+        run_action.delay_on_commit(first)
     batch.left_out = left
     batch.save(update_fields=["left_out"])
 
@@ -107,7 +111,7 @@ def _ask(
     """The package's own action, or why there is none."""
     key = f"batch-{batch.pk}-{number}"
     try:
-        action = actions.request(plan, acting, tried=tried, idempotency_key=key)
+        action = actions.request(plan, acting, tried=tried, idempotency_key=key, waits=True)
     except OlmwebError as error:
         return None, error.message
     if action.idempotency_key != key:

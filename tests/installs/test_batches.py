@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
+from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from installs import actions, batch_turns, follow, tasks
 from installs.batches import recording, reviewing, selection
@@ -327,6 +328,38 @@ def test_three_are_under_way_and_the_next_begins_when_one_has_ended(
     tasks.run_action(found[0].pk)
     delayed.assert_called_once_with(found[3].pk)
     assert follow.waiting() == [one.pk for one in found[1:4]]
+
+
+def test_only_those_whose_turn_it_is_are_sent_for_and_a_stray_message_sends_for_none(
+    prod: Cluster,
+    olivia: User,
+    monkeypatch: pytest.MonkeyPatch,
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+) -> None:
+    sent = Mock()
+    monkeypatch.setattr(tasks.run_action, "apply_async", sent)
+    with django_capture_on_commit_callbacks(execute=True):
+        batch = record(prod, olivia)
+    found = actions_of(batch)
+    assert sent.call_count == batch_turns.AT_ONCE
+    sent.reset_mock()
+    tasks.run_action(found[4].pk)
+    sent.assert_not_called()
+    assert batch_turns.next_after(found[0].pk) == [], "it has not ended"
+
+
+def test_a_worker_that_dies_after_it_took_one_up_loses_nothing(
+    prod: Cluster, olivia: User, sandbox: Sandbox
+) -> None:
+    batch = record(prod, olivia, "acme")
+    (action,) = actions_of(batch)
+    assert batch_turns.begin(action)
+    assert follow.waiting() == [action.pk]
+    for _ in range(20):
+        if run(action) is None:
+            break
+    assert sandbox.store.get(PO, "acme") is not None
+    assert progress_of(batch).done == 1
 
 
 def test_all_of_a_batch_are_carried_out_by_workers_that_only_pick_up_what_waits(
