@@ -264,7 +264,8 @@ def _open_action(values: dict[str, Any]) -> Action | None:
     action = Action.objects.filter(**identity, state__in=Action.OPEN).first()
     if action is None:
         return None
-    if action.verb == values["verb"] and action.manifests == values["manifests"]:
+    asked, there = (list(map(_untimed, one)) for one in (values["manifests"], action.manifests))
+    if action.verb == values["verb"] and asked == there:
         return action
     raise _busy(values, str(action.verb))
 

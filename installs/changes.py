@@ -261,6 +261,11 @@ def removal_consequences(operator: Operator) -> tuple[str, ...]:
     counted = f"{len(crds)} CustomResourceDefinition{'s' if len(crds) != 1 else ''}"
     names = ", ".join(one.name for one in crds[:5]) + (" and more" if len(crds) > 5 else "")
     listed = f" ({names})" if names else ""
+    if operator.kind == SUBSCRIPTION and not installed_bundle(operator):
+        return (
+            f"Subscription {operator.name} is deleted. It has installed nothing so far; its "
+            "OperatorGroup and namespace stay.",
+        )
     if operator.kind == SUBSCRIPTION:
         return (
             f"Subscription {operator.name} and the ClusterServiceVersion that it installed are "

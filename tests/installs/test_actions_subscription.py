@@ -227,3 +227,35 @@ def _resolution_failed(sandbox: Sandbox) -> None:
         "referenced by a subscription",
     }
     sandbox.store.put({**found, "status": {**found["status"], "conditions": [failed]}})
+
+
+@pytest.mark.parametrize("approval", ["Manual", "Automatic"])
+def test_an_upgrade_to_another_channel_is_followed_to_its_end(
+    sandbox: Sandbox, cluster: Cluster, olivia: User, approval: str
+) -> None:
+    old = ("2.5.1", "2.6.0", "2.6.1")
+    package = make_package(
+        name="queue-demo",
+        catalog=Catalog.objects.filter(cluster=cluster, name="redhat-operators").first(),
+        channels={"stable": (*old, "3.0.0", "3.0.1"), "old": old},
+    )
+    plan = planned(cluster, package, olivia, channel="old", approval="Automatic", targets="own")
+    assert carry_out(request(plan, olivia)).state == "succeeded"
+    row = Operator.objects.get(cluster=cluster, namespace=NAMESPACE)
+    assert row.details["installed_csv"] == "queue-demo.v2.6.1"
+
+    plan = changes.plan_upgrade(row, {"channel": "stable", "approval": approval})
+    assert plan.target == "queue-demo.v3.0.1"
+    action = carry_out(request(plan, olivia))
+    assert action.state == "succeeded", action.outcome
+    if approval == "Manual":
+        assert action.outcome_code == "needs-approval"
+        waiting = Component.objects.get(
+            cluster=cluster, kind="InstallPlan", namespace=NAMESPACE, phase="RequiresApproval"
+        )
+        action = carry_out(request(changes.plan_approve(cluster, waiting), olivia))
+        assert "is carried out: queue-demo.v3.0.1" in action.outcome
+    else:
+        assert action.outcome == "queue-demo is at queue-demo.v3.0.1."
+    row.refresh_from_db()
+    assert (row.health, row.details["installed_csv"]) == ("Healthy", "queue-demo.v3.0.1")
