@@ -47,6 +47,7 @@ _FIELDS = (
 _NOT_TOLD: dict[str, Any] = {
     "webhooks": None,
     "conversion_webhooks": None,
+    "webhook_rules": (),
     "shipped": None,
     "crd_versions": None,
 }

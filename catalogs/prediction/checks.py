@@ -28,6 +28,8 @@ GROUP_MODES = {
 }
 PLATFORM_OPERATOR = "PlatformOperator"
 SUBSCRIPTION = "Subscription"
+# Written so in OLM, where resources are meant.
+WEBHOOK_KINDS = frozenset(("*", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
 MENTIONED = 5  # names in one sentence; more are counted
 
 
@@ -91,6 +93,18 @@ def _conversion_mode(asked: Asked) -> Answer:
         return None  # without the full CSV the rule for webhooks says what is not known
     only = asked.bundle.install_modes == {ALL_NAMESPACES}
     return None if only else {"modes": _modes(asked.bundle)}
+
+
+def _forbidden_webhook(asked: Asked) -> Answer:
+    """What a webhook may not watch: everything, OLM itself, or webhooks."""
+    for groups, resources in asked.bundle.webhook_rules:
+        if "*" in groups:
+            return {"what": "all API groups"}
+        if "operators.coreos.com" in groups:
+            return {"what": "OLM's own API group"}
+        if "admissionregistration.k8s.io" in groups and not WEBHOOK_KINDS.isdisjoint(resources):
+            return {"what": "the configurations of webhooks"}
+    return None
 
 
 def _unserved_kinds(asked: Asked) -> Answer:
@@ -422,11 +436,13 @@ CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
     "sub-required-crd": _required_crds,
     "sub-crd-owned": _provided_elsewhere,
     "sub-conversion-mode": _conversion_mode,
+    "sub-webhook-rule": _forbidden_webhook,
     "ce-dependency": _dependency,
     "ce-install-mode": _all_namespaces,
     "ce-api-service": _api_services,
     "ce-webhook": _webhooks,
     "ce-conversion-mode": _conversion_mode,
+    "ce-webhook-rule": _forbidden_webhook,
     "ce-kind-unserved": _unserved_kinds,
     "ce-stored-version": _stored_versions,
     "ce-crd-owned": _extension_crds,

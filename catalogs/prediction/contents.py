@@ -47,6 +47,7 @@ class Contents:
     owned_api_services: int | None = None
     webhooks: int | None = None
     conversion_webhooks: int | None = None
+    webhook_rules: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()  # (groups, resources)
     provides: frozenset[Kind] = frozenset()
     requires: tuple[Kind, ...] = ()
     required_packages: tuple[tuple[str, str], ...] = ()  # (name, blang range)
@@ -78,8 +79,14 @@ class _Descriptions(msgspec.Struct):
     required: list[_Description] | None = None
 
 
+class _WebhookRule(msgspec.Struct):
+    apiGroups: list[str] | None = None
+    resources: list[str] | None = None
+
+
 class _Webhook(msgspec.Struct):
     type: str = ""
+    rules: list[_WebhookRule] | None = None
 
 
 class _Mode(msgspec.Struct):
@@ -226,6 +233,12 @@ def _from_csv(manifest: _Manifest) -> dict[str, Any]:
         **_needs(spec.nativeAPIs, spec.minKubeVersion, annotations),
         "webhooks": len(webhooks),
         "conversion_webhooks": len(conversions),
+        "webhook_rules": tuple(
+            (tuple(rule.apiGroups or ()), tuple(rule.resources or ()))
+            for each in webhooks
+            if each.type != "ConversionWebhook"
+            for rule in each.rules or ()
+        ),
     }
 
 

@@ -212,6 +212,18 @@ def test_a_bundle_with_its_objects_tells_everything() -> None:
     )
 
 
+def test_what_webhooks_watch_is_read_but_for_conversion() -> None:
+    rules = [{"apiGroups": ["a.example"], "resources": ["as"]}, {"apiGroups": ["*"]}]
+    hooks = [
+        {"type": "ValidatingAdmissionWebhook", "rules": rules},
+        {"type": "ConversionWebhook", "rules": rules},
+    ]
+    csv = json.loads(json.dumps(CSV))
+    csv["spec"]["webhookdefinitions"] = hooks
+    found = read_contents(_blob(_object(csv)))
+    assert found.webhook_rules == ((("a.example",), ("as",)), (("*",), ()))
+
+
 def test_catalog_metadata_leaves_webhooks_and_objects_unknown() -> None:
     spec: dict[str, Any] = CSV["spec"]  # type: ignore[assignment]
     metadata = {
