@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 
@@ -21,6 +22,9 @@ def pytest_configure() -> None:
 
     # The real hasher takes a quarter of a second per user, and no test is about it.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    # No property is about time, and other work on the machine makes any example slow.
+    hypothesis.settings.register_profile("olmweb", hypothesis.settings(), deadline=None)
+    hypothesis.settings.load_profile("olmweb")
 
 
 def need(component: str, present: bool) -> None:
