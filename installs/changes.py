@@ -277,7 +277,6 @@ def removal_consequences(operator: Operator) -> tuple[str, ...]:
         f"{operator.kind} {operator.name} and every object that it installed are deleted.",
         f"Its {counted if crds else 'CustomResourceDefinitions'}{listed} go too, and with them "
         "every object of these kinds in every namespace.",
-        "How many objects of these kinds there are is not known here: `kubectl get KIND -A` tells.",
     )
 
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from installs import actions, changes, manifests
+from installs import actions, changes, instances, manifests
 from installs.manifests import SUBSCRIPTION
 from installs.models import Component, Operator
 from installs.planning import Plan
@@ -108,7 +108,7 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
 def remove(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
-    """Remove one operator: what goes, what stays, a tick, a dry run, then follow."""
+    """Remove one operator: what goes, what stays, counted if asked; a tick, a dry run, follow."""
     if not request.user.is_authenticated:
         return redirect_to_login(request.get_full_path())
     person(request.user)
@@ -118,12 +118,15 @@ def remove(
         "operator": operator,
         "consequences": plan.consequences,
         "plan": plan,
-        "crds": changes.owned_crds(operator),
+        "crds": (crds := changes.owned_crds(operator)),
         "key": form_key(request),
         "reviewed": actions.reviewed(plan, request.user),
         "fields": {},
     }
     if request.method != "POST":
+        return show_form(request, "remove", context)
+    if request.POST.get("step") == "count":
+        context["counted"] = instances.count_instances(operator.cluster, crds, request.user)
         return show_form(request, "remove", context)
     if request.POST.get("sure") != "yes":
         sentence = "Tick the box to say that you know what goes with it."

@@ -14,7 +14,7 @@ import msgspec
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import Gone, KubeError, from_answer
 from olmweb.kube.resources import Resource
-from olmweb.kube.transport import Call
+from olmweb.kube.transport import Call, Impersonation
 
 _PARTIAL = "application/json;as={};g=meta.k8s.io;v=v1"
 _LIST = (("Accept", _PARTIAL.format("PartialObjectMetadataList")),)
@@ -32,6 +32,7 @@ class _Item(msgspec.Struct, Generic[Meta]):
 class _ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     continue_: str | None = msgspec.field(name="continue", default=None)
+    remaining_item_count: int | None = None
 
 
 class _List(msgspec.Struct, Generic[Meta]):
@@ -96,6 +97,26 @@ def metadata_pages(
         fresh = False
         if not token:
             return
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+def count_objects(
+    client: KubeClient, resource: Resource, version: str, *, as_user: Impersonation | None = None
+) -> int:
+    """How many objects of a kind there are in all namespaces, in one request. Raises KubeError.
+
+    A server says how many are left after the first one unless a list has a selector
+    (kubernetes apimachinery pkg/apis/meta/v1, ListMeta.remainingItemCount).
+    """
+    call = Call("GET", resource.path(version), (("limit", "1"),), headers=_LIST, as_user=as_user)
+    try:
+        page = msgspec.json.Decoder(_List[_Named]).decode(client.transport.send(call))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise client.transport.broken_answer(call, "something that is not a list") from None
+    return len(page.items or ()) + (page.metadata.remaining_item_count or 0)
 
 
 def watch_metadata(

@@ -8,6 +8,7 @@ import pytest
 
 from olmweb.kube import errors, resources
 from olmweb.kube.client import Impersonation, KubeClient
+from olmweb.kube.metadata import count_objects
 from olmweb.kube.resources import Served
 from olmweb.kube.session import open_client
 from olmweb.kube.watch import Watch
@@ -44,6 +45,15 @@ def test_pages_hold_everything_once(server: Server, client: KubeClient, ns: str)
     names = [item["metadata"]["name"] for page in pages for item in page.items]
     server.same(names, ["s0", "s1", "s2", "s3", "s4"])
     server.same(len({page.resource_version for page in pages}), 1)
+
+
+def test_objects_are_counted_in_one_request(server: Server, client: KubeClient, ns: str) -> None:
+    before = count_objects(client, SUBS, "v1alpha1")
+    for number in range(3):
+        server.made(SUBSCRIPTIONS.format(ns), subscription(f"s{number}"))
+    asked = client.requests
+    server.same(count_objects(client, SUBS, "v1alpha1") - before, 3)
+    server.same(client.requests - asked, 1)
 
 
 def test_a_watch_tells_changes_and_says_where_to_go_on(

@@ -9,9 +9,11 @@ from django.test import Client
 
 from catalogs.models import Package
 from installs.models import Action, Operator
+from olmweb.clusters import client_for
+from olmweb.kube.resources import PLATFORM_OPERATORS
 from olmweb.models import Cluster
 from olmweb.sandbox.server import Sandbox
-from tests.factories import make_catalog, make_cluster, make_operator, make_package
+from tests.factories import make_catalog, make_cluster, make_crd, make_operator, make_package
 from tests.web.html import assert_fragment, assert_page
 
 pytestmark = pytest.mark.django_db
@@ -202,6 +204,33 @@ def test_a_removal_says_what_goes_with_it_and_needs_a_tick(
     action = Action.objects.get()
     assert response["Location"] == f"/activity/actions/{action.pk}"
     assert (action.verb, action.object_uid) == ("remove", "uid-1")
+
+
+def test_the_objects_that_a_removal_takes_along_are_counted_on_request(
+    writer: Client, operator: Operator, prod: Cluster, sandbox: Sandbox
+) -> None:
+    owner = {"owner_kind": "BundleDeployment", "owner_name": "etcd"}
+    served = {"served": ["v1alpha1"], **owner}
+    make_crd(cluster=prod, name="platformoperators.platform.openshift.io", **served)
+    make_crd(cluster=prod, name="nobodies.example.com", **owner)
+    make_crd(cluster=prod, name="retired.example.com", **{**owner, "served": []})
+    with client_for(prod) as client:
+        there = len(next(client.list_pages(PLATFORM_OPERATORS, "v1alpha1")).items)
+    assert there > 0
+    assert "Count their objects" in assert_page(writer.get(REMOVE)).text
+    response = writer.post(REMOVE, {"step": "count"})
+    page = assert_page(response)
+    assert [(one.name, one.count) for one in response.context["counted"]] == [
+        ("nobodies.example.com", None),
+        ("platformoperators.platform.openshift.io", there),
+        ("retired.example.com", None),
+    ]
+    assert f"<strong>{there}</strong>" in response.content.decode()
+    assert "not known: No version of it is served." in page.text
+    assert not Action.objects.exists()
+    sandbox.stop()
+    silent = assert_page(writer.post(REMOVE, {"step": "count"}))
+    assert silent.text.count("not known: ") == 3
 
 
 def test_a_kind_that_is_not_removed_is_refused(writer: Client, prod: Cluster) -> None:

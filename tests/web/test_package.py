@@ -246,6 +246,16 @@ def test_what_it_installs_lists_kinds_images_and_needs(reader):
     assert 'data-copy="registry.example/etcd:3"' in page
 
 
+def test_the_head_says_how_what_was_installed_is_doing(reader, etcd):
+    cluster = etcd.catalog.cluster
+    make_operator(cluster=cluster, name="etcd", package="etcd", health="Failed")
+    head = reader.get(url(etcd)).content.decode().split('id="tabs"')[0].split("<h1")[1][:2000]
+    assert "Failed" in head
+    assert "Installed" not in head
+    make_operator(cluster=cluster, name="second", package="etcd", health="Healthy")
+    assert "Installed" in reader.get(url(etcd)).content.decode().split("<h1")[1][:2000]
+
+
 def test_where_it_is_installed_leads_to_the_operator(reader, etcd):
     assert "No cluster has this package installed" in text_of(
         reader.get(url(etcd, tab="installed"))
