@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def manage(environ: dict[str, str], *arguments: str) -> None:
     subprocess.run(
-        [sys.executable, "-m", *arguments], cwd=ROOT, env=environ, check=True, timeout=60,
+        [sys.executable, "-m", *arguments], cwd=ROOT, env=environ, check=True, timeout=180,
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
 
