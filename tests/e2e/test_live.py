@@ -16,7 +16,7 @@ from tests.e2e.product import Product
 pytestmark = pytest.mark.e2e
 
 VERSION = "v1alpha1"
-NAME = "ceiling-demo"
+NAME = "tracing-demo"
 MANIFEST = {
     "apiVersion": "platform.openshift.io/v1alpha1",
     "kind": "PlatformOperator",
