@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 
+from olmweb.sandbox.server import Sandbox
 from tests.services import HOW_TO_GET, postgres_bin, required
 
 pytest_plugins = ["tests.peers.fixtures", "tests.real.fixtures"]
@@ -96,6 +97,17 @@ def tess(db: None) -> User:
     user = User.objects.create_user("tess", password="tess-password")
     user.user_permissions.add(Permission.objects.get(codename="add_action"))
     return user
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+    """A simulated cluster in this process; the context "sandbox" of the settings leads to it."""
+    server = Sandbox(step_seconds=0.02)
+    server.start()
+    server.write_kubeconfig(tmp_path / "kubeconfig")
+    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,6 @@
 """Asking for an action: who may, what is planned, tried and recorded. Against the sandbox."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,17 +21,6 @@ from olmweb.sandbox.server import Sandbox
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
-    server = Sandbox(step_seconds=0.02)
-    server.start()
-    kubeconfig = tmp_path / "kubeconfig"
-    server.write_kubeconfig(kubeconfig)
-    settings.KUBECONFIG = str(kubeconfig)
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -1,9 +1,6 @@
 """A ClusterExtension from install over upgrade to removal against the sandbox's controller."""
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -21,16 +18,6 @@ from tests.installs.test_actions_followed import carry_out
 pytestmark = pytest.mark.django_db
 GOOD, NAMESPACE = "object-store-demo", "stores"
 VERSIONS = ("1.8.0", "1.8.1", "2.0.0", "2.1.0")
-
-
-@pytest.fixture
-def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
-    server = Sandbox(step_seconds=0.02)
-    server.start()
-    server.write_kubeconfig(tmp_path / "kubeconfig")
-    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """Bulk installs: what is left out and why, one batch a key, three at a time, Stop; the sandbox."""
 
 import time
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -32,16 +30,6 @@ from tests.factories import (
 pytestmark = pytest.mark.django_db
 NAMES = ("acme", "brisk", "crane", "delta", "eager")
 PO = "PlatformOperator"
-
-
-@pytest.fixture
-def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
-    server = Sandbox(step_seconds=0.02)
-    server.start()
-    server.write_kubeconfig(tmp_path / "kubeconfig")
-    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
-    yield server
-    server.stop()
 
 
 @pytest.fixture

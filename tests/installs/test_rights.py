@@ -1,8 +1,6 @@
 """What a cluster says of a person's rights: asked by a worker as the person, read by pages."""
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -24,16 +22,6 @@ from tests.factories import make_catalog, make_cluster, make_operator
 pytestmark = pytest.mark.django_db
 PO = "PlatformOperator"
 INSTALL = rights_of("install", PO)
-
-
-@pytest.fixture
-def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
-    server = Sandbox(step_seconds=0.02)
-    server.start()
-    server.write_kubeconfig(tmp_path / "kubeconfig")
-    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
-    yield server
-    server.stop()
 
 
 @pytest.fixture

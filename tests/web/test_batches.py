@@ -1,7 +1,5 @@
 """Bulk install in pages: ticks, verdicts, review, one confirmation, progress, Stop."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,16 +22,6 @@ pytestmark = pytest.mark.django_db
 URL = "/bulk-install/"
 HTMX = {"HX-Request": "true"}
 OF = {"of": "prod/PlatformOperator", "cluster": "prod", "path": "PlatformOperator"}
-
-
-@pytest.fixture
-def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
-    server = Sandbox(step_seconds=0.02)
-    server.start()
-    server.write_kubeconfig(tmp_path / "kubeconfig")
-    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
-    yield server
-    server.stop()
 
 
 @pytest.fixture

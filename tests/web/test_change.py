@@ -1,7 +1,5 @@
 """Install and remove: who is offered them, review with the cluster's dry run, errors, following."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,17 +18,6 @@ pytestmark = pytest.mark.django_db
 INSTALL = "/software/prod/redhat-operators/etcd/install"
 REMOVE = "/operators/prod/PlatformOperator/-/etcd/remove"
 HTMX = {"HX-Request": "true"}
-
-
-@pytest.fixture
-def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
-    server = Sandbox(step_seconds=0.02)
-    server.start()
-    kubeconfig = tmp_path / "kubeconfig"
-    server.write_kubeconfig(kubeconfig)
-    settings.KUBECONFIG = str(kubeconfig)
-    yield server
-    server.stop()
 
 
 @pytest.fixture

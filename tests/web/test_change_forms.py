@@ -1,9 +1,7 @@
 """Forms of all paths with the sandbox behind them: to the end, forged, twice, and by two people."""
 
 import time
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,16 +23,6 @@ INSTALL = f"/software/prod/redhat-operators/{PACKAGE}/install"
 EXTENSION = f"/operators/prod/ClusterExtension/-/{PACKAGE}"
 SUBSCRIPTION = "/operators/prod/Subscription/apps/etcd"
 PLAN = "/installplans/prod/apps/install-x/approve"
-
-
-@pytest.fixture
-def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
-    server = Sandbox(step_seconds=0.02)
-    server.start()
-    server.write_kubeconfig(tmp_path / "kubeconfig")
-    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
-    yield server
-    server.stop()
 
 
 @pytest.fixture

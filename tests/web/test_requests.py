@@ -1,7 +1,5 @@
 """Request and approve: who may ask, who may decide, once, and what the allow-list does."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,17 +25,6 @@ FORM = {
     "namespace": "",
     "reason": "Team blue needs it",
 }
-
-
-@pytest.fixture
-def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
-    server = Sandbox(step_seconds=0.02)
-    server.start()
-    kubeconfig = tmp_path / "kubeconfig"
-    server.write_kubeconfig(kubeconfig)
-    settings.KUBECONFIG = str(kubeconfig)
-    yield server
-    server.stop()
 
 
 @pytest.fixture
