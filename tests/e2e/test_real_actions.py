@@ -20,6 +20,7 @@ from tests.peers.controllers import ensure_namespace, opm_serve, service_account
 from tests.peers.processes import folder
 from tests.real.bundles import GROUP, Bundle, write_catalog
 from tests.real.world import SECONDS, V1ALPHA1, World
+from tests.services import required
 
 pytestmark = [pytest.mark.e2e, pytest.mark.peers]
 
@@ -46,7 +47,10 @@ def own_address() -> str:
         try:
             asked.connect(("192.0.2.1", 9))  # of documentation; a datagram socket sends nothing
         except OSError:
-            pytest.skip("this machine has no address but that of loopback")
+            reason = "this machine has no address but that of loopback"
+            if "olm" in required():
+                pytest.fail(f"olm is required: {reason}")
+            pytest.skip(reason)
         return str(asked.getsockname()[0])
 
 
