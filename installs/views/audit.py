@@ -53,10 +53,11 @@ class Asked:
 @require_safe
 def audit_page(request: HttpRequest) -> HttpResponse:
     """Pickers as a plain GET form; filters by bucket and text in the URL."""
+    # Of twins the ClusterCatalog comes first: a CatalogSource may tell its channels' heads alone.
     catalogs = list(
         Catalog.objects.filter(revision__gt=0)
         .select_related("cluster")
-        .order_by("cluster__name", "-package_count", "slug")
+        .order_by("cluster__name", "-package_count", "-source_kind", "slug")
     )
     notices: list[str] = []
     context: dict[str, Any] = {"notices": notices, "catalogs": catalogs, "kinds": KIND_OF}

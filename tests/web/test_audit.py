@@ -93,6 +93,16 @@ def test_counts_buckets_and_packages_are_shown(reader: Client, catalog: Catalog)
     assert "style=" not in page
 
 
+def test_of_twins_the_cluster_catalog_is_audited_unless_another_is_asked_for(
+    reader: Client, prod: Cluster, catalog: Catalog
+) -> None:
+    kind = Catalog.SourceKind.CATALOG_SOURCE
+    make_catalog(name="a-twin", cluster=prod, source_kind=kind, package_count=4)
+    assert reader.get(URL).context["catalog_key"] == f"prod/{catalog.slug}"
+    asked = reader.get(URL, {"catalog": "prod/a-twin"})
+    assert asked.context["catalog_key"] == "prod/a-twin"
+
+
 def test_what_differs_from_what_happened_comes_first(reader: Client, prod: Cluster) -> None:
     response = reader.get(URL)
     actual = response.context["audit"].actual
