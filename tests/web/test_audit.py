@@ -97,7 +97,9 @@ def test_of_twins_the_cluster_catalog_is_audited_unless_another_is_asked_for(
     reader: Client, prod: Cluster, catalog: Catalog
 ) -> None:
     kind = Catalog.SourceKind.CATALOG_SOURCE
-    make_catalog(name="a-twin", cluster=prod, source_kind=kind, package_count=4)
+    catalog.refresh_from_db()
+    count = catalog.package_count
+    make_catalog(name="a-twin", cluster=prod, source_kind=kind, package_count=count)
     assert reader.get(URL).context["catalog_key"] == f"prod/{catalog.slug}"
     asked = reader.get(URL, {"catalog": "prod/a-twin"})
     assert asked.context["catalog_key"] == "prod/a-twin"
