@@ -103,13 +103,22 @@ def open_form(page: Page, package: str, **fields: str) -> Locator:
     page.goto(f"/software/real/{CATALOG}/{package}")
     page.get_by_role("main").get_by_role("link", name="Install", exact=True).click()
     page.get_by_role("navigation", name="Path").get_by_role("link", name="Subscription").click()
+    what = page.get_by_role("region", name="What")
+    wait_until(lambda: is_judged(page, what), f"{package} judged", SECONDS, pause=1)
     for label, value in fields.items():
         field = page.get_by_label(label, exact=True)
         if field.evaluate("one => one.tagName") == "SELECT":
             field.select_option(value)
         else:
             field.fill(value)
-    return page.get_by_role("region", name="What")
+    return what
+
+
+def is_judged(page: Page, what: Locator) -> bool:
+    """The worker judges a catalog some seconds after it was read; a form doesn't poll for it."""
+    page.reload()
+    expect(what).to_contain_text("Prediction")
+    return "Not judged yet" not in what.inner_text()
 
 
 def review(page: Page) -> None:
