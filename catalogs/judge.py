@@ -48,6 +48,8 @@ _NOT_TOLD: dict[str, Any] = {
     "webhooks": None,
     "conversion_webhooks": None,
     "webhook_rules": (),
+    "hooks": (),
+    "deployments": None,
     "shipped": None,
     "crd_versions": None,
 }

@@ -25,7 +25,7 @@ from olmweb.models import Cluster
 
 __all__ = ["Predicted", "refresh", "refresh_all", "verdicts", "verdicts_of"]
 
-JUDGED_BY = 3  # grows when code that judges changes without a new version of the rules
+JUDGED_BY = 4  # grows when code that judges changes without a new version of the rules
 KEPT_RUNS = 200  # of one catalog and cluster
 
 
@@ -88,7 +88,8 @@ def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> st
     """A hash of everything that the verdicts depend on."""
     others = usable(cluster_id) if cluster_id is not None else Q(pk__in=())
     offered = Catalog.objects.filter(others | Q(pk=catalog.pk)).order_by("id")
-    stamps = offered.values_list("id", "content_hash", "derivation", "changed_at")
+    fields = ("id", "content_hash", "derivation", "changed_at", "priority", "availability")
+    stamps = offered.values_list(*fields)
     told = [
         (JUDGED_BY, RULES_VERSION),
         [[str(part) for part in stamp] for stamp in stamps],

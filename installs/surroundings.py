@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from catalogs.models import Bundle, BundleGVK, Catalog
+from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.prediction import ClusterFacts, Crd, Group, Installed, Market
 from catalogs.prediction.contents import Kind
+from catalogs.prediction.surroundings import Offered
 from catalogs.semver import Version, parse
 from installs.manifests import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import Component, CRDState, Operator, Surface
@@ -17,6 +18,8 @@ from installs.sync.offers import usable
 from olmweb.models import Cluster
 
 Owner = tuple[str, str, str]  # kind, namespace, name
+CLUSTER_CATALOG = Catalog.SourceKind.CLUSTER_CATALOG
+UNAVAILABLE = "Unavailable"  # spec.availabilityMode of a ClusterCatalog that is switched off
 
 
 def cluster_facts(cluster: Cluster) -> ClusterFacts:
@@ -114,7 +117,7 @@ def read_version(text: str) -> Version | None:
 
 
 def market_of(catalog: Catalog, cluster: Cluster | None) -> Market:
-    """What `catalog` offers, and every other that `cluster` can use. Three queries."""
+    """What `catalog` offers, and every other that `cluster` can use. At most six queries."""
     ids = {catalog.pk}
     if cluster is not None:
         ids |= set(Catalog.objects.filter(usable(cluster.pk)).values_list("pk", flat=True))
@@ -132,4 +135,32 @@ def market_of(catalog: Catalog, cluster: Cluster | None) -> Market:
     return Market(
         {kind: frozenset(names) for kind, names in providers.items()},
         {name: tuple(found) for name, found in versions.items()},
+        catalog.name,
+        _offers(catalog, cluster) if cluster is not None else {},
     )
+
+
+def _offers(catalog: Catalog, cluster: Cluster) -> dict[str, tuple[Offered, ...]]:
+    """The packages of `catalog` that another of the ClusterCatalogs has as well, which a
+    ClusterExtension chooses from; none where it is no such one itself."""
+    choice = Catalog.objects.filter(
+        usable(cluster.pk), source_kind=CLUSTER_CATALOG, cluster=cluster
+    )
+    rows = {row.pk: row for row in choice.exclude(availability=UNAVAILABLE).order_by("name")}
+    if catalog.pk not in rows or len(rows) == 1:
+        return {}
+    packages = Package.objects.filter(catalog__in=rows)
+    offers: dict[str, dict[int, int]] = defaultdict(dict)  # name -> catalog -> package
+    for pk, name, catalog_id in packages.order_by().values_list("pk", "name", "catalog"):
+        offers[name][catalog_id] = pk
+    bundles = Bundle.objects.filter(package__catalog__in=rows, deprecated=False).order_by()
+    living = set(bundles.values_list("package", flat=True).distinct())
+    return {
+        name: tuple(
+            Offered(row.name, row.priority, found[pk] not in living)
+            for pk, row in rows.items()
+            if pk in found
+        )
+        for name, found in offers.items()
+        if len(found) > 1 and catalog.pk in found
+    }

@@ -5,6 +5,7 @@ Reads and writes rows; asks no registry.
 
 import base64
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
@@ -72,15 +73,18 @@ def contents_of(bundle: Bundle) -> Contents | None:
     blob = blobs.read_blob(bundle.blob_id) if bundle.blob_id else None
     if blob is None:
         return None
+    packed = None
     if not objects_in(blob):
         row = _row(bundle.image)
         if row is None:
             return None
-        blob = with_objects(blob, _unpacked(row))
+        packed = _unpacked(row)
+        blob = with_objects(blob, packed)
     try:
-        return read_contents(blob, deprecated=bundle.deprecated)
+        found = read_contents(blob, deprecated=bundle.deprecated)
     except fbc.DECODE_ERRORS:
         return None
+    return replace(found, folders=tuple(packed.folders)) if packed else found
 
 
 def settle(bundle: Bundle) -> None:

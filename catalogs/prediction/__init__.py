@@ -1,6 +1,6 @@
 """Whether a bundle can be installed, said before the install: rules over facts, per install path.
 
-Owns the rules (`rules.yaml` says what each means, `checks` decides) and the facts they read: what
+Owns the rules (`rules/` says what each means, `checks` decides) and the facts they read: what
 a bundle brings and needs (`contents`), what the catalogs offer and a cluster has (`surroundings`).
 Pure: no Django, no network. Must not know: rows, pages, and the controllers of the sandbox, which
 decide by code of their own.

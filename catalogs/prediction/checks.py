@@ -1,20 +1,14 @@
-"""How each rule of `rules.yaml` decides. A check answers None (passes), the facts of its sentence
+"""How each rule on a bundle decides. A check answers None (passes), the facts of its sentence
 (hits), or Known.NOT when the fact it needs is not there.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from catalogs.prediction import faults, neighbours
+from catalogs.prediction.asked import Answer, Asked, Known, kinds_text, listed, same_package
 from catalogs.prediction.contents import CRD_KIND, Contents, Kind
-from catalogs.prediction.surroundings import (
-    PLATFORM_NAMESPACE,
-    ClusterFacts,
-    Installed,
-    Market,
-    Target,
-)
+from catalogs.prediction.surroundings import PLATFORM_NAMESPACE, Target
 from catalogs.semver import Version, blang_range, parse
 
 ALL_NAMESPACES = "AllNamespaces"
@@ -30,34 +24,6 @@ PLATFORM_OPERATOR = "PlatformOperator"
 SUBSCRIPTION = "Subscription"
 # Written so in OLM, where resources are meant.
 WEBHOOK_KINDS = frozenset(("*", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
-MENTIONED = 5  # names in one sentence; more are counted
-
-
-class Known(Enum):
-    NOT = "not"
-
-
-Answer = Mapping[str, str] | Known | None
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What every check may look at."""
-
-    bundle: Contents
-    cluster: ClusterFacts
-    market: Market | None
-    target: Target
-
-
-def _listed(names: Iterable[str]) -> str:
-    ordered = list(dict.fromkeys(names))
-    more = len(ordered) - MENTIONED
-    return ", ".join(ordered[:MENTIONED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _kinds(kinds: Iterable[Kind]) -> str:
-    return _listed(f"{each.kind} ({each.api_version})" for each in kinds)
 
 
 def _modes(bundle: Contents) -> str:
@@ -114,7 +80,7 @@ def _unserved_kinds(asked: Asked) -> Answer:
     served = [(each.kind, asked.cluster.serves(each.kind, bundle)) for each in bundle.shipped]
     unserved = [kind for kind, is_served in served if is_served is False and not _own(kind, bundle)]
     if unserved:
-        return {"kinds": _kinds(unserved)}
+        return {"kinds": kinds_text(unserved)}
     return Known.NOT if any(is_served is None for _, is_served in served) else None
 
 
@@ -129,7 +95,7 @@ def _stored_versions(asked: Asked) -> Answer:
     crds, bundle = asked.cluster.crds, asked.bundle
     if crds is None or bundle.crd_versions is None:
         return Known.NOT
-    if bundle.name and any(each.bundle == bundle.name for each in _same_package(asked)):
+    if bundle.name and any(each.bundle == bundle.name for each in same_package(asked)):
         return None
     for name, versions in bundle.crd_versions:
         dropped = crds[name].stored - versions if name in crds else frozenset()
@@ -157,19 +123,9 @@ def _crd_of_another(asked: Asked, own: set[tuple[str, str]]) -> Answer:
     return None
 
 
-def _same_package(asked: Asked, *kinds: str) -> list[Installed]:
-    """What is installed of the bundle's package, by these kinds or any."""
-    package = asked.bundle.package
-    return [
-        each
-        for each in asked.cluster.installed
-        if each.package == package and (not kinds or each.kind in kinds)
-    ]
-
-
 def _releases(asked: Asked, kind: str) -> list[str]:
     """Names of the objects of `kind` that have the package; one of its own name when none has."""
-    return [each.name for each in _same_package(asked, kind)] or [asked.bundle.package]
+    return [each.name for each in same_package(asked, kind)] or [asked.bundle.package]
 
 
 def _min_kube(asked: Asked) -> Answer:
@@ -242,7 +198,7 @@ def _required_apis(asked: Asked) -> Answer:
     if asked.market is None:
         return Known.NOT if asked.bundle.requires else None
     missing = [kind for kind in asked.bundle.requires if not asked.market.providers.get(kind)]
-    return {"kinds": _kinds(missing)} if missing else None
+    return {"kinds": kinds_text(missing)} if missing else None
 
 
 def _constraints(asked: Asked) -> Answer:
@@ -300,7 +256,7 @@ def _native_apis(asked: Asked) -> Answer:
     served = [(each, asked.cluster.serves(each, asked.bundle)) for each in asked.bundle.native_apis]
     missing = [kind for kind, is_served in served if is_served is False]
     if missing:
-        return {"kinds": _kinds(missing)}
+        return {"kinds": kinds_text(missing)}
     return Known.NOT if any(is_served is None for _, is_served in served) else None
 
 
@@ -316,7 +272,7 @@ def _required_crds(asked: Asked) -> Answer:
         elif name not in asked.cluster.crds:
             missing.append(name)
     if missing:
-        return {"crds": _listed(missing)}
+        return {"crds": listed(missing)}
     return Known.NOT if unknown else None
 
 
@@ -370,7 +326,7 @@ def _needs(asked: Asked) -> Answer:
     kinds = [f"{each.kind} ({each.api_version})" for each in bundle.requires]
     counted = [f"{len(bundle.constraints)} constraints"] if bundle.constraints else []
     needs = [*packages, *kinds, *counted]
-    return {"needs": _listed(needs)} if needs else None
+    return {"needs": listed(needs)} if needs else None
 
 
 def _extension_crds(asked: Asked) -> Answer:
@@ -389,7 +345,7 @@ def _namespace_exists(asked: Asked) -> Answer:
         return Known.NOT
     namespace = asked.bundle.suggested_namespace or f"{asked.bundle.package}-system"
     owner = _other_release(asked, asked.cluster.namespaces.get(namespace))
-    return {"namespace": namespace, "owner": owner} if owner else None
+    return {"namespace": namespace, "owned": owner} if owner else None
 
 
 def _role_exists(asked: Asked) -> Answer:
@@ -401,7 +357,7 @@ def _role_exists(asked: Asked) -> Answer:
         if each.kind.kind == "Role" and each.namespace in ("", PLATFORM_NAMESPACE):
             owner = _other_release(asked, roles.get(each.name))
             if owner:
-                return {"role": each.name, "namespace": PLATFORM_NAMESPACE, "owner": owner}
+                return {"role": each.name, "namespace": PLATFORM_NAMESPACE, "owned": owner}
     return None
 
 
@@ -414,13 +370,14 @@ def _other_release(asked: Asked, owner: str | None) -> str:
         return ""
     namespace, _, name = owner.partition("/")
     if not name:
-        return "no release"
-    return f"release {name}" if namespace == PLATFORM_NAMESPACE else f"release {name} ({namespace})"
+        return "no release owns it"
+    where = "" if namespace == PLATFORM_NAMESPACE else f" ({namespace})"
+    return f"release {name}{where} owns it"
 
 
 def _package_installed(asked: Asked) -> Answer:
-    others = [each.name for each in _same_package(asked, PLATFORM_OPERATOR)]
-    return {"name": _listed(others)} if len(others) > 1 else None
+    others = [each.name for each in same_package(asked, PLATFORM_OPERATOR)]
+    return {"name": listed(others)} if len(others) > 1 else None
 
 
 CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
@@ -428,34 +385,49 @@ CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
     "sub-package-required": _required_packages,
     "sub-api-required": _required_apis,
     "sub-constraint": _constraints,
+    "sub-mode-twice": faults.mode_told_twice,
     "sub-install-mode": _group_mode,
     "sub-kind-unserved": _unserved_kinds,
     "sub-stored-version": _stored_versions,
     "sub-min-kube": _min_kube,
     "sub-native-api": _native_apis,
     "sub-required-crd": _required_crds,
+    "sub-webhook-name": faults.webhook_name_twice,
     "sub-crd-owned": _provided_elsewhere,
     "sub-conversion-mode": _conversion_mode,
     "sub-webhook-rule": _forbidden_webhook,
+    "sub-orphan": neighbours.orphan,
+    "ce-ambiguous": neighbours.ambiguous,
+    "ce-outranked": neighbours.outranked,
     "ce-dependency": _dependency,
+    "ce-folder": faults.folders,
     "ce-install-mode": _all_namespaces,
     "ce-api-service": _api_services,
     "ce-webhook": _webhooks,
+    "ce-bundle-fault": faults.inconsistent,
     "ce-conversion-mode": _conversion_mode,
     "ce-webhook-rule": _forbidden_webhook,
+    "ce-kind-unsupported": faults.unsupported_kind,
     "ce-kind-unserved": _unserved_kinds,
+    "ce-object-unnamed": faults.unnamed_object,
     "ce-stored-version": _stored_versions,
     "ce-crd-owned": _extension_crds,
+    "ce-min-kube": _min_kube,
+    "ce-native-api": _native_apis,
+    "po-folder": faults.folders,
     "po-install-mode": _all_namespaces,
     "po-api-service": _api_services,
     "po-webhook": _webhooks,
+    "po-object-unnamed": faults.unnamed_object,
     "po-kind-unserved": _unserved_kinds,
     "po-namespace-exists": _namespace_exists,
     "po-crd-owned": _platform_crds,
     "po-role-exists": _role_exists,
     "po-package-installed": _package_installed,
     "po-dependency-ignored": _needs,
-    "min-kube": _min_kube,
+    "po-min-kube": _min_kube,
+    "po-native-api": _native_apis,
+    "api-shared": neighbours.api_shared,
     "max-openshift": _max_openshift,
     "deprecated": _deprecated,
 }

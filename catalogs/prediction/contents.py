@@ -6,6 +6,7 @@ webhooks are known only to the bundle's image, and the facts about them are None
 
 import base64
 import binascii
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from catalogs import csvs, fbc
 
 CSV_KIND = "ClusterServiceVersion"
 CRD_KIND = "CustomResourceDefinition"
+CONVERSION = "ConversionWebhook"
 
 
 class Kind(NamedTuple):
@@ -36,6 +38,15 @@ class Shipped(NamedTuple):
     namespace: str = ""
 
 
+class Hook(NamedTuple):
+    """A webhook that the CSV defines."""
+
+    type: str
+    name: str
+    deployment: str = ""
+    crds: tuple[str, ...] = ()  # that it converts
+
+
 @dataclass(frozen=True, slots=True)
 class Contents:
     """Facts of one bundle; None where only the bundle's image knows."""
@@ -44,10 +55,14 @@ class Contents:
     package: str = ""
     version: str = ""
     install_modes: frozenset[str] | None = None  # the supported ones
+    modes_told_twice: tuple[str, ...] = ()
     owned_api_services: int | None = None
     webhooks: int | None = None
     conversion_webhooks: int | None = None
     webhook_rules: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()  # (groups, resources)
+    hooks: tuple[Hook, ...] = ()
+    deployments: tuple[str, ...] | None = None  # names
+    folders: tuple[str, ...] = ()  # inside of manifests/ of an inspected image
     provides: frozenset[Kind] = frozenset()
     requires: tuple[Kind, ...] = ()
     required_packages: tuple[tuple[str, str], ...] = ()  # (name, blang range)
@@ -86,7 +101,22 @@ class _WebhookRule(msgspec.Struct):
 
 class _Webhook(msgspec.Struct):
     type: str = ""
+    generateName: str = ""
+    deploymentName: str = ""
+    conversionCRDs: list[str] | None = None
     rules: list[_WebhookRule] | None = None
+
+
+class _Deployment(msgspec.Struct):
+    name: str = ""
+
+
+class _Strategy(msgspec.Struct):
+    deployments: list[_Deployment] | None = None
+
+
+class _Install(msgspec.Struct):
+    spec: _Strategy | None = None
 
 
 class _Mode(msgspec.Struct):
@@ -101,6 +131,7 @@ class _Spec(msgspec.Struct):
     customresourcedefinitions: _Descriptions | None = None
     apiservicedefinitions: _Descriptions | None = None
     webhookdefinitions: list[_Webhook] | None = None
+    install: _Install | None = None
     nativeAPIs: list[_Description] | None = None
     minKubeVersion: str | None = None
 
@@ -227,7 +258,8 @@ def _from_csv(manifest: _Manifest) -> dict[str, Any]:
     spec = fbc.decode(manifest.spec, _Spec)[0] if manifest.spec != fbc.NULL else _Spec()
     annotations = manifest.metadata.annotations if manifest.metadata else None
     webhooks = spec.webhookdefinitions or []
-    conversions = [each for each in webhooks if each.type == "ConversionWebhook"]
+    conversions = [each for each in webhooks if each.type == CONVERSION]
+    strategy = (spec.install.spec if spec.install else None) or _Strategy()
     return {
         **_named(spec.installModes, spec.customresourcedefinitions, spec.apiservicedefinitions),
         **_needs(spec.nativeAPIs, spec.minKubeVersion, annotations),
@@ -236,9 +268,17 @@ def _from_csv(manifest: _Manifest) -> dict[str, Any]:
         "webhook_rules": tuple(
             (tuple(rule.apiGroups or ()), tuple(rule.resources or ()))
             for each in webhooks
-            if each.type != "ConversionWebhook"
+            if each.type != CONVERSION
             for rule in each.rules or ()
         ),
+        "hooks": tuple(
+            Hook(
+                *(each.type, each.generateName, each.deploymentName),
+                tuple(each.conversionCRDs or ()) if each.type == CONVERSION else (),
+            )
+            for each in webhooks
+        ),
+        "deployments": tuple(each.name for each in strategy.deployments or ()),
     }
 
 
@@ -254,8 +294,10 @@ def _named(
 ) -> dict[str, Any]:
     crds, services = crds or _Descriptions(), services or _Descriptions()
     supported = frozenset(mode.type for mode in modes or () if mode.supported)
+    told = Counter(mode.type for mode in modes or ())
     return {
         "install_modes": supported if modes is not None else None,
+        "modes_told_twice": tuple(type_ for type_, times in told.items() if times > 1),
         "owned_crds": tuple(each.name for each in crds.owned or ()),
         "required_crds": tuple(
             (each.name, Kind(each.name.partition(".")[2], each.version, each.kind))

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from catalogs.prediction.checks import CHECKS, Asked, Known
+from catalogs.prediction.asked import Asked, Known
+from catalogs.prediction.checks import CHECKS
 from catalogs.prediction.contents import Contents
 from catalogs.prediction.rules import Path, Verdict, rules_of
 from catalogs.prediction.surroundings import NO_CLUSTER, ClusterFacts, Market, Target

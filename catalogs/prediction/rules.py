@@ -1,4 +1,7 @@
-"""The rules as data: what each is called, what a hit means and says, where it comes from."""
+"""The rules as data: what each is called, what a hit means and says, where it comes from.
+
+They are in `rules/`, in the order in which the real controllers check: the first to fail first.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +22,9 @@ class Path(StrEnum):
     SUBSCRIPTION = "subscription"
 
 
+ANY = "any"  # the path of rules that hold for every one
+
+
 class Verdict(StrEnum):
     """Of a bundle on a path, worst first; a warning is only ever of one rule."""
 
@@ -30,9 +36,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`says` has places for the facts of its check; `unknown` is empty when a fact that is not
-    there is no reason to doubt; `path` is a Path or `any`; `inputs` names the facts it looks at;
-    `samples` are what a test runs."""
+    """The check of the same name decides. `verdict` is what a hit makes of the bundle, `says` the
+    sentence, with places for the facts of the check. `unknown` says what would settle it when a
+    fact is not there; empty: the rule then says nothing. `path` is a Path or ANY; `inputs` names
+    the facts it looks at.
+
+    `samples` are what a test runs: what the rule alone gives for some facts (passes, not_known: it
+    says nothing; else its verdict), by the names of Contents, ClusterFacts and Market.
+    """
 
     id: str
     path: str
@@ -46,22 +57,20 @@ class Rule:
     unknown: str = ""
 
 
-class _File(msgspec.Struct):
-    version: int
-    rules: list[Rule]
+FOLDER = File(__file__).with_name("rules")
+FILES = (Path.SUBSCRIPTION, Path.CLUSTER_EXTENSION, Path.PLATFORM_OPERATOR, ANY)
 
 
-@cache
-def _load() -> _File:
-    text = File(__file__).with_name("rules.yaml").read_text(encoding="utf-8")
-    return msgspec.convert(yaml.safe_load(text), _File)
+def _load(name: str) -> tuple[Rule, ...]:
+    text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    return tuple(msgspec.convert(yaml.safe_load(text), list[Rule]))
 
 
-RULES: tuple[Rule, ...] = tuple(_load().rules)
-RULES_VERSION: int = _load().version
+RULES_VERSION = 4  # grows with every change of what is said
+RULES: tuple[Rule, ...] = tuple(rule for name in FILES for rule in _load(name))
 
 
 @cache
 def rules_of(path: Path) -> tuple[Rule, ...]:
     """The rules that hold for a path, in the order in which its controller checks."""
-    return tuple(rule for rule in RULES if rule.path in (path, "any"))
+    return tuple(rule for rule in RULES if rule.path in (path, ANY))

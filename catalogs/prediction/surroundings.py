@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path as File
+from typing import NamedTuple
 
 import yaml
 
@@ -25,16 +26,27 @@ class Target(StrEnum):
     MIXED = "mixed"
 
 
+class Offered(NamedTuple):
+    """A package in one ClusterCatalog; `deprecated` when every bundle of it is."""
+
+    catalog: str
+    priority: int = 0
+    deprecated: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Market:
     """What the catalogs of one cluster offer together.
 
     `providers` maps a kind to the packages with a bundle that provides it, `versions` a package to
-    the versions of its bundles.
+    the versions of its bundles. `offers` has the packages that several of the cluster's available
+    ClusterCatalogs have, `catalog` among them, which is the one that is judged.
     """
 
     providers: Mapping[Kind, frozenset[str]] = field(default_factory=dict)
     versions: Mapping[str, tuple[Version, ...]] = field(default_factory=dict)
+    catalog: str = ""
+    offers: Mapping[str, tuple[Offered, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

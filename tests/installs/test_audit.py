@@ -96,7 +96,11 @@ def test_a_bundle_that_olm_v1_settles_on_and_refuses_is_named_with_the_rule(
     needing = next(each for each in found["packages"] if each["package"] == "needing")
     assert (needing["bundle"], needing["rule"]) == ("needing.v1.0.0", "ce-dependency")
     assert "olm.gvk.required" in needing["sentence"]
-    assert [each["rule"] for each in needing["rules"]] == ["ce-dependency", "ce-webhook"]
+    assert [each["rule"] for each in needing["rules"]] == [
+        "ce-dependency",
+        "ce-webhook",
+        "api-shared",
+    ]
 
 
 def test_webhooks_that_the_catalog_does_not_tell_leave_a_platform_operator_unknown(

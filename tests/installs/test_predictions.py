@@ -10,13 +10,14 @@ from django.db.models import Model
 
 from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
 from catalogs.prediction import Path, Target, Verdict
+from catalogs.prediction.surroundings import Offered
 from catalogs.sources.ways import PACKAGE_MANIFEST
 from catalogs.store import delete_catalog
 from catalogs.sync import sync_catalog
 from installs import predictions, tasks
 from installs.models import Surface
 from installs.predictions import refresh, verdicts, verdicts_of
-from installs.surroundings import cluster_facts
+from installs.surroundings import cluster_facts, market_of
 from olmweb.models import Cluster
 from tests.catalogs.fbc_samples import (
     bundle_blob,
@@ -26,10 +27,12 @@ from tests.catalogs.fbc_samples import (
 )
 from tests.catalogs.syncing import make, rewrite
 from tests.factories import (
+    make_catalog,
     make_cluster,
     make_component,
     make_crd,
     make_operator,
+    make_package,
     make_stream,
 )
 
@@ -315,7 +318,11 @@ def test_what_is_installed_counts(catalog: Catalog) -> None:
     found = verdicts([_bundle("good.v1.1.0").pk], cluster.pk)
     [one] = [each[Path.PLATFORM_OPERATOR] for each in found.values()]
     assert one.rule == "po-package-installed"
-    assert [said.rule for said in one.found] == ["po-package-installed", "po-webhook"]
+    assert [said.rule for said in one.found] == [
+        "po-package-installed",
+        "po-webhook",
+        "api-shared",
+    ]
 
 
 def test_the_task_judges_each_catalog_for_its_clusters(
@@ -350,3 +357,73 @@ def test_a_crd_belongs_to_the_operator_that_its_labels_lead_to(
     make_crd(cluster=cluster, owner_kind=label[0], owner_name=label[1])
     (crd,) = (cluster_facts(cluster).crds or {}).values()
     assert (crd.owner_kind, crd.owner_namespace, crd.owner) == owner
+
+
+def _twins(cluster: Cluster, **second: Any) -> Catalog:
+    """A package in two ClusterCatalogs, and another in the first alone; the first is judged."""
+    first = make_catalog(name="first", cluster=cluster)
+    make_package(name="good", catalog=first)
+    make_package(name="alone", catalog=first)
+    make_package(name="good", catalog=make_catalog(name="second", cluster=cluster, **second))
+    return first
+
+
+def _warnings(catalog: Catalog, package: str) -> set[str]:
+    rows = Prediction.objects.filter(package__catalog=catalog, package__name=package)
+    rows = rows.filter(path="clusterextension", cluster=catalog.cluster)
+    return {
+        one["rule"]
+        for row in rows
+        for one in row.found
+        if one["rule"] in ("ce-ambiguous", "ce-outranked")
+    }
+
+
+def test_catalogs_of_one_priority_with_the_same_package_are_told(db: None) -> None:
+    cluster = _cluster()
+    catalog = _twins(cluster)
+    market = market_of(catalog, cluster)
+    assert dict(market.offers) == {"good": (Offered("first"), Offered("second"))}
+    assert market_of(catalog, None).offers == {}
+
+
+@pytest.mark.parametrize(
+    ("second", "offered"),
+    [
+        ({"priority": 7}, Offered("second", 7)),
+        ({"availability": "Unavailable"}, None),
+        ({"source_kind": "CatalogSource"}, None),
+    ],
+)
+def test_only_available_cluster_catalogs_compete(
+    db: None, second: dict[str, Any], offered: Offered | None
+) -> None:
+    cluster = _cluster()
+    found = market_of(_twins(cluster, **second), cluster).offers
+    assert found == ({"good": (Offered("first"), offered)} if offered else {})
+
+
+def test_a_catalog_whose_bundles_are_all_deprecated_competes_as_such(db: None) -> None:
+    cluster = _cluster()
+    catalog = _twins(cluster)
+    Bundle.objects.filter(package__catalog=catalog).update(deprecated=True)
+    assert market_of(catalog, cluster).offers == {
+        "good": (Offered("first", deprecated=True), Offered("second"))
+    }
+
+
+def test_another_priority_of_a_catalog_is_judged_anew(tmp_path: File) -> None:
+    cluster = _cluster()
+    catalog = make(tmp_path, _package("good", "1.0.0"))
+    sync_catalog(catalog)
+    Catalog.objects.filter(pk=catalog.pk).update(cluster=cluster, source_kind="ClusterCatalog")
+    other = make_catalog(name="other", cluster=cluster)
+    make_package(name="good", catalog=other)
+    refresh(catalog, [cluster])
+    assert _warnings(catalog, "good") == {"ce-ambiguous"}
+    Catalog.objects.filter(pk=other.pk).update(priority=7)
+    refresh(catalog, [cluster])
+    assert _warnings(catalog, "good") == {"ce-outranked"}
+    Catalog.objects.filter(pk=other.pk).update(availability="Unavailable")
+    refresh(catalog, [cluster])
+    assert _warnings(catalog, "good") == set()

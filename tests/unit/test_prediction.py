@@ -23,9 +23,11 @@ from catalogs.prediction import (
     predict,
     read_contents,
 )
-from catalogs.prediction.checks import CHECKS, Asked, Known
-from catalogs.prediction.contents import Kind, Shipped
+from catalogs.prediction.asked import Asked, Known
+from catalogs.prediction.checks import CHECKS
+from catalogs.prediction.contents import Hook, Kind, Shipped
 from catalogs.prediction.rules import Rule
+from catalogs.prediction.surroundings import Offered
 from catalogs.semver import parse
 
 SAMPLES = [
@@ -51,7 +53,11 @@ def asked_of(sample: Mapping[str, Any]) -> Asked:
             name: tuple(parse(each) for each in versions)
             for name, versions in market.get("versions", {}).items()
         }
-        market = Market(providers, versions)
+        offers = {
+            name: tuple(Offered(*each) for each in found)
+            for name, found in market.get("offers", {}).items()
+        }
+        market = Market(providers, versions, market.get("catalog", ""), offers)
     return Asked(
         msgspec.convert(sample["bundle"], Contents),
         _cluster(sample.get("cluster", {})),
@@ -148,7 +154,16 @@ CSV = {
             "required": [{"name": "bs.b.example", "version": "v1", "kind": "B"}],
         },
         "apiservicedefinitions": {"owned": [{"group": "x", "version": "v1", "kind": "X"}]},
-        "webhookdefinitions": [{"type": "ConversionWebhook"}, {"type": "MutatingAdmissionWebhook"}],
+        "install": {"strategy": "deployment", "spec": {"deployments": [{"name": "a-manager"}]}},
+        "webhookdefinitions": [
+            {"type": "ConversionWebhook", "generateName": "c", "conversionCRDs": ["as.a.example"]},
+            {
+                "type": "MutatingAdmissionWebhook",
+                "generateName": "m",
+                "deploymentName": "a-manager",
+                "conversionCRDs": ["ignored.a.example"],
+            },
+        ],
     },
 }
 CRD = {
@@ -192,6 +207,11 @@ def test_a_bundle_with_its_objects_tells_everything() -> None:
         owned_api_services=1,
         webhooks=2,
         conversion_webhooks=1,
+        hooks=(
+            Hook("ConversionWebhook", "c", "", ("as.a.example",)),
+            Hook("MutatingAdmissionWebhook", "m", "a-manager"),
+        ),
+        deployments=("a-manager",),
         provides=frozenset({Kind("a.example", "v1", "A")}),
         requires=(Kind("b.example", "v1", "B"),),
         required_packages=(("b", ">1.0.0"),),
@@ -210,6 +230,12 @@ def test_a_bundle_with_its_objects_tells_everything() -> None:
         ),
         crd_versions=(("as.a.example", frozenset({"v1", "v1beta1"})),),
     )
+
+
+def test_an_install_mode_that_is_told_twice_is_noticed() -> None:
+    csv = json.loads(json.dumps(CSV))
+    csv["spec"]["installModes"] += [{"type": "OwnNamespace", "supported": True}]
+    assert read_contents(_blob(_object(csv))).modes_told_twice == ("OwnNamespace",)
 
 
 def test_what_webhooks_watch_is_read_but_for_conversion() -> None:
@@ -237,9 +263,9 @@ def test_catalog_metadata_leaves_webhooks_and_objects_unknown() -> None:
     whole = read_contents(_blob(*PROPERTIES, _object(CSV)))
     found = read_contents(_blob(*PROPERTIES, {"type": "olm.csv.metadata", "value": metadata}))
     unknown: dict[str, Any] = dict.fromkeys(
-        ("webhooks", "conversion_webhooks", "shipped", "crd_versions")
+        ("webhooks", "conversion_webhooks", "deployments", "shipped", "crd_versions")
     )
-    assert found == dataclasses.replace(whole, **unknown)
+    assert found == dataclasses.replace(whole, hooks=(), **unknown)
 
 
 KEYS = st.sampled_from(

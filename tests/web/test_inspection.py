@@ -15,8 +15,8 @@ from catalogs.sources.oci.bundle import BundleSource
 from installs import predictions
 from olmweb import leases
 from olmweb.models import ApiToken
-from tests.catalogs.bundleimages import bundle_image
-from tests.catalogs.registryfake import RegistryFake, registry_fake, status
+from tests.catalogs.bundleimages import CRD, SERVICE, bundle_image, csv, files
+from tests.catalogs.registryfake import RegistryFake, registry_fake, status, tar
 from tests.factories import make_bundle, make_catalog, make_package
 
 pytestmark = pytest.mark.django_db
@@ -116,6 +116,21 @@ def test_stored_predictions_are_made_anew_with_what_the_image_tells(bundle):
     inspected(bundle)
     assert predictions.refresh(catalog) is not None
     assert po_verdict(bundle) == "not_installable"
+
+
+def test_folders_among_the_manifests_of_an_image_are_refused(fake, bundle):
+    members = files(csv(webhookdefinitions=[]), CRD, SERVICE, **{"crds/extra": b"kind: Secret"})
+    digest = bundle_image(fake, tar(*members))
+    Bundle.objects.filter(pk=bundle.pk).update(image=f"{fake.host}/olm/kettle@{digest}")
+    bundle.refresh_from_db()
+    inspected(bundle)
+    predictions.refresh(bundle.package.catalog)
+    rows = Prediction.objects.filter(bundle=bundle, target="all").order_by("path")
+    assert {row.path: row.rule for row in rows} == {
+        "clusterextension": "ce-folder",
+        "platformoperator": "po-folder",
+        "subscription": "",
+    }
 
 
 def po_verdict(bundle: Bundle) -> str:
