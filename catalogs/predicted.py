@@ -21,12 +21,8 @@ WAYS = (
     (Path.SUBSCRIPTION, Target.OWN),
 )
 NOT_READ = "not-read"
-# Of the namespace, whatever the bundle: `installs.audit_places` decides.
-ONE_GROUP, SOURCE_DOWN = "sub-one-group", "sub-source-down"
 TITLES = {rule.id: rule.title for rule in RULES} | {
     NOT_READ: "Not readable in the catalog",
-    ONE_GROUP: "Not exactly one OperatorGroup in its namespace",
-    SOURCE_DOWN: "A CatalogSource in sight does not answer",
     "channel-graph": "The upgrade graph of its channel is broken",
 }
 NO_CHOICE = "No bundle to choose"
@@ -53,7 +49,8 @@ class Said:
 @dataclass(frozen=True, slots=True)
 class Predicted:
     """The verdict on a bundle and path. `rule` decides, empty for an installable one; `sentence`
-    is the worst rule's, a warning's too, or empty; `found` has all rules, worst first."""
+    is the worst rule's, a warning's too, or empty; `found` has all rules, worst first. `notes` are
+    of the catalog, where they were asked for: see `catalogs.sites`."""
 
     path: Path
     target: Target
@@ -61,6 +58,7 @@ class Predicted:
     rule: str
     sentence: str
     found: tuple[Said, ...]
+    notes: tuple[Said, ...] = ()
 
     @property
     def kind(self) -> str:

@@ -10,8 +10,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from catalogs.models import Catalog, Package, PredictionRun
-from catalogs.predicted import KIND_OF, Predicted, chosen_rows, predicted, title_of, way_key
+from catalogs.predicted import (
+    KIND_OF,
+    Predicted,
+    Said,
+    chosen_rows,
+    predicted,
+    title_of,
+    way_key,
+)
 from catalogs.prediction import RULES_VERSION, Path, Target, Verdict
+from catalogs.sites import notes_on, site_of
 from installs.audit_asked import verdicts_on
 from installs.audit_places import NOWHERE, Spot, Spots
 from installs.models import Health, Operator
@@ -21,6 +30,7 @@ INSTALLED = (Health.HEALTHY, Health.DEGRADED, Health.UPGRADING)
 NOT_INSTALLED = (Health.FAILED, Health.BLOCKED)
 VERDICTS = (Verdict.INSTALLABLE, Verdict.NOT_INSTALLABLE, Verdict.UNKNOWN)
 HISTORY = 20  # runs that are shown
+AMBIGUOUS, OUTRANKED = "ce-ambiguous", "ce-outranked"  # warnings: OLM Web names a catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,7 @@ class Past:
 class Audit:
     """`rows` by package; `buckets` the largest first; `actual` disagreements first; `history` the
     newest first. `judged_at` is None when the catalog was not judged for this cluster yet. `spot`
-    is the namespace asked for."""
+    is the namespace asked for. `notes` hold for every package, whatever its verdict."""
 
     catalog: str
     path: Path
@@ -99,6 +109,7 @@ class Audit:
     buckets: tuple[Bucket, ...]
     actual: tuple[Actual, ...]
     history: tuple[Past, ...]
+    notes: tuple[Said, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -164,6 +175,7 @@ def audit(
         buckets=_buckets(rows),
         actual=_actual(catalog, verdicts, path, cluster, spots) if cluster else (),
         history=_history(runs, way_key(path, target)),
+        notes=notes_on(site_of(catalog, cluster_id))[path],
     )
 
 
@@ -220,11 +232,25 @@ def _actual(
         if prediction is None:
             continue
         known = asked.get(one.pk, prediction)
+        if path == Path.CLUSTER_EXTENSION and not one.catalog and known:
+            known = _unpinned(known)
         found.append(_compared(one, places[one.pk].over(known) if known else None))
     order = (False, None, True)
     return tuple(
         sorted(found, key=lambda each: (order.index(each.agrees), each.package, each.name))
     )
+
+
+def _unpinned(prediction: Predicted) -> Predicted | None:
+    """What becomes of the verdict where no catalog is named: refused when several are as good, not
+    known when another one comes first."""
+    rules = {each.rule: each for each in prediction.found}
+    if OUTRANKED in rules:
+        return None
+    if (ambiguous := rules.get(AMBIGUOUS)) is None:
+        return prediction
+    refused = Verdict.NOT_INSTALLABLE
+    return replace(prediction, verdict=refused, rule=AMBIGUOUS, sentence=ambiguous.sentence)
 
 
 def _compared(one: Operator, prediction: Predicted | None) -> Actual:

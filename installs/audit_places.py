@@ -1,7 +1,7 @@
 """What a Subscription's namespace says before its bundle does: its OperatorGroup, its catalogs.
 
-Reads stored objects: three queries for all namespaces of a cluster. The rules that look at a bundle
-are `catalogs.prediction`'s.
+Reads stored objects: three queries for all namespaces of a cluster. The rules are
+`catalogs.prediction`'s.
 """
 
 from collections import defaultdict
@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from catalogs.predicted import ONE_GROUP, SOURCE_DOWN, Predicted, Said
-from catalogs.prediction import Group, Target, Verdict
+from catalogs.predicted import Predicted, Said
+from catalogs.prediction import Group, Path, Scope, Site, Source, Target, on_site
+from catalogs.prediction.sites import CATALOG_SOURCE
+from catalogs.sites import said
 from installs.models import Component
 from installs.surroundings import groups_of
 from olmweb.models import Cluster
 
-# Whose CatalogSources every namespace sees: OpenShift's, and that of OLM's own manifests.
-GLOBAL = ("openshift-marketplace", "olm")
 READY = "READY"
 
 
@@ -67,12 +67,16 @@ class Spots:
         return read.exists()
 
     @cached_property
-    def _down(self) -> list[tuple[str, str, str]]:
-        """Namespace, name and state of the CatalogSources that don't answer."""
-        rows = Component.objects.filter(cluster=self.cluster, kind="CatalogSource")
+    def _sources(self) -> tuple[Source, ...]:
+        """The CatalogSources; one that OLM has not connected to yet does not answer."""
+        rows = Component.objects.filter(cluster=self.cluster, kind=CATALOG_SOURCE)
         states = rows.order_by("namespace", "name").values_list("namespace", "name", "details")
-        told = [(namespace, name, each.get("state") or "") for namespace, name, each in states]
-        return [(namespace, name, state) for namespace, name, state in told if state != READY]
+        found = []
+        for namespace, name, details in states:
+            state = details.get("state") or "no connection yet"
+            trouble = "" if state == READY else state
+            found.append(Source(CATALOG_SOURCE, namespace, name, trouble=trouble))
+        return tuple(found)
 
     def of(self, namespace: str) -> Spot:
         if namespace not in self._known:
@@ -85,22 +89,7 @@ class Spots:
         return Spot(namespace, groups, target, self._obstacle(namespace, groups))
 
     def _obstacle(self, namespace: str, groups: tuple[Group, ...]) -> Said | None:
-        """Mirrors operator-lifecycle-manager pkg/controller/registry/resolver/step_resolver.go and
-        source_registry.go: exactly one OperatorGroup; every CatalogSource in sight must answer."""
-        if self._read and (len(groups) != 1 or groups[0].target is None):
-            names = ", ".join(each.name for each in groups)
-            has = (
-                f"{len(groups)} OperatorGroups ({names})" if len(groups) > 1 else "no OperatorGroup"
-            )
-            if len(groups) == 1:
-                has = f"the OperatorGroup {names}, which selects no namespace"
-            sentence = f"Nothing is resolved in namespace {namespace}: it has {has}; OLM needs one."
-            return Said(ONE_GROUP, Verdict.NOT_INSTALLABLE, sentence)
-        for where, name, state in self._down:
-            if where in (namespace, *GLOBAL):
-                sentence = (
-                    f"Nothing is resolved in namespace {namespace} while CatalogSource "
-                    f"{where}/{name} does not answer ({state or 'no connection yet'})."
-                )
-                return Said(SOURCE_DOWN, Verdict.NOT_INSTALLABLE, sentence)
-        return None
+        known = groups if self._read else None
+        site = Site(sources=self._sources, namespace=namespace, groups=known)
+        found = on_site(Path.SUBSCRIPTION, Scope.NAMESPACE, site)
+        return said(found[0]) if found else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from catalogs.predicted import KIND_OF
+from catalogs.predicted import KIND_OF, Said
 from installs.audit import Audit
 
 COLUMNS = ("package", "bundle", "version", "channel", "verdict", "rule", "sentence")
@@ -22,18 +22,19 @@ def package_rows(found: Audit) -> list[dict[str, Any]]:
             "verdict": row.prediction.verdict.value,
             "rule": row.prediction.rule,
             "sentence": row.prediction.sentence,
-            "rules": [
-                {
-                    "rule": each.rule,
-                    "title": each.title,
-                    "verdict": each.verdict.value,
-                    "sentence": each.sentence,
-                }
-                for each in row.prediction.found
-            ],
+            "rules": [_said(each) for each in row.prediction.found],
         }
         for row in found.rows
     ]
+
+
+def _said(each: Said) -> dict[str, str]:
+    return {
+        "rule": each.rule,
+        "title": each.title,
+        "verdict": each.verdict.value,
+        "sentence": each.sentence,
+    }
 
 
 def agreement(found: Audit) -> dict[str, int]:
@@ -55,6 +56,7 @@ def as_json(found: Audit) -> dict[str, Any]:
         "namespace": found.spot.namespace if found.spot else None,
         "rules_version": found.rules_version,
         "judged_at": found.judged_at.isoformat() if found.judged_at else None,
+        "notes": [_said(each) for each in found.notes],
         "counts": found.counts,
         "buckets": [
             {
@@ -99,6 +101,8 @@ def _lines(found: Audit) -> Iterator[str]:
     yield f"# Audit of {_cell(found.catalog)} by {KIND_OF[found.path]}"
     yield ""
     yield f"{len(found.rows)} packages {where}: {counts}. Rules version {found.rules_version}."
+    for note in found.notes:
+        yield from ("", f"{_cell(note.sentence)} ({note.rule})")
     yield from _table(
         ("Packages", "Verdict", "Why", "Rule"),
         (

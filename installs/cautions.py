@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from catalogs.models import Bundle, Package
+from catalogs.prediction import RULES, Path
+from catalogs.sites import notes_on, site_of
 from installs.diagnosis.knowledge import by_id
 from installs.groups import groups_in, watched
 from installs.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
 from installs.models import Operator
 from olmweb.models import Cluster
 
-# The only catalog that a PlatformOperator is installed from (platform-operators, sourcer).
-SOURCE_CATALOG = "redhat-operators"
+SOURCES = {rule.id: rule.source for rule in RULES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,9 @@ def cautions_of(
 
     With `judged` a stored verdict is shown beside these, so what its rules say is left out.
     """
+    yield from _of_catalog(choice, cluster, package)
     if choice.path == PLATFORM_OPERATOR:
-        yield from _of_platform_operator(cluster, package, judged)
+        yield from _of_platform_operator(package, judged)
     else:
         yield from _of_bundle(choice, package, target)
     if choice.path not in (PLATFORM_OPERATOR, CLUSTER_EXTENSION):
@@ -60,14 +62,14 @@ def cautions_of(
     yield from _of_neighbours(choice, cluster)
 
 
-def _of_platform_operator(cluster: Cluster, package: Package, judged: bool) -> Iterator[Caution]:
-    if package.catalog.name != SOURCE_CATALOG:
-        yield Caution(
-            "other-catalog",
-            f"PlatformOperators are installed from the catalog {SOURCE_CATALOG} only, not from "
-            f"{package.catalog.name}.",
-            by_id()["po-package-not-found"].source[0],
-        )
+def _of_catalog(choice: Choice, cluster: Cluster, package: Package) -> Iterator[Caution]:
+    """What stands beside every verdict on the catalog, such as that it does not answer."""
+    notes = notes_on(site_of(package.catalog, cluster.pk))[Path(choice.path.lower())]
+    for note in notes:
+        yield Caution(note.rule, note.sentence, SOURCES[note.rule])
+
+
+def _of_platform_operator(package: Package, judged: bool) -> Iterator[Caution]:
     if judged:
         return
     # The controller takes the highest version of all channels, whatever the default channel is.

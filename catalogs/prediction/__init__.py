@@ -7,8 +7,9 @@ decide by code of their own.
 """
 
 from catalogs.prediction.contents import Contents, read_contents
-from catalogs.prediction.engine import Found, Prediction, predict
-from catalogs.prediction.rules import RULES, RULES_VERSION, Path, Verdict
+from catalogs.prediction.engine import Found, Prediction, on_site, predict
+from catalogs.prediction.rules import RULES, RULES_VERSION, Path, Scope, Verdict
+from catalogs.prediction.sites import Site, Source
 from catalogs.prediction.surroundings import ClusterFacts, Crd, Group, Installed, Market, Target
 
 __all__ = [
@@ -23,8 +24,12 @@ __all__ = [
     "Market",
     "Path",
     "Prediction",
+    "Scope",
+    "Site",
+    "Source",
     "Target",
     "Verdict",
+    "on_site",
     "predict",
     "read_contents",
 ]

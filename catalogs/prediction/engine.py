@@ -1,12 +1,13 @@
 """The verdict on one bundle and path: every rule asked, the worst answer first."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from catalogs.prediction.asked import Asked, Known
+from catalogs.prediction.asked import Answer, Asked, Known
 from catalogs.prediction.checks import CHECKS
 from catalogs.prediction.contents import Contents
-from catalogs.prediction.rules import Path, Verdict, rules_of
+from catalogs.prediction.rules import Path, Rule, Scope, Verdict, rules_of
+from catalogs.prediction.sites import SITE_CHECKS, Site
 from catalogs.prediction.surroundings import NO_CLUSTER, ClusterFacts, Market, Target
 
 _ORDER = tuple(Verdict)
@@ -52,9 +53,21 @@ def predict(
     dependencies. `target` is what the OperatorGroup of a Subscription selects.
     """
     asked = Asked(contents, cluster, market, target)
+    found = _found((rule, CHECKS[rule.id](asked)) for rule in rules_of(path))
+    found.sort(key=lambda each: _ORDER.index(each.verdict))
+    worst = found[0].verdict if found else Verdict.INSTALLABLE
+    verdict = Verdict.INSTALLABLE if worst == Verdict.WARNING else worst
+    return Prediction(path, verdict, tuple(found))
+
+
+def on_site(path: Path, scope: Scope, site: Site) -> list[Found]:
+    """What the rules of this scope say of a place, whatever the bundle; in their order."""
+    return _found((rule, SITE_CHECKS[rule.id](site)) for rule in rules_of(path, scope))
+
+
+def _found(answers: Iterable[tuple[Rule, Answer]]) -> list[Found]:
     found = []
-    for rule in rules_of(path):
-        answer = CHECKS[rule.id](asked)
+    for rule, answer in answers:
         if answer is None:
             continue
         if answer is Known.NOT:
@@ -63,7 +76,4 @@ def predict(
             continue
         sentence = rule.says.format_map(answer)
         found.append(Found(rule.id, rule.title, rule.verdict, sentence, answer))
-    found.sort(key=lambda each: _ORDER.index(each.verdict))
-    worst = found[0].verdict if found else Verdict.INSTALLABLE
-    verdict = Verdict.INSTALLABLE if worst == Verdict.WARNING else worst
-    return Prediction(path, verdict, tuple(found))
+    return found

@@ -25,6 +25,14 @@ class Path(StrEnum):
 ANY = "any"  # the path of rules that hold for every one
 
 
+class Scope(StrEnum):
+    """What a rule is about: a bundle and all around it; or a place, whatever the bundle."""
+
+    BUNDLE = "bundle"
+    CATALOG = "catalog"
+    NAMESPACE = "namespace"
+
+
 class Verdict(StrEnum):
     """Of a bundle on a path, worst first; a warning is only ever of one rule."""
 
@@ -42,7 +50,8 @@ class Rule:
     the facts it looks at.
 
     `samples` are what a test runs: what the rule alone gives for some facts (passes, not_known: it
-    says nothing; else its verdict), by the names of Contents, ClusterFacts and Market.
+    says nothing; else its verdict), by the names of Contents, ClusterFacts and Market, or of
+    Site for a place.
     """
 
     id: str
@@ -55,10 +64,11 @@ class Rule:
     source: str
     samples: tuple[Mapping[str, Any], ...]
     unknown: str = ""
+    scope: Scope = Scope.BUNDLE
 
 
 FOLDER = File(__file__).with_name("rules")
-FILES = (Path.SUBSCRIPTION, Path.CLUSTER_EXTENSION, Path.PLATFORM_OPERATOR, ANY)
+FILES = (Path.SUBSCRIPTION, Path.CLUSTER_EXTENSION, Path.PLATFORM_OPERATOR, ANY, "places")
 
 
 def _load(name: str) -> tuple[Rule, ...]:
@@ -66,11 +76,11 @@ def _load(name: str) -> tuple[Rule, ...]:
     return tuple(msgspec.convert(yaml.safe_load(text), list[Rule]))
 
 
-RULES_VERSION = 4  # grows with every change of what is said
+RULES_VERSION = 5  # grows with every change of what is said
 RULES: tuple[Rule, ...] = tuple(rule for name in FILES for rule in _load(name))
 
 
 @cache
-def rules_of(path: Path) -> tuple[Rule, ...]:
+def rules_of(path: Path, scope: Scope = Scope.BUNDLE) -> tuple[Rule, ...]:
     """The rules that hold for a path, in the order in which its controller checks."""
-    return tuple(rule for rule in RULES if rule.path in (path, ANY))
+    return tuple(rule for rule in RULES if rule.path in (path, ANY) and rule.scope == scope)

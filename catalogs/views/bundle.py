@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 from catalogs import present, queries
 from catalogs.models import Bundle, ChannelEntry
 from catalogs.predicted import verdicts_of
+from catalogs.sites import beside
 from catalogs.views.inspection import inspection_shown
 from olmweb.access import may_inspect
 from olmweb.htmx import render_page
@@ -36,7 +37,7 @@ def bundle(
         "bundle": shown,
         "same_name": len(same_name),
         "entries": entries,
-        "verdicts": verdicts_of(shown, found.catalog.cluster_id),
+        "verdicts": beside(verdicts_of(shown, found.catalog.cluster_id), found.catalog),
         "inspected": inspected,
         "may_inspect": may_inspect(request.user),
         "contents_url": present.bundle_url(found, shown.name, "installs:contents"),

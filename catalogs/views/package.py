@@ -10,6 +10,7 @@ from catalogs import forms, present, queries, search
 from catalogs.models import Package
 from catalogs.predicted import verdicts_of
 from catalogs.problem_report import find_problems
+from catalogs.sites import beside
 from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab
 from catalogs.views.problems import described
@@ -70,9 +71,8 @@ def _tab_count(name: str, found: Package, problems: int) -> int | None:
 
 
 def _overview(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "verdicts": verdicts_of(choice.bundle, found.catalog.cluster_id) if choice.bundle else []
-    }
+    judged = verdicts_of(choice.bundle, found.catalog.cluster_id) if choice.bundle else []
+    return {"verdicts": beside(judged, found.catalog)}
 
 
 def _installs(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def test_another_catalog_and_an_operator_that_is_there_already_give_cautions(
     make_operator(cluster=cluster, name="etcd", package="other")
     warnings = plan_install(cluster, package, "", olivia).warnings
     assert [one.rule for one in warnings] == [
-        "other-catalog",
+        "po-other-catalog",
         "helm-ownership-conflict",
         "already-there",
     ]

@@ -18,18 +18,22 @@ from catalogs.prediction import (
     Contents,
     Market,
     Path,
+    Scope,
+    Site,
     Target,
     Verdict,
     predict,
     read_contents,
 )
-from catalogs.prediction.asked import Asked, Known
+from catalogs.prediction.asked import Answer, Asked, Known
 from catalogs.prediction.checks import CHECKS
 from catalogs.prediction.contents import Hook, Kind, Shipped
 from catalogs.prediction.rules import Rule
+from catalogs.prediction.sites import SITE_CHECKS
 from catalogs.prediction.surroundings import Offered
 from catalogs.semver import parse
 
+ON_SITE = {Scope.CATALOG, Scope.NAMESPACE}
 SAMPLES = [
     pytest.param(rule, sample, id=f"{rule.id}-{number}")
     for rule in RULES
@@ -43,6 +47,12 @@ def _cluster(given_: Mapping[str, Any]) -> ClusterFacts:
     }
     rest = {key: value for key, value in given_.items() if key not in versions}
     return dataclasses.replace(msgspec.convert({"name": "c"} | rest, ClusterFacts), **versions)
+
+
+def answer_of(rule: Rule, sample: Mapping[str, Any]) -> Answer:
+    if rule.scope in ON_SITE:
+        return SITE_CHECKS[rule.id](msgspec.convert(sample["site"], Site))
+    return CHECKS[rule.id](asked_of(sample))
 
 
 def asked_of(sample: Mapping[str, Any]) -> Asked:
@@ -68,7 +78,7 @@ def asked_of(sample: Mapping[str, Any]) -> Asked:
 
 @pytest.mark.parametrize(("rule", "sample"), SAMPLES)
 def test_a_rule_gives_what_its_sample_says(rule: Rule, sample: Mapping[str, Any]) -> None:
-    answer = CHECKS[rule.id](asked_of(sample))
+    answer = answer_of(rule, sample)
     if answer is Known.NOT:
         given_ = "unknown" if rule.unknown else "not_known"
     else:
@@ -79,7 +89,7 @@ def test_a_rule_gives_what_its_sample_says(rule: Rule, sample: Mapping[str, Any]
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_has_a_check_a_sample_that_hits_and_one_that_passes(rule: Rule) -> None:
     gives = {sample["gives"] for sample in rule.samples}
-    assert rule.id in CHECKS
+    assert rule.id in (SITE_CHECKS if rule.scope in ON_SITE else CHECKS)
     assert {rule.verdict.value, "passes"} <= gives
     assert rule.path in {*Path, "any"}
     assert rule.inputs
@@ -91,9 +101,7 @@ def test_a_rule_has_a_check_a_sample_that_hits_and_one_that_passes(rule: Rule) -
 def test_the_sentence_of_a_rule_uses_only_facts_that_its_check_gives(rule: Rule) -> None:
     places = {name for _, name, _, _ in string.Formatter().parse(rule.says) if name}
     hits = [
-        answer
-        for sample in rule.samples
-        if isinstance(answer := CHECKS[rule.id](asked_of(sample)), Mapping)
+        answer for sample in rule.samples if isinstance(answer := answer_of(rule, sample), Mapping)
     ]
     assert hits
     for answer in hits:
@@ -101,7 +109,7 @@ def test_the_sentence_of_a_rule_uses_only_facts_that_its_check_gives(rule: Rule)
 
 
 def test_no_check_is_without_a_rule() -> None:
-    assert set(CHECKS) == {rule.id for rule in RULES}
+    assert sorted((*CHECKS, *SITE_CHECKS)) == sorted(rule.id for rule in RULES)
 
 
 def test_the_worst_rule_is_first_and_all_are_listed() -> None:

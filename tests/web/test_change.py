@@ -168,7 +168,7 @@ def test_a_catalog_without_a_cluster_offers_the_clusters_that_could_take_it(
     make_package(name="etcd", catalog=make_catalog(name="file"))
     page = assert_page(writer.get("/software/-/file/etcd/install", {"cluster": "prod"}))
     text = writer.get("/software/-/file/etcd/install").content.decode()
-    assert "PlatformOperators are installed from the catalog redhat-operators only" in page.text
+    assert "openshift-marketplace/redhat-operators only" in page.text
     assert '<option value="other"' in text
     assert '<option value="plain"' not in text
 

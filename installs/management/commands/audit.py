@@ -87,6 +87,7 @@ def _as_text(found: Audit) -> str:
     where += f", namespace {found.spot.namespace}" if found.spot else ""
     lines = [
         f"{found.catalog} by {found.path} ({where}): {len(found.rows)} packages: {counts}.",
+        *(f"{note.sentence} ({note.rule})" for note in found.notes),
         "",
     ]
     for bucket in found.buckets:
