@@ -14,14 +14,22 @@ from django.core import signing
 from django.db import IntegrityError, transaction
 
 from catalogs.models import Package
-from installs import changes, planning
+from installs import planning
 from installs.changes import REMOVABLE, removal_consequences
 from installs.manifests import PLATFORM_OPERATOR
 from installs.models import Action
 from installs.planning import Plan
 from installs.refusals import explain
 from installs.tasks import run_action
-from installs.writing import WRITTEN, is_there, label, may_write
+from installs.writing import (
+    RETRIED,
+    WRITTEN,
+    is_deletion,
+    is_there,
+    label,
+    may_write,
+    remake_problem,
+)
 from olmweb.access import AnyUser, impersonation_for, person
 from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
@@ -77,12 +85,32 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
     told: list[tuple[str, str]] = []
     try:
         with client_for(plan.cluster, timeout=DRY_RUN_TIMEOUT) as client:
+            if refused := _not_remade(client, plan):
+                return refused
             fresh: set[str] = set()
             for current in plan.manifests:
                 told.append((label(current), _try(client, plan, current, who, fresh)))
     except KubeError as error:
         return _refused(error, plan, current, who)
     return DryRun(True, f"Cluster {plan.cluster.name} would accept this.", objects=tuple(told))
+
+
+def _not_remade(client: KubeClient, plan: Plan) -> DryRun | None:
+    """The refusal to delete and make again what is not as it was shown."""
+    if not plan.remakes:
+        return None
+    resource, meta = WRITTEN[plan.path], plan.manifest["metadata"]
+    version = plan.manifest["apiVersion"].rpartition("/")[2]
+    try:
+        there = client.get(resource, version, meta["name"], meta["namespace"])
+    except NotFound:
+        return None
+    why = remake_problem(there, plan.manifest)
+    if not why:
+        return None
+    return DryRun(
+        False, f"{label(plan.manifest)} can't be made again as it was: {why}.", code="changed"
+    )
 
 
 def _refused(
@@ -93,7 +121,7 @@ def _refused(
         error,
         cluster=plan.cluster.name,
         as_user=who.user if who else "",
-        verb=plan.verb,
+        verb=Action.Verb.REMOVE if is_deletion(current) else plan.verb,
         plural=f"{resource.plural}.{resource.group}".rstrip("."),
         kind=current["kind"],
     )
@@ -110,7 +138,7 @@ def _try(
     """What would become of one object, in words. `fresh`: namespaces that the plan makes."""
     kind = manifest["kind"]
     resource = WRITTEN[kind]
-    if plan.verb == Action.Verb.REMOVE:
+    if is_deletion(manifest):
         version = plan.cluster.kinds.get(kind, {}).get("version") or resource.versions[0]
         try:
             client.delete(
@@ -131,7 +159,8 @@ def _try(
         may_write(client, resource, metadata["namespace"], who)
         return "allowed; can be tried only when its namespace is there"
     is_main = manifest is plan.manifests[-1]
-    if not is_main and is_there(client, resource, version, metadata, who):
+    is_beside = plan.verb == Action.Verb.INSTALL and not is_main
+    if is_beside and is_there(client, resource, version, metadata, who):
         return "is there already and left as it is"
     client.apply(
         resource, version, manifest, dry_run=True, force=plan.force and is_main, as_user=who
@@ -180,7 +209,7 @@ def digest(plan: Plan, user: AnyUser) -> str:
 def _untimed(manifest: dict[str, Any]) -> dict[str, Any]:
     """Without the time at which a retry is asked, which is another at each look."""
     metadata = manifest.get("metadata", {})
-    if changes.RETRIED not in metadata.get("annotations", {}):
+    if RETRIED not in metadata.get("annotations", {}):
         return manifest
     return {**manifest, "metadata": {k: v for k, v in metadata.items() if k != "annotations"}}
 

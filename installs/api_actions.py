@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from catalogs.models import Package
-from installs import actions, changes
+from installs import actions, changes, retries
 from installs.api_rows import action_row
 from installs.models import Action, Component
 from installs.planning import Plan
@@ -130,7 +130,7 @@ def _plan(asked: Asked, request: HttpRequest) -> Plan:
     if asked.verb == Action.Verb.UPGRADE:
         return changes.plan_upgrade(operator, fields | {"take": "yes" if asked.take else ""})
     if asked.verb == Action.Verb.RETRY:
-        return changes.plan_retry(operator)
+        return retries.plan_retry(operator)
     return changes.plan_remove(operator)
 
 

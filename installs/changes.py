@@ -1,10 +1,8 @@
-"""Plans for what is there already: upgrade, approve, retry, remove. Makes no request."""
+"""Plans for what is there already: upgrade, approve, remove. Makes no request."""
 
 import copy
 from dataclasses import dataclass
 from typing import Any
-
-from django.utils import timezone
 
 from catalogs.models import Package
 from catalogs.predicted import Predicted
@@ -18,6 +16,7 @@ from installs.manifests import CLUSTER_EXTENSION, MANUAL, PLATFORM_OPERATOR, SUB
 from installs.models import Action, Component, CRDState, Operator
 from installs.observe import details_of, observe
 from installs.planning import RESOURCES, Plan, served_version, verdict_on
+from installs.writing import step
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS, INSTALL_PLANS
 from olmweb.models import Cluster
@@ -25,7 +24,6 @@ from olmweb.models import Cluster
 INSTALL_PLAN, CSV = INSTALL_PLANS.kind, CLUSTER_SERVICE_VERSIONS.kind
 REMOVABLE = (PLATFORM_OPERATOR, CLUSTER_EXTENSION, SUBSCRIPTION)
 UPGRADABLE = (CLUSTER_EXTENSION, SUBSCRIPTION)
-RETRIED = "olmweb.operatorframework.io/retry-asked"  # annotation
 TARGETS_SHOWN = 30
 
 
@@ -115,7 +113,7 @@ def plan_upgrade(operator: Operator, asked: dict[str, str]) -> Plan:
     if package is not None:
         target, sentences = _target(operator, package, channel, version)
         verdict = verdict_on(operator.cluster, package, target, operator.kind, operator.namespace)
-    return _plan(
+    return plan_for(
         operator,
         Action.Verb.UPGRADE,
         (manifest,),
@@ -214,21 +212,6 @@ def approval_of(cluster: Cluster, plan: Component) -> Approval:
     return approval(observe(plan), [observe(row) for row in rows])
 
 
-def plan_retry(operator: Operator) -> Plan:
-    """Makes its controller look again, now: the object as it is, with a new annotation."""
-    manifest = owned_manifest(operator)
-    manifest["metadata"]["annotations"] = {RETRIED: timezone.now().isoformat(timespec="seconds")}
-    return _plan(
-        operator,
-        Action.Verb.RETRY,
-        (manifest,),
-        consequences=(
-            "Its controller looks at it again at once instead of waiting. What was wrong with it "
-            "stays wrong unless something else changed.",
-        ),
-    )
-
-
 def plan_remove(operator: Operator) -> Plan:
     """Deletes this very object; of a Subscription first itself, then what it installed.
 
@@ -240,14 +223,14 @@ def plan_remove(operator: Operator) -> Plan:
             code="not-removable",
             status=409,
         )
-    steps = [_step(operator.kind, operator.namespace, operator.name, operator.uid)]
+    steps = [step(operator.kind, operator.namespace, operator.name, operator.uid)]
     csv = str(details_of(operator).get("installed_csv") or "")
     if operator.kind == SUBSCRIPTION and csv:
         row = Component.objects.filter(
             cluster=operator.cluster_id, kind=CSV, namespace=operator.namespace, name=csv
         ).first()
-        steps.append(_step(CSV, operator.namespace, csv, row.uid if row else ""))
-    return _plan(
+        steps.append(step(CSV, operator.namespace, csv, row.uid if row else ""))
+    return plan_for(
         operator,
         Action.Verb.REMOVE,
         tuple(steps),
@@ -339,11 +322,7 @@ def _least(operator: Operator) -> dict[str, Any]:
     }
 
 
-def _step(kind: str, namespace: str, name: str, uid: str) -> dict[str, str]:
-    return {"kind": kind, "namespace": namespace, "name": name, "uid": uid}
-
-
-def _plan(
+def plan_for(
     operator: Operator, verb: Action.Verb, manifests: tuple[dict[str, Any], ...], **more: Any
 ) -> Plan:
     return Plan(

@@ -20,6 +20,7 @@ from installs.groups import groups_in, watched_from
 from installs.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, SUBSCRIPTION, Choice
 from installs.models import Action, Component, CRDState, Operator
 from installs.observe import details_of
+from installs.writing import is_deletion, label
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.kube.resources import CLUSTER_EXTENSIONS, PLATFORM_OPERATORS, SUBSCRIPTIONS
 from olmweb.models import Cluster
@@ -67,8 +68,21 @@ class Plan:
         return self.manifests[-1]
 
     @property
+    def remakes(self) -> bool:
+        """Whether its object is deleted and made again."""
+        return not is_deletion(self.manifest) and any(
+            label(one) == label(self.manifest) for one in self.deletions
+        )
+
+    @property
+    def deletions(self) -> list[dict[str, Any]]:
+        """The steps that delete, in their order."""
+        return [one for one in self.manifests if is_deletion(one)]
+
+    @property
     def yaml(self) -> str:
-        return manifests.as_yaml(self.manifests)
+        """What is applied."""
+        return manifests.as_yaml([one for one in self.manifests if not is_deletion(one)])
 
 
 def served_version(cluster: Cluster, kind: str) -> str:

@@ -14,7 +14,7 @@ from django.utils import timezone
 from installs.models import Action
 from installs.refusals import explain
 from installs.sync.decode import text
-from installs.writing import WRITTEN, is_there, label
+from installs.writing import WRITTEN, is_deletion, is_there, label, remake_problem
 from olmweb.clusters import client_for
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, KubeError, NotFound
@@ -54,6 +54,8 @@ def _send(action: Action, client: KubeClient) -> bool:
         for manifest in action.manifests[:-1]:
             _send_beside(action, client, manifest)
         return _send_install(action, client)
+    if action.verb == Action.Verb.RETRY:
+        return _send_retry(action, client)
     return _send_change(action, client)
 
 
@@ -106,20 +108,14 @@ def _same(there: Any, wanted: Any) -> bool:
 
 
 def _send_change(action: Action, client: KubeClient) -> bool:
-    """An upgrade, an approval or a retry of the object that was looked at, and of no other."""
+    """An upgrade or an approval of the object that was looked at, and of no other."""
     manifest: dict[str, Any] = action.manifests[-1]
     resource, version = WRITTEN[action.path], manifest["apiVersion"].rpartition("/")[2]
     there = get(client, resource, version, action)
-    if there is None or (action.object_uid and uid_of(there) != action.object_uid):
-        what = "is gone" if there is None else "was replaced by another object of the same name"
-        finish(
-            action,
-            Action.State.REFUSED,
-            f"{action.path} {action.name} {what}; nothing was changed.",
-            code="gone" if there is None else "replaced",
-        )
+    same = _is_the_same(action, there)
+    if there is None or not same:
         return True
-    if action.sent_at is None and action.verb != Action.Verb.RETRY:
+    if action.sent_at is None:
         if _same(there.get("spec"), manifest["spec"]):
             finish(
                 action,
@@ -129,13 +125,88 @@ def _send_change(action: Action, client: KubeClient) -> bool:
             )
             return True
         _mark_sent(action)
-    elif action.sent_at is None:
-        _mark_sent(action)
     applied = client.apply(
         resource, version, manifest, force=action.force, as_user=impersonation(action)
     )
     _mark_applied(action, uid_of(applied))
     return True
+
+
+def _is_the_same(action: Action, there: dict[str, Any] | None) -> bool:
+    """Whether it is the object that the action was asked about; ends the action where not."""
+    if there is not None and (not action.object_uid or uid_of(there) == action.object_uid):
+        return True
+    what = "is gone" if there is None else "was replaced by another object of the same name"
+    finish(
+        action,
+        Action.State.REFUSED,
+        f"{action.path} {action.name} {what}; nothing was changed.",
+        code="gone" if there is None else "replaced",
+    )
+    return False
+
+
+def _send_retry(action: Action, client: KubeClient) -> bool:
+    """Deletes the steps, each by its uid where that is known, then applies the rest.
+
+    False while a deleted object is still there: what is made again needs its place, and OLM v0
+    takes a ClusterServiceVersion that is on its way out for one that is in the way.
+    """
+    manifest: dict[str, Any] = action.manifests[-1]
+    resource, version = WRITTEN[action.path], manifest["apiVersion"].rpartition("/")[2]
+    steps = [one for one in action.manifests if is_deletion(one)]
+    remakes = any(label(one) == label(manifest) for one in steps)
+    if not remakes or _deleted(manifest) not in action.done:
+        there = get(client, resource, version, action)
+        if there is None and remakes and action.sent_at is not None:
+            pass  # deleted by a worker that died before it could say so
+        elif not _is_the_same(action, there):
+            return True
+        elif remakes and there and (why := remake_problem(there, manifest)):
+            text = f"{action.path} {action.name} can't be made again as it was: {why}."
+            finish(action, Action.State.REFUSED, text, code="changed", hint="Review it again.")
+            return True
+    if action.sent_at is None:
+        _mark_sent(action)
+    # The object itself goes last: until all else has gone, nothing of it is lost.
+    if not all(_gone(action, client, one) for one in steps):
+        return False
+    who, applied = impersonation(action), {}
+    for one in action.manifests:
+        if not is_deletion(one):
+            version = one["apiVersion"].rpartition("/")[2]
+            applied = client.apply(WRITTEN[one["kind"]], version, one, as_user=who)
+    _mark_applied(action, uid_of(applied))
+    return True
+
+
+def _deleted(thing: dict[str, Any]) -> str:
+    """How `done` names a deletion of a retry, which may apply the same object afterwards."""
+    return f"deleted {label(thing)}"
+
+
+def _gone(action: Action, client: KubeClient, one: dict[str, str]) -> bool:
+    """Deletes what a step of a retry names; whether it has gone. Another object of the same name
+    is none of it."""
+    resource, who = WRITTEN[one["kind"]], impersonation(action)
+    version = version_of(action.cluster, resource)
+    if _deleted(one) not in action.done:
+        try:
+            client.delete(
+                resource, version, one["name"], one["namespace"], uid=one["uid"], as_user=who
+            )
+        except NotFound:
+            log.info("object went away before its removal", action=action.pk)
+        except Conflict:
+            log.info("object was replaced before its removal", action=action.pk)
+        _mark_done(action, _deleted(one))
+    if not one["uid"]:
+        return True  # of a content's own name: OLM makes another one of the same name at once
+    try:
+        there = client.get(resource, version, one["name"], one["namespace"])
+    except NotFound:
+        return True
+    return uid_of(there) != one["uid"]
 
 
 def _send_remove(action: Action, client: KubeClient) -> bool:
@@ -232,7 +303,9 @@ def _refuse(action: Action, error: KubeError) -> None:
     if isinstance(error, NotFound):
         message += f" The kind {action.path} or the namespace may have gone since it was reviewed."
     written = [one for one in action.done if action.verb != Action.Verb.REMOVE]
-    if written:
+    if action.verb == Action.Verb.RETRY and action.done:
+        message += f" Before that, it {', '.join(action.done)}."
+    elif written:
         message += f" Before that, it had made sure of {', '.join(written)}."
     elif isinstance(error, Conflict) and action.done:
         message += f" Before that, {', '.join(action.done)} was deleted."
@@ -245,6 +318,7 @@ def _give_up(action: Action) -> None:
     minutes = TOTAL.seconds // 60
     if action.sent_at:
         said = f"It is not known whether the cluster took it; no answer within {minutes} minutes."
+        said += f" Known is: {', '.join(action.done)}." if action.done else ""
         finish(action, Action.State.LOST, said, code="no-answer", hint=action.outcome)
         return
     said = f"It was not sent within {minutes} minutes and is not sent any more."

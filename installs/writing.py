@@ -8,9 +8,13 @@ from typing import Any
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Forbidden, NotFound
 from olmweb.kube.resources import (
+    BUNDLE_DEPLOYMENTS,
+    BUNDLES,
     CLUSTER_EXTENSIONS,
     CLUSTER_SERVICE_VERSIONS,
+    CONFIG_MAPS,
     INSTALL_PLANS,
+    JOBS,
     NAMESPACES,
     OPERATOR_GROUPS,
     PLATFORM_OPERATORS,
@@ -30,8 +34,16 @@ WRITTEN: dict[str, Resource] = {
         CLUSTER_SERVICE_VERSIONS,
         CLUSTER_EXTENSIONS,
         PLATFORM_OPERATORS,
+        # Of a retry only:
+        BUNDLE_DEPLOYMENTS,
+        BUNDLES,
+        CONFIG_MAPS,
+        JOBS,
     )
 }
+RETRIED = "olmweb.operatorframework.io/retry-asked"  # annotation
+# Labels and annotations that OLM or a retry put on a Subscription, or that say nothing of it.
+_OF_OLM = ("operators.coreos.com/", "olm.", RETRIED, "kubectl.kubernetes.io/last-applied")
 
 
 def label(manifest: dict[str, Any]) -> str:
@@ -39,6 +51,31 @@ def label(manifest: dict[str, Any]) -> str:
     metadata = manifest.get("metadata", manifest)
     namespace = metadata.get("namespace")
     return f"{manifest['kind']} {f'{namespace}/' if namespace else ''}{metadata['name']}"
+
+
+def is_deletion(manifest: dict[str, Any]) -> bool:
+    """Whether it is a step that deletes, and no object to apply."""
+    return "metadata" not in manifest
+
+
+def step(kind: str, namespace: str, name: str, uid: str) -> dict[str, str]:
+    """A deletion as Action.manifests keeps it; without `uid` of whatever has the name."""
+    return {"kind": kind, "namespace": namespace, "name": name, "uid": uid}
+
+
+def remake_problem(there: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """Why the object can't be deleted and made again as `manifest` without losing anything.
+
+    Empty when it can. Labels and annotations of OLM's own come back by themselves.
+    """
+    if there.get("spec") != manifest["spec"]:
+        return "its specification is not what was shown"
+    meta = there["metadata"]
+    if meta.get("ownerReferences"):
+        return "another object owns it"
+    names = [*(meta.get("labels") or {}), *(meta.get("annotations") or {})]
+    foreign = [one for one in names if not one.startswith(_OF_OLM)]
+    return f"it has {foreign[0]}, which would be lost" if foreign else ""
 
 
 def is_there(

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from installs import actions, changes, instances, manifests
+from installs import actions, changes, instances, manifests, retries
 from installs.manifests import SUBSCRIPTION
 from installs.models import Component, Operator
 from installs.planning import Plan
@@ -66,7 +66,7 @@ def upgrade(
 @never_cache
 @require_http_methods(METHODS)
 def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: str) -> HttpResponse:
-    """Lets its controller look again at once."""
+    """Lets its controller try again, by the remedy of what failed."""
     if not request.user.is_authenticated:
         return redirect_to_login(request.get_full_path())
     person(request.user)
@@ -79,7 +79,7 @@ def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: s
         "key": form_key(request),
         "verb_word": "Retry",
     }
-    return _carry_out(request, context, lambda: changes.plan_retry(operator))
+    return _carry_out(request, context, lambda: retries.plan_retry(operator))
 
 
 @never_cache

@@ -88,6 +88,9 @@ NAMESPACES = Resource("", ("v1",), "namespaces", "Namespace")
 ROLES = Resource("rbac.authorization.k8s.io", ("v1",), "roles", "Role", namespaced=True)
 # Only written, with an install; never listed.
 SERVICE_ACCOUNTS = Resource("", ("v1",), "serviceaccounts", "ServiceAccount", namespaced=True)
+# Only deleted, with a retry: what OLM v0 unpacks a bundle with.
+CONFIG_MAPS = Resource("", ("v1",), "configmaps", "ConfigMap", namespaced=True)
+JOBS = Resource("batch", ("v1",), "jobs", "Job", namespaced=True)
 
 ALL: tuple[Resource, ...] = (
     PLATFORM_OPERATORS,

@@ -68,6 +68,10 @@ RULES = (
                 "subscriptions",
                 "installplans",
                 "clusterserviceversions",
+                "bundledeployments",
+                "bundles",
+                "configmaps",
+                "jobs",
             }
         ),
     ),

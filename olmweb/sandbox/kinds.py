@@ -111,6 +111,7 @@ _BUILT_IN = (
     _built_in("", "namespaces", "Namespace", "ns", namespaced=False, fields=("status.phase",)),
     _built_in("", "services", "Service", "svc", categories=("all",)),
     _built_in("", "serviceaccounts", "ServiceAccount", "sa", status=False),
+    _built_in("", "configmaps", "ConfigMap", "cm", status=False),
     _built_in("", "events", "Event", "ev", status=False, fields=_EVENT_FIELDS),
     _built_in(
         "",
@@ -122,6 +123,7 @@ _BUILT_IN = (
         fields=("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase"),
     ),
     _built_in("rbac.authorization.k8s.io", "roles", "Role", "", status=False),
+    _built_in("batch", "jobs", "Job", "", categories=("all",), generation=True),
     _built_in("apps", "deployments", "Deployment", "deploy", categories=("all",), generation=True),
     _built_in(
         "apiextensions.k8s.io",

@@ -40,6 +40,8 @@ class OlmV0:
         groups, _version = self._store.items("OperatorGroup", meta["namespace"])
         if len(groups) != 1 or _failed(status) or _under_way(status):
             return
+        if self._unpack_failed(item):
+            return
         now, installed = status.get("currentCSV", ""), status.get("installedCSV", "")
         first = "" if installed else spec.get("startingCSV", "")
         try:
@@ -61,6 +63,12 @@ class OlmV0:
                 "conditions": _pending(spec, timestamp(self._store.now())),
             },
         )
+
+    def _unpack_failed(self, item: Object) -> bool:
+        """Whether it gave up unpacking; it does not try again while the Job is there."""
+        conditions = item.get("status", {}).get("conditions", [])
+        failed = any(one["type"] == "BundleUnpackFailed" for one in conditions)
+        return failed and bool(self._store.items("Job", item["spec"]["sourceNamespace"])[0])
 
     def _plan(self, item: Object, bundle: Bundle) -> Object:
         meta, spec = item["metadata"], item["spec"]

@@ -18,7 +18,7 @@ from tests.e2e.product import ROOT, Product, product_folder, serve
 from tests.peers.client import Client, Object, wait_until
 from tests.peers.controllers import ensure_namespace, opm_serve, service_account_token
 from tests.peers.processes import folder
-from tests.real.bundles import GROUP, Bundle, write_catalog
+from tests.real.bundles import GROUP, Bundle, crd, write_catalog
 from tests.real.world import SECONDS, V1ALPHA1, World
 from tests.services import required
 
@@ -31,7 +31,9 @@ BUNDLES = (
     Bundle("dinghy", "1.0.0", modes=("OwnNamespace", "SingleNamespace")),
     Bundle("ferry", "1.0.0", requires=("oars",)),
     Bundle("skiff", "1.0.0", needs=("Sail",)),
+    Bundle("tug", "1.0.0", ships=(("monitoring.coreos.com/v1", "ServiceMonitor"),)),
 )
+PLAN_FAILS_SECONDS = 2 * SECONDS  # OLM tries a plan again for a minute before it gives it up
 ACCOUNT = "system:serviceaccount:olmweb:olmweb"
 PERSON, GROUP_OF_PERSON = "operator", "olmweb-operators"
 ADD_PERSON = f"""
@@ -231,6 +233,42 @@ def test_what_is_foretold_to_fail_fails_with_the_reason_that_was_foretold(
     assert failed
 
 
+def test_a_plan_that_failed_for_a_kind_that_came_later_is_tried_again_by_retry(
+    new_page, olm: World
+) -> None:
+    namespace, csv = "tugs", "tug.v1.0.0"
+    page = new_page()
+    steps.sign_in(page, PERSON, "/software/")
+    what = open_form(page, "tug", Namespace=namespace)
+    expect(what).to_contain_text("ServiceMonitor")
+    page.get_by_label("Watches").fill("own")
+    review(page)
+    confirm(page, "Install")
+    plan = olm.install_plan(namespace, csv)["metadata"]
+    wait_until(
+        lambda: olm.install_plan(namespace, csv)["status"]["phase"] == "Failed",
+        "the InstallPlan Failed",
+        PLAN_FAILS_SECONDS,
+    )
+    told = open_operator(page, namespace, "tug")
+    expect(told).to_contain_text("a kind that is not served here", timeout=steps.OUTCOME_MS)
+    monitors = crd("servicemonitors", "ServiceMonitor", "monitoring.coreos.com")
+    olm.kubectl.create(monitors)
+    try:
+        page.get_by_role("link", name="Retry", exact=True).click()
+        main = page.get_by_role("main")
+        expect(main).to_contain_text(f"DELETE InstallPlan {namespace}/{plan['name']}")
+        expect(main).to_contain_text(f"DELETE Subscription {namespace}/tug")
+        review(page)
+        assert olm.subscription(namespace, "tug")["status"]["installPlanRef"]["uid"] == plan["uid"]
+        outcome = confirm(page, "Retry")
+        play_node_until(olm, namespace, csv)
+        expect(outcome).to_contain_text("tug is healthy", timeout=steps.OUTCOME_MS)
+        assert olm.kubectl.list("monitoring.coreos.com/v1", "ServiceMonitor", namespace)
+    finally:
+        olm.kubectl.delete(monitors)
+
+
 def test_the_servers_log_names_the_person_on_every_write(olm: World) -> None:
     writes = [one for one in olm.server.audit_events() if _is_our_write(one)]
     assert {one.get("impersonatedUser", {}).get("username") for one in writes} == {PERSON}
@@ -244,6 +282,7 @@ def test_the_servers_log_names_the_person_on_every_write(olm: World) -> None:
         ("patch", "installplans"),
         ("delete", "subscriptions"),
         ("delete", "clusterserviceversions"),
+        ("delete", "installplans"),
     }
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from catalogs.models import Catalog, Package
-from installs import changes, follow
+from installs import changes, follow, retries
 from installs.actions import dry_run, plan_install, request
 from installs.models import Action, Operator
 from installs.sync import sync_cluster
@@ -102,12 +102,12 @@ def test_one_that_can_not_work_ends_with_its_cause_and_a_retry_ends_with_the_sam
     assert "AllNamespaces" in action.outcome
     assert conditions(sandbox, "chat-demo")["Progressing"] == "Retrying"
     before = sandbox.store.get("ClusterExtension", "chat-demo")
-    retried = carry_out(request(changes.plan_retry(row("chat-demo")), olivia))
+    retried = carry_out(request(retries.plan_retry(row("chat-demo")), olivia))
     assert (retried.state, retried.finding) == ("failed", action.finding)
     after = sandbox.store.get("ClusterExtension", "chat-demo")
     assert before is not None
     assert after is not None
-    assert changes.RETRIED in after["metadata"]["annotations"]
+    assert retries.RETRIED in after["metadata"]["annotations"]
     assert after["spec"] == before["spec"]
 
 

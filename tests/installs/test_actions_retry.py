@@ -7,7 +7,7 @@ import pytest
 import time_machine
 from django.contrib.auth.models import User
 
-from installs import changes, follow
+from installs import follow, retries
 from installs.actions import dry_run, request
 from installs.models import Action, Operator
 from installs.sync import sync_cluster
@@ -35,7 +35,7 @@ def test_a_retry_changes_only_the_annotation_and_ends_with_what_the_controller_s
     failing = Operator.objects.filter(kind=kind, health="Failed").exclude(finding="")
     row = failing.order_by("namespace", "name")[0]
     before = _stored(sandbox, row)
-    plan = changes.plan_retry(row)
+    plan = retries.plan_retry(row)
     tried = dry_run(plan, olivia)
     assert tried.ok, tried
     action = carry_out(request(plan, olivia, tried=tried))
@@ -43,8 +43,8 @@ def test_a_retry_changes_only_the_annotation_and_ends_with_what_the_controller_s
     after = _stored(sandbox, row)
     assert after["spec"] == before["spec"]
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    asked = plan.manifest["metadata"]["annotations"][changes.RETRIED]
-    assert after["metadata"]["annotations"][changes.RETRIED] == asked
+    asked = plan.manifest["metadata"]["annotations"][retries.RETRIED]
+    assert after["metadata"]["annotations"][retries.RETRIED] == asked
 
 
 def _stored(sandbox: Sandbox, row: Operator) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_two_people_who_retry_one_after_the_other_ask_once(
 ) -> None:
     row = make_operator(cluster=cluster, name="etcd", uid="u-1", health="Failed")
     with time_machine.travel("2026-01-02T03:04:05Z") as clock:
-        first = request(changes.plan_retry(row), olivia)
+        first = request(retries.plan_retry(row), olivia)
         clock.shift(30)
-        assert request(changes.plan_retry(row), alice) == first
+        assert request(retries.plan_retry(row), alice) == first
     assert Action.objects.count() == 1

@@ -20,7 +20,8 @@ class Bundle:
     """One version of an operator that owns a CRD named after its package.
 
     `requires`: plural names of CRDs of GROUP that must exist, which nobody provides; `needs`:
-    kinds of GROUP that the resolver must find a provider of.
+    kinds of GROUP that the resolver must find a provider of; `ships`: (apiVersion, kind) of
+    objects that the bundle brings too, named as its package.
     """
 
     package: str
@@ -30,6 +31,7 @@ class Bundle:
     replaces: str = ""
     channels: tuple[str, ...] = ("stable",)
     needs: tuple[str, ...] = ()
+    ships: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -37,6 +39,10 @@ class Bundle:
 
     def blob(self) -> dict[str, Any]:
         manifests = [self._csv(), crd(self._plural, self._kind)]
+        manifests += [
+            {"apiVersion": version, "kind": kind, "metadata": {"name": self.package}, "spec": {}}
+            for version, kind in self.ships
+        ]
         return {
             "schema": "olm.bundle",
             "package": self.package,
@@ -124,8 +130,8 @@ class Bundle:
         }
 
 
-def crd(plural: str, kind: str) -> dict[str, Any]:
-    """A CRD of GROUP that takes anything."""
+def crd(plural: str, kind: str, group: str = GROUP) -> dict[str, Any]:
+    """A CRD that takes anything."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1",
@@ -136,9 +142,9 @@ def crd(plural: str, kind: str) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
+        "metadata": {"name": f"{plural}.{group}"},
         "spec": {
-            "group": GROUP,
+            "group": group,
             "scope": "Namespaced",
             "names": {
                 "kind": kind,

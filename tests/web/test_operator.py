@@ -154,7 +154,7 @@ def test_approving_is_told_before_it_is_done(reader: Client, prod: Cluster) -> N
     )
     assert "Where it waits" in page.text
     assert "waits here" in page.text
-    assert "Retrying won't help" not in page.text
+    assert "Retrying alone won't help" not in page.text
 
 
 def test_a_plan_that_is_approved_asks_for_nothing(reader: Client, prod: Cluster) -> None:
