@@ -188,7 +188,7 @@ class Controller:
             "kind": "Bundle",
             "metadata": {
                 "name": f"{name}-{suffix}",
-                "uid": uid_of("Bundle", deployment["metadata"]["uid"]),
+                "uid": uid_of("Bundle", deployment["metadata"]["uid"], str(self._store.version)),
                 "labels": {
                     "core.rukpak.io/owner-kind": "BundleDeployment",
                     "core.rukpak.io/owner-name": name,

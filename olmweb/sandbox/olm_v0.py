@@ -132,7 +132,8 @@ class OlmV0:
             return
         now = self._store.now()
         csv = csvs.csv(placed, now)
-        csv["metadata"]["uid"] = uid_of("ClusterServiceVersion", namespace, bundle.name)
+        stamp = str(self._store.version)
+        csv["metadata"]["uid"] = uid_of("ClusterServiceVersion", namespace, bundle.name, stamp)
         self._store.put(csv)
         for made in csvs.crds(placed, {}, now):
             self._store.put(made)
