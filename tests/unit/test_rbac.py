@@ -21,7 +21,7 @@ def rules_of(*names: str) -> list[dict[str, Any]]:
     return [
         rule
         for one in documents
-        if one["kind"] == "ClusterRole" and one["metadata"]["name"] in names
+        if one["kind"] in ("ClusterRole", "Role") and one["metadata"]["name"] in names
         for rule in one["rules"]
     ]
 
@@ -53,11 +53,20 @@ def test_the_reader_may_write_nothing() -> None:
 @pytest.mark.parametrize("kind", sorted(WRITTEN))
 def test_the_roles_may_write_what_actions_write(kind: str) -> None:
     verbs = {
-        "InstallPlan": {"patch"},
+        "InstallPlan": {"patch", "delete"},
+        "Bundle": {"delete"},
+        "BundleDeployment": {"patch"},
+        "ConfigMap": {"delete"},
+        "Job": {"delete"},
         "ClusterServiceVersion": {"delete"},
         "Namespace": {"create", "patch"},
         "OperatorGroup": {"create", "patch"},
         "ServiceAccount": {"create", "patch"},
     }.get(kind, {"create", "patch", "delete"})
-    operator = rules_of("olmweb-operator")
+    operator = rules_of("olmweb-operator", "olmweb-unpack-retrier")
     assert all(allowed(operator, WRITTEN[kind], verb) for verb in verbs)
+
+
+def test_config_maps_and_jobs_may_be_deleted_in_namespaces_of_catalogs_only() -> None:
+    for kind in ("ConfigMap", "Job"):
+        assert not allowed(rules_of("olmweb-operator"), WRITTEN[kind], "delete")
