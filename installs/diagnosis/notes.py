@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from installs.diagnosis import outdated
 from installs.diagnosis.classify import DEPRECATIONS, classify
 from installs.diagnosis.finding import Said, finding_of
 from installs.diagnosis.judgement import judge_type
@@ -33,6 +34,7 @@ def notes_of(
     if now is not None and not said:
         said += _slow(subject, components, found, now)
     said += _earlier(subject, components, found)
+    said += _outdated(subject, components)
     said += _held(components, found)
     if subject.kind == "ClusterServiceVersion" and subject.name != _PART_OF_OLM:
         said.append(f"clusterserviceversion {subject.name} has no subscription")
@@ -101,6 +103,21 @@ def _earlier(
     for link in found.chain:
         if link.kind == "InstallPlan" and link.state == "failed":
             yield f"installplan {link.name} failed earlier: {link.message or link.reason}"
+
+
+def _outdated(subject: Observation, components: Sequence[Observation]) -> Iterator[str]:
+    """A failed resolution that OLM still tells of although it is over."""
+    if subject.kind != "Subscription":
+        return
+    csvs = [
+        one
+        for one in components
+        if (one.kind, one.namespace) == ("ClusterServiceVersion", subject.namespace)
+    ]
+    if why := outdated.over(subject, csvs):
+        # Without what makes it a list of constraints, whose worst would be told.
+        told = outdated.told_by(subject).removeprefix("constraints not satisfiable: ")
+        yield f"resolution failed before, and {why}: {told}"
 
 
 def _held(components: Sequence[Observation], found: Diagnosis) -> Iterator[str]:

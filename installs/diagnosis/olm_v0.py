@@ -51,7 +51,7 @@ def _quiet_health(scene: Scene) -> str:
     planned = scene.plan_verdict.state is Class.PROGRESSING and scene.plan_is_next
     resolved = text(scene.subject.details, "current_csv") not in ("", scene.csv.name)
     coming = planned or resolved or scene.condition("BundleUnpacking") is not None
-    return "Upgrading" if coming else "Healthy"
+    return "Upgrading" if coming or scene.leaving else "Healthy"
 
 
 def _links(scene: Scene, problem: Problem | None) -> tuple[Link, ...]:

@@ -6,6 +6,7 @@ Only finds and judges them; which one is to blame is decided in olm_v0.py.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from installs.diagnosis import outdated
 from installs.diagnosis.judge import abnormal, judge_catalog_source, judge_csv, judge_plan
 from installs.diagnosis.judgement import Judgement
 from installs.diagnosis.reading import text, texts
@@ -36,6 +37,7 @@ class Scene:
     conditions: tuple[tuple[str, Judgement], ...]
     works: bool
     upgrading: bool
+    leaving: str = ""  # the version whose going OLM has not seen yet: see outdated.py
 
     @property
     def catalog_verdict(self) -> Judgement:
@@ -70,7 +72,8 @@ class Scene:
 def scene_of(subject: Observation, components: Sequence[Observation]) -> Scene:
     """Finds the parts of a Subscription or ClusterServiceVersion among its components."""
     near = [one for one in components if one.namespace == subject.namespace]
-    csvs = [one for one in near if one.kind == "ClusterServiceVersion"]
+    named_csvs = [one for one in near if one.kind == "ClusterServiceVersion"]
+    csvs = _own_csvs(subject, named_csvs)
     if subject.kind == "ClusterServiceVersion":
         return _lone_csv(subject, csvs, near)
     current, installed = (text(subject.details, key) for key in ("current_csv", "installed_csv"))
@@ -78,6 +81,8 @@ def scene_of(subject: Observation, components: Sequence[Observation]) -> Scene:
     csv = named.get(current) or named.get(installed)
     plan = _plan(subject, csv, near)
     catalog, catalog_ref = _catalog(subject, components)
+    leaving = outdated.leaving(subject, csvs)
+    past = bool(leaving or outdated.over(subject, named_csvs))
     return Scene(
         subject=subject,
         catalog=catalog,
@@ -88,11 +93,22 @@ def scene_of(subject: Observation, components: Sequence[Observation]) -> Scene:
         csv_name=csv.name if csv else current or installed,
         groups=_of_kind(near, "OperatorGroup"),
         deployments=_deployments(near, csv),
-        conditions=tuple(abnormal(subject)),
+        conditions=tuple(
+            one for one in abnormal(subject) if not past or one[0] != outdated.RESOLUTION_FAILED
+        ),
         works=any(one.phase in _RUNNING for one in csvs),
         upgrading=bool(current and installed and current != installed)
         or (csv is not None and _takes_over(csv, csvs)),
+        leaving=leaving,
     )
+
+
+def _own_csvs(subject: Observation, csvs: Sequence[Observation]) -> list[Observation]:
+    """Without those of others, which are there because a failed resolution names them."""
+    others = set(outdated.conflicting(subject.conditions, subject.namespace))
+    others -= {text(subject.details, key) for key in ("current_csv", "installed_csv")}
+    others -= {text(one.details, "replaces") for one in csvs if one.name not in others}
+    return [one for one in csvs if one.name not in others]
 
 
 def _lone_csv(

@@ -30,6 +30,7 @@ from installs.models import (
     Reference,
     Transition,
 )
+from installs.observe import details_of
 
 TIMELINE_LIMIT = 200
 # A CSV may have dozens of Deployments; what happened to more of them than this is not a story.
@@ -106,11 +107,20 @@ def parts_of(operator: Operator) -> Parts:
         is_own = row.operator_id == operator.pk or key_of(row) in named
         (own if is_own else others).append(row)
     there = {key_of(row) for row in own} | {key_of(operator)}
+    there |= {("ClusterServiceVersion", operator.namespace, name) for name in _gone(operator)}
     return Parts(
         components=tuple(own),
         absent=tuple(one for one in references if (one.kind, one.namespace, one.name) not in there),
         others=tuple(others),
     )
+
+
+def _gone(operator: Operator) -> set[str]:
+    """ClusterServiceVersions that only a failed resolution names: nobody misses one that is not
+    there."""
+    details = details_of(operator)
+    named = str(details.get("conflicting_csvs") or "").split(", ")
+    return set(named) - {details.get("current_csv"), details.get("installed_csv")}
 
 
 def among(keys: Iterable[Key]) -> Q:

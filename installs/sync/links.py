@@ -26,6 +26,7 @@ SHARED = frozenset(
 MIDDLE = frozenset(("BundleDeployment", CSV))  # components that own components
 ADOPTION = timedelta(seconds=10)  # in which OLM notes in a Subscription the CSV that it made
 _NAMED = ("current_csv", "installed_csv")
+_CONFLICTING = "conflicting_csvs"  # of a failed resolution: its own and others'
 _PART = (
     *("kind", "namespace", "name"),
     *("owner_kind", "owner_namespace", "owner_name", "operator_id", "id"),
@@ -129,6 +130,8 @@ def _references_of(row: tuple[Any, ...], groups: Mapping[str, Collection[str]]) 
         for csv in {text(details, one) for one in _NAMED} - {""}:
             yield CSV, namespace, csv
             yield "OperatorCondition", namespace, csv
+        for csv in filter(None, text(details, _CONFLICTING).split(", ")):
+            yield CSV, namespace, csv
     if kind == CSV:
         yield "OperatorCondition", namespace, name
     if kind in (SUBSCRIPTION, CSV):
@@ -277,7 +280,7 @@ def _with_new_references(
         operators.ids[key]
         for key in operators.changed
         if _moved(operators, key, PLACES[Operator])
-        or _differs(operators, key, ("plan", "plan_namespace", *_NAMED))
+        or _differs(operators, key, ("plan", "plan_namespace", _CONFLICTING, *_NAMED))
     }
     new = {key for key in parts.fresh | parts.deleted if key[0] == GROUP}
     for batch in batched(sorted({key[1] for key in new})):
@@ -307,16 +310,20 @@ def _replaced(cluster_id: int, csvs: Collection[Key]) -> dict[Key, Key]:
 
 
 def _named(cluster_id: int, csvs: Collection[Key]) -> dict[Key, int]:
-    """Those of the CSVs that a Subscription names -> its id; of several the first by name."""
+    """Those of the CSVs that a Subscription names as its own -> its id; of several the first by
+    name."""
     references = Reference.objects.filter(cluster_id=cluster_id)
     found = [(key, pk) for key, (pk,) in rows_of(references, csvs, "operator_id")]
     names: dict[int, str] = {}
+    own: set[tuple[int, str]] = set()
     for batch in batched(sorted({pk for _, pk in found})):
         rows = Operator.objects.filter(id__in=batch, kind=SUBSCRIPTION).order_by()
-        names.update(rows.values_list("id", "name"))
+        for pk, name, details in rows.values_list("id", "name", "details"):
+            names[pk] = name
+            own |= {(pk, text(details, one)) for one in _NAMED}
     first: dict[Key, int] = {}
     for key, pk in found:
-        if pk in names and (key not in first or names[pk] < names[first[key]]):
+        if (pk, key[2]) in own and (key not in first or names[pk] < names[first[key]]):
             first[key] = pk
     return first
 

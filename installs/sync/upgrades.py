@@ -11,8 +11,9 @@ from typing import Any
 
 from catalogs.graph import successors
 from catalogs.semver import Version, masterminds_range
+from installs.diagnosis.outdated import RESOLUTION_FAILED, over
 from installs.models import Component, Operator
-from installs.observe import Part
+from installs.observe import Part, observe
 from installs.sync.decode import text
 from installs.sync.offers import Offer, read_version
 from olmweb.kube.conditions import find, status_of
@@ -79,8 +80,9 @@ def _held(row: Operator, parts: Sequence[Part], installed: str, target: str) -> 
     plan = named.get(("InstallPlan", text(row.details, "plan")))
     if plan is not None and plan.phase == "RequiresApproval":
         return f"InstallPlan {plan.name} waits for approval."
-    failed = find(row.conditions, "ResolutionFailed")
-    if said(failed, "status") == "True":
+    failed = find(row.conditions, RESOLUTION_FAILED)
+    csvs = [observe(one) for one in parts if one.kind == "ClusterServiceVersion"]
+    if said(failed, "status") == "True" and not over(observe(row), csvs):
         return _sentence("OLM found no way to it", said(failed, "message"))
     return ""
 

@@ -206,7 +206,7 @@ def test_a_version_that_succeeded_ends_the_approval_whatever_olm_says_of_resolut
     monkeypatch.setattr(follow, "_refresh", late)
     carry_out(approval)
     row = Operator.objects.get(cluster=cluster, namespace=NAMESPACE)
-    assert (row.health, row.finding) == ("Degraded", "sub-existing-csv-conflict")
+    assert (row.health, row.finding) == ("Degraded", "sub-no-channel")
     assert approval.state == "succeeded", approval.outcome
     assert f"{PACKAGE} is Degraded all the same: ConstraintsNotSatis" in approval.outcome
 
@@ -223,8 +223,8 @@ def _resolution_failed(sandbox: Sandbox) -> None:
         "type": "ResolutionFailed",
         "status": "True",
         "reason": "ConstraintsNotSatisfiable",
-        "message": "constraints not satisfiable: clusterserviceversion old.v1 exists and is not "
-        "referenced by a subscription",
+        "message": "constraints not satisfiable: no operators found in channel gone of package "
+        f"{PACKAGE} in the catalog referenced by subscription {PACKAGE}",
     }
     sandbox.store.put({**found, "status": {**found["status"], "conditions": [failed]}})
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from installs.models import ClusterOperator, Component, Event, Operator, Reference
+from installs.observe import diagnose_row
 from installs.sync import sync_cluster
 from olmweb.kube.resources import (
     BUNDLE_DEPLOYMENTS,
@@ -119,3 +120,25 @@ def test_the_real_aggregated_operator_agrees_with_its_objects(
     assert all(member.operator for member in members.values())
     assert row.problem == ""
     assert sync_cluster(cluster).outcome == "unchanged"
+
+
+def test_a_failed_resolution_of_the_real_upgrade_is_over_when_its_old_version_is_gone(
+    real: KubeFake, cluster: Cluster, shared_data: Path
+) -> None:
+    """The recorded upgrade, with what OLM tells of it while good.v1.0.0 still goes."""
+    document = json.loads((shared_data / "recorded" / "subscriptions.json").read_text())
+    good = next(item for item in document["items"] if item["metadata"]["name"] == "good")
+    told = (
+        "constraints not satisfiable: @existing/t1//good.v1.0.0 and @existing/t1//good.v1.1.0 "
+        "originate from package good, clusterserviceversion good.v1.0.0 exists and is not "
+        "referenced by a subscription, subscription good exists"
+    )
+    failed = {"type": "ResolutionFailed", "status": "True", "reason": "ConstraintsNotSatisfiable"}
+    good["status"]["conditions"].append({**failed, "message": told})
+    real.put(SUBSCRIPTIONS, good)
+    sync_cluster(cluster)
+    row = Operator.objects.get(name="good")
+    assert (row.health, row.finding) == ("Healthy", "")
+    assert [note.id for note in diagnose_row(row, row.components.all()).notes] == [
+        "resolution-failed-before"
+    ]

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from installs import diagnosis
+from installs.diagnosis.outdated import conflicting
 from installs.sync.decode.common import (
     PACKAGE_LABEL,
     Kept,
@@ -49,6 +51,7 @@ def subscription(obj: Object) -> Kept | None:
             "installed_csv": installed,
             "starting_csv": text(obj, "spec", "startingCSV", limit=253),
             "config": _config(obj),
+            "conflicting_csvs": ", ".join(_conflicting(obj)),
             "plan": text(obj, "status", "installPlanRef", "name", limit=253),
             "plan_namespace": text(obj, "status", "installPlanRef", "namespace", limit=63),
             "generated_by": text(obj, "metadata", "annotations", "olm.generated-by", limit=253),
@@ -62,6 +65,13 @@ def subscription(obj: Object) -> Kept | None:
             ],
         },
     )
+
+
+def _conflicting(obj: Object) -> tuple[str, ...]:
+    """The ClusterServiceVersions that a failed resolution names: whether they are there tells
+    whether the failure is of now."""
+    conditions = diagnosis.read_conditions(read_conditions(obj))
+    return conflicting(conditions, text(obj, "metadata", "namespace"))
 
 
 def _config(obj: Object) -> list[str]:
