@@ -41,7 +41,9 @@ def require_asker(user: AnyUser) -> User:
     return user
 
 
-def values_of(package: Package, path: str, version: str, namespace: str) -> dict[str, str]:
+def values_of(
+    package: Package, path: str, version: str, namespace: str, service_account: str = ""
+) -> dict[str, str]:
     """Form values of `planning.plan_install` that install this version and no later one.
 
     Raises BadRequest for a version that the package does not have.
@@ -54,6 +56,7 @@ def values_of(package: Package, path: str, version: str, namespace: str) -> dict
     values = {"namespace": namespace} if namespace and path != PLATFORM_OPERATOR else {}
     if path == CLUSTER_EXTENSION:
         values["version"] = version
+        values |= {"service_account": service_account} if service_account else {}
     if path == SUBSCRIPTION:
         # With automatic approval OLM would go on to the channel's head at once.
         channels = package.channels.filter(entries__name=found.name).order_by("-is_default", "name")
@@ -91,6 +94,7 @@ def ask(
     path: str,
     version: str,
     namespace: str = "",
+    service_account: str = "",
     reason: str,
 ) -> InstallRequest:
     """Records the request; asked twice while it waits, the same one is returned.
@@ -106,7 +110,7 @@ def ask(
     if len(reason) > REASON_LIMIT or "\0" in reason:
         limit = f"Use at most {REASON_LIMIT} characters."
         raise BadRequest(f"The reason is too long. {limit}", code="invalid", reason=limit)
-    asked = values_of(package, path, version, namespace)
+    asked = values_of(package, path, version, namespace.strip(), service_account.strip())
     plan = plan_for(cluster, package, path, version, asked)
     found = rules.allowed(cluster, path, package.name, version)
     request, created = _record(plan, package, asker, version, asked, reason)

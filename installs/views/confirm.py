@@ -3,6 +3,7 @@
 import uuid
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
@@ -30,7 +31,10 @@ def show_form(
 
 
 def follow_action(request: HttpRequest, action: Action) -> HttpResponse:
-    """To the action's page, which follows it live."""
+    """To the action's page, which follows it live; to that of whoever asked for the same first."""
+    if action.user is not None and action.user_id != request.user.pk:
+        who = action.user.get_username()
+        messages.info(request, f"{who} asked for the same just before, so nothing is sent twice.")
     return go_to(request, reverse("installs:action", args=[action.pk]))
 
 

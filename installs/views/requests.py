@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from catalogs.models import Bundle, Package
 from catalogs.queries import get_sources
 from installs import actions, planning
-from installs.manifests import PLATFORM_OPERATOR
+from installs.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
 from installs.models import InstallRequest
 from installs.planning import Plan
 from installs.queries import requests as queries
@@ -57,10 +57,12 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
         "target": target,
         "paths": paths,
         "versions": _versions(found),
+        "asks_account": target is not None and _asks_account(target, paths),
         "chosen": {
             "path": values.get("path") or (paths[0] if paths else ""),
             "version": values.get("version") or found.head_version,
             "namespace": values.get("namespace", ""),
+            "service_account": values.get("service_account", ""),
             "reason": values.get("reason", ""),
         },
         "fields": {},
@@ -90,6 +92,16 @@ def _ask(
     if target is None:
         raise BadRequest("No cluster here can install from this catalog.", code="not-served")
     return asking.ask(target, package, request.user, **chosen)
+
+
+def _asks_account(target: Cluster, paths: list[str]) -> bool:
+    """Whether ClusterExtensions of this cluster name the ServiceAccount that installs them."""
+    if CLUSTER_EXTENSION not in paths:
+        return False
+    version = planning.served_version(target, CLUSTER_EXTENSION)
+    known = planning.known_fields(target, CLUSTER_EXTENSION, version)
+    choice = Choice(path=CLUSTER_EXTENSION, package="", name="", known=known)
+    return "service_account" in choice.offered
 
 
 def _versions(package: Package) -> list[str]:
@@ -143,7 +155,7 @@ def _decide(request: HttpRequest, found: InstallRequest, context: dict[str, Any]
     step, word = request.POST.get("step", ""), request.POST.get("word", "")
     if step == "approve":
         deciding.require_decider(request.user, found)
-        plan: Plan = context["plan"] or _plan(found)
+        plan: Plan = context["plan"] or _plan(found, deciding.package_of(found))
         action = deciding.approve(
             found, plan, request.user, seen=request.POST.get("seen", ""), word=word
         )
@@ -159,24 +171,25 @@ def _decide(request: HttpRequest, found: InstallRequest, context: dict[str, Any]
     return redirect("installs:request", found.pk)
 
 
-def _plan(found: InstallRequest) -> Plan:
-    package = deciding.package_of(found)
+def _plan(found: InstallRequest, package: Package) -> Plan:
     return asking.plan_for(found.cluster, package, found.path, found.version, found.asked)
 
 
 def _detail(request: HttpRequest, found: InstallRequest) -> dict[str, Any]:
     waiting = found.state == InstallRequest.State.WAITING
     allowed, why = deciding.may_decide(request.user, found)
-    plan, hindrance = None, None
+    plan, hindrance, package = None, None, None
     if waiting:
         try:
-            plan = _plan(found)
+            package = deciding.package_of(found)
+            plan = _plan(found, package)
         except OlmwebError as error:
             hindrance = error
     return {
         "asked": found,
         "waiting": waiting,
         "plan": plan,
+        "package": package,
         "hindrance": hindrance,
         "seen": actions.reviewed(plan, request.user) if plan and allowed else "",
         "installed": queries.installed_of(found),
