@@ -103,6 +103,7 @@ def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> st
             (one.kind, one.namespace, one.name, one.package, one.bundle) for one in facts.installed
         ),
         sorted((one.namespace, one.name, sorted(one.selects)) for one in facts.groups),
+        sorted(facts.apis.items()),
     ]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 

@@ -23,7 +23,7 @@ UNAVAILABLE = "Unavailable"  # spec.availabilityMode of a ClusterCatalog that is
 
 
 def cluster_facts(cluster: Cluster) -> ClusterFacts:
-    """Six queries. What was never read is None: CRDs, kinds, namespaces, Roles."""
+    """Seven queries. What was never read is None: CRDs, kinds, namespaces, Roles."""
     crds_read = cluster.streams.filter(
         kind="CustomResourceDefinition", listed_at__isnull=False
     ).exists()
@@ -47,7 +47,22 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
             for values in operators.values_list("kind", "namespace", "name", "package", "bundle")
         ),
         groups=groups_of(cluster),
+        apis=_apis(cluster),
     )
+
+
+def _apis(cluster: Cluster) -> dict[str, tuple[str, str]]:
+    """What ClusterServiceVersions say that they own; one that goes leaves it to any other."""
+    rows = Component.objects.filter(
+        cluster=cluster, kind="ClusterServiceVersion", details__api_services__gt=0
+    ).exclude(phase__in=("Replacing", "Deleting"))
+    return {
+        str(name): (str(details.get("package") or ""), namespace)
+        for namespace, details in rows.order_by("namespace", "name").values_list(
+            "namespace", "details"
+        )
+        for name in details.get("owned_apis") or ()
+    }
 
 
 def groups_of(cluster: Cluster) -> tuple[Group, ...]:

@@ -299,6 +299,15 @@ def _provided_elsewhere(asked: Asked) -> Answer:
     return None
 
 
+def _api_provided_elsewhere(asked: Asked) -> Answer:
+    """An APIService is one for the whole cluster; only what replaces its owner takes it over."""
+    for name in asked.bundle.owned_apis:
+        package, namespace = asked.cluster.apis.get(name, ("", ""))
+        if namespace and package != asked.bundle.package:
+            return {"name": name, "owner": f"{package or 'an operator'} in {namespace}"}
+    return None
+
+
 def _selects_too(asked: Asked, namespace: str) -> bool:
     """Whether what is installed there selects namespaces that this one would."""
     groups = [each for each in asked.cluster.groups if each.namespace == namespace]
@@ -394,6 +403,7 @@ CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
     "sub-required-crd": _required_crds,
     "sub-webhook-name": faults.webhook_name_twice,
     "sub-crd-owned": _provided_elsewhere,
+    "sub-api-service-owned": _api_provided_elsewhere,
     "sub-conversion-mode": _conversion_mode,
     "sub-webhook-rule": _forbidden_webhook,
     "sub-orphan": neighbours.orphan,

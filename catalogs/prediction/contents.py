@@ -57,6 +57,7 @@ class Contents:
     install_modes: frozenset[str] | None = None  # the supported ones
     modes_told_twice: tuple[str, ...] = ()
     owned_api_services: int | None = None
+    owned_apis: tuple[str, ...] = ()  # names of these APIServices
     webhooks: int | None = None
     conversion_webhooks: int | None = None
     webhook_rules: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()  # (groups, resources)
@@ -304,6 +305,7 @@ def _named(
             for each in crds.required or ()
         ),
         "owned_api_services": len(services.owned or ()),
+        "owned_apis": tuple(f"{each.version}.{each.group}" for each in services.owned or ()),
     }
 
 

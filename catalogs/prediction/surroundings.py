@@ -102,6 +102,7 @@ class ClusterFacts:
 
     `namespaces` and `roles` map a name to the Helm release that owns it, as NAMESPACE/NAME, empty
     for none. `roles` are those of the namespace in which PlatformOperators keep their releases.
+    `apis` maps an APIService to package and namespace of the ClusterServiceVersion that owns it.
     """
 
     name: str
@@ -113,6 +114,7 @@ class ClusterFacts:
     openshift_version: Version | None = None
     installed: tuple[Installed, ...] = ()
     groups: tuple[Group, ...] = ()
+    apis: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def serves(self, kind: Kind, contents: Contents) -> bool | None:
         """Whether it serves `kind` once the bundle's own CRDs are there; None: not known.

@@ -427,3 +427,35 @@ def test_another_priority_of_a_catalog_is_judged_anew(tmp_path: File) -> None:
     Catalog.objects.filter(pk=other.pk).update(availability="Unavailable")
     refresh(catalog, [cluster])
     assert _warnings(catalog, "good") == set()
+
+
+def test_apis_of_installed_operators_are_known_until_these_go(db: None) -> None:
+    cluster = _cluster()
+    owned = {"api_services": 1, "owned_apis": ["v1.x.example"], "package": "a"}
+    row = make_component(
+        cluster=cluster, kind="ClusterServiceVersion", namespace="n", name="a.v1",
+        phase="Succeeded", details=owned,
+    )  # fmt: skip
+    make_component(
+        cluster=cluster, kind="ClusterServiceVersion", namespace="n", name="b.v1",
+        phase="Succeeded", details={"api_services": 0},
+    )  # fmt: skip
+    assert cluster_facts(cluster).apis == {"v1.x.example": ("a", "n")}
+    row.phase = "Replacing"
+    row.save()
+    assert cluster_facts(cluster).apis == {}
+
+
+def test_an_api_that_another_operator_provides_is_judged(tmp_path: File) -> None:
+    owned = {"owned": [{"group": "x.example", "version": "v1", "kind": "X"}]}
+    catalog = make(tmp_path, _package("good", "1.0.0", apiServiceDefinitions=owned))
+    sync_catalog(catalog)
+    cluster = _cluster()
+    refresh(catalog, [cluster])
+    assert _rules("good.v1.0.0", cluster)[Path.SUBSCRIPTION] == ""
+    make_component(
+        cluster=cluster, kind="ClusterServiceVersion", namespace="n", name="b.v1",
+        details={"api_services": 1, "owned_apis": ["v1.x.example"], "package": "b"},
+    )  # fmt: skip
+    refresh(catalog, [cluster])
+    assert _rules("good.v1.0.0", cluster)[Path.SUBSCRIPTION] == "sub-api-service-owned"

@@ -213,6 +213,7 @@ def test_a_bundle_with_its_objects_tells_everything() -> None:
         version="1.0.0",
         install_modes=frozenset({"AllNamespaces"}),
         owned_api_services=1,
+        owned_apis=("v1.x",),
         webhooks=2,
         conversion_webhooks=1,
         hooks=(

@@ -131,6 +131,7 @@ def cluster_service_version(obj: Object) -> Kept | None:
     names = items(obj, "spec", "install", "spec", "deployments")
     crds = dig(obj, "spec", "customresourcedefinitions")
     webhooks = [text(one, "type", limit=60) for one in items(obj, "spec", "webhookdefinitions")]
+    apis = items(obj, "spec", "apiservicedefinitions", "owned")
     noted = _properties(obj)
     properties = noted or []
     details = {
@@ -152,7 +153,8 @@ def cluster_service_version(obj: Object) -> Kept | None:
         },
         "webhooks": len(webhooks),
         "conversion_webhooks": webhooks.count("ConversionWebhook"),
-        "api_services": len(items(obj, "spec", "apiservicedefinitions", "owned")),
+        "api_services": len(apis),
+        "owned_apis": [f"{text(one, 'version')}.{text(one, 'group')}"[:253] for one in apis],
         "min_kube": text(obj, "spec", "minKubeVersion", limit=60),
         "max_openshift": None if noted is None else _max_openshift(noted),
         "dependencies": sorted(
