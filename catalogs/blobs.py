@@ -1,13 +1,9 @@
-"""Blobs of FBC in packs: several of one package in one zstd frame, each to be had back by itself.
+"""Blobs of FBC in the database: in packs, each to be had back by itself.
 
-The versions of an operator are alike, so together they take a third of what they take apart. Knows
-the rows of packs and blobs; not what is in a blob, nor which catalog holds it.
+Knows the rows of packs and blobs; not what is in a blob, nor which catalog holds it.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
 
@@ -16,68 +12,9 @@ from django.db import connection
 
 from catalogs.bulk import Table, delete, quoted, reserve_ids
 from catalogs.models import Blob, BlobPack, BlobRef
+from catalogs.packs import ZSTD_LEVEL, Pack
 
-ZSTD_LEVEL = 3
-# More would save little and cost every reader of one blob; a larger blob has a pack of its own.
-PACK_BYTES = 1 << 20
-PACKS_AHEAD = 3
 BLOBS_AT_ONCE = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Pack:
-    """A frame of `size` bytes when decoded, and its blobs: (sha256, start, size)."""
-
-    data: bytes
-    size: int
-    members: list[tuple[str, int, int]]
-
-
-class Packer:
-    """Compresses blobs in one thread beside the reading of the next ones; order is kept."""
-
-    def __init__(self) -> None:
-        self._context = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="zstd")
-        self._waiting: deque[Future[Pack]] = deque()
-        self._batch: list[tuple[str, bytes]] = []
-        self._size = 0
-
-    def add(self, sha256: str, data: bytes) -> None:
-        if self._size + len(data) > PACK_BYTES:
-            self.end_pack()
-        self._batch.append((sha256, data))
-        self._size += len(data)
-
-    def end_pack(self) -> None:
-        """What is added from now on, another package's blobs, say, is in another pack."""
-        if self._batch:
-            self._waiting.append(self._threads.submit(self._pack, self._batch, self._size))
-            self._batch, self._size = [], 0
-
-    def _pack(self, batch: list[tuple[str, bytes]], size: int) -> Pack:
-        members, start = [], 0
-        for sha256, data in batch:
-            members.append((sha256, start, len(data)))
-            start += len(data)
-        return Pack(self._context.compress(b"".join(data for _, data in batch)), size, members)
-
-    def ready(self, ahead: int = PACKS_AHEAD) -> Iterator[Pack]:
-        """All packs but the last `ahead`."""
-        while len(self._waiting) > ahead:
-            yield self._waiting.popleft().result()
-
-    def rest(self) -> Iterator[Pack]:
-        self.end_pack()
-        yield from self.ready(0)
-
-    def close(self) -> None:
-        self._threads.shutdown(cancel_futures=True)
-
-
-def packs_at_most(packages: int, size: int) -> int:
-    """Most packs that so many packages with so many bytes of blobs can take."""
-    return packages + 2 * size // PACK_BYTES + 1  # two packs in a row are more than one holds
 
 
 def read_blob(sha256: str, limit: int | None = None) -> bytes | None:
@@ -126,7 +63,7 @@ class PackTables:
         self._packs = Table(BlobPack, "id", "size", "data", batch=1)
         self._blobs = Table(Blob, "sha256", "pack", "start", "size", keyed=True)
 
-    def extend(self, packs: Iterator[Pack]) -> None:
+    def extend(self, packs: Iterable[Pack]) -> None:
         for pack in packs:
             pack_id = next(self._ids)
             self._packs.add((pack_id, pack.size, pack.data))

@@ -9,21 +9,10 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-import msgspec
 from django.db import connection
-from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import CharField, Field, Model
 
-from catalogs import pipe
-
-ROWS_AT_ONCE = 100  # in one statement of SQLite: each takes turns with the thread that makes rows
-
-_encode = msgspec.json.Encoder().encode
-
-
-def as_json(value: object) -> str:
-    """Text for a JSON column."""
-    return _encode(value).decode()
+ROWS_AT_ONCE = 100  # in one statement of SQLite, whose marks are ?
 
 
 class Table:
@@ -51,7 +40,7 @@ class Table:
         self._key = quote(_column(model, meta.pk.name))
         self._waits = False  # rows in a temporary table
         self._binary = _binary_types(model, fields)
-        marks = f"({', '.join(['%s'] * len(columns))})"
+        marks = f"({', '.join('?' * len(columns))})"
         insert = f"INSERT INTO {self._target} VALUES "  # noqa: S608 - our own names
         end = " ON CONFLICT DO NOTHING" if keyed else ""
         self._insert = insert + marks + end
@@ -71,18 +60,25 @@ class Table:
         if self._rows:
             rows, self._rows = _fit_all(self._rows, self._cuts), []
             self.written += len(rows)
-            pipe.write(lambda connection: self._write(connection, rows))
+            self._write(rows)
 
-    def _write(self, connection: BaseDatabaseWrapper, rows: list[Sequence[Any]]) -> None:
-        with connection.cursor() as cursor:
-            if connection.vendor == "postgresql":
+    def fitted(self, row: Sequence[Any]) -> Sequence[Any]:
+        """The row as it will be stored: texts cut to their columns."""
+        return _fit(row, self._cuts)
+
+    def _write(self, rows: list[Sequence[Any]]) -> None:
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
                 self._copy(cursor, rows)
-                return
-            whole = len(rows) - len(rows) % ROWS_AT_ONCE
-            starts = range(0, whole, ROWS_AT_ONCE)
-            many = [list(chain.from_iterable(rows[at : at + ROWS_AT_ONCE])) for at in starts]
-            cursor.executemany(self._insert_many, many)
-            cursor.executemany(self._insert, rows[whole:])
+            return
+        whole = len(rows) - len(rows) % ROWS_AT_ONCE
+        starts = range(0, whole, ROWS_AT_ONCE)
+        many = [list(chain.from_iterable(rows[at : at + ROWS_AT_ONCE])) for at in starts]
+        connection.ensure_connection()
+        # Past Django's cursor, which would look for marks in the long text again each time.
+        with connection.wrap_database_errors:
+            connection.connection.executemany(self._insert_many, many)
+            connection.connection.executemany(self._insert, rows[whole:])
 
     def _copy(self, cursor: Any, rows: list[Sequence[Any]]) -> None:
         """PostgreSQL's fast way in; COPY itself can't skip keys that are there already."""
@@ -112,7 +108,6 @@ class Table:
         in their own orders each could wait for the other one.
         """
         self.flush()
-        pipe.settle()
         if not self._waits:
             return
         waiting = self._waiting_table()

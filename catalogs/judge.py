@@ -16,9 +16,10 @@ from django.db.models import Q
 
 from catalogs import fbc
 from catalogs.blobs import read_blobs
-from catalogs.bulk import Table, as_json, delete
+from catalogs.bulk import Table, delete
 from catalogs.inspection import contents_of
 from catalogs.inspection.stored import inspected_images
+from catalogs.json_text import as_json
 from catalogs.models import Bundle, Catalog, Package, Prediction
 from catalogs.predicted import NOT_READ, WAYS, title_of, way_key
 from catalogs.prediction import (

@@ -20,6 +20,7 @@ from catalogs.derive import DERIVATION
 from catalogs.models import Catalog
 from catalogs.reach import READABLE as READABLE
 from catalogs.reach import source_of
+from catalogs.rows.pool import Pool
 from catalogs.running import Run
 from catalogs.sources.base import (
     LIMITS,
@@ -132,9 +133,11 @@ class _Attempt:
                 return self.unchanged("not modified", fetched)
             if fresh and fetched.sha256 == catalog.content_hash:
                 return self.unchanged("same content", fetched)
-            with no_cyclic_gc():
+            with no_cyclic_gc(), Pool(fetched.body.fileno(), fetched.files) as pool:
+                if not fresh:  # every package will be read
+                    pool.expect(fetched.size)
                 index = self.index(source, fetched, fetched.body)
-                written = self.write(index, fetched, fetched.body)
+                written = self.write(index, fetched, pool)
         rows = written.rows + 1 + sweep()
         return self.changed(written, fetched, rows)
 
@@ -177,7 +180,7 @@ class _Attempt:
                 **cost,
             ) from error
 
-    def write(self, index: Index, fetched: Fetched, body: BinaryIO) -> Written:
+    def write(self, index: Index, fetched: Fetched, pool: Pool) -> Written:
         catalog, now = self.catalog, timezone.now()
         self.row.enter()
         with transaction.atomic():
@@ -186,7 +189,7 @@ class _Attempt:
             written = replace_content(
                 catalog,
                 index,
-                body,
+                pool,
                 digest=self.digest,
                 body_hash=fetched.sha256,
                 everything=self.everything,

@@ -39,9 +39,8 @@ class Recorder:
         if package_id is not None and name not in self._stored:
             self._rebuilt[name] = outline_of_rows(package_id)
 
-    def is_now(self, name: str, outline: Outline | None) -> None:
+    def is_now(self, name: str, encoded: Encoded | None) -> None:
         """The package's new content; None: it is gone, or there is no such package after all."""
-        encoded = encode(outline) if outline else None
         if encoded and self._stored.get(name) == encoded.content_hash:
             return
         old = self._rebuilt.pop(name, None)
@@ -49,6 +48,7 @@ class Recorder:
             old = decode(self._open.get(package=name).data)
             self._closed.append(name)
         if self._tells:
+            outline = decode(encoded.data) if encoded else None
             self._changes += compare(name, old, outline, by_blob=True)
         if encoded:
             self._add(name, encoded)
