@@ -63,13 +63,10 @@ class PackTables:
         self._packs = Table(BlobPack, "id", "size", "data", batch=1)
         self._blobs = Table(Blob, "sha256", "pack", "start", "size", keyed=True)
 
-    def extend(self, packs: Iterable[Pack]) -> None:
-        for pack in packs:
-            pack_id = next(self._ids)
-            self._packs.add((pack_id, pack.size, pack.data))
-            self._blobs.extend(
-                [(sha256, pack_id, start, size) for sha256, start, size in pack.members]
-            )
+    def add(self, pack: Pack) -> None:
+        pack_id = next(self._ids)
+        self._packs.add((pack_id, pack.size, pack.data))
+        self._blobs.extend([(sha256, pack_id, start, size) for sha256, start, size in pack.members])
 
     def flush(self) -> int:
         """Writes what waits; returns the rows written by it and before."""

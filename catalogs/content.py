@@ -76,7 +76,7 @@ class Replacement:
         known_blobs = self._reserve(changed, stored)
         asked = [self._asked(name, known_blobs) for name in changed if name]
         self._progress(0, len(asked))
-        for done, rows in enumerate(self._pool.make(asked), 1):
+        for done, rows in enumerate(self._pool.make(asked, self._writer.keep_pack), 1):
             self._replace(rows, hashes[rows.name], stored.get(rows.name))
             self._progress(done, len(asked))
         for name in sorted(stored.keys() - hashes.keys() - {""}):
@@ -127,7 +127,9 @@ class Replacement:
 
     def _replace_loose(self, known_blobs: set[bytes]) -> None:
         """Blobs of no package, and faults of what could not even be read so far."""
-        rows = self._pool.maker.make(self._asked("", known_blobs), self._index.problems)
+        rows = self._pool.maker.make(
+            self._asked("", known_blobs), self._writer.keep_pack, self._index.problems
+        )
         self._writer.write("", rows, StoredPackage(None, ""))
 
     def _note_removed(self, name: str) -> None:

@@ -4,6 +4,8 @@ The versions of an operator are alike, so together they take a third of what the
 rows of packs are `catalogs.blobs`'s.
 """
 
+from collections.abc import Callable
+
 import msgspec
 import zstandard
 
@@ -12,7 +14,7 @@ ZSTD_LEVEL = 3
 PACK_BYTES = 1 << 20
 
 
-class Pack(msgspec.Struct, array_like=True):
+class Pack(msgspec.Struct, array_like=True, tag=True):
     """A frame of `size` bytes when decoded, and its blobs: (sha256, start, size)."""
 
     size: int
@@ -20,11 +22,14 @@ class Pack(msgspec.Struct, array_like=True):
     members: list[tuple[str, int, int]]
 
 
-class Packer:
-    """Packs the blobs of one package in their order; `packs` are whole after `end`."""
+Keep = Callable[[Pack], None]
 
-    def __init__(self) -> None:
-        self.packs: list[Pack] = []
+
+class Packer:
+    """Packs the blobs of one package in their order and gives each pack to `keep`; `end` last."""
+
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
         self._compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
         self._batch: list[tuple[str, bytes]] = []
         self._size = 0
@@ -35,17 +40,16 @@ class Packer:
         self._batch.append((sha256, data))
         self._size += len(data)
 
-    def end(self) -> list[Pack]:
-        """Ends the pack that is being filled; returns all of them."""
+    def end(self) -> None:
+        """Ends the pack that is being filled."""
         if self._batch:
             members, start = [], 0
             for sha256, data in self._batch:
                 members.append((sha256, start, len(data)))
                 start += len(data)
             packed = self._compressor.compress(b"".join(data for _, data in self._batch))
-            self.packs.append(Pack(start, packed, members))
             self._batch, self._size = [], 0
-        return self.packs
+            self._keep(Pack(start, packed, members))
 
 
 def packs_at_most(packages: int, size: int) -> int:

@@ -7,8 +7,8 @@ attributes), so that policy has to allow inline styles. Must not know: Django, b
 """
 
 import re
+from html import escape
 from xml.parsers import expat
-from xml.sax.saxutils import escape, quoteattr
 
 MAX_ELEMENTS = 20_000
 MAX_DEPTH = 100
@@ -30,6 +30,7 @@ _ELEMENTS = frozenset(
 _LOCAL = re.compile(r"#[A-Za-z0-9_.:-]+")
 _RASTER = re.compile(r"data:image/(?:png|jpe?g|gif|webp);base64,[A-Za-z0-9+/=\s]*")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_LINES = {9: "&#9;", 10: "&#10;", 13: "&#13;"}  # else a space when an attribute is read
 _SCRIPT = re.compile(r"\w\s*script\s*:", re.IGNORECASE)
 _CALL = re.compile(r"([A-Za-z-]*)\(\s*(['\"]?)([^)]{0,200})")
 _CALLS = frozenset(
@@ -106,7 +107,7 @@ class _Writer:
         if self.uses > MAX_USES:
             raise SvgFault(f"has more than {MAX_USES} use elements")
         kept = "".join(
-            f" {key}={quoteattr(value)}"
+            f' {key}="{escape(value).translate(_LINES)}"'
             for key, value in sorted(_attributes(local, attributes).items())
         )
         root = f' xmlns="{_SVG}"' if not self.open else ""
@@ -120,7 +121,7 @@ class _Writer:
         local = self.open.pop()
         if local == "style":
             css = _COMMENT.sub("", "".join(self.css))
-            self.out.append(escape(css) if _harmless(css) else "")
+            self.out.append(escape(css, quote=False) if _harmless(css) else "")
             self.css.clear()
         self.out.append(f"</{local}>")
 
@@ -130,7 +131,7 @@ class _Writer:
         if self.open[-1] == "style":
             self.css.append(text)
         else:
-            self.out.append(escape(text))
+            self.out.append(escape(text, quote=False))
 
 
 def _attributes(element: str, attributes: dict[str, str]) -> dict[str, str]:

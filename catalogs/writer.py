@@ -27,7 +27,7 @@ from catalogs.models import (
     Prediction,
     RelatedImage,
 )
-from catalogs.packs import packs_at_most
+from catalogs.packs import Pack, packs_at_most
 from catalogs.rows.shapes import (
     BUNDLE,
     CHANNEL,
@@ -92,6 +92,9 @@ class Writer:
         self._packs = PackTables(packs_at_most(most.parts, most.size))
         return set(_stored_of(blobs))
 
+    def keep_pack(self, pack: Pack) -> None:
+        self._packs.add(pack)
+
     def write(self, content_hash: str, rows: PackageRows, before: StoredPackage | None) -> None:
         """Makes the rows of one package these."""
         package_id = before.id if before else None
@@ -101,7 +104,6 @@ class Writer:
         elif before is not None:
             kept = keep(self._catalog_id, package_id, rows, self._fits)
             self._deleted += kept.deleted
-        self._packs.extend(rows.packs)
         own = (self._catalog_id, rows.name)
         self._refs.extend([(*own, *ref) for ref in rows.refs if tuple(ref) not in kept.refs])
         if not kept.problems:

@@ -12,7 +12,7 @@ from catalogs.bundles import BundleFacts
 from catalogs.derive import ChannelFacts, PackageReader
 from catalogs.fbc import Problem
 from catalogs.json_text import as_json
-from catalogs.packs import Packer
+from catalogs.packs import Keep, Packer
 from catalogs.places import Places
 from catalogs.revisions.outline import BundleOutline, bundle_outline, encode, outline_of
 from catalogs.rows.shapes import Asked, BundleRows, ChannelRows, PackageRows, Row
@@ -46,18 +46,21 @@ class Maker:
             for each in self._places.fill(problems, lengths)
         ]
 
-    def make(self, asked: Asked, problems: Sequence[Problem] = ()) -> PackageRows:
-        """The rows of one package, `problems` before those found in it; no content raises."""
-        return _Package(self, asked).rows(problems)
+    def make(self, asked: Asked, keep: Keep, problems: Sequence[Problem] = ()) -> PackageRows:
+        """The rows of one package, `problems` before those found in it; no content raises.
+
+        `keep` gets its packs, each as soon as it is full.
+        """
+        return _Package(self, asked, keep).rows(problems)
 
 
 class _Package:
-    def __init__(self, maker: Maker, asked: Asked) -> None:
+    def __init__(self, maker: Maker, asked: Asked, keep: Keep) -> None:
         self._maker = maker
         self._part = PackageIndex(bytearray(asked.packed))
         self._stored = set(asked.stored)
         self._reader = PackageReader(asked.name)
-        self._packer = Packer()
+        self._packer = Packer(keep)
         self._packed: set[bytes] = set()
         self._gatherer = Gatherer()
         self._refs: list[Row] = []
@@ -69,12 +72,12 @@ class _Package:
         self._read_others()
         self._read_bundles()
         channels = reader.finish()
+        self._packer.end()
         self._refs.sort(key=lambda ref: ref[2])
         rows = PackageRows(
             reader.name,
             refs=self._refs,
             problems=self._maker.problem_rows([*problems, *reader.problems], self._part),
-            packs=self._packer.end(),
         )
         # Bundles without an olm.package have nothing to hang on; their blobs and faults are kept.
         if reader.known:

@@ -17,6 +17,7 @@ from typing import IO
 
 import msgspec
 
+from catalogs.packs import Keep, Pack
 from catalogs.rows.package import Maker
 from catalogs.rows.process import LENGTH_BYTES
 from catalogs.rows.shapes import Asked, PackageRows, Plan
@@ -25,8 +26,9 @@ from catalogs.splitter import PackageIndex
 PROCESSES = 2
 MUCH = 16 * 1024**2  # bytes of blobs; to start a process takes longer than it saves with less
 PIPE_BYTES = 1 << 20  # rows that wait in the pipe: a process goes on while others' are written
+BLOB_WORK = 25_000  # a blob's rows take as long as so many bytes more of it
 _ROOT = Path(__file__).resolve().parent.parent.parent
-_decode = msgspec.msgpack.Decoder(PackageRows).decode
+_decode = msgspec.msgpack.Decoder(Pack | PackageRows).decode
 
 
 class Broken(RuntimeError):
@@ -63,10 +65,11 @@ class _Process:
                 rest = rest[self._asked.write(rest) :]
         self._asked.close()
 
-    def answer(self) -> PackageRows:
-        rows = _decode(self._read(int.from_bytes(self._read(LENGTH_BYTES), "big")))
-        self.left -= 1
-        return rows
+    def answer(self) -> Pack | PackageRows:
+        size = int.from_bytes(self._read(LENGTH_BYTES), "big")
+        made: Pack | PackageRows = _decode(self._read(size))
+        self.left -= isinstance(made, PackageRows)
+        return made
 
     def _read(self, size: int) -> bytearray:
         found = bytearray(size)
@@ -114,11 +117,11 @@ class Pool:
         if size >= MUCH and not self._processes:
             self._processes = [_Process(self._file) for _ in range(PROCESSES)]
 
-    def make(self, packages: Sequence[Asked]) -> Iterator[PackageRows]:
-        """The rows of each package, in any order. Raises Broken."""
+    def make(self, packages: Sequence[Asked], keep: Keep) -> Iterator[PackageRows]:
+        """The rows of each package, in any order; `keep` gets the packs before. Raises Broken."""
         self.expect(sum(map(_size, packages)))
         if not self._processes:
-            yield from map(self.maker.make, packages)
+            yield from (self.maker.make(asked, keep) for asked in packages)
             return
         with selectors.DefaultSelector() as answers:
             for process, plan in zip(self._processes, self._plans(packages), strict=True):
@@ -127,20 +130,28 @@ class Pool:
                     answers.register(process.answers, selectors.EVENT_READ, process)
             while answers.get_map():
                 for key, _ in answers.select():
-                    yield key.data.answer()
+                    made = key.data.answer()
+                    if isinstance(made, PackageRows):
+                        yield made
+                    else:
+                        keep(made)
                     if not key.data.left:
                         answers.unregister(key.fileobj)
 
     def _plans(self, packages: Sequence[Asked]) -> list[Plan]:
-        """As much to read for each."""
+        """As much work for each."""
         plans = [Plan(self._files, []) for _ in self._processes]
         loads = [0] * len(plans)
-        for asked in sorted(packages, key=_size, reverse=True):
+        for asked in sorted(packages, key=_work, reverse=True):
             least = loads.index(min(loads))
-            loads[least] += _size(asked)
+            loads[least] += _work(asked)
             plans[least].packages.append(asked)
         return plans
 
 
 def _size(asked: Asked) -> int:
     return sum(at.length for at in PackageIndex(bytearray(asked.packed)))
+
+
+def _work(asked: Asked) -> int:
+    return _size(asked) + BLOB_WORK * len(PackageIndex(bytearray(asked.packed)))

@@ -1,8 +1,8 @@
 """A process that makes rows of packages: `python -m catalogs.rows.process FILE`.
 
 FILE is the number of an open file, the spool. Reads a Plan from standard input until its end, then
-writes each package's rows to standard output, a length of four bytes before each. Ends by itself
-when nobody reads them any more.
+writes the packs and the rows of each package to standard output, a length of four bytes before each
+of them. Ends by itself when nobody reads any more.
 """
 
 import gc
@@ -11,8 +11,9 @@ import sys
 
 import msgspec
 
+from catalogs.packs import Pack
 from catalogs.rows.package import Maker
-from catalogs.rows.shapes import Plan
+from catalogs.rows.shapes import PackageRows, Plan
 
 LENGTH_BYTES = 4
 
@@ -24,15 +25,19 @@ def main() -> None:
         return  # the owner had nothing to read after all, or is gone
     plan = msgspec.msgpack.decode(asked, type=Plan)
     maker = Maker(int(sys.argv[1]), plan.files)
-    encode, out = msgspec.msgpack.Encoder().encode, sys.stdout.buffer
     try:
         for asked in plan.packages:
-            answer = encode(maker.make(asked))
-            out.write(len(answer).to_bytes(LENGTH_BYTES, "big"))
-            out.write(answer)
-            out.flush()
+            _tell(maker.make(asked, _tell))
     except BrokenPipeError:
         os._exit(0)  # the one who asked has gone
+
+
+def _tell(made: Pack | PackageRows) -> None:
+    answer = msgspec.msgpack.encode(made)
+    out = sys.stdout.buffer
+    out.write(len(answer).to_bytes(LENGTH_BYTES, "big"))
+    out.write(answer)
+    out.flush()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from catalogs.packs import Pack
 from catalogs.revisions.outline import Encoded
 
 Row = list[Any]
@@ -49,9 +48,9 @@ class Plan(msgspec.Struct, array_like=True):
     packages: list[Asked]
 
 
-class PackageRows(msgspec.Struct, array_like=True):
-    """All of one package. Blobs without an olm.package have refs, problems and packs alone, and
-    `known` is false."""
+class PackageRows(msgspec.Struct, array_like=True, tag=True):
+    """All of one package but its packs, which were kept before. Blobs without an olm.package have
+    refs and problems alone, and `known` is false."""
 
     name: str
     known: bool = False
@@ -63,7 +62,6 @@ class PackageRows(msgspec.Struct, array_like=True):
     bundles: list[BundleRows] = []
     refs: list[Row] = []  # of REF
     problems: list[Row] = []  # of PROBLEM
-    packs: list[Pack] = []
     outline: Encoded | None = None
 
 
