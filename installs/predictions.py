@@ -97,6 +97,7 @@ def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> st
         sorted(facts.served) if facts.served is not None else None,
         sorted(facts.namespaces.items()) if facts.namespaces is not None else None,
         sorted(facts.roles.items()) if facts.roles is not None else None,
+        facts.shared,
         _crds(facts),
         [str(facts.kube_version), str(facts.openshift_version)],
         sorted(
@@ -105,7 +106,7 @@ def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> st
         sorted((one.namespace, one.name, sorted(one.selects)) for one in facts.groups),
         sorted(facts.apis.items()),
     ]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _crds(facts: ClusterFacts) -> list[Any] | None:

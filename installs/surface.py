@@ -1,6 +1,6 @@
 """Reads what a cluster serves and what is in the way of installs, for the predictions. No rules.
 
-Four requests at most where the API server tells all groups at once (from 1.27 on). It is asked
+Six requests at most where the API server tells all groups at once (from 1.27 on). It is asked
 every few minutes and not at every change: what a CRD adds is known from the CRDs, which are
 watched.
 """
@@ -16,9 +16,17 @@ from installs.models import Surface
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.discovery import served_kinds
-from olmweb.kube.errors import Forbidden
+from olmweb.kube.errors import Forbidden, NotFound
 from olmweb.kube.metadata import metadata_pages
-from olmweb.kube.resources import NAMESPACES, PLATFORM_OPERATORS, ROLES, Resource
+from olmweb.kube.resources import (
+    CLUSTER_EXTENSIONS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    NAMESPACES,
+    PLATFORM_OPERATORS,
+    ROLES,
+    Resource,
+)
 from olmweb.models import Cluster
 
 log = structlog.get_logger(__name__)
@@ -27,6 +35,8 @@ READ_AGAIN = timedelta(minutes=5)
 
 class _Labels(msgspec.Struct):
     managed_by: str = msgspec.field(name="app.kubernetes.io/managed-by", default="")
+    owner_kind: str = msgspec.field(name="olm.operatorframework.io/owner-kind", default="")
+    owner_name: str = msgspec.field(name="olm.operatorframework.io/owner-name", default="")
 
 
 class _Notes(msgspec.Struct):
@@ -41,11 +51,14 @@ class _Meta(msgspec.Struct):
 
     @property
     def owner(self) -> str:
-        """The Helm release that owns it, as NAMESPACE/NAME; empty where Helm would see none.
+        """The Helm release that owns it, as NAMESPACE/NAME; empty where Helm would see none. What
+        operator-controller made is ClusterExtension/NAME: not all of it is Helm's.
 
         Mirrors checkOwnership of helm.sh/helm pkg/action/validate.go.
         """
         notes = self.annotations
+        if self.labels is not None and self.labels.owner_kind == CLUSTER_EXTENSIONS.kind:
+            return f"{CLUSTER_EXTENSIONS.kind}/{self.labels.owner_name}"
         helm = self.labels is not None and self.labels.managed_by == "Helm"
         return f"{notes.namespace}/{notes.release}" if helm and notes and notes.release else ""
 
@@ -67,6 +80,8 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
         namespaces = _owners(opened, NAMESPACES)
         platform = found is None or any(group == PLATFORM_OPERATORS.group for group, *_ in found)
         roles = _owners(opened, ROLES, PLATFORM_NAMESPACE) if platform else None
+        extensions = found is None or any(group == CLUSTER_EXTENSIONS.group for group, *_ in found)
+        shared = _shared(opened) if platform or extensions else None
     finally:
         if client is None:
             opened.close()
@@ -76,20 +91,28 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
         "namespaces": None if namespaces is None else sorted(namespaces),
         "releases": {name: owner for name, owner in (namespaces or {}).items() if owner},
         "roles": roles,
+        "shared": shared,
     }
     changed = any(getattr(before, name) != value for name, value in told.items())
     Surface.objects.update_or_create(cluster=cluster, defaults={**told, "read_at": timezone.now()})
     return changed
 
 
+def _shared(client: KubeClient) -> dict[str, dict[str, str]]:
+    """By kind, what a bundle may bring that has one name in the whole cluster; CRDs are watched.
+    Kinds that we may not list are left out."""
+    found = {each.kind: _owners(client, each) for each in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)}
+    return {kind: owners for kind, owners in found.items() if owners is not None}
+
+
 def _owners(client: KubeClient, resource: Resource, namespace: str = "") -> dict[str, str] | None:
-    """Name -> owner; None when we may not list them: the rules then say nothing of them."""
+    """Name -> owner; None when we can't list them: the rules then say nothing of them."""
     found: dict[str, str] = {}
     try:
         for page in metadata_pages(client, resource, "v1", _Meta, namespace=namespace):
             found = {} if page.restart else found
             found |= {each.name: each.owner for each in page.items}
-    except Forbidden as error:
+    except (Forbidden, NotFound) as error:
         log.info("not read", cluster=client.name, kind=resource.kind, error=error.message)
         return None
     return found

@@ -40,6 +40,7 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
         crds=_crds(cluster) if crds_read else None,
         namespaces=_namespaces(surface) if surface else None,
         roles=surface.roles if surface else None,
+        shared=surface.shared if surface else None,
         kube_version=None if version else read_version(cluster.version),
         openshift_version=read_version(str(version or "")),
         installed=tuple(

@@ -370,16 +370,44 @@ def _role_exists(asked: Asked) -> Answer:
     return None
 
 
+def _platform_objects(asked: Asked) -> Answer:
+    return _object_of_another(asked, _platform_releases(asked))
+
+
+def _extension_objects(asked: Asked) -> Answer:
+    kind = "ClusterExtension"
+    return _object_of_another(asked, {f"{kind}/{name}" for name in _releases(asked, kind)})
+
+
+def _object_of_another(asked: Asked, own: set[str]) -> Answer:
+    """A shipped object that has one name in the whole cluster, and is there already."""
+    shared, shipped = asked.cluster.shared, asked.bundle.shipped
+    if shared is None or shipped is None:
+        return Known.NOT
+    for each in shipped:
+        owned = _of_another(shared.get(each.kind.kind, {}).get(each.name), own)
+        if owned:
+            return {"object": f"{each.kind.kind} {each.name}", "owned": owned}
+    return None
+
+
+def _platform_releases(asked: Asked) -> set[str]:
+    return {f"{PLATFORM_NAMESPACE}/{name}" for name in _releases(asked, PLATFORM_OPERATOR)}
+
+
 def _other_release(asked: Asked, owner: str | None) -> str:
+    return _of_another(owner, _platform_releases(asked))
+
+
+def _of_another(owner: str | None, own: set[str]) -> str:
     """Words for the owner of an object that Helm would refuse; empty when it would not."""
-    if owner is None:
-        return ""
-    own = {f"{PLATFORM_NAMESPACE}/{name}" for name in _releases(asked, PLATFORM_OPERATOR)}
-    if owner in own:
+    if owner is None or owner in own:
         return ""
     namespace, _, name = owner.partition("/")
     if not name:
         return "no release owns it"
+    if namespace == "ClusterExtension":
+        return f"{namespace} {name} owns it"
     where = "" if namespace == PLATFORM_NAMESPACE else f" ({namespace})"
     return f"release {name}{where} owns it"
 
@@ -422,6 +450,7 @@ CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
     "ce-object-unnamed": faults.unnamed_object,
     "ce-stored-version": _stored_versions,
     "ce-crd-owned": _extension_crds,
+    "ce-object-owned": _extension_objects,
     "ce-min-kube": _min_kube,
     "ce-native-api": _native_apis,
     "po-folder": faults.folders,
@@ -433,6 +462,7 @@ CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
     "po-namespace-exists": _namespace_exists,
     "po-crd-owned": _platform_crds,
     "po-role-exists": _role_exists,
+    "po-object-owned": _platform_objects,
     "po-package-installed": _package_installed,
     "po-dependency-ignored": _needs,
     "po-min-kube": _min_kube,

@@ -101,7 +101,9 @@ class ClusterFacts:
     """A cluster; None where it was not read.
 
     `namespaces` and `roles` map a name to the Helm release that owns it, as NAMESPACE/NAME, empty
-    for none. `roles` are those of the namespace in which PlatformOperators keep their releases.
+    for none. `roles` are those of the namespace in which PlatformOperators keep their releases,
+    `shared`, by kind, what has one name in the whole cluster, whose owner may be
+    ClusterExtension/NAME.
     `apis` maps an APIService to package and namespace of the ClusterServiceVersion that owns it.
     """
 
@@ -110,6 +112,7 @@ class ClusterFacts:
     crds: Mapping[str, Crd] | None = None
     namespaces: Mapping[str, str] | None = None
     roles: Mapping[str, str] | None = None
+    shared: Mapping[str, Mapping[str, str]] | None = None
     kube_version: Version | None = None
     openshift_version: Version | None = None
     installed: tuple[Installed, ...] = ()

@@ -230,7 +230,9 @@ class Surface(models.Model):
 
     Either is None where it could not be read. `kinds` has "GROUP/VERSION/KIND", the group empty for
     the core one. `releases` maps a namespace to the Helm release that owns it, as NAMESPACE/NAME;
-    `roles` does so for the Roles where PlatformOperators keep their releases, empty for no owner.
+    `roles` does so for the Roles where PlatformOperators keep their releases, empty for no owner;
+    `shared`, by kind, for what has one name in the whole cluster, where a ClusterExtension is told
+    as ClusterExtension/NAME.
     """
 
     cluster = models.OneToOneField(
@@ -240,6 +242,7 @@ class Surface(models.Model):
     namespaces = models.JSONField(null=True)  # names
     releases = models.JSONField(default=dict)
     roles = models.JSONField(null=True)
+    shared = models.JSONField(null=True)
     read_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:

@@ -86,6 +86,10 @@ PODS = Resource("", ("v1",), "pods", "Pod", namespaced=True)
 # Metadata only, by installs.surface: not among the feeds below.
 NAMESPACES = Resource("", ("v1",), "namespaces", "Namespace")
 ROLES = Resource("rbac.authorization.k8s.io", ("v1",), "roles", "Role", namespaced=True)
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", ("v1",), "clusterroles", "ClusterRole")
+CLUSTER_ROLE_BINDINGS = Resource(
+    "rbac.authorization.k8s.io", ("v1",), "clusterrolebindings", "ClusterRoleBinding"
+)
 # Only written, with an install; never listed.
 SERVICE_ACCOUNTS = Resource("", ("v1",), "serviceaccounts", "ServiceAccount", namespaced=True)
 # Only deleted, with a retry: what OLM v0 unpacks a bundle with.

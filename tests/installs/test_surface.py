@@ -2,12 +2,14 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from installs.models import Surface
 from installs.surface import is_due, read_surface
+from installs.surroundings import cluster_facts
 from olmweb.kube.session import open_client
 from tests.factories import make_cluster
 from tests.kubefake import Answer, KubeFake, status_answer
@@ -15,9 +17,9 @@ from tests.kubefake import Answer, KubeFake, status_answer
 pytestmark = pytest.mark.django_db
 
 
-def _script(fake: KubeFake, kinds: list[str], namespaces: Answer) -> None:
+def _script(fake: KubeFake, kinds: list[str], namespaces: Answer, *groups: Any) -> None:
     fake.script("GET", "/api", Answer(200, {"versions": ["v1"]}))
-    fake.script("GET", "/apis", Answer(200, {"groups": []}))
+    fake.script("GET", "/apis", Answer(200, {"groups": groups}))
     fake.script("GET", "/api/v1", Answer(200, {"resources": [{"kind": each} for each in kinds]}))
     fake.script("GET", "/api/v1/namespaces", namespaces)
 
@@ -47,6 +49,52 @@ def test_namespaces_that_we_may_not_list_are_not_known(tmp_path: Path) -> None:
         read_surface(cluster, it)
     row = Surface.objects.get(cluster=cluster)
     assert (row.kinds, row.namespaces) == (["/v1/Pod"], None)
+
+
+def _with_extensions(fake: KubeFake, *roles: dict[str, Any]) -> None:
+    """A cluster that serves ClusterExtensions; its ClusterRoleBindings can't be listed."""
+    group, version = "olm.operatorframework.io", "olm.operatorframework.io/v1"
+    served = {"name": group, "versions": [{"groupVersion": version, "version": "v1"}]}
+    _script(fake, ["Pod"], _namespaces("a"), served)
+    kinds = [{"kind": "ClusterExtension", "group": "", "version": ""}]
+    fake.script("GET", f"/apis/{version}", Answer(200, {"resources": kinds}))
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    items = [{"metadata": one} for one in roles]
+    fake.script("GET", f"{rbac}/clusterroles", Answer(200, {"metadata": {}, "items": items}))
+    forbidden = status_answer(403, "clusterrolebindings is forbidden", "Forbidden")
+    fake.script("GET", f"{rbac}/clusterrolebindings", forbidden)
+
+
+def test_cluster_roles_are_kept_with_their_owners_where_an_installer_looks_at_them(
+    tmp_path: Path,
+) -> None:
+    helm = {
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": "b", "meta.helm.sh/release-namespace": "n"},
+    }
+    owner = {"owner-kind": "ClusterExtension", "owner-name": "c"}
+    labels = {f"olm.operatorframework.io/{key}": value for key, value in owner.items()}
+    cluster = make_cluster()
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        _with_extensions(
+            fake,
+            {"name": "plain"},
+            {"name": "of-helm", **helm},
+            {"name": "of-olm", **helm, "labels": helm["labels"] | labels},
+        )
+        read_surface(cluster, it)
+    assert Surface.objects.get(cluster=cluster).shared == {
+        "ClusterRole": {"plain": "", "of-helm": "n/b", "of-olm": "ClusterExtension/c"}
+    }
+    assert cluster_facts(cluster).shared == Surface.objects.get(cluster=cluster).shared
+
+
+def test_nothing_of_it_is_read_where_no_such_installer_is(tmp_path: Path) -> None:
+    cluster = make_cluster()
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        _script(fake, ["Pod"], _namespaces("a"))
+        read_surface(cluster, it)
+    assert Surface.objects.get(cluster=cluster).shared is None
 
 
 def test_a_cluster_is_asked_again_after_minutes_and_only_when_it_answers() -> None:
