@@ -13,6 +13,7 @@ from catalogs.predicted import Predicted
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
+from catalogs.semver import parse
 from installs import manifests
 from installs.cautions import Caution, cautions_of
 from installs.foretold import judged_target, verdicts_on
@@ -319,9 +320,16 @@ def _install_consequences(choice: Choice, target: str) -> list[str]:
             else "Upgrades come by themselves, whatever they bring."
         )
     if choice.path == CLUSTER_EXTENSION:
-        found.append(
-            "Every version in the range may come by itself."
-            if choice.version
-            else "Upgrades come by themselves."
-        )
+        found.append(_what_comes(choice.version))
     return found
+
+
+def _what_comes(version: str) -> str:
+    """What a ClusterExtension of this range does without anybody asking."""
+    if not version:
+        return "Upgrades come by themselves."
+    try:
+        parse(version)
+    except ValueError:
+        return "Every version in the range may come by itself."
+    return "It stays at this version until somebody changes that."

@@ -98,6 +98,8 @@ def test_it_is_shown_with_its_verdict_and_carried_out_as_who_approves(
     assert "It would fail for a reason." in page.text
     contents = f"/contents/prod/{package.catalog.slug}/{NAME}/{NAME}.v{NEW}"
     assert any(link.startswith(contents) for link in page.links)
+    if path == "ClusterExtension":
+        assert "It stays at this version" in page.text
     assert not Action.objects.exists()
     decide(client, made, "approve", "Here you are")
     action = Action.objects.get()
