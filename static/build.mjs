@@ -60,6 +60,8 @@ async function stylesheet() {
       join(patternfly, "patternfly-addons.css"),
       join(source, "app.css"),
       join(source, "catalogs.css"),
+      join(source, "package.css"),
+      join(source, "changes.css"),
     ].map((file) => readFile(file, "utf8")),
   );
   const css = postcss.parse(sheets.join("\n"));
