@@ -16,7 +16,7 @@ from installs import actions, changes, instances, manifests, retries
 from installs.manifests import SUBSCRIPTION
 from installs.models import Component, Operator
 from installs.planning import Plan
-from installs.views.confirm import METHODS, follow_action, form_key, show_form
+from installs.views.confirm import METHODS, follow_action, form_key, review, show_form
 from installs.views.operator import find_or_404
 from olmweb.access import person
 from olmweb.errors import Missing, OlmwebError
@@ -155,22 +155,12 @@ def _carry_out(
         context["plan"] = plan
         if not is_post:
             return show_form(request, "change", context)
-        tried = actions.dry_run(plan, request.user)
-        context["tried"] = tried
-        if not tried.ok:
-            context["fields"] = tried.fields
-            return show_form(request, "change", context, failed=True)
-        if request.POST.get("step") != "confirm":
-            context["reviewed"] = actions.reviewed(plan, request.user)
-            return show_form(request, "change", context)
-        actions.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
-        action = actions.request(plan, request.user, tried=tried, idempotency_key=context["key"])
+        return review(request, "change", plan, context)
     except OlmwebError as error:
         if error.status == 403:
             raise
         context |= {"refusal": error, "fields": error.fields}
         return show_form(request, "change", context, failed=is_post)
-    return follow_action(request, action)
 
 
 def find_plan(cluster: str, namespace: str, name: str) -> Component:

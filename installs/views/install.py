@@ -14,8 +14,8 @@ from django.views.decorators.http import require_http_methods
 
 from catalogs.models import Package
 from installs import actions, manifests
-from installs.planning import Plan, choice_for, paths_of
-from installs.views.confirm import METHODS, follow_action, form_key, show_form
+from installs.planning import choice_for, paths_of
+from installs.views.confirm import METHODS, form_key, review, show_form
 from olmweb.access import person
 from olmweb.context import clusters
 from olmweb.errors import Missing, OlmwebError
@@ -68,28 +68,13 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         context |= {"plan": plan, "name": plan.name, "choice": plan.choice}
         if request.method != "POST":
             return show_form(request, "install", context)
-        return _try_install(request, plan, context)
+        return review(request, "install", plan, context)
     except OlmwebError as error:
         if error.status == 403:
             raise
         context |= {"refusal": error, "fields": error.fields}
         context["choice"] = _choice(target, found, context)
         return show_form(request, "install", context, failed=request.method == "POST")
-
-
-def _try_install(request: HttpRequest, plan: Plan, context: dict[str, Any]) -> HttpResponse:
-    """Dry run first, always; the action is recorded only on confirmation of what passed it."""
-    tried = actions.dry_run(plan, request.user)
-    context["tried"] = tried
-    if not tried.ok:
-        context["fields"] = tried.fields
-        return show_form(request, "install", context, failed=True)
-    if request.POST.get("step") != "confirm":
-        context["reviewed"] = actions.reviewed(plan, request.user)
-        return show_form(request, "install", context)
-    actions.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
-    action = actions.request(plan, request.user, tried=tried, idempotency_key=context["key"])
-    return follow_action(request, action)
 
 
 def _paths(target: Cluster, package: Package, values: Mapping[str, str]) -> dict[str, Any]:
