@@ -180,15 +180,16 @@ def audit(
 
 
 def _history(runs: Sequence[PredictionRun], way: str) -> tuple[Past, ...]:
-    return tuple(
-        Past(
-            run.at,
-            run.revision,
-            run.rules_version,
-            {verdict.value: run.counts.get(way, {}).get(verdict.value, 0) for verdict in VERDICTS},
-        )
-        for run in runs
-    )
+    """A run that only changed what other ways have is left out: it is none of this one's."""
+    found: list[Past] = []
+    for run in reversed(runs):
+        counts = {
+            verdict.value: run.counts.get(way, {}).get(verdict.value, 0) for verdict in VERDICTS
+        }
+        past = Past(run.at, run.revision, run.rules_version, counts)
+        if not found or replace(past, at=found[-1].at) != found[-1]:
+            found.append(past)
+    return tuple(reversed(found))
 
 
 def _buckets(rows: list[Row]) -> tuple[Bucket, ...]:

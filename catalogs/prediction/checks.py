@@ -30,10 +30,10 @@ def _modes(bundle: Contents) -> str:
     return ", ".join(sorted(bundle.install_modes or ())) or "none"
 
 
-def _counted(count: int | None) -> Answer:
+def _counted(count: int | None, what: str) -> Answer:
     if count is None:
         return Known.NOT
-    return {"count": str(count)} if count else None
+    return {"counted": f"{count} {what}{'' if count == 1 else 's'}"} if count else None
 
 
 # -- what every path asks --------------------------------------------------------------------------
@@ -47,11 +47,11 @@ def _all_namespaces(asked: Asked) -> Answer:
 
 
 def _api_services(asked: Asked) -> Answer:
-    return _counted(asked.bundle.owned_api_services)
+    return _counted(asked.bundle.owned_api_services, "APIService")
 
 
 def _webhooks(asked: Asked) -> Answer:
-    return _counted(asked.bundle.webhooks)
+    return _counted(asked.bundle.webhooks, "webhook")
 
 
 def _conversion_mode(asked: Asked) -> Answer:

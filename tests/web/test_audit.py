@@ -8,6 +8,8 @@ import pytest
 from django.test import Client
 
 from catalogs.models import Catalog, PredictionRun
+from catalogs.prediction import Path
+from installs.audit import audit
 from olmweb.models import Cluster
 from tests.factories import (
     make_catalog,
@@ -176,6 +178,20 @@ def test_the_history_has_every_outcome(reader: Client, catalog: Catalog) -> None
     found = reader.get(URL).context["audit"]
     assert [(one.revision, one.counts["installable"]) for one in found.history] == [(2, 1), (1, 2)]
     assert found.rules_version == 2
+
+
+def test_the_history_leaves_out_what_changed_on_other_ways_only(catalog: Catalog) -> None:
+    PredictionRun.objects.filter(catalog=catalog).delete()
+    told = {"platformoperator": {"installable": 2}, "subscription": {"installable": 1}}
+    for number in range(3):
+        counts = told | {"subscription": {"installable": number}}
+        PredictionRun.objects.create(
+            catalog=catalog, revision=1, rules_version=1, counts=counts, inputs=str(number)
+        )
+    oldest = PredictionRun.objects.earliest("id")
+    [past] = audit(catalog, Path.PLATFORM_OPERATOR).history
+    assert (past.at, past.counts["installable"]) == (oldest.at, 2)
+    assert len(audit(catalog, Path.SUBSCRIPTION).history) == 3
 
 
 def test_the_page_costs_a_fixed_number_of_queries(
