@@ -106,7 +106,7 @@ class Replacement:
     def _asked(self, name: str, known_blobs: set[bytes]) -> Asked:
         part = self._parts.get(name) or PackageIndex()
         known = [i for i, at in enumerate(part) if at.digest in known_blobs] if known_blobs else []
-        return Asked(name, bytes(part.packed), known)
+        return Asked(name, part.packed, known)
 
     def _replace(self, rows: PackageRows, content_hash: str, before: StoredPackage | None) -> None:
         if before is not None:

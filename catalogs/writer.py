@@ -6,6 +6,7 @@ is synced. Everything here runs inside the caller's transaction.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from django.db.models import Model
 
@@ -187,7 +188,7 @@ def _ids_of(parent: type[Model]) -> str:
 
 
 def _stored_of(blobs: Iterable[bytes]) -> Iterator[bytes]:
-    keys = [digest.hex() for digest in blobs]
-    for start in range(0, len(keys), KEYS):
-        some = Blob.objects.filter(sha256__in=keys[start : start + KEYS])
-        yield from map(bytes.fromhex, some.values_list("sha256", flat=True))
+    left = iter(blobs)
+    while some := [digest.hex() for digest in islice(left, KEYS)]:
+        found = Blob.objects.filter(sha256__in=some).values_list("sha256", flat=True)
+        yield from map(bytes.fromhex, found)

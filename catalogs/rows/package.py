@@ -57,7 +57,7 @@ class Maker:
 class _Package:
     def __init__(self, maker: Maker, asked: Asked, keep: Keep) -> None:
         self._maker = maker
-        self._part = PackageIndex(bytearray(asked.packed))
+        self._part = PackageIndex(asked.packed)
         self._stored = set(asked.stored)
         self._reader = PackageReader(asked.name)
         self._packer = Packer(keep)

@@ -150,8 +150,8 @@ class Pool:
 
 
 def _size(asked: Asked) -> int:
-    return sum(at.length for at in PackageIndex(bytearray(asked.packed)))
+    return sum(at.length for at in PackageIndex(asked.packed))
 
 
 def _work(asked: Asked) -> int:
-    return _size(asked) + BLOB_WORK * len(PackageIndex(bytearray(asked.packed)))
+    return _size(asked) + BLOB_WORK * len(PackageIndex(asked.packed))

@@ -18,7 +18,7 @@ class Asked(msgspec.Struct, array_like=True):
     blobs that need no packing."""
 
     name: str
-    packed: bytes
+    packed: bytearray
     stored: list[int]
 
 

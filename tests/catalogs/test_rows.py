@@ -140,7 +140,7 @@ def test_a_process_ends_when_its_owner_is_gone(tmp_path, asked):
 
 def asked_of(body) -> list[Asked]:
     index = index_spool(body)
-    return [Asked(name, bytes(part.packed), []) for name, part in index.packages.items()]
+    return [Asked(name, part.packed, []) for name, part in index.packages.items()]
 
 
 def _runs(pid: int) -> bool:
