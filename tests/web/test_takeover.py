@@ -177,7 +177,7 @@ def test_the_page_and_the_api_tell_the_same(reader: Client, row: Operator) -> No
     assert (
         "1 Subscription: 0 ready, 0 with changes, 0 not known, 1 can't be taken over" in page.text
     )
-    assert "the bundle owns 1 APIServices" in page.text
+    assert "the bundle owns 1 APIService" in page.text
     found = reader.get("/api/v1/takeovers?fate=no&q=grafana").json()
     assert (found["count"], found["items"][0]["codes"]) == (1, ["ce-api-service"])
     assert reader.get("/api/v1/takeovers?fate=ready").json()["count"] == 0
