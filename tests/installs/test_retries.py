@@ -299,7 +299,7 @@ def test_a_bundle_that_could_not_be_pulled_is_deleted_and_unpacked_anew(
 
 
 def test_a_bundle_that_was_read_and_refused_stays_and_rukpak_looks_again(
-    sandbox: Sandbox, cluster: Cluster, olivia: User
+    sandbox: Sandbox, cluster: Cluster, olivia: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = Operator.objects.filter(finding="allnamespaces-required").first()
     assert refused is not None
@@ -308,7 +308,8 @@ def test_a_bundle_that_was_read_and_refused_stays_and_rukpak_looks_again(
     assert [one["kind"] for one in plan.manifests] == ["BundleDeployment", "PlatformOperator"]
     assert dry_run(plan, olivia).ok
     before = stored(sandbox, "BundleDeployment", refused.name, "")
-    carry_out(request(plan, olivia))
+    monkeypatch.setattr(follow, "RUN_SECONDS", 0)  # it stays refused: no end to wait for
+    assert follow.run(request(plan, olivia).pk) is not None
     after = stored(sandbox, "BundleDeployment", refused.name, "")
     assert after["spec"] == before["spec"]
     assert retries.RETRIED in after["metadata"]["annotations"]
