@@ -145,6 +145,7 @@ def _celery(environ: dict[str, str]) -> Iterator[None]:
     celery = [sys.executable, "-m", "celery", "-A", "olmweb"]
     of_watches = ["--queues", "actions,watch", "--pool", "threads", "--concurrency", "60"]
     schedule = Path(environ["OLMWEB_DATA_DIR"]) / "schedule"
+    schedule.parent.mkdir(parents=True, exist_ok=True)
     processes = [
         subprocess.Popen([*celery, "worker", *of_watches, "-l", "error"], env=environ, cwd=ROOT),
         subprocess.Popen(
