@@ -20,7 +20,7 @@ from catalogs.derive import DERIVATION
 from catalogs.models import Catalog
 from catalogs.reach import READABLE as READABLE
 from catalogs.reach import source_of
-from catalogs.rows.pool import Pool
+from catalogs.rows.pool import Broken, Pool
 from catalogs.running import Run
 from catalogs.sources.base import (
     LIMITS,
@@ -181,6 +181,19 @@ class _Attempt:
             ) from error
 
     def write(self, index: Index, fetched: Fetched, pool: Pool) -> Written:
+        try:
+            return self.replace(index, fetched, pool)
+        except Broken as error:
+            raise SourceError(
+                f"{self.catalog} was not read to its end: {error}.",
+                code="reader-ended",
+                hint="Most likely the worker is short of memory: give it more. What was read "
+                "before stays, and the next sync begins anew.",
+                requests=fetched.requests,
+                bytes_read=fetched.bytes_read,
+            ) from error
+
+    def replace(self, index: Index, fetched: Fetched, pool: Pool) -> Written:
         catalog, now = self.catalog, timezone.now()
         self.row.enter()
         with transaction.atomic():

@@ -32,7 +32,8 @@ _decode = msgspec.msgpack.Decoder(Pack | PackageRows).decode
 
 
 class Broken(RuntimeError):
-    """A process ended before it had read all of its packages; the message says how."""
+    """A process ended before it had read all of its packages; the message is a clause that says
+    how: its exit code, or minus the signal that killed it."""
 
 
 class _Process:
@@ -41,7 +42,8 @@ class _Process:
     def __init__(self, file: int) -> None:
         paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._program = subprocess.Popen(
-            [sys.executable, "-m", "catalogs.rows.process", str(file)],
+            # -P: nothing is imported from the folder that a worker happens to run in.
+            [sys.executable, "-P", "-m", "catalogs.rows.process", str(file)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -78,9 +80,7 @@ class _Process:
             count = self.answers.readinto(rest)  # type: ignore[attr-defined]  # a raw pipe
             if not count:
                 code = self._program.wait()
-                raise Broken(
-                    f"a process that reads packages ended with {code} before it had read all"
-                )
+                raise Broken(f"a process that reads its packages ended with {code}")
             rest = rest[count:]
         return found
 

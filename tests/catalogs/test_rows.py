@@ -21,7 +21,7 @@ from catalogs.models import (
     RelatedImage,
 )
 from catalogs.rows import pool
-from catalogs.rows.pool import Broken, Pool
+from catalogs.rows.pool import Pool
 from catalogs.rows.shapes import Asked
 from catalogs.splitter import index_spool
 from catalogs.sync import sync_catalog
@@ -104,10 +104,13 @@ def test_a_killed_process_fails_the_sync_and_the_next_one_completes(tmp_path, mo
         ask(self, plan)
 
     monkeypatch.setattr(pool._Process, "ask", kill)
-    with pytest.raises(Broken, match="ended with -9 before it had read all"):
-        sync_catalog(catalog)
+    result = sync_catalog(catalog)
+    assert (result.outcome, result.error_code) == ("failed", "reader-ended")
+    assert result.error == (
+        "-/demo was not read to its end: a process that reads its packages ended with -9."
+    )
     catalog.refresh_from_db()
-    assert (catalog.state, catalog.error_code) == ("failed", "internal")
+    assert (catalog.state, catalog.error_code) == ("failed", "reader-ended")
     assert list(Package.objects.values_list("name", flat=True)) == ["etcd"]
     monkeypatch.undo()
     assert sync_catalog(catalog).packages == 3
