@@ -81,9 +81,10 @@ def _held(row: Operator, parts: Sequence[Part], installed: str, target: str) -> 
     if plan is not None and plan.phase == "RequiresApproval":
         return f"InstallPlan {plan.name} waits for approval."
     failed = find(row.conditions, RESOLUTION_FAILED)
-    csvs = [observe(one) for one in parts if one.kind == "ClusterServiceVersion"]
-    if said(failed, "status") == "True" and not over(observe(row), csvs):
-        return _sentence("OLM found no way to it", said(failed, "message"))
+    if said(failed, "status") == "True":
+        csvs = [observe(one) for one in parts if one.kind == "ClusterServiceVersion"]
+        if not over(observe(row), csvs):
+            return _sentence("OLM found no way to it", said(failed, "message"))
     return ""
 
 
