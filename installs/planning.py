@@ -14,14 +14,14 @@ from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
 from catalogs.semver import parse
-from installs import manifests
+from installs import manifests, writing
 from installs.cautions import Caution, cautions_of
 from installs.foretold import judged_target, verdicts_on
 from installs.groups import groups_in, watched_from
 from installs.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, SUBSCRIPTION, Choice
 from installs.models import Action, Component, CRDState, Operator
 from installs.observe import details_of
-from installs.writing import is_deletion, label
+from installs.writing import is_deletion
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.kube.resources import CLUSTER_EXTENSIONS, PLATFORM_OPERATORS, SUBSCRIPTIONS
 from olmweb.models import Cluster
@@ -71,9 +71,7 @@ class Plan:
     @property
     def remakes(self) -> bool:
         """Whether its object is deleted and made again."""
-        return not is_deletion(self.manifest) and any(
-            label(one) == label(self.manifest) for one in self.deletions
-        )
+        return writing.remakes(self.manifests)
 
     @property
     def deletions(self) -> list[dict[str, Any]]:

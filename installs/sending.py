@@ -14,7 +14,7 @@ from django.utils import timezone
 from installs.models import Action
 from installs.refusals import explain
 from installs.sync.decode import text
-from installs.writing import WRITTEN, is_deletion, is_there, label, remake_problem
+from installs.writing import WRITTEN, is_deletion, is_there, label, remake_problem, remakes
 from olmweb.clusters import client_for
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, KubeError, NotFound
@@ -155,14 +155,14 @@ def _send_retry(action: Action, client: KubeClient) -> bool:
     manifest: dict[str, Any] = action.manifests[-1]
     resource, version = WRITTEN[action.path], manifest["apiVersion"].rpartition("/")[2]
     steps = [one for one in action.manifests if is_deletion(one)]
-    remakes = any(label(one) == label(manifest) for one in steps)
-    if not remakes or _deleted(manifest) not in action.done:
+    made_again = remakes(action.manifests)
+    if not made_again or _deleted(manifest) not in action.done:
         there = get(client, resource, version, action)
-        if there is None and remakes and action.sent_at is not None:
+        if there is None and made_again and action.sent_at is not None:
             pass  # deleted by a worker that died before it could say so
         elif not _is_the_same(action, there):
             return True
-        elif remakes and there and (why := remake_problem(there, manifest)):
+        elif made_again and there and (why := remake_problem(there, manifest)):
             text = f"{action.path} {action.name} can't be made again as it was: {why}."
             finish(action, Action.State.REFUSED, text, code="changed", hint="Review it again.")
             return True

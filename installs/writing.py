@@ -3,6 +3,7 @@
 Knows clusters through the client only; rows are others' concern.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from olmweb.kube.client import Impersonation, KubeClient
@@ -56,6 +57,14 @@ def label(manifest: dict[str, Any]) -> str:
 def is_deletion(manifest: dict[str, Any]) -> bool:
     """Whether it is a step that deletes, and no object to apply."""
     return "metadata" not in manifest
+
+
+def remakes(manifests: Sequence[dict[str, Any]]) -> bool:
+    """Whether the object that all are for, the last of them, is deleted and made again."""
+    last = manifests[-1]
+    return not is_deletion(last) and any(
+        label(one) == label(last) for one in manifests if is_deletion(one)
+    )
 
 
 def step(kind: str, namespace: str, name: str, uid: str) -> dict[str, str]:
