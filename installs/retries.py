@@ -35,7 +35,7 @@ from olmweb.kube.resources import (
     SUBSCRIPTIONS,
 )
 
-__all__ = ["LOOK", "RETRIED", "plan_retry"]
+__all__ = ["LOOK", "plan_retry"]
 
 LOOK = (
     "Its controller looks at it again at once instead of waiting. What was wrong with it stays "

@@ -10,6 +10,7 @@ from installs import changes, follow, retries
 from installs.actions import dry_run, plan_install, request
 from installs.models import Action, Operator
 from installs.sync import sync_cluster
+from installs.writing import RETRIED
 from olmweb.models import Cluster
 from olmweb.sandbox.server import Sandbox
 from tests.factories import make_package
@@ -107,7 +108,7 @@ def test_one_that_can_not_work_ends_with_its_cause_and_a_retry_ends_with_the_sam
     after = sandbox.store.get("ClusterExtension", "chat-demo")
     assert before is not None
     assert after is not None
-    assert retries.RETRIED in after["metadata"]["annotations"]
+    assert RETRIED in after["metadata"]["annotations"]
     assert after["spec"] == before["spec"]
 
 

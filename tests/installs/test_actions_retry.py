@@ -11,6 +11,7 @@ from installs import follow, retries
 from installs.actions import dry_run, request
 from installs.models import Action, Operator
 from installs.sync import sync_cluster
+from installs.writing import RETRIED
 from olmweb.models import Cluster
 from olmweb.sandbox.server import Sandbox
 from tests.factories import make_operator
@@ -43,8 +44,8 @@ def test_a_retry_changes_only_the_annotation_and_ends_with_what_the_controller_s
     after = _stored(sandbox, row)
     assert after["spec"] == before["spec"]
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    asked = plan.manifest["metadata"]["annotations"][retries.RETRIED]
-    assert after["metadata"]["annotations"][retries.RETRIED] == asked
+    asked = plan.manifest["metadata"]["annotations"][RETRIED]
+    assert after["metadata"]["annotations"][RETRIED] == asked
 
 
 def _stored(sandbox: Sandbox, row: Operator) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from installs.actions import dry_run, request
 from installs.models import Action, Operator
 from installs.planning import Plan
 from installs.sync import sync_cluster
+from installs.writing import RETRIED
 from olmweb.models import Cluster
 from olmweb.sandbox.server import Sandbox
 from tests.installs import test_actions_subscription as v0
@@ -247,7 +248,7 @@ def test_a_failed_unpack_job_is_deleted_with_its_config_map_before_olm_looks_aga
     for kind in ("ConfigMap", "Job"):
         assert sandbox.store.get(kind, name, failed.catalog_namespace) is None
     after = stored(sandbox, "Subscription", PACKAGE)
-    assert retries.RETRIED in after["metadata"]["annotations"]
+    assert RETRIED in after["metadata"]["annotations"]
     assert after["metadata"]["uid"] == failed.uid
 
 
@@ -312,4 +313,4 @@ def test_a_bundle_that_was_read_and_refused_stays_and_rukpak_looks_again(
     assert follow.run(request(plan, olivia).pk) is not None
     after = stored(sandbox, "BundleDeployment", refused.name, "")
     assert after["spec"] == before["spec"]
-    assert retries.RETRIED in after["metadata"]["annotations"]
+    assert RETRIED in after["metadata"]["annotations"]
