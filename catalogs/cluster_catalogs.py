@@ -150,7 +150,7 @@ def _conditions(found: Mapping[str, Any]) -> list[dict[str, str]]:
 def _record(row: Catalog, fields: _Fields) -> int:
     """Writes what differs; 1 when anything did."""
     states = Catalog.State
-    if fields.get("availability") == "Unavailable":
+    if fields.get("availability") == Catalog.UNAVAILABLE:
         # catalogd clears these on purpose then; what we read under that digest is still shown.
         fields["state"] = states.DISABLED
     elif row.state == states.DISABLED:

@@ -251,7 +251,7 @@ class _Attempt:
         }
 
     def state(self, state: Catalog.State) -> Catalog.State:
-        disabled = self.catalog.availability == "Unavailable"
+        disabled = self.catalog.availability == Catalog.UNAVAILABLE
         return Catalog.State.DISABLED if disabled else state
 
     def cost(self, fetched: Fetched | None, what: str = "read") -> str:

@@ -19,7 +19,6 @@ from olmweb.models import Cluster
 
 Owner = tuple[str, str, str]  # kind, namespace, name
 CLUSTER_CATALOG = Catalog.SourceKind.CLUSTER_CATALOG
-UNAVAILABLE = "Unavailable"  # spec.availabilityMode of a ClusterCatalog that is switched off
 
 
 def cluster_facts(cluster: Cluster) -> ClusterFacts:
@@ -162,7 +161,9 @@ def _offers(catalog: Catalog, cluster: Cluster) -> dict[str, tuple[Offered, ...]
     choice = Catalog.objects.filter(
         usable(cluster.pk), source_kind=CLUSTER_CATALOG, cluster=cluster
     )
-    rows = {row.pk: row for row in choice.exclude(availability=UNAVAILABLE).order_by("name")}
+    rows = {
+        row.pk: row for row in choice.exclude(availability=Catalog.UNAVAILABLE).order_by("name")
+    }
     if catalog.pk not in rows or len(rows) == 1:
         return {}
     packages = Package.objects.filter(catalog__in=rows)

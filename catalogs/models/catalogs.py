@@ -25,7 +25,9 @@ class Catalog(models.Model):
         NEW = "new"  # never read
         SERVING = "serving"
         FAILED = "failed"  # last attempt failed; the last good content stays
-        DISABLED = "disabled"  # availabilityMode Unavailable
+        DISABLED = "disabled"  # availability is UNAVAILABLE
+
+    UNAVAILABLE = "Unavailable"  # of a ClusterCatalog that is switched off
 
     cluster = models.ForeignKey(
         Cluster, null=True, blank=True, on_delete=models.CASCADE, related_name="catalogs"
@@ -40,7 +42,7 @@ class Catalog(models.Model):
     ways = models.JSONField(default=list, blank=True)
     way = models.CharField(max_length=40, blank=True)
     priority = models.IntegerField(default=0)
-    availability = models.CharField(max_length=20, default="Available")
+    availability = models.CharField(max_length=20, default="Available")  # spec.availabilityMode
     resolved_digest = models.CharField(max_length=1000, blank=True)
     base_url = models.CharField(max_length=2000, blank=True)  # ClusterCatalog status.urls.base
     conditions = models.JSONField(default=list, blank=True)
