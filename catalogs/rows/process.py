@@ -1,8 +1,9 @@
-"""A process that makes rows of packages: `python -m catalogs.rows.process FILE`.
+"""A process that makes rows of packages: `python -m catalogs.rows.process FILE TICKETS`.
 
-FILE is the number of an open file, the spool. Reads a Plan from standard input until its end, then
-writes the packs and the rows of each package to standard output, a length of four bytes before each
-of them. Ends by itself when nobody reads any more.
+Both are numbers of open files: the spool, and a pipe of numbers of four bytes that all processes
+read. Reads a Plan from standard input until its end; then takes a number from the pipe, writes the
+packs and the rows of the package that has it to standard output, a length of four bytes before each
+of them, and takes the next one. Ends by itself when there is none, or when nobody reads any more.
 """
 
 import gc
@@ -16,6 +17,7 @@ from catalogs.rows.package import Maker
 from catalogs.rows.shapes import PackageRows, Plan
 
 LENGTH_BYTES = 4
+TICKET_BYTES = 4
 
 
 def main() -> None:
@@ -24,10 +26,11 @@ def main() -> None:
     if not asked:
         return  # the owner had nothing to read after all, or is gone
     plan = msgspec.msgpack.decode(asked, type=Plan)
-    maker = Maker(int(sys.argv[1]), plan.files)
+    file, tickets = map(int, sys.argv[1:])
+    maker = Maker(file, plan.files)
     try:
-        for asked in plan.packages:
-            _tell(maker.make(asked, _tell))
+        while ticket := os.read(tickets, TICKET_BYTES):
+            _tell(maker.make(plan.packages[int.from_bytes(ticket, "big")], _tell))
     except BrokenPipeError:
         os._exit(0)  # the one who asked has gone
 

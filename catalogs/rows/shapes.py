@@ -42,7 +42,7 @@ class ChannelRows(msgspec.Struct, array_like=True):
 
 
 class Plan(msgspec.Struct, array_like=True):
-    """All that one process is to read, and what each file of the spool is called."""
+    """All that is to be read, and what each file of the spool is called."""
 
     files: list[tuple[int, str]]
     packages: list[Asked]

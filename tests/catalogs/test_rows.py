@@ -83,8 +83,8 @@ def test_processes_make_the_rows_that_would_be_made_here(tmp_path, monkeypatch):
 
 
 def _counting(make_process, started):
-    def make_one(file):
-        process = make_process(file)
+    def make_one(file, tickets):
+        process = make_process(file, tickets)
         started.append(process._program)
         return process
 
@@ -125,16 +125,17 @@ def test_a_process_ends_when_its_owner_is_gone(tmp_path, asked):
         "from catalogs.rows import pool\n"
         "from tests.catalogs.test_rows import asked_of\n"
         f"body = open({str(path)!r}, 'rb')\n"
-        "one = pool._Process(body.fileno())\n"
-        f"one.ask(pool.Plan([], asked_of(body) * 20_000)) if {asked} else None\n"
-        "print(one._program.pid, flush=True)\n"
+        "work = pool.Pool(body.fileno())\n"
+        "work.expect(pool.MUCH)\n"
+        f"next(work.make(asked_of(body) * 20_000, print)) if {asked} else None\n"
+        "print(work._processes[0]._program.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", "import django; django.setup()\n" + program],
         check=False, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    pid = int(done.stdout)
+    pid = int(done.stdout.split()[-1])
     deadline = time.monotonic() + 30
     while _runs(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
