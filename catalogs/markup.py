@@ -165,7 +165,9 @@ def check_icon(base64data: str, mediatype: str) -> Icon:
 
     IconFault says why there is no icon: empty, not base64, over 1 MB, of no known kind, bad SVG.
     """
-    text = _DATA_URI.sub("", "".join(base64data[: 2 * MAX_ICON].split()), count=1).rstrip("=")
+    text = "".join(base64data[: 2 * MAX_ICON].split()).rstrip("=")
+    if prefix := _DATA_URI.match(text):
+        text = text[prefix.end() :]
     if not text:
         raise IconFault("The icon has no data.")
     if len(base64data) > 2 * MAX_ICON or len(text) * 3 // 4 > MAX_ICON:
