@@ -14,6 +14,7 @@ from json.decoder import JSONDecoder
 import yaml
 
 from catalogs.fbc import Problem
+from catalogs.splitter import BlobAt
 
 Read = Callable[[int, int], bytes]  # (offset, length)
 Step = str | int
@@ -39,30 +40,37 @@ class Places:
         self._blob = (-1, b"")
         self._node: tuple[int, yaml.Node | None] = (-1, None)
 
-    def fill(self, problems: Iterable[Problem], lengths: Mapping[int, int]) -> list[Problem]:
-        """The problems with offset, file, line and excerpt; `lengths` of blobs by their offset."""
-        return [self._fill(problem, lengths) for problem in problems]
+    def fill(self, problems: Sequence[Problem], blobs: Iterable[BlobAt] = ()) -> list[Problem]:
+        """The problems with offset, file, line and excerpt; `blobs` are where most of them are."""
+        known = {blob.offset: blob for blob in blobs} if problems else {}
+        return [self._fill(problem, known) for problem in problems]
 
-    def _fill(self, problem: Problem, lengths: Mapping[int, int]) -> Problem:
+    def _fill(self, problem: Problem, blobs: Mapping[int, BlobAt]) -> Problem:
         if problem.offset is None:
             return problem
         start, at = problem.offset, 0
-        length = lengths.get(start)
-        if length is not None and problem.field and self._budget > 0:
-            at = self._locate(start, length, problem.field)
-        file, line = self._line(start + at)
+        i = bisect_right(self._starts, start) - 1
+        if blob := blobs.get(start):
+            if problem.field and self._budget > 0:
+                at = self._locate(start, blob.length, problem.field)
+            line = blob.line + (self._data(start, blob.length).count(b"\n", 0, at) if at else 0)
+        else:
+            line = self._count_to(start, self._starts[i] if i >= 0 else 0)
         return replace(
             problem,
             offset=start + at,
-            file=file,
+            file=self._names[i] if i >= 0 else "",
             line=line,
-            excerpt=self._excerpt(start, at, length),
+            excerpt=self._excerpt(start, at, blob.length if blob else None),
         )
 
-    def _locate(self, start: int, length: int, field: str) -> int:
+    def _data(self, start: int, length: int) -> bytes:
         if self._blob[0] != start:
             self._blob = (start, self._read(start, length))
-        data = self._blob[1]
+        return self._blob[1]
+
+    def _locate(self, start: int, length: int, field: str) -> int:
+        data = self._data(start, length)
         steps = read_steps(field)
         if data[:1] == b"{":
             self._budget -= length
@@ -82,10 +90,8 @@ class Places:
         cut = length is not None and first + size < length
         return f"{'…' if first else ''}{text}{'…' if cut else ''}"
 
-    def _line(self, offset: int) -> tuple[str, int]:
-        """Name of the file and the line in it, from 1; counts on from what was counted before."""
-        i = bisect_right(self._starts, offset) - 1
-        begin = self._starts[i] if i >= 0 else 0
+    def _count_to(self, offset: int, begin: int) -> int:
+        """The line, from 1, in the file that begins at `begin`; what was counted is known."""
         known = bisect_right(self._lines, (offset, 1 << 62)) - 1
         place, line = self._lines[known] if known >= 0 else (begin, 1)
         if place < begin:
@@ -97,7 +103,7 @@ class Places:
             line += chunk.count(b"\n")
             place += len(chunk)
         insort(self._lines, (offset, line))
-        return (self._names[i] if i >= 0 else ""), line
+        return line
 
 
 def read_steps(field: str) -> list[Step]:

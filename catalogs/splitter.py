@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from json import JSONDecodeError, JSONDecoder
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 from catalogs.fbc import (
     BUNDLE,
@@ -46,11 +46,12 @@ class CutShort(Exception):
     """The body ends in the middle of a blob; the message is a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One blob: its own bytes at `offset`, and the JSON to read it from (mostly the same)."""
+class Piece(NamedTuple):
+    """One blob: its own bytes at `offset`, which is in line `line` of its file (from 1), and the
+    JSON to read it from (mostly the same bytes)."""
 
     offset: int
+    line: int
     data: bytes
     header: Header
     json: bytes
@@ -85,12 +86,12 @@ class Splitter:
 
     def __iter__(self) -> Iterator[Piece]:
         start = self._skip_blank()
-        self._spool.seek(start)
+        number = 1 + self._pass(self._start, start)
         first = self._spool.read(1)
         self._spool.seek(start)
         if first in (b"{", b"["):
-            return self._json(start)
-        return self._yaml(start)
+            return self._json(start, number)
+        return self._yaml(start, number)
 
     def _skip_blank(self) -> int:
         """Offset of the first byte that is neither white space nor a byte order mark."""
@@ -106,32 +107,42 @@ class Splitter:
             offset += len(chunk)
         return offset
 
-    def _json(self, offset: int) -> Iterator[Piece]:
-        spool, limit = self._spool, self._limit
-        readline = spool.readline
+    def _pass(self, offset: int, end: int) -> int:
+        """The line breaks from `offset` to `end`, where the spool is left."""
+        self._spool.seek(offset)
+        found = 0
+        while offset < end and (chunk := self._spool.read(min(CHUNK, end - offset))):
+            found += chunk.count(b"\n")
+            offset += len(chunk)
+        return found
+
+    def _json(self, offset: int, number: int) -> Iterator[Piece]:
+        limit, readline = self._limit, self._spool.readline
         while line := readline(limit + 1):
             end = offset + len(line)
+            lines = 1
             if len(line) > limit and line[-1:] != b"\n":
                 end = self._too_large(offset, end)
-                spool.seek(end)
+                lines = self._pass(offset, end)
             elif (data := line.strip()) != b"":
                 at = offset + line.index(data[:1])
                 try:
                     header, source = read_header(data)
-                    yield Piece(at, data, header, source)
+                    yield Piece(at, number, data, header, source)
                 except BadBlob as error:
                     self._report(error.code, str(error), at)
                 except RecursionError:
                     self._report("too-deep", "the blob nests too deep to be read; flatten it", at)
                 except DECODE_ERRORS:
                     # Not one object on one line: several, or the first line of a longer one.
-                    piece, end = self._object(at, end)
+                    piece, end = self._object(at, number, end)
                     if piece is not None:
                         yield piece
-                    spool.seek(end)
+                    lines = self._pass(offset, end)
             offset = end
+            number += lines
 
-    def _object(self, offset: int, line_end: int) -> tuple[Piece | None, int]:
+    def _object(self, offset: int, number: int, line_end: int) -> tuple[Piece | None, int]:
         """The JSON value that starts at `offset`, wherever it ends; the end to go on from."""
         self._spool.seek(offset)
         buffer, want = b"", CHUNK
@@ -162,9 +173,9 @@ class Splitter:
                     return None, self._too_large(offset, offset + len(buffer), line_end)
                 want = max(CHUNK, len(buffer))  # doubles, so a large blob isn't scanned often
                 continue
-            return self._piece(offset, buffer[:length]), offset + length
+            return self._piece(offset, number, buffer[:length]), offset + length
 
-    def _piece(self, offset: int, data: bytes) -> Piece | None:
+    def _piece(self, offset: int, number: int, data: bytes) -> Piece | None:
         if len(data) > self._limit:
             self._report_size(offset)
             return None
@@ -175,7 +186,7 @@ class Splitter:
         except DECODE_ERRORS as error:
             self._report("not-json", f"the blob can't be read: {error}", offset)
         else:
-            return Piece(offset, data, header, source)
+            return Piece(offset, number, data, header, source)
         return None
 
     def _too_large(self, offset: int, end: int, line_end: int | None = None) -> int:
@@ -204,25 +215,26 @@ class Splitter:
             tail = chunk[-1:]
         return position
 
-    def _yaml(self, offset: int) -> Iterator[Piece]:
-        self._spool.seek(offset)
+    def _yaml(self, offset: int, number: int) -> Iterator[Piece]:
         lines: list[bytes] = []
-        start, size = offset, 0
+        start, first, size = offset, number, 0
         while line := self._spool.readline(self._limit + 1):
             offset += len(line)
+            number += line[-1:] == b"\n"
             if _YAML_MARK.match(line):
-                yield from self._document(start, lines, size)
+                yield from self._document(start, first, lines, size)
                 rest = line[3:] if line.startswith(b"--- ") and line[3:].strip() else b""
                 start, lines, size = offset - len(rest), [rest], len(rest)
+                first = number - rest.count(b"\n")
                 continue
             size += len(line)
             if size > self._limit:
                 lines = []
             else:
                 lines.append(line)
-        yield from self._document(start, lines, size)
+        yield from self._document(start, first, lines, size)
 
-    def _document(self, offset: int, lines: list[bytes], size: int) -> Iterator[Piece]:
+    def _document(self, offset: int, number: int, lines: list[bytes], size: int) -> Iterator[Piece]:
         if size > self._limit:
             self._report_size(offset)
             return
@@ -233,7 +245,7 @@ class Splitter:
             source = yaml_to_json(data)
             if source != b"null":
                 header, source = read_header(source)
-                yield Piece(offset, data, header, source)
+                yield Piece(offset, number, data, header, source)
         except BadBlob as error:
             self._report(error.code, str(error), offset)
         except DECODE_ERRORS as error:
@@ -252,15 +264,15 @@ def _may_go_on(error: JSONDecodeError, text: str) -> bool:
     return _BEGUN.fullmatch(text, error.pos) is not None
 
 
-_ENTRY = struct.Struct("<QI??32s")  # the fields of BlobAt
+_ENTRY = struct.Struct("<QII??32s")  # the fields of BlobAt
 
 
-@dataclass(frozen=True, slots=True)
-class BlobAt:
+class BlobAt(NamedTuple):
     """Where a blob stands in the spool, and its identity."""
 
     offset: int
     length: int
+    line: int  # of its first byte, from 1
     bundle: bool  # schema olm.bundle
     plain: bool  # JSON with keys as the format spells them: can be decoded as it is
     digest: bytes
@@ -277,8 +289,7 @@ class PackageIndex:
     packed: bytearray = field(default_factory=bytearray)
 
     def __iter__(self) -> Iterator[BlobAt]:
-        for entry in _ENTRY.iter_unpack(self.packed):
-            yield BlobAt(*entry)
+        return map(BlobAt._make, _ENTRY.iter_unpack(self.packed))
 
     def __getitem__(self, position: int) -> BlobAt:
         return BlobAt(*_ENTRY.unpack_from(self.packed, position * _ENTRY.size))
@@ -290,7 +301,7 @@ class PackageIndex:
         """sha256 over the identities of the blobs in order, hexadecimal."""
         hashed = hashlib.sha256(salt)
         for entry in _ENTRY.iter_unpack(self.packed):
-            hashed.update(entry[4])
+            hashed.update(entry[-1])
         return hashed.hexdigest()
 
 
@@ -365,6 +376,7 @@ def index_spool(
         found.packed += pack(
             piece.offset,
             len(data),
+            piece.line,
             header.schema == BUNDLE,
             piece.json is data,
             sha256(data).digest(),

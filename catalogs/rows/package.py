@@ -37,13 +37,12 @@ class Maker:
 
     def problem_rows(self, problems: Sequence[Problem], part: PackageIndex) -> list[Row]:
         """The problems with their places, as rows."""
-        lengths = {at.offset: at.length for at in part} if problems else {}
         return [
             [
                 *(each.subject, each.field, each.code, each.severity, each.message, each.offset),
                 *(each.file, each.line, each.excerpt),
             ]
-            for each in self._places.fill(problems, lengths)
+            for each in self._places.fill(problems, part)
         ]
 
     def make(self, asked: Asked, keep: Keep, problems: Sequence[Problem] = ()) -> PackageRows:

@@ -31,8 +31,7 @@ def read_catalog(data: bytes, files: tuple[tuple[int, str], ...] = ()) -> list[P
     except NotFbc:
         index = Index({}, ())
     places = Places(lambda offset, length: data[offset : offset + length], files)
-    found = places.fill(index.problems, {})
+    found = places.fill(index.problems)
     for name, part in index.packages.items():
-        lengths = {at.offset: at.length for at in part}
-        found += places.fill(read_package(data, name, part).problems, lengths)
+        found += places.fill(read_package(data, name, part).problems, part)
     return found

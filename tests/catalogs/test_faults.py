@@ -93,7 +93,7 @@ def test_file_and_line_are_told_of_a_catalog_of_several_files():
 def test_an_excerpt_is_short_and_holds_no_control_characters():
     data = b'{"schema": "s", "x": "' + b"\x1b" + b"y" * 5000
     places = Places(lambda offset, length: data[offset : offset + length])
-    (told,) = places.fill([Problem("not-json", "m", offset=0)], {})
+    (told,) = places.fill([Problem("not-json", "m", offset=0)])
     assert len(told.excerpt) <= 160
     assert "\x1b" not in told.excerpt
 

@@ -54,6 +54,8 @@ PRETTY = json.dumps(package_blob(), indent=4).encode()
         (b"---\nschema: s\nname: a\n---\n---\nschema: s\nname: b\n...\n", ["a", "b"]),
         (b"schema: s\nname: a\ntext: |\n  x\n  --- y\n", ["a"]),
         (b'{"Schema":"s","NAME":"a"}\n', ["a"]),
+        (b'\r\n{"schema":"s","name":"a"}\r\n{"schema":"s","name":"b"}', ["a", "b"]),
+        (b"--- {schema: s, name: a}\n--- \nname: b\nschema: s\n---\nschema: s", ["a", "b", ""]),
     ],
 )
 def test_every_encoding_gives_its_blobs_byte_for_byte(data, expected):
@@ -62,6 +64,7 @@ def test_every_encoding_gives_its_blobs_byte_for_byte(data, expected):
     assert [piece.header.name for piece in pieces] == expected
     for piece in pieces:
         assert data[piece.offset : piece.offset + len(piece.data)] == piece.data
+        assert data[: piece.offset].count(b"\n") + 1 == piece.line
 
 
 def test_yaml_keeps_an_unquoted_timestamp_a_string():
@@ -90,6 +93,8 @@ def test_a_bad_blob_is_a_problem_at_its_byte_and_the_rest_is_served(bad, code, w
         b'{"schema":"a"}\n' + bad + b'\n{"schema":"b"}\n{"schema":"c"}', limit=limit
     )
     assert [piece.header.schema for piece in pieces] == ["a", "b", "c"]
+    below = 3 + bad.count(b"\n")
+    assert [piece.line for piece in pieces] == [1, below, below + 1]
     assert [(problem.code, problem.offset) for problem in problems] == [(code, 15)]
     assert words in problems[0].message
 

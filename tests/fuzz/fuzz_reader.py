@@ -57,12 +57,14 @@ def check(fuzzed: bytes) -> None:
     except (NotFbc, CutShort):
         return
     places = Places(lambda offset, length: data[offset : offset + length], files)
-    places.fill(index.problems, {})
+    places.fill(index.problems)
     for name, part in index.packages.items():
         for at in part:
             assert 0 < at.length <= BLOB_LIMIT
+            begin = max((start for start, _ in files if start <= at.offset), default=0)
+            assert at.line == 1 + data[begin : at.offset].count(b"\n")
         reader = read(data, name, part)
-        for problem in places.fill(reader.problems, {at.offset: at.length for at in part}):
+        for problem in places.fill(reader.problems, part):
             assert problem.offset is not None
             assert 0 <= problem.offset <= len(data)
             assert len(problem.excerpt) <= 200
