@@ -80,9 +80,3 @@ def _features(annotations: dict[str, str]) -> list[str]:
 
 def _unique(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(text for value in values if (text := value.strip())))
-
-
-def search_text(name: str, texts: Texts, kinds: Iterable[str]) -> str:
-    """What search looks in: lower case, most telling words first."""
-    parts = [name, texts.display_name, texts.provider, *texts.keywords, *texts.categories]
-    return " ".join([*parts, *dict.fromkeys(kinds), texts.summary]).lower()

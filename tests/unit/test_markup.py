@@ -390,6 +390,7 @@ def test_a_bare_doctype_is_left_out_and_not_fetched():
         '<image href="data:image/png;base64,iVBORw0="></image>',
         '<use href="#a"></use>',
         "<title>a &amp; b &lt;c&gt;</title>",
+        '<text class="&quot;&#x27;&#10;&#9;&lt;&amp;">a</text>',
         "<style>g &gt; path{fill:red}</style>",
     ],
 )
