@@ -73,7 +73,7 @@ FILES = (Path.SUBSCRIPTION, Path.CLUSTER_EXTENSION, Path.PLATFORM_OPERATOR, ANY,
 
 def _load(name: str) -> tuple[Rule, ...]:
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
-    return tuple(msgspec.convert(yaml.safe_load(text), list[Rule]))
+    return tuple(msgspec.convert(yaml.load(text, yaml.CSafeLoader), list[Rule]))
 
 
 RULES_VERSION = 8  # grows with every change of what is said

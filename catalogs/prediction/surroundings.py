@@ -140,7 +140,7 @@ def built_in() -> frozenset[Kind]:
     """The kinds that every supported Kubernetes serves (1.25 and later)."""
     text = File(__file__).with_name("kubernetes.yaml").read_text(encoding="utf-8")
     found = set()
-    for api_version, kinds in yaml.safe_load(text).items():
+    for api_version, kinds in yaml.load(text, yaml.CSafeLoader).items():
         group, _, version = api_version.rpartition("/")
         found |= {Kind(group, version, kind) for kind in kinds}
     return frozenset(found)

@@ -21,12 +21,12 @@ _SHOWN = 30  # characters of a body that a message repeats
 _NO_NAME = "the name of the object ({0} based on URL) was undeterminable: name must be provided"
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """YAML as JSON has it: a time is a string."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        for first, found in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
 
 

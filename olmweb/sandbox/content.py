@@ -35,6 +35,12 @@ def as_jsonl(blobs: Iterable[Blob]) -> bytes:
 
 
 @cache
+def served(catalog: str) -> bytes:
+    """What catalogd serves of a ClusterCatalog, by its name."""
+    return as_jsonl(catalogs()[catalog])
+
+
+@cache
 def catalogs() -> dict[str, tuple[Blob, ...]]:
     """The blobs of both catalogs by ClusterCatalog name.
 

@@ -24,18 +24,14 @@ _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 class Controller:
     """The controllers of one sandbox cluster."""
 
-    def __init__(
-        self, store: Store, catalog: Iterable[Mapping[str, Any]], step_seconds: float
-    ) -> None:
+    def __init__(self, store: Store, releases: Iterable[Release], step_seconds: float) -> None:
         self._store = store
         self._step_seconds = step_seconds
         self._by_package: dict[str, list[Release]] = {}
         self._by_image: dict[str, Release] = {}
-        for blob in catalog:
-            if blob["schema"] == "olm.bundle":
-                release = rules.read_release(blob)
-                self._by_package.setdefault(release.package, []).append(release)
-                self._by_image[release.image] = release
+        for release in releases:
+            self._by_package.setdefault(release.package, []).append(release)
+            self._by_image[release.image] = release
         self._olm_v0 = OlmV0(store)
         self._olm_v1 = OlmV1(store)
         self.bundle_suffixes: Mapping[str, str] = {}

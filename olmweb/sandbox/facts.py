@@ -82,7 +82,7 @@ def digest(*parts: object) -> bytes:
 
 @cache
 def areas() -> dict[str, Area]:
-    found = yaml.safe_load((DATA / "areas.yaml").read_text())
+    found = yaml.load((DATA / "areas.yaml").read_text(), yaml.CSafeLoader)
     return {
         name: Area(entry["category"], tuple(entry["keywords"]), tuple(entry["says"]))
         for name, entry in found.items()
@@ -92,7 +92,7 @@ def areas() -> dict[str, Area]:
 @cache
 def packages(file: str) -> dict[str, Facts]:
     """The packages of `data/FILE.yaml` by name."""
-    found = yaml.safe_load((DATA / f"{file}.yaml").read_text())
+    found = yaml.load((DATA / f"{file}.yaml").read_text(), yaml.CSafeLoader)
     return {name: _facts(name, entry) for name, entry in found.items()}
 
 

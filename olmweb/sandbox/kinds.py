@@ -166,12 +166,12 @@ def _custom(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Kind:
 def all_kinds() -> tuple[Kind, ...]:
     """Every kind, custom resources first, then the built-in ones."""
     folder = DATA / "crds"
-    shared = yaml.safe_load((folder / "shared.yaml").read_text())
+    shared = yaml.load((folder / "shared.yaml").read_text(), yaml.CSafeLoader)
     custom = [
         _custom(entry, shared)
         for path in sorted(folder.glob("*.yaml"))
         if path.stem != "shared"
-        for entry in yaml.safe_load(path.read_text())
+        for entry in yaml.load(path.read_text(), yaml.CSafeLoader)
     ]
     return (*custom, *_BUILT_IN)
 

@@ -6,6 +6,7 @@ surface: `Sandbox`. Must not know Django.
 
 import threading
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -18,12 +19,20 @@ from olmweb.sandbox.controller import Controller
 from olmweb.sandbox.manifests import PackageManifests
 from olmweb.sandbox.messages import Request, Response
 from olmweb.sandbox.registries import Registries
+from olmweb.sandbox.rules import Release, read_release
 from olmweb.sandbox.script import Script
 from olmweb.sandbox.state import StateFile
 from olmweb.sandbox.store import Store, copied, timestamp
 from olmweb.sandbox.watches import Watches
 
 TOKEN = "sandbox-admin-token"  # noqa: S105  # guards nothing: the server listens on loopback only
+
+
+@cache
+def _releases() -> tuple[Release, ...]:
+    """Of the catalog that PlatformOperators are made from."""
+    blobs = content.catalogs()["redhat-operators"]
+    return tuple(read_release(blob) for blob in blobs if blob["schema"] == "olm.bundle")
 
 
 class Sandbox:
@@ -55,12 +64,12 @@ class Sandbox:
         self._api = Api(self.store, self._watches)
         catalogs = content.catalogs()
         self._manifests = PackageManifests(self.store, catalogs)
-        self.controller = Controller(self.store, catalogs["redhat-operators"], step_seconds)
+        self.controller = Controller(self.store, _releases(), step_seconds)
         self._state = StateFile(state_file, self.store) if state_file else None
         if not (self._state and self._state.load()):
             world.build(self.store, self.controller)
-        for name, blobs in catalogs.items():
-            self.catalogd.publish(name, content.as_jsonl(blobs), self._unpacked_at(name))
+        for name in catalogs:
+            self.catalogd.publish(name, content.served(name), self._unpacked_at(name))
         self._server = Server(port, token, self.script, self._handle)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="sandbox", daemon=True

@@ -36,7 +36,9 @@ _PHASES: Mapping[str, Phase] = {
 
 @cache
 def facts() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = yaml.safe_load((DATA / "subscriptions.yaml").read_text())
+    found: Mapping[str, Any] = yaml.load(
+        (DATA / "subscriptions.yaml").read_text(), yaml.CSafeLoader
+    )
     return found
 
 
