@@ -75,8 +75,9 @@ def test_an_install_is_followed_until_the_chosen_version_is_installed(
 
 
 def test_an_upgrade_is_followed_to_its_target_and_one_that_leads_nowhere_is_told(
-    sandbox: Sandbox, cluster: Cluster, olivia: User
+    sandbox: Sandbox, cluster: Cluster, olivia: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(follow, "STALE_FAILURE", timedelta(seconds=1))
     install(cluster, olivia, version="1.8.0")
     plan = changes.plan_upgrade(row(), {"version": "1.8.1"})
     assert plan.target == f"{GOOD}.v1.8.1"

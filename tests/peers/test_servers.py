@@ -183,10 +183,11 @@ def test_history_that_was_compacted_away_is_answered_with_410(real_etcd) -> None
         assert watch_from(server.admin, old) in [(200, "Expired"), (410, "Expired")]
 
 
+# A shell's background job and its children are deaf to SIGINT, unless they say otherwise.
 STARTS_AND_HANGS = """
-import sys, time
-from pathlib import Path
+import signal, time
 from tests.peers import servers
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with servers.etcd() as etcd:
     print(etcd.server.pid, flush=True)
     time.sleep(60)
