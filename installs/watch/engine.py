@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from installs.sync import apply_changes, record_failure, refresh_pods, write_snapshot
 from installs.watch import rows
-from installs.watch.batch import Batch
+from installs.watch.batch import Batch, Window
 from installs.watch.course import Course
 from installs.watch.jobs import Done, Jobs
 from installs.watch.plan import Plan, went_back
@@ -41,7 +41,6 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 
 BATCH = 3_000  # objects in one transaction: the more, the more of a burst is only its last state
-WINDOW = 0.1  # seconds that the first change of a batch waits for others
 QUEUE = 6_000  # messages that may wait; streams read no further while it is full
 TICK = 0.25
 SAVE_SECONDS = 30.0  # how old a saved position may get while nothing is written anyway
@@ -214,16 +213,17 @@ class Session:
 
     def _gather(self) -> None:
         """Handles what comes, and writes it when there is enough or the window closes."""
-        closes = time.monotonic() + TICK
-        opened = False
-        while (wait := closes - time.monotonic()) > 0 and (self._down or len(self._batch) < BATCH):
+        window = Window(time.monotonic(), TICK)
+        while self._down or len(self._batch) < BATCH:
+            wait = window.wait(time.monotonic())
+            if not wait:
+                break
             try:
                 message = self._queue.get(timeout=wait)
             except queue.Empty:
-                break
+                continue
             self._handle(message)
-            if self._batch and not opened:
-                opened, closes = True, time.monotonic() + WINDOW
+            window.came(time.monotonic(), changes=bool(self._batch))
         if self._batch and not self._down:
             self._write()
 

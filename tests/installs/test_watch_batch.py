@@ -1,11 +1,12 @@
 """What several events come to before they are written."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from installs.sync.decode import Kept
 from installs.sync.feeds import Change
-from installs.watch.batch import Batch
+from installs.watch.batch import Batch, Window
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -63,3 +64,39 @@ def test_what_was_taken_is_not_taken_twice() -> None:
     batch.take()
     assert batch.take() == ([], {})
     assert not batch
+
+
+def open_for(times: Sequence[float]) -> float:
+    """When the window closes that opens at 0 and is told of changes at these times."""
+    window, left = Window(0.0, 0.25), list(times)
+    now = 0.0
+    while wait := window.wait(now):
+        if left and left[0] <= now + wait:
+            now = max(now, left.pop(0))
+            window.came(now, changes=True)
+        else:
+            now += wait
+    return round(now, 3)
+
+
+def every(pause: float, until: float) -> list[float]:
+    return [round(number * pause, 4) for number in range(1, int(until / pause) + 1)]
+
+
+def test_a_batch_waits_a_moment_for_others_after_its_first_change() -> None:
+    assert open_for([]) == 0.25
+    assert open_for([0.2]) == 0.3
+    assert open_for([0.01, 0.05, 0.1, 0.2]) == 0.11
+
+
+def test_while_changes_rush_in_a_batch_stays_open_but_not_for_long() -> None:
+    assert open_for(every(0.002, until=0.35)) == 0.502
+    assert open_for(every(0.002, until=5)) == 1.002
+    assert open_for(every(0.02, until=5)) == 0.12
+
+
+def test_what_brings_no_change_keeps_no_batch_open() -> None:
+    window = Window(0.0, 0.25)
+    for at in every(0.001, until=0.25):
+        window.came(at, changes=False)
+    assert not window.wait(0.25)
