@@ -17,7 +17,7 @@ from olmweb.models import Stream
 
 def site_of(catalog: Catalog, cluster: int | None, namespace: str = "") -> Site:
     """`catalog` beside all catalogs of the cluster; without one, of `catalog` alone."""
-    own = _source(catalog)
+    own = source_of(catalog)
     if cluster is None:
         return Site(own)
     streams = Stream.objects.filter(cluster=cluster).filter(
@@ -27,7 +27,7 @@ def site_of(catalog: Catalog, cluster: int | None, namespace: str = "") -> Site:
     known = {kind: Exists(streams.filter(kind=kind)) for kind in (CLUSTER_CATALOG, CATALOG_SOURCE)}
     found = list(rows.annotate(**known))
     read = frozenset(kind for kind in known if found and getattr(found[0], kind))
-    return Site(own, tuple(map(_source, found)), read, namespace)
+    return Site(own, tuple(map(source_of, found)), read, namespace)
 
 
 def notes_on(site: Site) -> dict[Path, tuple[Said, ...]]:
@@ -47,7 +47,8 @@ def said(found: Found) -> Said:
     return Said(found.rule, found.verdict, found.sentence)
 
 
-def _source(row: Catalog) -> Source:
+def source_of(row: Catalog) -> Source:
+    """The catalog as the rules of a place see it."""
     disabled = row.state == Catalog.State.DISABLED
     return Source(row.source_kind, row.namespace, row.name, disabled, _trouble(row))
 

@@ -20,7 +20,7 @@ from catalogs.predicted import (
     way_key,
 )
 from catalogs.prediction import RULES_VERSION, Path, Target, Verdict
-from catalogs.sites import notes_on, site_of
+from catalogs.sites import notes_on, site_of, source_of
 from installs.audit_asked import verdicts_on
 from installs.audit_places import NOWHERE, Spot, Spots
 from installs.models import Health, Operator
@@ -145,7 +145,7 @@ def audit(
     selects; with a `namespace` of the cluster, the one that is there counts instead. Other paths
     have none.
     """
-    spots = Spots(cluster) if cluster and path == Path.SUBSCRIPTION else None
+    spots = Spots(cluster, source_of(catalog)) if cluster and path == Path.SUBSCRIPTION else None
     spot = spots.of(namespace) if spots and namespace else None
     target = target if path == Path.SUBSCRIPTION else Target.ALL
     target = spot.target or target if spot else target
@@ -175,7 +175,7 @@ def audit(
         buckets=_buckets(rows),
         actual=_actual(catalog, verdicts, path, cluster, spots) if cluster else (),
         history=_history(runs, way_key(path, target)),
-        notes=notes_on(site_of(catalog, cluster_id))[path],
+        notes=(*notes_on(site_of(catalog, cluster_id))[path], *(spot.notes if spot else ())),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from catalogs.predicted import Predicted, Said
-from catalogs.prediction import Group, Path, Scope, Site, Source, Target, on_site
+from catalogs.prediction import Group, Path, Scope, Site, Source, Target, Verdict, on_site
 from catalogs.prediction.sites import CATALOG_SOURCE
 from catalogs.sites import said
 from installs.models import Component
@@ -23,12 +23,14 @@ READY = "READY"
 @dataclass(frozen=True, slots=True)
 class Spot:
     """One namespace. `groups` are named as a sentence does; `target` is None without exactly one
-    OperatorGroup that selects something; `obstacle` keeps everything from being installed there."""
+    OperatorGroup that selects something; `obstacle` keeps everything from being installed there;
+    `notes` change no verdict."""
 
     namespace: str
     groups: tuple[Group, ...] = ()
     target: Target | None = None
     obstacle: Said | None = None
+    notes: tuple[Said, ...] = ()
 
     def over(self, found: Predicted) -> Predicted:
         """The verdict on a bundle with what the namespace says before it."""
@@ -44,13 +46,16 @@ class Spot:
 
 
 NOWHERE = Spot("")
+NO_CATALOG = Source()
 
 
 @dataclass
 class Spots:
-    """The namespaces of a cluster, read when the first is asked for."""
+    """The namespaces of a cluster, read when the first is asked for; `catalog` is the one that
+    would be installed from, where that matters."""
 
     cluster: Cluster
+    catalog: Source = NO_CATALOG
     _known: dict[str, Spot] = field(default_factory=dict)
 
     @cached_property
@@ -86,10 +91,9 @@ class Spots:
     def _seen(self, namespace: str) -> Spot:
         groups = self.groups.get(namespace, ())
         target = groups[0].target if len(groups) == 1 else None
-        return Spot(namespace, groups, target, self._obstacle(namespace, groups))
-
-    def _obstacle(self, namespace: str, groups: tuple[Group, ...]) -> Said | None:
         known = groups if self._read else None
-        site = Site(sources=self._sources, namespace=namespace, groups=known)
-        found = on_site(Path.SUBSCRIPTION, Scope.NAMESPACE, site)
-        return said(found[0]) if found else None
+        site = Site(self.catalog, self._sources, namespace=namespace, groups=known)
+        found = [said(each) for each in on_site(Path.SUBSCRIPTION, Scope.NAMESPACE, site)]
+        obstacle = next((each for each in found if each.verdict != Verdict.WARNING), None)
+        notes = tuple(each for each in found if each.verdict == Verdict.WARNING)
+        return Spot(namespace, groups, target, obstacle, notes)

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 
 from catalogs.models import Bundle, Package
 from catalogs.prediction import RULES, Path
-from catalogs.sites import notes_on, site_of
+from catalogs.sites import notes_on, site_of, source_of
+from installs.audit_places import Spots
 from installs.diagnosis.knowledge import by_id
 from installs.groups import groups_in, watched
 from installs.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
 from installs.models import Operator
 from olmweb.models import Cluster
 
+ONE_GROUP = "sub-one-group"
 SOURCES = {rule.id: rule.source for rule in RULES}
 
 
@@ -110,6 +112,11 @@ def _of_groups(
             f"Namespace {choice.namespace} has {len(groups)} OperatorGroups ({names}); OLM "
             "installs nothing where there is more than one.",
         )
+    spot = Spots(cluster, source_of(package.catalog)).of(choice.namespace)
+    for said in (*((spot.obstacle,) if spot.obstacle else ()), *spot.notes):
+        # Where there is no group, one is made with it; that there are several is said above.
+        if said.rule != ONE_GROUP or len(groups) == 1:
+            yield Caution(said.rule, said.sentence, SOURCES[said.rule])
     targets = watched(groups[0]) if groups else choice.targets
     if not judged and modes and (need := _mode(targets, choice.namespace)) not in modes:
         where = "The OperatorGroup there" if groups else "This choice"

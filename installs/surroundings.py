@@ -77,7 +77,8 @@ def groups_of(cluster: Cluster) -> tuple[Group, ...]:
         details: dict[str, Any] = row.details
         asked = details.get("targets") or ([] if details.get("selects") else [""])
         selects = frozenset(details.get("namespaces") or asked)
-        found.append(Group(row.namespace, row.name, selects))
+        alone = bool(details.get("own_catalogs_only"))
+        found.append(Group(row.namespace, row.name, selects, alone))
     return tuple(found)
 
 

@@ -11,6 +11,8 @@ from catalogs.prediction.asked import Answer, Known
 from catalogs.prediction.surroundings import Group
 
 CLUSTER_CATALOG, CATALOG_SOURCE = "ClusterCatalog", "CatalogSource"
+# A CatalogSource that is read by the PackageManifest API.
+PACKAGE_MANIFEST = "PackageManifest"
 # The only catalog that PlatformOperators are installed from.
 PLATFORM_SOURCE = ("openshift-marketplace", "redhat-operators")
 # Whose CatalogSources every namespace sees: OpenShift's, and that of OLM's own manifests.
@@ -77,14 +79,54 @@ def _one_group(site: Site) -> Answer:
     return {"namespace": site.namespace, "has": has}
 
 
+def _alone(site: Site) -> Group | None:
+    """The namespace's only OperatorGroup, when it keeps the global catalogs out."""
+    groups = site.groups or ()
+    return groups[0] if len(groups) == 1 and groups[0].own_catalogs_only else None
+
+
 def _source_down(site: Site) -> Answer:
     """OLM resolves nothing unless every CatalogSource that the namespace sees answers."""
+    seen = (site.namespace,) if _alone(site) else (site.namespace, *GLOBAL)
     for each in site.sources:
-        in_sight = each.namespace in (site.namespace, *GLOBAL)
-        if each.kind == CATALOG_SOURCE and in_sight and each.trouble:
+        if each.kind == CATALOG_SOURCE and each.namespace in seen and each.trouble:
             where = f"namespace {site.namespace}" if site.namespace else "any namespace"
             return {"where": where, "source": each.place, "trouble": each.trouble}
     return None
+
+
+def _hidden(site: Site) -> Answer:
+    """The Subscription would name a CatalogSource that is not looked at."""
+    group = _alone(site)
+    sources = _subscribable(site)
+    if group is None or any(each.namespace == site.namespace for each in sources):
+        return None
+    if not sources:
+        return None if site.catalog.kind else Known.NOT
+    return {"source": sources[0].place, "namespace": site.namespace, "group": group.name}
+
+
+def _far(site: Site) -> Answer:
+    """Which namespace is global is an argument of OLM's; these two are what it mostly is."""
+    sources = _subscribable(site)
+    if not site.namespace or not sources or _alone(site):
+        return None
+    if any(each.namespace in (site.namespace, *GLOBAL) for each in sources):
+        return None
+    return {"source": sources[0].place, "namespace": site.namespace}
+
+
+def _own_catalogs_only(site: Site) -> Answer:
+    group = _alone(site)
+    return {"namespace": site.namespace, "group": group.name} if group else None
+
+
+def _subscribable(site: Site) -> list[Source]:
+    """The CatalogSources by which a Subscription would have the catalog: itself, or its twins."""
+    own = site.catalog
+    if own.kind in (CATALOG_SOURCE, PACKAGE_MANIFEST):
+        return [own]
+    return [one for one in site.sources if one.kind == CATALOG_SOURCE and one.name == own.name]
 
 
 def _no_catalog_source(site: Site) -> Answer:
@@ -139,7 +181,10 @@ def _platform_source_down(site: Site) -> Answer:
 
 SITE_CHECKS: Mapping[str, Callable[[Site], Answer]] = {
     "sub-one-group": _one_group,
+    "sub-catalog-hidden": _hidden,
     "sub-source-down": _source_down,
+    "sub-catalog-far": _far,
+    "sub-own-catalogs-only": _own_catalogs_only,
     "sub-other-catalog": _no_catalog_source,
     "ce-other-catalog": _no_cluster_catalog,
     "ce-catalog-disabled": _disabled,

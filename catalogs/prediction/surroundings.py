@@ -62,11 +62,15 @@ class Crd:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An OperatorGroup, with the namespaces that it came to select; an empty name is all."""
+    """An OperatorGroup, with the namespaces that it came to select; an empty name is all.
+
+    `own_catalogs_only` keeps the catalogs of all namespaces out of the resolution in its own.
+    """
 
     namespace: str
     name: str
     selects: frozenset[str]
+    own_catalogs_only: bool = False
 
     @property
     def target(self) -> Target | None:

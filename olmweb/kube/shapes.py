@@ -35,6 +35,9 @@ class Annotations(Struct, omit_defaults=True):
     operator_namespace: Any = field(name="olm.operatorNamespace", default=UNSET)
     target_namespaces: Any = field(name="olm.targetNamespaces", default=UNSET)
     provided_apis: Any = field(name="olm.providedAPIs", default=UNSET)
+    own_catalogs_only: Any = field(
+        name="olm.operatorframework.io/exclude-global-namespace-resolution", default=UNSET
+    )
     properties: Any = field(name="operatorframework.io/properties", default=UNSET)
     own_properties: Any = field(name="olm.properties", default=UNSET)
     package_name: Any = field(name="olm.operatorframework.io/package-name", default=UNSET)

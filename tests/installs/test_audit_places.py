@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from catalogs.prediction import Source
+from catalogs.sites import source_of
 from installs.audit_places import Spots
 from olmweb.models import Cluster
-from tests.factories import make_cluster, make_component, make_stream
+from tests.factories import make_catalog, make_cluster, make_component, make_stream
 
 pytestmark = pytest.mark.django_db
 
@@ -20,6 +22,38 @@ def cluster() -> Cluster:
 
 def _group(cluster: Cluster, name: str, **details: Any) -> None:
     make_component(cluster=cluster, kind="OperatorGroup", namespace="n", name=name, details=details)
+
+
+def _catalog(cluster: Cluster, namespace: str) -> Source:
+    told = {"source_kind": "CatalogSource", "namespace": namespace, "slug": f"{namespace}.c"}
+    return source_of(make_catalog(name="c", cluster=cluster, **told))
+
+
+@pytest.mark.parametrize(
+    ("alone", "namespace", "rule", "notes"),
+    [
+        (True, "olm", "sub-catalog-hidden", ["sub-own-catalogs-only"]),
+        (True, "n", "", ["sub-own-catalogs-only"]),
+        (False, "olm", "", []),
+        (False, "elsewhere", "", ["sub-catalog-far"]),
+    ],
+)
+def test_a_group_may_keep_the_catalogs_of_other_namespaces_out(
+    cluster: Cluster, alone: bool, namespace: str, rule: str, notes: list[str]
+) -> None:
+    _group(cluster, "g", own_catalogs_only=alone)
+    _source(cluster, "openshift-marketplace", "READY")
+    spot = Spots(cluster, _catalog(cluster, namespace)).of("n")
+    assert (spot.obstacle.rule if spot.obstacle else "") == rule
+    assert [each.rule for each in spot.notes] == notes
+
+
+def test_a_global_catalog_that_does_not_answer_holds_nothing_where_it_is_kept_out(
+    cluster: Cluster,
+) -> None:
+    _group(cluster, "g", own_catalogs_only=True)
+    _source(cluster, "openshift-marketplace", "CONNECTING")
+    assert Spots(cluster).of("n").obstacle is None
 
 
 def _source(cluster: Cluster, namespace: str, state: str) -> None:

@@ -117,6 +117,19 @@ def test_ordinary_objects_are_narrowed_without_a_loss_of_what_is_kept(kind: str)
     assert without_source(DECODERS[kind](narrowed)) == without_source(DECODERS[kind](obj))
 
 
+@pytest.mark.parametrize(("value", "kept_out"), [("true", True), ("True", False), (None, False)])
+def test_a_group_that_keeps_the_global_catalogs_out_is_known_as_one(
+    value: str | None, kept_out: bool
+) -> None:
+    obj = v0.operator_group()
+    annotation = "olm.operatorframework.io/exclude-global-namespace-resolution"
+    obj["metadata"] |= {"uid": "u", "annotations": {annotation: value} if value else {}}
+    (narrowed,) = narrow_list(msgspec.json.encode({"items": [obj]}), "OperatorGroup")["items"]
+    kept = DECODERS["OperatorGroup"](narrowed)
+    assert kept is not None
+    assert kept.details["own_catalogs_only"] is kept_out
+
+
 @pytest.mark.parametrize("kind", ["ClusterServiceVersion", "CustomResourceDefinition"])
 def test_the_heavy_parts_of_an_object_are_never_decoded(kind: str) -> None:
     body = msgspec.json.encode({"metadata": {}, "items": [REAL[kind]]})

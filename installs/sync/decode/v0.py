@@ -243,8 +243,13 @@ def catalog_source(obj: Object) -> Kept | None:
     return kept(obj, "CatalogSource", component(obj), details, source=obj)
 
 
+# On an OperatorGroup: OLM then resolves from catalogs of its namespace only (step_resolver.go).
+_OWN_CATALOGS_ONLY = "olm.operatorframework.io/exclude-global-namespace-resolution"
+
+
 def operator_group(obj: Object) -> Kept | None:
     provided = text(obj, "metadata", "annotations", "olm.providedAPIs")
+    own_catalogs_only = text(obj, "metadata", "annotations", _OWN_CATALOGS_ONLY, limit=5)
     details = {
         "targets": texts(obj, "spec", "targetNamespaces"),
         "selects": bool(dig(obj, "spec", "selector")),
@@ -252,6 +257,7 @@ def operator_group(obj: Object) -> Kept | None:
         "service_account": text(obj, "spec", "serviceAccountName", limit=253),
         "upgrade_strategy": text(obj, "spec", "upgradeStrategy", limit=60),
         "provided_apis": [one for one in provided.split(",") if one],
+        "own_catalogs_only": own_catalogs_only == "true",
     }
     return kept(obj, "OperatorGroup", component(obj), details)
 
