@@ -13,8 +13,8 @@ from catalogs.predicted import Predicted, Said
 from catalogs.prediction import Group, Path, Scope, Site, Source, Target, Verdict, on_site
 from catalogs.prediction.sites import CATALOG_SOURCE
 from catalogs.sites import said
+from installs.groups import groups_of
 from installs.models import Component
-from installs.surroundings import groups_of
 from olmweb.models import Cluster
 
 READY = "READY"

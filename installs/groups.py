@@ -1,8 +1,28 @@
 """OperatorGroups as rows tell of them: which namespaces the operators of a namespace watch."""
 
+from typing import Any
+
+from catalogs.prediction import Group
 from installs.models import Component
 from installs.observe import details_of
 from olmweb.models import Cluster
+
+
+def groups_of(cluster: Cluster) -> tuple[Group, ...]:
+    """The OperatorGroups, by namespace. One query.
+
+    What one came to select is in its status; until it is, its spec says: without target namespaces
+    and selector it is all.
+    """
+    rows = Component.objects.filter(cluster=cluster, kind="OperatorGroup")
+    found = []
+    for row in rows.order_by("namespace", "name"):
+        details: dict[str, Any] = row.details
+        asked = details.get("targets") or ([] if details.get("selects") else [""])
+        selects = frozenset(details.get("namespaces") or asked)
+        alone = bool(details.get("own_catalogs_only"))
+        found.append(Group(row.namespace, row.name, selects, alone))
+    return tuple(found)
 
 
 def groups_in(cluster: Cluster, namespace: str) -> list[Component]:

@@ -3,15 +3,17 @@
 Reads rows into the facts of `catalogs.prediction`; decides nothing.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from typing import Any
+
+from django.db.models import Count
 
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
-from catalogs.prediction import ClusterFacts, Crd, Group, Installed, Market
+from catalogs.prediction import ClusterFacts, Crd, Installed, Market
 from catalogs.prediction.contents import Kind
 from catalogs.prediction.surroundings import Offered
 from catalogs.semver import Version, parse
+from installs.groups import groups_of
 from installs.manifests import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import Component, CRDState, Operator, Surface
 from installs.sync.offers import usable
@@ -63,23 +65,6 @@ def _apis(cluster: Cluster) -> dict[str, tuple[str, str]]:
         )
         for name in details.get("owned_apis") or ()
     }
-
-
-def groups_of(cluster: Cluster) -> tuple[Group, ...]:
-    """The OperatorGroups, by namespace. One query.
-
-    What one came to select is in its status; until it is, its spec says: without target namespaces
-    and selector it is all.
-    """
-    rows = Component.objects.filter(cluster=cluster, kind="OperatorGroup")
-    found = []
-    for row in rows.order_by("namespace", "name"):
-        details: dict[str, Any] = row.details
-        asked = details.get("targets") or ([] if details.get("selects") else [""])
-        selects = frozenset(details.get("namespaces") or asked)
-        alone = bool(details.get("own_catalogs_only"))
-        found.append(Group(row.namespace, row.name, selects, alone))
-    return tuple(found)
 
 
 def _namespaces(surface: Surface) -> dict[str, str] | None:
@@ -137,22 +122,31 @@ def market_of(catalog: Catalog, cluster: Cluster | None) -> Market:
     ids = {catalog.pk}
     if cluster is not None:
         ids |= set(Catalog.objects.filter(usable(cluster.pk)).values_list("pk", flat=True))
-    providers: dict[Kind, set[str]] = defaultdict(set)
-    provided = BundleGVK.objects.filter(bundle__package__catalog__in=ids, required=False)
-    fields = ("group", "version", "kind", "bundle__package__name")
-    for group, version, kind, package in provided.order_by().values_list(*fields).distinct():
-        providers[Kind(group, version, kind)].add(package)
     versions: dict[str, list[Version]] = defaultdict(list)
+    held: Counter[str] = Counter()  # bundles by package
     bundles = Bundle.objects.filter(package__catalog__in=ids).order_by()
-    for package, text in bundles.values_list("package__name", "version").distinct():
+    told = bundles.values_list("package__name", "version").annotate(Count("id"))
+    for package, text, times in told:
+        held[package] += times
         version = read_version(text)
         if version is not None:
             versions[package].append(version)
+    providers: dict[Kind, set[str]] = defaultdict(set)
+    always: dict[str, set[Kind]] = defaultdict(set)
+    provided = BundleGVK.objects.filter(bundle__package__catalog__in=ids, required=False)
+    fields = ("group", "version", "kind", "bundle__package__name")
+    counted = provided.order_by().values_list(*fields).annotate(Count("bundle", distinct=True))
+    for *gvk, package, times in counted:
+        kind = Kind(*gvk)
+        providers[kind].add(package)
+        if times == held[package]:
+            always[package].add(kind)
     return Market(
         {kind: frozenset(names) for kind, names in providers.items()},
         {name: tuple(found) for name, found in versions.items()},
         catalog.name,
         _offers(catalog, cluster) if cluster is not None else {},
+        {name: frozenset(kinds) for name, kinds in always.items()},
     )
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from catalogs.prediction.asked import Answer, Asked, listed, same_package
-from catalogs.prediction.surroundings import Offered
+from catalogs.prediction.contents import Contents, Kind
+from catalogs.prediction.surroundings import Market, Offered
 
 CSV = "ClusterServiceVersion"
 
@@ -48,13 +49,59 @@ def api_shared(asked: Asked) -> Answer:
     """Other packages of the catalogs provide an API of the bundle."""
     if asked.market is None:
         return None
-    own, providers = asked.bundle.package, asked.market.providers
-    shared = [kind for kind in asked.bundle.provides if providers.get(kind, frozenset()) - {own}]
+    bundle, market = asked.bundle, asked.market
+    shared = [kind for kind in bundle.provides if other_providers(bundle, market, kind)]
     if not shared:
         return None
     kind = min(shared)
-    others = sorted(providers[kind] - {own})
+    others = sorted(other_providers(bundle, market, kind))
     return {"kind": f"{kind.kind} ({kind.api_version})", "packages": listed(others)}
+
+
+def other_providers(bundle: Contents, market: Market, kind: Kind) -> frozenset[str]:
+    """Packages that may come along for a kind; a second bundle of its own package never does."""
+    return market.providers.get(kind, frozenset()) - {bundle.package}
+
+
+def several_providers(asked: Asked) -> Answer:
+    """A required API that the resolver would have to choose a provider of."""
+    if asked.market is None:
+        return None
+    for kind in asked.bundle.requires:
+        packages = other_providers(asked.bundle, asked.market, kind)
+        if kind not in asked.bundle.provides and len(packages) > 1:
+            return {
+                "kind": f"{kind.kind} ({kind.api_version})",
+                "packages": listed(sorted(packages)),
+            }
+    return None
+
+
+def provided_twice(asked: Asked) -> Answer:
+    """Two packages that must come together, and one API that each of them always provides.
+
+    Only what surely comes along counts: required packages, and the only provider of a required API.
+    """
+    market, bundle = asked.market, asked.bundle
+    if market is None:
+        return None
+    forced = {name for name, _ in bundle.required_packages}
+    for kind in bundle.requires:
+        packages = other_providers(bundle, market, kind)
+        if kind not in bundle.provides and len(packages) == 1:
+            forced |= packages
+    provided = {bundle.package: bundle.provides}
+    for name in sorted(forced - {bundle.package}):
+        for kind in sorted(market.always.get(name, ())):
+            other = next((one for one, kinds in provided.items() if kind in kinds), None)
+            if other is not None:
+                return {
+                    "kind": f"{kind.kind} ({kind.api_version})",
+                    "package": name,
+                    "other": "it" if other == bundle.package else other,
+                }
+        provided[name] = market.always.get(name, frozenset())
+    return None
 
 
 def orphan(asked: Asked) -> Answer:

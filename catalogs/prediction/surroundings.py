@@ -38,8 +38,9 @@ class Offered(NamedTuple):
 class Market:
     """What the catalogs of one cluster offer together.
 
-    `providers` maps a kind to the packages with a bundle that provides it, `versions` a package to
-    the versions of its bundles. `offers` has the packages that several of the cluster's available
+    `providers` maps a kind to the packages with a bundle that provides it, `always` a package to
+    the kinds that every bundle of it provides, `versions` a package to the versions of its bundles.
+    `offers` has the packages that several of the cluster's available
     ClusterCatalogs have, `catalog` among them, which is the one that is judged.
     """
 
@@ -47,6 +48,7 @@ class Market:
     versions: Mapping[str, tuple[Version, ...]] = field(default_factory=dict)
     catalog: str = ""
     offers: Mapping[str, tuple[Offered, ...]] = field(default_factory=dict)
+    always: Mapping[str, frozenset[Kind]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

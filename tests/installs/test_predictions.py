@@ -10,6 +10,7 @@ from django.db.models import Model
 
 from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
 from catalogs.prediction import Path, Target, Verdict
+from catalogs.prediction.contents import Kind
 from catalogs.prediction.surroundings import Offered
 from catalogs.sources.ways import PACKAGE_MANIFEST
 from catalogs.store import delete_catalog
@@ -27,6 +28,7 @@ from tests.catalogs.fbc_samples import (
 )
 from tests.catalogs.syncing import make, rewrite
 from tests.factories import (
+    make_bundle,
     make_catalog,
     make_cluster,
     make_component,
@@ -459,3 +461,13 @@ def test_an_api_that_another_operator_provides_is_judged(tmp_path: File) -> None
     )  # fmt: skip
     refresh(catalog, [cluster])
     assert _rules("good.v1.0.0", cluster)[Path.SUBSCRIPTION] == "sub-api-service-owned"
+
+
+def test_what_every_bundle_of_a_package_provides_is_known_of_the_market(db: None) -> None:
+    package = make_package(catalog=make_catalog(), name="a", channels={})
+    kept, new = Kind("g", "v1", "Kept"), Kind("g", "v1", "New")
+    make_bundle(package=package, version="1.0.0", provides=[kept])
+    make_bundle(package=package, version="2.0.0", provides=[kept, new])
+    market = market_of(package.catalog, None)
+    assert market.always == {"a": {kept}}
+    assert market.providers[new] == {"a"}

@@ -67,7 +67,11 @@ def asked_of(sample: Mapping[str, Any]) -> Asked:
             name: tuple(Offered(*each) for each in found)
             for name, found in market.get("offers", {}).items()
         }
-        market = Market(providers, versions, market.get("catalog", ""), offers)
+        always = {
+            name: frozenset(Kind(*kind) for kind in kinds)
+            for name, kinds in market.get("always", {}).items()
+        }
+        market = Market(providers, versions, market.get("catalog", ""), offers, always)
     return Asked(
         msgspec.convert(sample["bundle"], Contents),
         _cluster(sample.get("cluster", {})),
