@@ -1,8 +1,8 @@
 """Reads what a cluster serves and what is in the way of installs, for the predictions. No rules.
 
-Six requests at most where the API server tells all groups at once (from 1.27 on). It is asked
-every few minutes and not at every change: what a CRD adds is known from the CRDs, which are
-watched.
+Seven requests at most where the API server tells all groups at once (from 1.27 on), six more on
+OpenShift for kinds of its own. It is asked every few minutes and not at every change: what a CRD
+adds is known from the CRDs, which are watched.
 """
 
 from datetime import timedelta
@@ -15,7 +15,7 @@ from catalogs.prediction.surroundings import PLATFORM_NAMESPACE
 from installs.models import Surface
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
-from olmweb.kube.discovery import served_kinds
+from olmweb.kube.discovery import GVK, served_kinds
 from olmweb.kube.errors import Forbidden, NotFound
 from olmweb.kube.metadata import metadata_pages
 from olmweb.kube.resources import (
@@ -25,6 +25,7 @@ from olmweb.kube.resources import (
     NAMESPACES,
     PLATFORM_OPERATORS,
     ROLES,
+    SHIPPED_CLUSTER_WIDE,
     Resource,
 )
 from olmweb.models import Cluster
@@ -81,7 +82,7 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
         platform = found is None or any(group == PLATFORM_OPERATORS.group for group, *_ in found)
         roles = _owners(opened, ROLES, PLATFORM_NAMESPACE) if platform else None
         extensions = found is None or any(group == CLUSTER_EXTENSIONS.group for group, *_ in found)
-        shared = _shared(opened) if platform or extensions else None
+        shared = _shared(opened, found) if platform or extensions else None
     finally:
         if client is None:
             opened.close()
@@ -98,18 +99,25 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
     return changed
 
 
-def _shared(client: KubeClient) -> dict[str, dict[str, str]]:
+def _shared(client: KubeClient, served: frozenset[GVK] | None) -> dict[str, dict[str, str]]:
     """By kind, what a bundle may bring that has one name in the whole cluster; CRDs are watched.
-    Kinds that we may not list are left out."""
-    found = {each.kind: _owners(client, each) for each in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)}
+    Kinds that we may not list are left out, and those of which it is not known that they are
+    served."""
+    asked = [(each, each.versions[0]) for each in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)]
+    for each in SHIPPED_CLUSTER_WIDE:
+        known = [one for one in each.versions if (each.group, one, each.kind) in (served or ())]
+        asked += [(each, version) for version in known[:1]]
+    found = {each.kind: _owners(client, each, version=version) for each, version in asked}
     return {kind: owners for kind, owners in found.items() if owners is not None}
 
 
-def _owners(client: KubeClient, resource: Resource, namespace: str = "") -> dict[str, str] | None:
+def _owners(
+    client: KubeClient, resource: Resource, namespace: str = "", version: str = "v1"
+) -> dict[str, str] | None:
     """Name -> owner; None when we can't list them: the rules then say nothing of them."""
     found: dict[str, str] = {}
     try:
-        for page in metadata_pages(client, resource, "v1", _Meta, namespace=namespace):
+        for page in metadata_pages(client, resource, version, _Meta, namespace=namespace):
             found = {} if page.restart else found
             found |= {each.name: each.owner for each in page.items}
     except (Forbidden, NotFound) as error:

@@ -90,6 +90,19 @@ CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", ("v1",), "clusterroles", "
 CLUSTER_ROLE_BINDINGS = Resource(
     "rbac.authorization.k8s.io", ("v1",), "clusterrolebindings", "ClusterRoleBinding"
 )
+# What else a bundle may bring of which there is one in the whole cluster; names and owners only.
+_CONSOLE = "console.openshift.io"
+SHIPPED_CLUSTER_WIDE = (
+    Resource("scheduling.k8s.io", ("v1",), "priorityclasses", "PriorityClass"),
+    Resource(
+        "security.openshift.io", ("v1",), "securitycontextconstraints", "SecurityContextConstraints"
+    ),
+    Resource(_CONSOLE, ("v1", "v1alpha1"), "consoleplugins", "ConsolePlugin"),
+    Resource(_CONSOLE, ("v1",), "consolelinks", "ConsoleLink"),
+    Resource(_CONSOLE, ("v1",), "consoleclidownloads", "ConsoleCLIDownload"),
+    Resource(_CONSOLE, ("v1",), "consolequickstarts", "ConsoleQuickStart"),
+    Resource(_CONSOLE, ("v1",), "consoleyamlsamples", "ConsoleYAMLSample"),
+)
 # Only written, with an install; never listed.
 SERVICE_ACCOUNTS = Resource("", ("v1",), "serviceaccounts", "ServiceAccount", namespaced=True)
 # Only deleted, with a retry: what OLM v0 unpacks a bundle with.

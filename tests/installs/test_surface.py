@@ -1,5 +1,6 @@
 """What a cluster serves and its namespaces, as the sandbox's and a scripted server tell them."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,11 @@ def test_namespaces_that_we_may_not_list_are_not_known(tmp_path: Path) -> None:
     assert (row.kinds, row.namespaces) == (["/v1/Pod"], None)
 
 
-def _with_extensions(fake: KubeFake, *roles: dict[str, Any]) -> None:
+def _with_extensions(fake: KubeFake, *roles: dict[str, Any], more: Sequence[Any] = ()) -> None:
     """A cluster that serves ClusterExtensions; its ClusterRoleBindings can't be listed."""
     group, version = "olm.operatorframework.io", "olm.operatorframework.io/v1"
     served = {"name": group, "versions": [{"groupVersion": version, "version": "v1"}]}
-    _script(fake, ["Pod"], _namespaces("a"), served)
+    _script(fake, ["Pod"], _namespaces("a"), served, *more)
     kinds = [{"kind": "ClusterExtension", "group": "", "version": ""}]
     fake.script("GET", f"/apis/{version}", Answer(200, {"resources": kinds}))
     rbac = "/apis/rbac.authorization.k8s.io/v1"
@@ -87,6 +88,29 @@ def test_cluster_roles_are_kept_with_their_owners_where_an_installer_looks_at_th
         "ClusterRole": {"plain": "", "of-helm": "n/b", "of-olm": "ClusterExtension/c"}
     }
     assert cluster_facts(cluster).shared == Surface.objects.get(cluster=cluster).shared
+
+
+def test_other_cluster_wide_kinds_of_bundles_are_kept_where_they_are_served(
+    tmp_path: Path,
+) -> None:
+    group = "console.openshift.io"
+    served = {
+        "name": group,
+        "versions": [{"groupVersion": f"{group}/v1alpha1", "version": "v1alpha1"}],
+    }
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        _with_extensions(fake, {"name": "plain"}, more=[served])
+        plugins = f"/apis/{group}/v1alpha1"
+        kinds = Answer(200, {"resources": [{"kind": "ConsolePlugin"}]})
+        fake.script("GET", plugins, kinds)
+        fake.script("GET", f"{plugins}/consoleplugins", _namespaces("logs"))
+        read_surface(make_cluster(), it)
+        asked = {each.path.partition("?")[0] for each in fake.requests}
+    assert Surface.objects.get().shared == {
+        "ClusterRole": {"plain": ""},
+        "ConsolePlugin": {"logs": ""},
+    }
+    assert not any("priorityclasses" in path or "consolelinks" in path for path in asked)
 
 
 def test_nothing_of_it_is_read_where_no_such_installer_is(tmp_path: Path) -> None:
