@@ -1,6 +1,6 @@
 """Reads what a cluster serves and what is in the way of installs, for the predictions. No rules.
 
-Seven requests at most where the API server tells all groups at once (from 1.27 on), six more on
+Eight requests at most where the API server tells all groups at once (from 1.27 on), six more on
 OpenShift for kinds of its own. It is asked every few minutes and not at every change: what a CRD
 adds is known from the CRDs, which are watched.
 """
@@ -19,6 +19,7 @@ from olmweb.kube.discovery import GVK, served_kinds
 from olmweb.kube.errors import Forbidden, NotFound
 from olmweb.kube.metadata import metadata_pages
 from olmweb.kube.resources import (
+    API_SERVICES,
     CLUSTER_EXTENSIONS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -26,18 +27,29 @@ from olmweb.kube.resources import (
     PLATFORM_OPERATORS,
     ROLES,
     SHIPPED_CLUSTER_WIDE,
+    SUBSCRIPTIONS,
     Resource,
 )
 from olmweb.models import Cluster
 
 log = structlog.get_logger(__name__)
 READ_AGAIN = timedelta(minutes=5)
+CSV = "ClusterServiceVersion"
 
 
 class _Labels(msgspec.Struct):
     managed_by: str = msgspec.field(name="app.kubernetes.io/managed-by", default="")
     owner_kind: str = msgspec.field(name="olm.operatorframework.io/owner-kind", default="")
     owner_name: str = msgspec.field(name="olm.operatorframework.io/owner-name", default="")
+    v0_kind: str = msgspec.field(name="olm.owner.kind", default="")
+    v0_namespace: str = msgspec.field(name="olm.owner.namespace", default="")
+    v0_name: str = msgspec.field(name="olm.owner", default="")
+
+    @property
+    def of_olm_v0(self) -> bool:
+        """Mirrors IsAPIServiceAdoptable of operator-lifecycle-manager
+        pkg/controller/install/apiservice.go: without all three it is nobody's."""
+        return self.v0_kind == CSV and bool(self.v0_namespace and self.v0_name)
 
 
 class _Notes(msgspec.Struct):
@@ -83,6 +95,10 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
         roles = _owners(opened, ROLES, PLATFORM_NAMESPACE) if platform else None
         extensions = found is None or any(group == CLUSTER_EXTENSIONS.group for group, *_ in found)
         shared = _shared(opened, found) if platform or extensions else None
+        v0 = found is None or any(
+            (group, kind) == (SUBSCRIPTIONS.group, CSV) for group, _, kind in found
+        )
+        foreign = _foreign_apis(opened) if v0 else None
     finally:
         if client is None:
             opened.close()
@@ -93,10 +109,24 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
         "releases": {name: owner for name, owner in (namespaces or {}).items() if owner},
         "roles": roles,
         "shared": shared,
+        "foreign_apis": foreign,
     }
     changed = any(getattr(before, name) != value for name, value in told.items())
     Surface.objects.update_or_create(cluster=cluster, defaults={**told, "read_at": timezone.now()})
     return changed
+
+
+def _foreign_apis(client: KubeClient) -> list[str] | None:
+    """APIServices that no ClusterServiceVersion made; None when we may not list them."""
+    found: set[str] = set()
+    try:
+        for page in metadata_pages(client, API_SERVICES, "v1", _Meta):
+            found = set() if page.restart else found
+            found |= {one.name for one in page.items if not (one.labels and one.labels.of_olm_v0)}
+    except (Forbidden, NotFound) as error:
+        log.info("not read", cluster=client.name, kind=API_SERVICES.kind, error=error.message)
+        return None
+    return sorted(found)
 
 
 def _shared(client: KubeClient, served: frozenset[GVK] | None) -> dict[str, dict[str, str]]:

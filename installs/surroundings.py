@@ -50,6 +50,7 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
         ),
         groups=groups_of(cluster),
         apis=_apis(cluster),
+        foreign_apis=_foreign_apis(surface),
     )
 
 
@@ -72,6 +73,11 @@ def _namespaces(surface: Surface) -> dict[str, str] | None:
     if surface.namespaces is None:
         return None
     return {name: surface.releases.get(name, "") for name in surface.namespaces}
+
+
+def _foreign_apis(surface: Surface | None) -> frozenset[str] | None:
+    told = surface.foreign_apis if surface else None
+    return None if told is None else frozenset(told)
 
 
 def _served(cluster: Cluster, kinds: list[str]) -> frozenset[Kind]:

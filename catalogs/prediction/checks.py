@@ -308,6 +308,17 @@ def _api_provided_elsewhere(asked: Asked) -> Answer:
     return None
 
 
+def _foreign_api(asked: Asked) -> Answer:
+    """One that is there and carries no owner of OLM's is never taken over."""
+    foreign, owned = asked.cluster.foreign_apis, asked.bundle.owned_apis
+    if not owned:
+        return None
+    if foreign is None:
+        return Known.NOT
+    found = [name for name in owned if name in foreign]
+    return {"names": listed(found)} if found else None
+
+
 def _selects_too(asked: Asked, namespace: str) -> bool:
     """Whether what is installed there selects namespaces that this one would."""
     groups = [each for each in asked.cluster.groups if each.namespace == namespace]
@@ -433,6 +444,7 @@ CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
     "sub-webhook-name": faults.webhook_name_twice,
     "sub-crd-owned": _provided_elsewhere,
     "sub-api-service-owned": _api_provided_elsewhere,
+    "sub-api-service-foreign": _foreign_api,
     "sub-conversion-mode": _conversion_mode,
     "sub-webhook-rule": _forbidden_webhook,
     "sub-orphan": neighbours.orphan,

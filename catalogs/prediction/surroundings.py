@@ -110,7 +110,8 @@ class ClusterFacts:
     for none. `roles` are those of the namespace in which PlatformOperators keep their releases,
     `shared`, by kind, what has one name in the whole cluster, whose owner may be
     ClusterExtension/NAME.
-    `apis` maps an APIService to package and namespace of the ClusterServiceVersion that owns it.
+    `apis` maps an APIService to package and namespace of the ClusterServiceVersion that owns it;
+    `foreign_apis` are those that OLM v0 did not make.
     """
 
     name: str
@@ -124,6 +125,7 @@ class ClusterFacts:
     installed: tuple[Installed, ...] = ()
     groups: tuple[Group, ...] = ()
     apis: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    foreign_apis: frozenset[str] | None = None
 
     def serves(self, kind: Kind, contents: Contents) -> bool | None:
         """Whether it serves `kind` once the bundle's own CRDs are there; None: not known.

@@ -232,7 +232,7 @@ class Surface(models.Model):
     the core one. `releases` maps a namespace to the Helm release that owns it, as NAMESPACE/NAME;
     `roles` does so for the Roles where PlatformOperators keep their releases, empty for no owner;
     `shared`, by kind, for what has one name in the whole cluster, where a ClusterExtension is told
-    as ClusterExtension/NAME.
+    as ClusterExtension/NAME. `foreign_apis` names the APIServices that OLM v0 did not make.
     """
 
     cluster = models.OneToOneField(
@@ -243,6 +243,7 @@ class Surface(models.Model):
     releases = models.JSONField(default=dict)
     roles = models.JSONField(null=True)
     shared = models.JSONField(null=True)
+    foreign_apis = models.JSONField(null=True)
     read_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:

@@ -103,6 +103,7 @@ SHIPPED_CLUSTER_WIDE = (
     Resource(_CONSOLE, ("v1",), "consolequickstarts", "ConsoleQuickStart"),
     Resource(_CONSOLE, ("v1",), "consoleyamlsamples", "ConsoleYAMLSample"),
 )
+API_SERVICES = Resource("apiregistration.k8s.io", ("v1",), "apiservices", "APIService")
 # Only written, with an install; never listed.
 SERVICE_ACCOUNTS = Resource("", ("v1",), "serviceaccounts", "ServiceAccount", namespaced=True)
 # Only deleted, with a retry: what OLM v0 unpacks a bundle with.

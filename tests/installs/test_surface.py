@@ -113,6 +113,27 @@ def test_other_cluster_wide_kinds_of_bundles_are_kept_where_they_are_served(
     assert not any("priorityclasses" in path or "consolelinks" in path for path in asked)
 
 
+def test_api_services_that_olm_did_not_make_are_known_where_olm_is(tmp_path: Path) -> None:
+    group, version = "operators.coreos.com", "operators.coreos.com/v1alpha1"
+    served = {"name": group, "versions": [{"groupVersion": version, "version": "v1alpha1"}]}
+    owner = {"olm.owner": "a.v1", "olm.owner.kind": "ClusterServiceVersion"}
+    items = [
+        {"metadata": {"name": "v1.apps"}},
+        {"metadata": {"name": "v1.own", "labels": owner | {"olm.owner.namespace": "n"}}},
+        {"metadata": {"name": "v1.half", "labels": owner}},
+    ]
+    cluster = make_cluster()
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        _script(fake, ["Pod"], _namespaces("a"), served)
+        kinds = Answer(200, {"resources": [{"kind": "ClusterServiceVersion"}]})
+        fake.script("GET", f"/apis/{version}", kinds)
+        services = Answer(200, {"metadata": {}, "items": items})
+        fake.script("GET", "/apis/apiregistration.k8s.io/v1/apiservices", services)
+        read_surface(cluster, it)
+    assert Surface.objects.get().foreign_apis == ["v1.apps", "v1.half"]
+    assert cluster_facts(cluster).foreign_apis == {"v1.apps", "v1.half"}
+
+
 def test_nothing_of_it_is_read_where_no_such_installer_is(tmp_path: Path) -> None:
     cluster = make_cluster()
     with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
