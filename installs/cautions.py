@@ -96,7 +96,9 @@ def _of_bundle(choice: Choice, package: Package, target: str) -> Iterator[Cautio
         yield Caution(
             "service-account-rights",
             f"The ServiceAccount {choice.service_account} needs every right that {target} asks "
-            "for; a new one has none.",
+            "for; a new one has none. operator-controller 1.3 to 1.10 with the feature gate "
+            "PreflightPermissions lists all that is missing before it installs; without it, the "
+            "install stops at the first. 1.11 and later do not look at the ServiceAccount.",
         )
 
 

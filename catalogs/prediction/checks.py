@@ -46,6 +46,26 @@ def _all_namespaces(asked: Asked) -> Answer:
     return None if ALL_NAMESPACES in modes else {"modes": _modes(asked.bundle)}
 
 
+def _watching(asked: Asked) -> Answer:
+    """What operator-controller asks of a bundle while it watches all namespaces only; and what
+    would do where it is run so that it can watch one (isWatchNamespaceConfigRequired and
+    selectNamespaceFormat of internal/operator-controller/rukpak/bundle/registryv1.go)."""
+    found = _all_namespaces(asked)
+    if not isinstance(found, Mapping):
+        return found
+    modes = asked.bundle.install_modes or frozenset()
+    own, single = "OwnNamespace" in modes, "SingleNamespace" in modes
+    if not own and not single:
+        return {**found, "otherwise": "No feature gate changes that."}
+    which = "the namespace of the ClusterExtension" if own else "another namespace than its own"
+    which = "one namespace" if own and single else which
+    return {
+        **found,
+        "otherwise": "It takes it only when it runs with the feature gate "
+        f"SingleOwnNamespaceInstallSupport, and with {which} in spec.config.inline.watchNamespace.",
+    }
+
+
 def _api_services(asked: Asked) -> Answer:
     return _counted(asked.bundle.owned_api_services, "APIService")
 
@@ -299,26 +319,6 @@ def _provided_elsewhere(asked: Asked) -> Answer:
     return None
 
 
-def _api_provided_elsewhere(asked: Asked) -> Answer:
-    """An APIService is one for the whole cluster; only what replaces its owner takes it over."""
-    for name in asked.bundle.owned_apis:
-        package, namespace = asked.cluster.apis.get(name, ("", ""))
-        if namespace and package != asked.bundle.package:
-            return {"name": name, "owner": f"{package or 'an operator'} in {namespace}"}
-    return None
-
-
-def _foreign_api(asked: Asked) -> Answer:
-    """One that is there and carries no owner of OLM's is never taken over."""
-    foreign, owned = asked.cluster.foreign_apis, asked.bundle.owned_apis
-    if not owned:
-        return None
-    if foreign is None:
-        return Known.NOT
-    found = [name for name in owned if name in foreign]
-    return {"names": listed(found)} if found else None
-
-
 def _selects_too(asked: Asked, namespace: str) -> bool:
     """Whether what is installed there selects namespaces that this one would."""
     groups = [each for each in asked.cluster.groups if each.namespace == namespace]
@@ -443,8 +443,8 @@ CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
     "sub-required-crd": _required_crds,
     "sub-webhook-name": faults.webhook_name_twice,
     "sub-crd-owned": _provided_elsewhere,
-    "sub-api-service-owned": _api_provided_elsewhere,
-    "sub-api-service-foreign": _foreign_api,
+    "sub-api-service-owned": neighbours.api_provided_elsewhere,
+    "sub-api-service-foreign": neighbours.foreign_api,
     "sub-conversion-mode": _conversion_mode,
     "sub-webhook-rule": _forbidden_webhook,
     "sub-orphan": neighbours.orphan,
@@ -453,7 +453,7 @@ CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
     "ce-outranked": neighbours.outranked,
     "ce-dependency": _dependency,
     "ce-folder": faults.folders,
-    "ce-install-mode": _all_namespaces,
+    "ce-install-mode": _watching,
     "ce-api-service": _api_services,
     "ce-webhook": _webhooks,
     "ce-bundle-fault": faults.inconsistent,

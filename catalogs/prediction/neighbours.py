@@ -1,8 +1,8 @@
-"""Checks of what else there is: other catalogs with the package, other packages with its API."""
+"""Checks of what else there is: catalogs with the package, packages and objects with its API."""
 
 from collections.abc import Sequence
 
-from catalogs.prediction.asked import Answer, Asked, listed, same_package
+from catalogs.prediction.asked import Answer, Asked, Known, listed, same_package
 from catalogs.prediction.contents import Contents, Kind
 from catalogs.prediction.surroundings import Market, Offered
 
@@ -102,6 +102,26 @@ def provided_twice(asked: Asked) -> Answer:
                 }
         provided[name] = market.always.get(name, frozenset())
     return None
+
+
+def api_provided_elsewhere(asked: Asked) -> Answer:
+    """An APIService is one for the whole cluster; only what replaces its owner takes it over."""
+    for name in asked.bundle.owned_apis:
+        package, namespace = asked.cluster.apis.get(name, ("", ""))
+        if namespace and package != asked.bundle.package:
+            return {"name": name, "owner": f"{package or 'an operator'} in {namespace}"}
+    return None
+
+
+def foreign_api(asked: Asked) -> Answer:
+    """One that is there and carries no owner of OLM's is never taken over."""
+    foreign, owned = asked.cluster.foreign_apis, asked.bundle.owned_apis
+    if not owned:
+        return None
+    if foreign is None:
+        return Known.NOT
+    found = [name for name in owned if name in foreign]
+    return {"names": listed(found)} if found else None
 
 
 def orphan(asked: Asked) -> Answer:

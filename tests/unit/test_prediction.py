@@ -112,6 +112,26 @@ def test_the_sentence_of_a_rule_uses_only_facts_that_its_check_gives(rule: Rule)
         assert set(answer) == places
 
 
+@pytest.mark.parametrize(
+    ("modes", "words"),
+    [
+        ({"OwnNamespace"}, "with the namespace of the ClusterExtension in spec.config"),
+        ({"SingleNamespace"}, "with another namespace than its own in spec.config"),
+        ({"OwnNamespace", "SingleNamespace"}, "with one namespace in spec.config"),
+        ({"MultiNamespace"}, "supports MultiNamespace. No feature gate changes that."),
+        (set(), "supports none. No feature gate changes that."),
+    ],
+)
+def test_what_operator_controller_would_need_to_watch_less_than_all_is_told(
+    modes: set[str], words: str
+) -> None:
+    bundle = Contents(install_modes=frozenset(modes), owned_api_services=0, webhooks=0)
+    prediction = predict(bundle, Path.CLUSTER_EXTENSION)
+    assert prediction.deciding is not None
+    assert prediction.deciding.rule == "ce-install-mode"
+    assert words in prediction.deciding.sentence
+
+
 def test_no_check_is_without_a_rule() -> None:
     assert sorted((*CHECKS, *SITE_CHECKS)) == sorted(rule.id for rule in RULES)
 
