@@ -15,6 +15,7 @@ from tests.services import HOW_TO_GET, postgres_bin, required
 
 pytest_plugins = ["tests.peers.fixtures", "tests.real.fixtures"]
 
+DATABASE_FIXTURES = {"db", "transactional_db"}
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
 
@@ -23,9 +24,23 @@ def pytest_configure() -> None:
 
     # The real hasher takes a quarter of a second per user, and no test is about it.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    # Each test client would look through all static files at its first request.
+    settings.WHITENOISE_AUTOREFRESH = True
     # No property is about time, and other work on the machine makes any example slow.
     hypothesis.settings.register_profile("olmweb", hypothesis.settings(), deadline=None)
     hypothesis.settings.load_profile("olmweb")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what asks the database: pytest-django refuses it to all others of this process.
+
+    Those whose database is that of a process which they start carry the marker themselves.
+    """
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if item.get_closest_marker("django_db") or not DATABASE_FIXTURES.isdisjoint(fixtures):
+            item.add_marker("database")
 
 
 def need(component: str, present: bool) -> None:

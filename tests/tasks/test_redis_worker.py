@@ -50,6 +50,7 @@ def count(database: str, query: str) -> int:
         return int(row[0])
 
 
+@pytest.mark.database
 def test_a_worker_behind_redis_reads_cluster_and_catalogs(
     redis_server: str, database: str, tmp_path: Path
 ) -> None:
