@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+# Tests start hundreds of processes; without byte code each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 PORT ?= 8000

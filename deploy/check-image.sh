@@ -26,7 +26,7 @@ export OLMWEB_DATA_DIR="$work/data" OLMWEB_HOSTS=127.0.0.1 OLMWEB_HTTPS=false
 port=$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 gunicorn --config deploy/gunicorn.conf.py --bind "127.0.0.1:$port" olmweb.wsgi 2>"$work/log" &
 server=$!
-for _ in $(seq 100); do
+for _ in $(seq 300); do
   if python -m olmweb.probe "http://127.0.0.1:$port/livez" 2>/dev/null; then
     python -m olmweb.probe "http://127.0.0.1:$port/login/" || { cat "$work/log" >&2; exit 1; }
     echo "the image's steps pass, /livez and the sign-in page answer"
@@ -35,5 +35,5 @@ for _ in $(seq 100); do
   sleep 0.1
 done
 cat "$work/log" >&2
-echo "gunicorn did not answer /livez within 10 s" >&2
+echo "gunicorn did not answer /livez within 30 s" >&2
 exit 1
