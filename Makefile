@@ -2,7 +2,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-# Tests start hundreds of processes; without byte code each would compile all that it imports.
+# Python keeps the byte code of what is imported, a third of all that is installed: pip need not
+# make it, and the tests start hundreds of processes which must not make it each for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
@@ -24,12 +25,12 @@ $(BIN)/python:
 
 $(VENV)/.app: requirements/app.txt | $(BIN)/python
 	@echo "Installing the locked requirements (requirements/app.txt)"
-	@$(PIP) install --require-hashes -r requirements/app.txt
+	@$(PIP) install --no-compile --require-hashes -r requirements/app.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.app
 	@echo "Installing the locked development requirements (requirements/dev.txt)"
-	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@$(PIP) install --no-compile --require-hashes -r requirements/dev.txt
 	@touch $@
 
 static/dist/.built: $(ASSET_SOURCES) deploy/build-static.sh | $(VENV)/.app
