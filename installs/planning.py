@@ -59,6 +59,7 @@ class Plan:
     force: bool = False
     warnings: tuple[Caution, ...] = ()
     consequences: tuple[str, ...] = ()
+    by_hand: tuple[str, ...] = ()  # what a person does where this does not help; commands too
     choice: Choice | None = None
     resolution: Resolution | None = field(default=None, compare=False)
     verdict: Predicted | None = field(default=None, compare=False)  # on `target`, if it was judged

@@ -5,6 +5,7 @@ anew: a Subscription whose first InstallPlan failed, the unpacking of a bundle.
 """
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 from django.utils import timezone
@@ -22,6 +23,7 @@ from installs.changes import (
     targets_of,
 )
 from installs.diagnosis.knowledge import by_id
+from installs.diagnosis.remedies import fill_steps
 from installs.manifests import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import NEEDS_ATTENTION, Action, Component, Operator
 from installs.observe import details_of
@@ -96,7 +98,8 @@ def _subscription(operator: Operator) -> Plan:
         return _look_again(operator)
     if why := _not_remade(operator, plan):
         hopeless = f"OLM does not try a plan that failed again, and {why}."
-        return _look_again(operator, sentences=(hopeless, LOOK))
+        looked = _look_again(operator, sentences=(hopeless, LOOK))
+        return replace(looked, by_hand=_upgrade_by_hand(operator, plan))
     return _made_again(operator, plan)
 
 
@@ -144,6 +147,54 @@ def _not_remade(operator: Operator, plan: Component | None) -> str:
     if told.get("config"):
         return "its spec.config is not known here, so it can't be made again as it was"
     return ""
+
+
+# OLM 0.42 resolves anew for nothing less; what a person has to judge is left to one.
+_UPGRADE = (
+    "Put right what the InstallPlan names as its error: a new one would fail for it too.",
+    "$ kubectl get installplan {plan} -n {namespace} -o yaml",
+    "Save the Subscription. Leave apiVersion, kind, name, namespace, labels, annotations and spec "
+    "in the file, and take spec.startingCSV out: it would begin with that version again.",
+    "$ kubectl get subscription.operators.coreos.com {name} -n {namespace} -o yaml > kept.yaml",
+    "Delete the Subscription, then the plan that failed.",
+    "$ kubectl delete subscription.operators.coreos.com {name} -n {namespace}",
+    "$ kubectl delete installplan {plan} -n {namespace}",
+    "Delete the ClusterServiceVersions of both versions. Their Deployments go with them, so the "
+    "operator is away until the end; its CustomResourceDefinitions and their objects stay.",
+)
+_BACK = (
+    "Create the Subscription again. OLM installs the newest version of the channel, or waits for "
+    "your approval of it.",
+    "$ kubectl create -f kept.yaml",
+)
+
+
+def _upgrade_by_hand(operator: Operator, plan: Component | None) -> tuple[str, ...]:
+    """The way out of an upgrade whose plan failed; none where that is not what happened, or where
+    the plan is that of other operators as well."""
+    told = details_of(operator)
+    current, installed = str(told.get("current_csv") or ""), str(told.get("installed_csv") or "")
+    csv = _part(operator, CSV, current)
+    replaced = str(details_of(csv).get("replaces") or "") if csv is not None else ""
+    old = _part(operator, CSV, replaced) or _part(operator, CSV, installed)
+    if plan is None or old is None or old.name == current:
+        return ()
+    shared = any(one != current for one in details_of(plan).get("csvs") or [])
+    if shared or (csv is not None and csv.phase == "Succeeded"):
+        return ()
+    deleted = tuple(
+        f"$ kubectl delete clusterserviceversion {{{key}}} -n {{namespace}}"
+        for key, part in (("current", csv), ("old", old))
+        if part is not None
+    )
+    values = {
+        "name": operator.name,
+        "namespace": operator.namespace,
+        "plan": plan.name,
+        "current": current,
+        "old": old.name,
+    }
+    return fill_steps((*_UPGRADE, *deleted, *_BACK), values)
 
 
 def _whole(operator: Operator) -> Manifest:

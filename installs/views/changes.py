@@ -18,6 +18,7 @@ from installs.models import Component, Operator
 from installs.planning import Plan
 from installs.views.confirm import METHODS, follow_action, form_key, review, show_form
 from installs.views.operator import find_or_404
+from installs.views.story import steps
 from olmweb.access import person
 from olmweb.errors import Missing, OlmwebError
 
@@ -152,7 +153,7 @@ def _carry_out(
     is_post = request.method == "POST"
     try:
         plan = make()
-        context["plan"] = plan
+        context |= {"plan": plan, "by_hand": steps(plan.by_hand)}
         if not is_post:
             return show_form(request, "change", context)
         return review(request, "change", plan, context)

@@ -7,16 +7,19 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
 
 from catalogs.models import Package
 from installs import follow, retries, sending
 from installs.actions import dry_run, request
-from installs.models import Action, Operator
+from installs.models import Action, Component, Operator
 from installs.planning import Plan
 from installs.sync import sync_cluster
 from installs.writing import RETRIED
 from olmweb.models import Cluster
 from olmweb.sandbox.server import Sandbox
+from tests.factories import make_component
 from tests.installs import test_actions_subscription as v0
 from tests.installs.test_actions_subscription import NAMESPACE, PACKAGE, carry_out, planned
 
@@ -175,6 +178,52 @@ def test_what_would_lose_something_is_not_made_again_whenever_that_came_to_be(
     assert words in action.outcome
     assert stored(sandbox, "ClusterServiceVersion", CSV), "nothing was deleted"
     assert stored(sandbox, "Subscription", PACKAGE)["metadata"]["uid"] == failed.uid
+
+
+def test_the_way_out_of_a_failed_upgrade_is_told_step_by_step(
+    failed: Operator, client: Client, olivia: User
+) -> None:
+    old = f"{PACKAGE}.v0.9.0"
+    assert retries.plan_retry(failed).by_hand == (), "nothing of an earlier version is there"
+    make_component(
+        cluster=failed.cluster, kind="ClusterServiceVersion", namespace=NAMESPACE, name=old
+    )
+    details = {**failed.details, "installed_csv": old}
+    Operator.objects.filter(pk=failed.pk).update(details=details)
+    failed.refresh_from_db()
+    plan = retries.plan_retry(failed)
+    assert plan.deletions == []
+    where = f"-n {NAMESPACE}"
+    assert [each for each in plan.by_hand if each.startswith("kubectl")] == [
+        f"kubectl get installplan {details['plan']} {where} -o yaml",
+        f"kubectl get subscription.operators.coreos.com {PACKAGE} {where} -o yaml > kept.yaml",
+        f"kubectl delete subscription.operators.coreos.com {PACKAGE} {where}",
+        f"kubectl delete installplan {details['plan']} {where}",
+        f"kubectl delete clusterserviceversion {CSV} {where}",
+        f"kubectl delete clusterserviceversion {old} {where}",
+        "kubectl create -f kept.yaml",
+    ]
+    client.force_login(olivia)
+    args = (failed.cluster.name, "Subscription", NAMESPACE, failed.name)
+    page = client.get(reverse("installs:retry", args=args)).content.decode()
+    assert "What a person does instead, in this order" in page
+    assert f"kubectl delete clusterserviceversion {old} {where}" in page
+
+
+def test_no_way_out_is_told_where_the_plan_is_of_others_too(failed: Operator) -> None:
+    old = make_component(
+        cluster=failed.cluster,
+        kind="ClusterServiceVersion",
+        namespace=NAMESPACE,
+        name=f"{PACKAGE}.v0.9.0",
+    )
+    details = {**failed.details, "installed_csv": old.name}
+    Operator.objects.filter(pk=failed.pk).update(details=details)
+    plan = Component.objects.get(kind="InstallPlan", name=details["plan"])
+    plan.details = {**plan.details, "csvs": [CSV, "other.v1.0.0"]}
+    plan.save()
+    failed.refresh_from_db()
+    assert retries.plan_retry(failed).by_hand == ()
 
 
 @pytest.mark.parametrize(
