@@ -18,6 +18,8 @@ from pathlib import Path
 import msgspec
 import zstandard
 
+_OWN = Path("/proc/self/cmdline").read_bytes()
+
 
 def peak_rss_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -71,7 +73,10 @@ class Children:
 
 
 def _rss_mb(pid: str) -> float:
+    """0 for one that is gone, or that is still this process: forked, and not its program yet."""
     try:
+        if Path(f"/proc/{pid}/cmdline").read_bytes() == _OWN:
+            return 0.0
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (FileNotFoundError, ProcessLookupError, IndexError):
         return 0.0
