@@ -162,13 +162,11 @@ class Pool:
         if not self._tickets:
             yield from (self.maker.make(asked, keep) for asked in packages)
             return
-        # The most work first: what is left for the end, when one has nothing to do, is small.
-        plan = Plan(self._files, sorted(packages, key=_work, reverse=True))
-        asked, left = msgspec.msgpack.encode(plan), len(packages)
+        left = len(packages)
+        self._ask(packages)
         self._tickets.give(left)
         with selectors.DefaultSelector() as answers:
             for process in self._processes:
-                process.ask(asked)
                 answers.register(process.answers, selectors.EVENT_READ, process)
             while answers.get_map():
                 for key, _ in answers.select():
@@ -183,6 +181,13 @@ class Pool:
                         answers.unregister(key.fileobj)
         if left:
             raise Broken(f"the processes that read its packages left out {left}")
+
+    def _ask(self, packages: Sequence[Asked]) -> None:
+        """The most work first: what is left for the end, when one has nothing to do, is small."""
+        plan = Plan(self._files, sorted(packages, key=_work, reverse=True))
+        told = msgspec.msgpack.encode(plan)
+        for process in self._processes:
+            process.ask(told)
 
 
 def _size(asked: Asked) -> int:

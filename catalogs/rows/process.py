@@ -22,10 +22,9 @@ TICKET_BYTES = 4
 
 def main() -> None:
     gc.disable()  # rows hold no cycles; looking for some costs a tenth of the time
-    asked = sys.stdin.buffer.read()
-    if not asked:
+    plan = _plan()
+    if plan is None:
         return  # the owner had nothing to read after all, or is gone
-    plan = msgspec.msgpack.decode(asked, type=Plan)
     file, tickets = map(int, sys.argv[1:])
     maker = Maker(file, plan.files)
     try:
@@ -33,6 +32,11 @@ def main() -> None:
             _tell(maker.make(plan.packages[int.from_bytes(ticket, "big")], _tell))
     except BrokenPipeError:
         os._exit(0)  # the one who asked has gone
+
+
+def _plan() -> Plan | None:
+    asked = sys.stdin.buffer.read()
+    return msgspec.msgpack.decode(asked, type=Plan) if asked else None
 
 
 def _tell(made: Pack | PackageRows) -> None:
