@@ -73,6 +73,7 @@ def test_processes_make_the_rows_that_would_be_made_here(tmp_path, monkeypatch):
     there = make(tmp_path, faulty(), "there")
     assert sync_catalog(here).outcome == "changed"
     monkeypatch.setattr(pool, "MUCH", 0)
+    monkeypatch.setattr(pool, "TICKETS", 1)  # the others are given one by one
     started: list[subprocess.Popen[bytes]] = []
     monkeypatch.setattr(pool, "_Process", _counting(pool._Process, started))
     assert sync_catalog(there).outcome == "changed"
