@@ -130,7 +130,8 @@ def read_surface(cluster_id: int) -> None:
         if cluster is None or held is None or not surface.is_due(cluster):
             return
         try:
-            surface.read_surface(cluster)
+            if surface.read_surface(cluster):
+                predict.delay()  # at once: without it, what owns what is already there is not known
         except KubeError as error:
             log.info("surface not read", cluster=cluster.name, code=error.code, error=error.message)
 

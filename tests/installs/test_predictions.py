@@ -341,6 +341,19 @@ def test_the_task_judges_each_catalog_for_its_clusters(
     assert predictions.refresh_all() == 0
 
 
+@pytest.mark.parametrize("changed", [True, False])
+def test_what_a_cluster_newly_told_is_judged_at_once(
+    changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
+    monkeypatch.setattr("installs.surface.read_surface", lambda _: changed)
+    cluster = _cluster("v1.20.4")
+    Cluster.objects.filter(pk=cluster.pk).update(synced_at=cluster.checked_at)
+    tasks.read_surface(cluster.pk)
+    assert asked == ["predict"] * changed
+
+
 @pytest.mark.parametrize(
     ("label", "kind", "owner"),
     [
