@@ -156,6 +156,11 @@ class Card:
         return verdict_labels(self.row.said)
 
     @property
+    def judged_for(self) -> str:
+        """For which cluster that is said."""
+        return "no cluster" if self.row.cluster == LOCAL else f"cluster {self.row.cluster}"
+
+    @property
     def healths(self) -> dict[str, str]:
         """Health to the clusters that say so: what the labels show."""
         found: dict[str, dict[str, None]] = {}

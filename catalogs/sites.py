@@ -35,11 +35,11 @@ def notes_on(site: Site) -> dict[Path, tuple[Said, ...]]:
     return {path: tuple(map(said, on_site(path, Scope.CATALOG, site))) for path in Path}
 
 
-def beside(verdicts: Sequence[Predicted], catalog: Catalog) -> list[Predicted]:
-    """The verdicts on a bundle of the catalog, on the catalog's own cluster, with their notes."""
+def beside(verdicts: Sequence[Predicted], catalog: Catalog, cluster: int | None) -> list[Predicted]:
+    """The verdicts on a bundle of the catalog on a cluster (None: none), with their notes."""
     if not verdicts:
         return []
-    notes = notes_on(site_of(catalog, catalog.cluster_id))
+    notes = notes_on(site_of(catalog, cluster))
     return [replace(one, notes=notes[one.path]) for one in verdicts]
 
 

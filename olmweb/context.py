@@ -1,13 +1,13 @@
 """What every page's shell shows: the clusters, how fresh they are, what needs attention.
 
-At most two queries a request, and none for a fragment that does not use them.
+One query a request, and none for a fragment that does not use them.
 """
 
 from typing import Any
 
 from django.apps import apps
 from django.conf import settings
-from django.db.models import Count
+from django.db.models import Count, OuterRef, Subquery
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
@@ -16,29 +16,32 @@ from olmweb.models import Cluster
 
 def clusters(request: HttpRequest) -> list[Cluster]:
     """All clusters by name, read once a request."""
-    rows: list[Cluster] | None = getattr(request, "_olmweb_clusters", None)
-    if rows is None:
-        rows = list(Cluster.objects.order_by("name"))
-        request._olmweb_clusters = rows  # type: ignore[attr-defined]
-    return rows
+    return _read(request)[0]
 
 
 def attention(request: HttpRequest) -> dict[int, int]:
     """Cluster id -> number of its operators that need attention, read once a request."""
-    counts: dict[int, int] | None = getattr(request, "_olmweb_attention", None)
-    if counts is None:
+    return _read(request)[1]
+
+
+def _read(request: HttpRequest) -> tuple[list[Cluster], dict[int, int]]:
+    """The clusters by name, and `attention`; those without any are left out of it."""
+    known: tuple[list[Cluster], dict[int, int]] | None = getattr(request, "_olmweb_clusters", None)
+    if known is None:
         # By name: pages of catalogs use this module, and catalogs must not import installs.
         installs: Any = apps.get_app_config("installs").models_module
-        failing = {"health__in": installs.NEEDS_ATTENTION}
-        rows = installs.Operator.objects.filter(**failing).order_by()
-        pairs = rows.values_list("cluster").annotate(number=Count("pk"))
-        counts = dict(pairs.values_list("cluster", "number"))
-        request._olmweb_attention = counts  # type: ignore[attr-defined]
-    return counts
+        failing = installs.Operator.objects.filter(
+            cluster=OuterRef("pk"), health__in=installs.NEEDS_ATTENTION
+        )
+        number = failing.order_by().values("cluster").annotate(number=Count("pk")).values("number")
+        rows = Cluster.objects.annotate(attention=Subquery(number)).order_by("name")
+        known = list(rows), {row.pk: row.attention for row in rows if row.attention}
+        request._olmweb_clusters = known  # type: ignore[attr-defined]
+    return known
 
 
 def _switcher(request: HttpRequest) -> list[dict[str, Any]]:
-    failing = attention(request) if clusters(request) else {}
+    failing = attention(request)
     return [
         {"cluster": c, "attention": failing.get(c.pk, 0), "state": _state(c, failing.get(c.pk, 0))}
         for c in clusters(request)

@@ -11,6 +11,7 @@ from catalogs.models import Bundle, ChannelEntry
 from catalogs.predicted import verdicts_of
 from catalogs.sites import beside
 from catalogs.views.inspection import inspection_shown
+from catalogs.views.standpoint import standpoint
 from olmweb.access import may_inspect
 from olmweb.htmx import render_page
 
@@ -25,6 +26,8 @@ def bundle(
     same_name = queries.get_bundles(found, bundle)
     shown = same_name[0]
     inspected = inspection_shown(found, shown)
+    notices: list[str] = []
+    place = standpoint(request, found.catalog, notices)
     entries = list(
         ChannelEntry.objects.filter(channel__package=found, name=shown.name)
         .select_related("channel")
@@ -37,7 +40,9 @@ def bundle(
         "bundle": shown,
         "same_name": len(same_name),
         "entries": entries,
-        "verdicts": beside(verdicts_of(shown, found.catalog.cluster_id), found.catalog),
+        "notices": notices,
+        "standpoint": place,
+        "verdicts": beside(verdicts_of(shown, place.cluster_id), found.catalog, place.cluster_id),
         "inspected": inspected,
         "may_inspect": may_inspect(request.user),
         "contents_url": present.bundle_url(found, shown.name, "installs:contents"),

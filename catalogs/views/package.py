@@ -14,6 +14,7 @@ from catalogs.sites import beside
 from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab
 from catalogs.views.problems import described
+from catalogs.views.standpoint import standpoint
 from catalogs.views.versions import versions_tab
 from olmweb.htmx import render_page
 
@@ -44,6 +45,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "installed": (installed := search.installed_packages().get(found.name, ())),
         "healths": list(dict.fromkeys(one.health for one in installed)),
         "notices": notices,
+        "standpoint": standpoint(request, found.catalog, notices),
         "params": request.GET,
         "page_number": forms.read_page(request.GET, notices),
     }
@@ -70,9 +72,10 @@ def _tab_count(name: str, found: Package, problems: int) -> int | None:
     return counts.get(name)
 
 
-def _overview(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:
-    judged = verdicts_of(choice.bundle, found.catalog.cluster_id) if choice.bundle else []
-    return {"verdicts": beside(judged, found.catalog)}
+def _overview(found: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
+    cluster = context["standpoint"].cluster_id
+    judged = verdicts_of(choice.bundle, cluster) if choice.bundle else []
+    return {"verdicts": beside(judged, found.catalog, cluster)}
 
 
 def _installs(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ def software(request: HttpRequest) -> HttpResponse:
         "read_as": present.read_as(hits),
         "result": result,
         "catalogs": len(stamps),
+        "several_clusters": len({cluster for *_, cluster, _ in stamps if cluster}) > 1,
         "facets": present.facets(result, query.filters, request.GET),
         "labels": present.chosen_labels(query.filters, request.GET),
         "may_install": may_act(request.user)[0],

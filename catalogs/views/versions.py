@@ -49,7 +49,7 @@ def versions_tab(
         ordered, context["page_number"], ROWS, context["notices"], total=len(ordered)
     )
     channels = facts.channels_of()
-    judged = verdicts([bundle.pk for bundle in page.items], found.catalog.cluster_id)
+    judged = verdicts([bundle.pk for bundle in page.items], context["standpoint"].cluster_id)
     rows = [
         {
             "bundle": bundle,

@@ -12,6 +12,7 @@ from catalogs import forms, present, queries
 from catalogs.models import Catalog
 from catalogs.predicted import KIND_OF
 from catalogs.prediction import Path, Target
+from catalogs.views.standpoint import ALONE
 from installs.audit import Audit, Row, audit
 from installs.audit_places import Spots
 from installs.audit_report import TITLES, agreement
@@ -24,7 +25,6 @@ from olmweb.models import LOCAL, Cluster
 
 ROWS = 50  # of the table on one page
 ACTUAL = 100  # operators beside their predictions
-ALONE = "-"  # the choice of no cluster
 OK = "installable"  # the bucket without a rule
 WATCHED = (Target.ALL, Target.OWN)  # what may be assumed where no OperatorGroup is named
 WORDS = {

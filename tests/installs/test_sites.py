@@ -115,9 +115,9 @@ def test_verdicts_stay_and_the_notes_stand_beside_them(cluster: Cluster) -> None
     assert (found.counts["installable"], found.notes[0].rule) == (1, "ce-catalog-down")
     assert as_json(found)["notes"][0]["rule"] == "ce-catalog-down"
     assert "(ce-catalog-down)" in as_markdown(found)
-    [one] = beside([found.rows[0].prediction], catalog)
+    [one] = beside([found.rows[0].prediction], catalog, catalog.cluster_id)
     assert (one.verdict, one.notes) == (found.rows[0].prediction.verdict, found.notes)
-    assert beside([], catalog) == []
+    assert beside([], catalog, None) == []
 
 
 def test_the_pages_of_the_audit_and_of_the_bundle_show_the_notes(

@@ -202,7 +202,7 @@ def test_the_page_costs_a_fixed_number_of_queries(
             catalog=prod.catalogs.get(), name=f"p{number}", channels={"stable": ("1.0.0",)}
         )
         make_prediction(bundle=package.bundles.get())
-    # session, user and their permissions (2), clusters, attention, catalogs, packages, runs,
+    # session, user and their permissions (2), clusters, catalogs, packages, runs,
     # operators, what the cluster's catalogs say of themselves
     with django_assert_max_num_queries(11):
         reader.get(URL)

@@ -185,5 +185,5 @@ def test_it_costs_few_queries(
 ) -> None:
     for _ in range(4):
         make_report(prod)
-    with django_assert_max_num_queries(5):  # session, user, clusters, attention, reports
+    with django_assert_max_num_queries(4):  # session, user, clusters, reports
         reader.get(PAGE)

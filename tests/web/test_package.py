@@ -124,6 +124,40 @@ def test_the_verdict_of_every_path_stands_with_its_rules(reader, etcd):
     assert "It needs its own." in text
 
 
+def test_verdicts_are_those_of_the_catalogs_own_cluster(reader, etcd):
+    make_cluster(name="other")
+    for params in ({}, {"tab": "versions"}):
+        assert "On cluster <strong>prod</strong>" in text_of(reader.get(url(etcd, **params)))
+    text = text_of(reader.get(url(etcd, cluster="other")))
+    assert "On cluster <strong>prod</strong>" in text
+    assert "it is not judged for “other”" in text
+
+
+def test_verdicts_of_a_catalog_of_no_cluster_are_told_for_the_one_that_is_chosen(reader):
+    package = make_package(name="etcd", catalog=make_catalog(), channels={"stable": ("1.0.0",)})
+    bundle, cluster = package.bundles.get(), make_cluster(name="other")
+    make_prediction(bundle=bundle, path="subscription")
+    make_prediction(
+        bundle=bundle, path="subscription", rule="sub-min-kube", sentence="Old.", cluster=cluster
+    )
+    path = reverse("catalogs:bundle", args=("-", package.catalog.slug, "etcd", bundle.name))
+    pages = {
+        url(package, tab="versions"): "Needs a newer Kubernetes",
+        url(package, tab="overview"): "Old.",
+        f"{path}?": "Old.",
+    }
+    for page, said in pages.items():
+        alone = text_of(reader.get(page))
+        assert "<strong>no cluster</strong> is asked" in alone
+        assert said not in alone
+        assert "cluster=other" in alone
+        there = text_of(reader.get(page + "&cluster=other"))
+        assert "On cluster <strong>other</strong>" in there
+        assert said in there
+        gone = text_of(reader.get(page + "&cluster=gone"))
+        assert "There is no cluster “gone”: the catalog alone is asked." in gone
+
+
 def test_a_bundle_that_was_not_judged_yet_says_so(reader, etcd):
     assert "Not judged yet" in text_of(reader.get(url(etcd)))
 
@@ -354,8 +388,8 @@ def test_an_unknown_name_is_a_404_with_a_sentence(reader, etcd, path, sentence):
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_every_tab_costs_at_most_sixteen_queries(reader, etcd, tab, django_assert_max_num_queries):
+def test_every_tab_costs_at_most_fifteen_queries(reader, etcd, tab, django_assert_max_num_queries):
     make_operator(cluster=etcd.catalog.cluster, name="etcd")
     make_package(catalog=make_catalog(name="other"), name="etcd")
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(15):
         reader.get(url(etcd, tab=tab))

@@ -148,10 +148,10 @@ def test_several_clusters_are_listed_in_the_masthead(reader: Client) -> None:
     assert "/?cluster=two" in page.links
 
 
-def test_a_shell_costs_two_queries(reader: Client, django_assert_num_queries: Any) -> None:
+def test_a_shell_costs_one_query(reader: Client, django_assert_num_queries: Any) -> None:
     for number in range(3):
         make_cluster(name=f"c{number}")
-    with django_assert_num_queries(4):  # session, user, clusters, attention
+    with django_assert_num_queries(3):  # session, user, clusters
         reader.get("/no/such/page")
 
 

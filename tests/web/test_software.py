@@ -14,6 +14,7 @@ from tests.factories import (
     make_icon,
     make_operator,
     make_package,
+    make_prediction,
 )
 
 URL = "/software/"
@@ -77,6 +78,17 @@ def test_a_card_shows_what_a_reader_decides_by(reader):
     for word in ("etcd cluster", "CNCF", "Keeps keys.", "0.9.4", "Installed", "Deprecated"):
         assert word in page
     assert f'src="/icons/{icon.sha256}"' in page
+
+
+def test_with_several_clusters_a_card_says_for_which_its_verdicts_hold(reader):
+    prod = make_package(catalog=make_catalog(cluster=make_cluster()), name="etcd")
+    make_prediction(bundle=prod.bundles.latest("pk"))
+    for view in ("cards", "table"):
+        assert "for cluster prod" not in reader.get(URL, {"view": view}).content.decode()
+    catalog = make_catalog(name="more", cluster=make_cluster(name="staging"))
+    make_package(catalog=catalog, name="kafka")
+    for view in ("cards", "table"):
+        assert "for cluster prod" in reader.get(URL, {"view": view}).content.decode()
 
 
 def test_the_same_package_in_three_catalogs_is_one_card_of_the_highest_priority(reader):
