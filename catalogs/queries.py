@@ -4,7 +4,7 @@ Knows no HTTP. Every lookup by name raises `Missing` with a sentence that says w
 name is not known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ import msgspec
 from django.db.models import Q
 
 from catalogs import blobs
+from catalogs.graph import Entry
 from catalogs.models import (
     Blob,
     Bundle,
     Catalog,
     Channel,
-    ChannelEntry,
     Icon,
     Package,
 )
@@ -38,7 +38,6 @@ class Choice:
     channel: Channel | None
     bundle: Bundle | None
     channels: Sequence[Channel]
-    entries: Sequence[ChannelEntry]  # of the channel, as its author ordered them
     offered: Sequence[Bundle]  # bundles of the channel, newest first
     bundles: Sequence[Bundle]  # all of the package, newest first
     notices: Sequence[str]
@@ -134,10 +133,16 @@ def get_icon(sha256: str) -> Icon:
     return found
 
 
-def choose(package: Package, channel: str = "", version: str = "") -> Choice:
+def choose(
+    package: Package,
+    channel: str = "",
+    version: str = "",
+    entries: Mapping[str, Sequence[Entry]] | None = None,
+) -> Choice:
     """The channel asked for or the default one, and in it the version asked for or the head.
 
-    A package whose channels list none of its bundles still shows its newest bundle.
+    `entries` are those of all its channels where they are read already. A package whose channels
+    list none of its bundles still shows its newest bundle.
     """
     notices = []
     channels = list(package.channels.all())
@@ -146,8 +151,12 @@ def choose(package: Package, channel: str = "", version: str = "") -> Choice:
         notices.append(f"There is no channel “{channel}” in this package.")
     shown = by_name.get(channel) or by_name.get(package.default_channel)
     shown = shown or (channels[0] if channels else None)
-    entries = list(shown.entries.all()) if shown else []
-    listed = {each.name for each in entries}
+    if shown is None:
+        listed = set()
+    elif entries is None:
+        listed = set(shown.entries.order_by().values_list("name", flat=True))
+    else:
+        listed = {each.name for each in entries.get(shown.name, ())}
     bundles = list(package.bundles.all())
     offered = [each for each in bundles if each.name in listed]
     newest = offered or bundles
@@ -157,7 +166,7 @@ def choose(package: Package, channel: str = "", version: str = "") -> Choice:
     head = shown.head if shown else ""
     bundle = bundle or next((each for each in newest if each.name == head), None)
     bundle = bundle or (newest[0] if newest else None)
-    return Choice(shown, bundle, channels, entries, offered, bundles, notices)
+    return Choice(shown, bundle, channels, offered, bundles, notices)
 
 
 def read_blob(blob: Blob | None) -> RawBlob | None:

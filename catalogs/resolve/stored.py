@@ -4,7 +4,7 @@ Knows the models and nothing of the rules.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -34,28 +34,35 @@ class _Version(msgspec.Struct):
     version: str | None = None
 
 
-def facts_of(
-    package: Package,
-    *,
-    channels: Iterable[Channel] | None = None,
-    bundles: Iterable[Bundle] | None = None,
-) -> PackageFacts:
-    """Facts of the package; `channels` and `bundles` are its rows where they are read already.
-
-    Four queries at most, and one for each of the few bundles whose rows don't say all.
-    """
-    rows = package.channels.all() if channels is None else channels
-    entries: dict[str, list[Entry]] = {channel.name: [] for channel in rows}
+def entries_of(package: Package) -> dict[str, list[Entry]]:
+    """Entries of each channel that has some, as their authors ordered them; one query."""
+    entries: dict[str, list[Entry]] = defaultdict(list)
     listed = ChannelEntry.objects.filter(channel__package=package).order_by("channel", "ordinal")
     for channel, name, replaces, skips, skip_range in listed.values_list(
         "channel__name", "name", "replaces", "skips", "skip_range"
     ):
-        entry = Entry(name, replaces, tuple(str(each) for each in skips), skip_range)
-        entries[channel].append(entry)
+        entries[channel].append(Entry(name, replaces, tuple(map(str, skips)), skip_range))
+    return entries
+
+
+def facts_of(
+    package: Package,
+    *,
+    channels: Iterable[Channel] | None = None,
+    entries: Mapping[str, list[Entry]] | None = None,
+    bundles: Iterable[Bundle] | None = None,
+) -> PackageFacts:
+    """Facts of the package; `channels`, `bundles` and `entries_of` it where they are read already.
+
+    Four queries at most, and one for each of the few bundles whose rows don't say all.
+    """
+    rows = package.channels.all() if channels is None else channels
+    listed = entries_of(package) if entries is None else entries
     if bundles is None:
         bundles = Bundle.objects.filter(package=package).order_by().only(*_FIELDS)
     found = _bundle_facts(sorted(bundles, key=lambda bundle: bundle.pk), _needing([package]))
-    return PackageFacts(package.name, package.default_channel, entries, found)
+    in_channels = {channel.name: listed.get(channel.name, []) for channel in rows}
+    return PackageFacts(package.name, package.default_channel, in_channels, found)
 
 
 def facts_of_all(

@@ -40,7 +40,9 @@ def channels_tab(
     semantics = semantics_of(params, found.catalog, context["notices"])
     if choice.channel is None:
         return {"semantics": semantics}
-    facts = facts_of(found, channels=choice.channels, bundles=choice.bundles)
+    facts = facts_of(
+        found, channels=choice.channels, entries=context["entries"], bundles=choice.bundles
+    )
     together = semantics == V1 and not forms.clean(params.get("channel", ""))
     analysis = analyse(facts, semantics, "" if together else choice.channel.name)
     bundles = {each.name: each for each in choice.bundles}

@@ -1,15 +1,18 @@
 """A package: one page, a tab for each question about it."""
 
 from collections.abc import Callable
+from html import escape
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from catalogs import forms, present, queries, search
 from catalogs.models import Package
 from catalogs.predicted import verdicts_of
 from catalogs.problem_report import find_problems
+from catalogs.resolve.stored import entries_of
 from catalogs.sites import beside
 from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab
@@ -24,10 +27,12 @@ ROWS = 50  # of a table on one page
 @require_safe
 def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     found, sources = queries.get_sources(cluster, catalog, package)
+    entries = entries_of(found) if request.GET.get("tab", "") in OF_ALL_ENTRIES else None
     choice = queries.choose(
         found,
         forms.clean(request.GET.get("channel", "")),
         forms.clean(request.GET.get("version", "")),
+        entries,
     )
     notices = list(choice.notices)
     problems = found.catalog.problems.filter(package=found.name).count()
@@ -39,7 +44,9 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "status": present.catalog_status(found.catalog),
         "sources": sources,
         "choice": choice,
+        "entries": entries,
         "bundle": choice.bundle,
+        "version_options": _version_options(choice),
         "tab": tab,
         "tabs": [(name, title, _tab_count(name, found, problems)) for name, title in tabs.items()],
         "installed": (installed := search.installed_packages().get(found.name, ())),
@@ -61,6 +68,8 @@ TABS = {
     "installed": "Installed here",
     "problems": "Problems",
 }
+# Tabs that are worked out from the entries of all channels.
+OF_ALL_ENTRIES = ("channels", "versions")
 
 
 def _tab_count(name: str, found: Package, problems: int) -> int | None:
@@ -70,6 +79,19 @@ def _tab_count(name: str, found: Package, problems: int) -> int | None:
         "problems": problems,
     }
     return counts.get(name)
+
+
+def _version_options(choice: queries.Choice) -> SafeString:
+    """The bundles to choose from; by hand, because there may be hundreds on every page."""
+    head = choice.channel.head if choice.channel else ""
+    return SafeString(
+        "".join(
+            f'<option value="{escape(each.version)}"{" selected" * (each == choice.bundle)}>'
+            f"{escape(each.version or each.name)}{' (head)' * (each.name == head)}"
+            f"{' (deprecated)' * each.deprecated}</option>"
+            for each in choice.offered
+        )
+    )
 
 
 def _overview(found: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:

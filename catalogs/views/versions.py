@@ -43,7 +43,9 @@ def versions_tab(
 ) -> dict[str, Any]:
     params: QueryDict = context["params"]
     semantics = semantics_of(params, found.catalog, context["notices"])
-    facts = facts_of(found, channels=choice.channels, bundles=choice.bundles)
+    facts = facts_of(
+        found, channels=choice.channels, entries=context["entries"], bundles=choice.bundles
+    )
     ordered = _ordered(choice.bundles, facts, semantics)
     page = present.paginate(
         ordered, context["page_number"], ROWS, context["notices"], total=len(ordered)
