@@ -1,9 +1,9 @@
 """Verdicts in REST rows: the filter by them, and each way's on a package and on a bundle."""
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from catalogs.api_rows import VerdictRow
-from catalogs.models import Bundle, Package, Prediction
+from catalogs.models import Bundle, Package, Prediction, PredictionRun
 from catalogs.predicted import WAYS, Predicted, overlaid, predicted, verdicts_of
 from catalogs.prediction import Target, Verdict
 from catalogs.search import ANSWERS
@@ -15,7 +15,8 @@ UNKNOWN = "-unknown"
 def _installable(value: str) -> Q:
     """Packages of which the path would take a bundle with this verdict, on their catalog's cluster.
 
-    What a cluster's facts change replaces what the catalog alone says, as `overlaid` does.
+    What a cluster's facts change replaces what the catalog alone says, as `overlaid` does; nothing
+    is said of a catalog that was not judged for its cluster yet.
     """
     path = value.removesuffix(UNKNOWN)
     verdict = Verdict.UNKNOWN if value.endswith(UNKNOWN) else Verdict.INSTALLABLE
@@ -24,7 +25,10 @@ def _installable(value: str) -> Q:
     )
     here, alone = rows.filter(cluster=OuterRef("catalog__cluster")), rows.filter(cluster=None)
     said = {"verdict": verdict.value}
-    return Q(Exists(here.filter(**said))) | (Q(Exists(alone.filter(**said))) & ~Q(Exists(here)))
+    judged = PredictionRun.objects.filter(cluster=F("catalog__cluster")).values("catalog")
+    known = Q(catalog__cluster=None) | Q(catalog__in=judged)
+    says = Q(Exists(here.filter(**said))) | (Q(Exists(alone.filter(**said))) & ~Q(Exists(here)))
+    return known & says
 
 
 INSTALLABLE = Filter(

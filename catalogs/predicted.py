@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from catalogs.models import Bundle, Package, Prediction
+from catalogs.models import Bundle, Package, Prediction, PredictionRun
 from catalogs.prediction import RULES, Path, Target, Verdict
 
 # In what ways a bundle can be installed: a Subscription's OperatorGroup has two common targets.
@@ -124,10 +124,16 @@ def chosen_rows(
 def overlaid(
     rows: QuerySet[Prediction], cluster: int | None, target: Target | None = None
 ) -> list[Prediction]:
-    """The rows of the catalog alone, with those of the cluster in place of theirs."""
+    """The rows of the catalog alone, with those of the cluster in place of theirs. None of a
+    catalog that was not judged for the cluster yet: by itself it would speak for what it does not
+    know."""
     if target is not None:
         rows = rows.filter(Q(target=target.value) | ~Q(path=Path.SUBSCRIPTION.value))
-    of = Q(cluster=None) | Q(cluster=cluster) if cluster is not None else Q(cluster=None)
+    of = Q(cluster=None)
+    if cluster is not None:
+        judged = PredictionRun.objects.filter(cluster=cluster).values("catalog")
+        rows = rows.filter(package__catalog__in=judged)
+        of |= Q(cluster=cluster)
     found: dict[tuple[Any, ...], Prediction] = {}
     for row in rows.filter(of):
         key = (row.package_id, row.bundle_id, row.path, row.target)

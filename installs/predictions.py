@@ -18,6 +18,7 @@ from catalogs.models import Catalog, PredictionRun
 from catalogs.predicted import Predicted, verdicts, verdicts_of
 from catalogs.prediction import RULES_VERSION, ClusterFacts
 from catalogs.prediction.surroundings import NO_CLUSTER
+from installs.surface import awaited
 from installs.surroundings import cluster_facts, market_of
 from installs.sync.offers import usable
 from olmweb.clusters import NOT_CONFIGURED
@@ -30,8 +31,10 @@ KEPT_RUNS = 200  # of one catalog and cluster
 
 
 def clusters_of(catalog: Catalog) -> list[Cluster]:
-    """Clusters whose facts the catalog is judged by: its own, or all where it is of none."""
+    """Clusters whose facts the catalog is judged by: its own, or all where it is of none. Those
+    that are read for the first time wait."""
     of = Cluster.objects.exclude(error_code=NOT_CONFIGURED).filter(synced_at__isnull=False)
+    of = of.exclude(awaited())
     return list(of.filter(pk=catalog.cluster_id) if catalog.cluster_id else of)
 
 

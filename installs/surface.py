@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import msgspec
 import structlog
+from django.db.models import Q
 from django.utils import timezone
 
 from catalogs.prediction.surroundings import PLATFORM_NAMESPACE
@@ -34,6 +35,7 @@ from olmweb.models import Cluster
 
 log = structlog.get_logger(__name__)
 READ_AGAIN = timedelta(minutes=5)
+PATIENCE = timedelta(seconds=60)  # how long predictions wait for a first reading at most
 CSV = "ClusterServiceVersion"
 
 
@@ -82,6 +84,25 @@ def is_due(cluster: Cluster) -> bool:
     return cluster.reachable is True and not fresh.exists()
 
 
+def await_first(cluster: Cluster) -> None:
+    """Notes that the cluster's first reading is asked for, unless one was before."""
+    told = {"awaited_since": timezone.now(), "read_at": None}
+    Surface.objects.get_or_create(cluster=cluster, defaults=told)
+
+
+def give_up_first(cluster: Cluster) -> bool:
+    """Notes that the first reading failed: nobody waits for it. False where nobody did."""
+    waiting = Surface.objects.filter(cluster=cluster, awaited_since__isnull=False)
+    return waiting.update(awaited_since=None) > 0
+
+
+def awaited() -> Q:
+    """Of clusters: those whose first reading may still come. What owns what is already there is
+    known from it alone, so that verdicts without it would be others a moment later."""
+    since = timezone.now() - PATIENCE
+    return Q(surface=None, reachable=True) | Q(surface__awaited_since__gt=since)
+
+
 def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
     """Brings the Surface row to what the cluster says; whether anything of it is new.
 
@@ -112,7 +133,9 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
         "foreign_apis": foreign,
     }
     changed = any(getattr(before, name) != value for name, value in told.items())
-    Surface.objects.update_or_create(cluster=cluster, defaults={**told, "read_at": timezone.now()})
+    changed = changed or before.awaited_since is not None
+    ended = {"awaited_since": None, "read_at": timezone.now()}
+    Surface.objects.update_or_create(cluster=cluster, defaults={**told, **ended})
     return changed
 
 

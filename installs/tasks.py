@@ -109,12 +109,17 @@ def predict() -> None:
     """Makes the predictions anew whose catalog, cluster or rules changed; asks for surfaces."""
     for cluster in Cluster.objects.filter(reachable=True):
         if surface.is_due(cluster):
+            surface.await_first(cluster)
             read_surface.delay(cluster.pk)
     with kept_lease("predictions", PREDICT_LEASE) as held:
         if held is None:
             return
+        waiting = Cluster.objects.filter(surface.awaited())
+        before = waiting.count()
         try:
             written = predictions.refresh_all(lambda: held.renew(PREDICT_LEASE))
+            if waiting.count() != before:  # its own request for a pass found this one under way
+                written += predictions.refresh_all(lambda: held.renew(PREDICT_LEASE))
         except Exception:
             log.exception("predictions crashed")  # made again at the next tick
             return
@@ -129,11 +134,15 @@ def read_surface(cluster_id: int) -> None:
     with lease(f"surface:{cluster_id}", 150) as held:
         if cluster is None or held is None or not surface.is_due(cluster):
             return
+        changed = False
         try:
-            if surface.read_surface(cluster):
-                predict.delay()  # at once: without it, what owns what is already there is not known
+            changed = surface.read_surface(cluster)
         except KubeError as error:
             log.info("surface not read", cluster=cluster.name, code=error.code, error=error.message)
+        except Exception:
+            log.exception("reading a surface crashed", cluster=cluster.name)
+        if surface.give_up_first(cluster) or changed:
+            predict.delay()  # at once: nothing was judged before, or something else was known
 
 
 @task(name=rights.TASK, queue=rights.QUEUE, time_limit=60, expires=60)

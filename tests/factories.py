@@ -27,6 +27,7 @@ from catalogs.models import (
     PackageSearch,
     PackageText,
     Prediction,
+    PredictionRun,
     RelatedImage,
 )
 from catalogs.semver import sort_key
@@ -348,6 +349,10 @@ def make_prediction(
     verdict = verdict or ("not_installable" if rule else "installable")
     found = [{"rule": rule, "verdict": verdict, "sentence": sentence}] if rule else []
     defaults: dict[str, Any] = {"path": "platformoperator", "target": "all", "chosen": True}
+    catalog = bundle.package.catalog
+    for cluster in {catalog.cluster, fields.get("cluster")}:
+        if not PredictionRun.objects.filter(catalog=catalog, cluster=cluster).exists():
+            PredictionRun.objects.create(catalog=catalog, cluster=cluster, rules_version=1)
     return Prediction.objects.create(
         package=bundle.package,
         bundle=bundle,

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from django.db.models import F, Max, Q
 
-from catalogs.models import Catalog, CatalogChange, Package, Prediction
+from catalogs.models import Catalog, CatalogChange, Package, Prediction, PredictionRun
 from catalogs.prediction import Path, Target, Verdict
 from catalogs.search.clashes import differences
 from catalogs.search.typos import Vocabulary
@@ -171,9 +171,12 @@ def _read_index(token: tuple[object, ...]) -> Index:
 
 
 def _said() -> dict[int, tuple[tuple[str, str, str], ...]]:
-    """Package -> what is said of the bundle that each path would take, in the order of paths."""
+    """Package -> what is said of the bundle that each path would take, in the order of paths;
+    nothing where the catalog was not judged for its cluster yet."""
     here = Q(cluster=None) | Q(cluster=F("package__catalog__cluster"))
-    rows = Prediction.objects.filter(here, chosen=True, target=Target.ALL.value)
+    judged = PredictionRun.objects.filter(cluster=F("catalog__cluster")).values("catalog")
+    known = Q(package__catalog__cluster=None) | Q(package__catalog__in=judged)
+    rows = Prediction.objects.filter(here, known, chosen=True, target=Target.ALL.value)
     found: dict[int, dict[str, tuple[str, str]]] = {}
     ordered = rows.order_by(F("cluster").asc(nulls_first=True))  # a cluster's replace the others
     for package, path, verdict, rule in ordered.values_list(

@@ -64,7 +64,7 @@ def cluster(sandbox: Sandbox, tmp_path: File, settings: Any) -> Cluster:
 
 def _audit(cluster: Cluster, path: Path, slug: str = "redhat-operators", **more: Any) -> Audit:
     catalog = Catalog.objects.get(cluster=cluster, slug=slug)
-    refresh(catalog)
+    refresh(catalog, [cluster])
     return audit(catalog, path, cluster=cluster, **more)
 
 

@@ -2,12 +2,15 @@
 
 import base64
 import json
+from datetime import timedelta
 from pathlib import Path as File
 from typing import Any
 
 import pytest
 from django.db.models import Model
+from django.utils import timezone
 
+from catalogs import judge as judge_module
 from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
 from catalogs.prediction import Path, Target, Verdict
 from catalogs.prediction.contents import Kind
@@ -19,6 +22,7 @@ from installs import predictions, tasks
 from installs.models import Surface
 from installs.predictions import refresh, verdicts, verdicts_of
 from installs.surroundings import cluster_facts, market_of
+from olmweb.kube.errors import Unreachable
 from olmweb.models import Cluster
 from tests.catalogs.fbc_samples import (
     bundle_blob,
@@ -335,6 +339,7 @@ def test_the_task_judges_each_catalog_for_its_clusters(
     cluster = _cluster("v1.20.4")
     cluster.synced_at = cluster.checked_at
     cluster.save()
+    Surface.objects.create(cluster=cluster, read_at=timezone.now() - timedelta(hours=1))
     tasks.predict()
     assert asked == [cluster.pk]
     assert {run.cluster_id for run in PredictionRun.objects.all()} == {None, cluster.pk}
@@ -352,6 +357,89 @@ def test_what_a_cluster_newly_told_is_judged_at_once(
     Cluster.objects.filter(pk=cluster.pk).update(synced_at=cluster.checked_at)
     tasks.read_surface(cluster.pk)
     assert asked == ["predict"] * changed
+
+
+# --- the first reading of a cluster ---------------------------------------------------------------
+
+
+def _judged_for() -> set[int | None]:
+    return set(PredictionRun.objects.values_list("cluster_id", flat=True))
+
+
+def _read(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, error: Exception | None) -> list[str]:
+    """Runs the task that reads the surface; what it asked for."""
+    asked: list[str] = []
+
+    def read(_: Cluster) -> bool:
+        if error is not None:
+            raise error
+        Surface.objects.filter(cluster=cluster).update(
+            awaited_since=None, read_at=timezone.now(), namespaces=[]
+        )
+        return True
+
+    monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
+    monkeypatch.setattr("installs.surface.read_surface", read)
+    tasks.read_surface(cluster.pk)
+    return asked
+
+
+def test_a_cluster_that_is_read_for_the_first_time_is_not_judged_before(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks.read_surface, "delay", lambda _: None)
+    cluster = _cluster("v1.20.4")
+    tasks.predict()
+    assert _judged_for() == {None}
+    bundle = _bundle("good.v1.1.0")
+    assert verdicts([bundle.pk], cluster.pk) == {}
+    assert verdicts_of(bundle, cluster.pk) == []
+    assert verdicts_of(bundle)
+    assert _read(monkeypatch, cluster, None) == ["predict"]
+    tasks.predict()
+    assert _judged_for() == {None, cluster.pk}
+    assert verdicts_of(bundle, cluster.pk)
+
+
+@pytest.mark.parametrize("error", [Unreachable("no answer"), ValueError("odd")])
+def test_a_first_reading_that_fails_is_not_waited_for(
+    error: Exception, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks.read_surface, "delay", lambda _: None)
+    cluster = _cluster("v1.20.4")
+    tasks.predict()
+    assert _read(monkeypatch, cluster, error) == ["predict"]
+    tasks.predict()
+    assert _judged_for() == {None, cluster.pk}
+    assert cluster_facts(cluster).namespaces is None
+    assert _read(monkeypatch, cluster, error) == []
+
+
+def test_a_first_reading_that_never_ends_is_waited_for_a_minute(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks.read_surface, "delay", lambda _: None)
+    cluster = _cluster("v1.20.4")
+    tasks.predict()
+    Surface.objects.update(awaited_since=timezone.now() - timedelta(seconds=61))
+    tasks.predict()
+    assert _judged_for() == {None, cluster.pk}
+
+
+def test_a_cluster_that_is_read_while_others_are_judged_is_judged_in_the_same_turn(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = _cluster("v1.20.4")
+    monkeypatch.setattr(tasks.read_surface, "delay", lambda _: None)
+    judge = judge_module.judge
+
+    def judge_and_read(*args: Any) -> Any:
+        Surface.objects.update(awaited_since=None)
+        return judge(*args)
+
+    monkeypatch.setattr("installs.predictions.judge", judge_and_read)
+    tasks.predict()
+    assert _judged_for() == {None, cluster.pk}
 
 
 @pytest.mark.parametrize(

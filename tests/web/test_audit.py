@@ -38,6 +38,11 @@ def catalog() -> Catalog:
     """Of cluster prod: `good` and `torn` are called installable, `own` not, `odd` is unknown."""
     cluster = make_cluster()
     catalog = make_catalog(cluster=cluster, package_count=4)
+    counts = {"platformoperator": {"installable": 2, "not_installable": 1, "unknown": 1}}
+    for of in (None, cluster):
+        PredictionRun.objects.create(
+            catalog=catalog, cluster=of, revision=1, rules_version=1, inputs="h", counts=counts
+        )
     for name, rule, verdict in (
         ("good", "", "installable"),
         ("torn", "", "installable"),
@@ -47,11 +52,6 @@ def catalog() -> Catalog:
         package = make_package(catalog=catalog, name=name, channels={"stable": ("1.0.0",)})
         sentence = OWN if rule == "po-install-mode" else ""
         make_prediction(bundle=package.bundles.get(), rule=rule, verdict=verdict, sentence=sentence)
-    counts = {"platformoperator": {"installable": 2, "not_installable": 1, "unknown": 1}}
-    for of in (None, cluster):
-        PredictionRun.objects.create(
-            catalog=catalog, cluster=of, revision=1, rules_version=1, inputs="h", counts=counts
-        )
     return catalog
 
 
