@@ -189,7 +189,7 @@ def _needs(catalog: Catalog, facts: Contents, cluster: Cluster | None) -> tuple[
     providers: list[list[str]] = [[name] for name, _ in facts.required_packages]
     by_kind = _providers(facts, ids)
     for kind in facts.requires:
-        wanted.append(f"API {kind.kind} ({kind.api_version})")
+        wanted.append(f"API {kind.told}")
         providers.append(sorted(by_kind[kind.group, kind.version, kind.kind]))
     every = {name for names in providers for name in names}
     here = set()
@@ -206,7 +206,7 @@ def _needs(catalog: Catalog, facts: Contents, cluster: Cluster | None) -> tuple[
         for what, names in zip(wanted, providers, strict=True)
     ]
     needs += [Need(f"Label {name}") for name in facts.required_labels]
-    needs += [Need(f"API of the cluster {k.kind} ({k.api_version})") for k in facts.native_apis]
+    needs += [Need(f"API of the cluster {kind.told}") for kind in facts.native_apis]
     if facts.constraints:
         count = len(facts.constraints)
         needs.append(Need(f"{count} further constraint{'s' * (count != 1)} (olm.constraint)"))

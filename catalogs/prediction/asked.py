@@ -34,7 +34,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def kinds_text(kinds: Iterable[Kind]) -> str:
-    return listed(f"{each.kind} ({each.api_version})" for each in kinds)
+    return listed(each.told for each in kinds)
 
 
 def same_package(asked: Asked, *kinds: str) -> list[Installed]:

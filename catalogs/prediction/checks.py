@@ -343,7 +343,7 @@ def _dependency(asked: Asked) -> Answer:
 def _needs(asked: Asked) -> Answer:
     bundle = asked.bundle
     packages = [f"{name} {wanted}" for name, wanted in bundle.required_packages]
-    kinds = [f"{each.kind} ({each.api_version})" for each in bundle.requires]
+    kinds = [each.told for each in bundle.requires]
     counted = [f"{len(bundle.constraints)} constraints"] if bundle.constraints else []
     needs = [*packages, *kinds, *counted]
     return {"needs": listed(needs)} if needs else None

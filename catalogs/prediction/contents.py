@@ -29,6 +29,11 @@ class Kind(NamedTuple):
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def told(self) -> str:
+        """For sentences."""
+        return f"{self.kind} ({self.api_version})"
+
 
 class Shipped(NamedTuple):
     """An object among a bundle's manifests."""

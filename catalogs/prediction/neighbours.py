@@ -55,7 +55,7 @@ def api_shared(asked: Asked) -> Answer:
         return None
     kind = min(shared)
     others = sorted(other_providers(bundle, market, kind))
-    return {"kind": f"{kind.kind} ({kind.api_version})", "packages": listed(others)}
+    return {"kind": kind.told, "packages": listed(others)}
 
 
 def other_providers(bundle: Contents, market: Market, kind: Kind) -> frozenset[str]:
@@ -71,7 +71,7 @@ def several_providers(asked: Asked) -> Answer:
         packages = other_providers(asked.bundle, asked.market, kind)
         if kind not in asked.bundle.provides and len(packages) > 1:
             return {
-                "kind": f"{kind.kind} ({kind.api_version})",
+                "kind": kind.told,
                 "packages": listed(sorted(packages)),
             }
     return None
@@ -96,7 +96,7 @@ def provided_twice(asked: Asked) -> Answer:
             other = next((one for one, kinds in provided.items() if kind in kinds), None)
             if other is not None:
                 return {
-                    "kind": f"{kind.kind} ({kind.api_version})",
+                    "kind": kind.told,
                     "package": name,
                     "other": "it" if other == bundle.package else other,
                 }
