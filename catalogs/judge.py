@@ -53,6 +53,7 @@ _NOT_TOLD: dict[str, Any] = {
     "deployments": None,
     "shipped": None,
     "crd_versions": None,
+    "crds_strict": None,
 }
 _NAMED = ("name", "version")  # what differs from version to version
 # package, bundle, cluster, path, target -> the other fields, `found` as JSON

@@ -124,6 +124,7 @@ def _crds(facts: ClusterFacts) -> list[Any] | None:
             crd.owner_kind,
             crd.owner_namespace,
             crd.owner,
+            crd.objects,
         ]
         for name, crd in sorted(facts.crds.items())
     ]

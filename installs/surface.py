@@ -1,7 +1,8 @@
 """Reads what a cluster serves and what is in the way of installs, for the predictions. No rules.
 
 Eight requests at most where the API server tells all groups at once (from 1.27 on), six more on
-OpenShift for kinds of its own. It is asked every few minutes and not at every change: what a CRD
+OpenShift for kinds of its own; and one for each CRD that an installer made, where their objects may
+be counted. It is asked every few minutes and not at every change: what a CRD
 adds is known from the CRDs, which are watched.
 """
 
@@ -13,12 +14,12 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalogs.prediction.surroundings import PLATFORM_NAMESPACE
-from installs.models import Surface
+from installs.models import CRDState, Surface
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.discovery import GVK, served_kinds
-from olmweb.kube.errors import Forbidden, NotFound
-from olmweb.kube.metadata import metadata_pages
+from olmweb.kube.errors import Forbidden, KubeError, NotFound, Unreachable
+from olmweb.kube.metadata import count_objects, metadata_pages
 from olmweb.kube.resources import (
     API_SERVICES,
     CLUSTER_EXTENSIONS,
@@ -35,6 +36,8 @@ from olmweb.models import Cluster
 
 log = structlog.get_logger(__name__)
 READ_AGAIN = timedelta(minutes=5)
+MOST_COUNTED = 200  # CRDs
+REFUSALS = 3
 PATIENCE = timedelta(seconds=60)  # how long predictions wait for a first reading at most
 CSV = "ClusterServiceVersion"
 
@@ -120,6 +123,7 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
             (group, kind) == (SUBSCRIPTIONS.group, CSV) for group, _, kind in found
         )
         foreign = _foreign_apis(opened) if v0 else None
+        instances = _instances(opened, cluster) if v0 else {}
     finally:
         if client is None:
             opened.close()
@@ -131,6 +135,7 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
         "roles": roles,
         "shared": shared,
         "foreign_apis": foreign,
+        "instances": instances,
     }
     changed = any(getattr(before, name) != value for name, value in told.items())
     changed = changed or before.awaited_since is not None
@@ -150,6 +155,29 @@ def _foreign_apis(client: KubeClient) -> list[str] | None:
         log.info("not read", cluster=client.name, kind=API_SERVICES.kind, error=error.message)
         return None
     return sorted(found)
+
+
+def _instances(client: KubeClient, cluster: Cluster) -> dict[str, int]:
+    """How many objects there are of each CRD that an installer made, in a request each. Where a few
+    may not be listed in a row we are not meant to, and the rest is not asked for."""
+    found: dict[str, int] = {}
+    refused = 0
+    crds = CRDState.objects.filter(cluster=cluster).exclude(owner_name="").order_by("name")
+    for one in crds.only("name", "group", "served_kind", "served")[:MOST_COUNTED]:
+        if not one.served or refused == REFUSALS:
+            continue
+        version = one.served[-1]
+        resource = Resource(one.group, (version,), one.name.partition(".")[0], one.served_kind)
+        try:
+            found[one.name] = count_objects(client, resource, version)
+            refused = 0
+        except Forbidden:
+            refused += 1
+        except KubeError as error:
+            log.info("not counted", cluster=client.name, crd=one.name, error=error.message)
+            if isinstance(error, Unreachable):
+                break
+    return found
 
 
 def _shared(client: KubeClient, served: frozenset[GVK] | None) -> dict[str, dict[str, str]]:

@@ -38,7 +38,7 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
     return ClusterFacts(
         cluster.name,
         served=_served(cluster, surface.kinds) if surface and surface.kinds else None,
-        crds=_crds(cluster) if crds_read else None,
+        crds=_crds(cluster, surface.instances if surface else {}) if crds_read else None,
         namespaces=_namespaces(surface) if surface else None,
         roles=surface.roles if surface else None,
         shared=surface.shared if surface else None,
@@ -88,7 +88,7 @@ def _served(cluster: Cluster, kinds: list[str]) -> frozenset[Kind]:
     return frozenset(found)
 
 
-def _crds(cluster: Cluster) -> dict[str, Crd]:
+def _crds(cluster: Cluster, counted: Mapping[str, int]) -> dict[str, Crd]:
     fields = ("served", "stored", "owner_kind", "owner_namespace", "owner_name")
     subscribed = {
         f"{package}.{namespace}": (SUBSCRIPTION, namespace, name)
@@ -97,11 +97,22 @@ def _crds(cluster: Cluster) -> dict[str, Crd]:
         .values_list("package", "namespace", "name")
     }
     return {
-        name: Crd(frozenset(served), frozenset(stored), *_owner(owner, subscribed))
+        name: Crd(
+            *(frozenset(served), frozenset(stored), *_owner(owner, subscribed)),
+            objects=_about(counted.get(name)),
+        )
         for name, served, stored, *owner in CRDState.objects.filter(cluster=cluster).values_list(
             "name", *fields
         )
     }
+
+
+def _about(count: int | None) -> int | None:
+    """Its first digit: objects that come and go change no prediction each time."""
+    if not count:
+        return count
+    unit = int("1".ljust(len(str(count)), "0"))
+    return count // unit * unit
 
 
 def _owner(label: list[str], subscribed: Mapping[str, Owner]) -> Owner:

@@ -448,6 +448,7 @@ CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
     "sub-conversion-mode": _conversion_mode,
     "sub-webhook-rule": _forbidden_webhook,
     "sub-orphan": neighbours.orphan,
+    "sub-existing-objects": neighbours.existing_objects,
     "sub-api-several": neighbours.several_providers,
     "ce-ambiguous": neighbours.ambiguous,
     "ce-outranked": neighbours.outranked,

@@ -84,6 +84,8 @@ class Contents:
     deprecated: bool = False  # by olm.deprecations
     shipped: tuple[Shipped, ...] | None = None  # without the ClusterServiceVersion
     crd_versions: tuple[tuple[str, frozenset[str]], ...] | None = None  # of the CRDs shipped
+    # Of those without a conversion webhook: the served ones, which existing objects must fit.
+    crds_strict: tuple[tuple[str, frozenset[str]], ...] | None = None
 
 
 class _Description(msgspec.Struct):
@@ -161,11 +163,17 @@ class _ObjectMeta(msgspec.Struct):
 
 class _CrdVersion(msgspec.Struct):
     name: str = ""
+    served: bool = False
+
+
+class _Conversion(msgspec.Struct):
+    strategy: str = ""
 
 
 class _CrdSpec(msgspec.Struct):
     versions: list[_CrdVersion] | None = None
     version: str | None = None
+    conversion: _Conversion | None = None
 
 
 class _Manifest(msgspec.Struct):
@@ -325,7 +333,7 @@ def _needs(
 
 
 def _from_manifests(manifests: list[_Manifest]) -> dict[str, Any]:
-    shipped, crds = [], []
+    shipped, crds, strict = [], [], []
     for each in manifests:
         group, _, version = each.apiVersion.rpartition("/")
         name = each.metadata.name if each.metadata else ""
@@ -335,4 +343,11 @@ def _from_manifests(manifests: list[_Manifest]) -> dict[str, Any]:
             spec = fbc.decode(each.spec, _CrdSpec)[0] if each.spec != fbc.NULL else _CrdSpec()
             versions = {one.name for one in spec.versions or ()} | {spec.version or ""}
             crds.append((name, frozenset(versions - {""})))
-    return {"shipped": tuple(shipped), "crd_versions": tuple(crds)}
+            served = {one.name for one in spec.versions or () if one.served}
+            if spec.conversion is None or spec.conversion.strategy != "Webhook":
+                strict.append((name, frozenset(served or {spec.version or ""})))
+    return {
+        "shipped": tuple(shipped),
+        "crd_versions": tuple(crds),
+        "crds_strict": tuple(strict),
+    }

@@ -124,6 +124,29 @@ def foreign_api(asked: Asked) -> Answer:
     return {"names": listed(found)} if found else None
 
 
+def existing_objects(asked: Asked) -> Answer:
+    """CRDs whose objects OLM v0 validates against the bundle's schema before it writes them: in
+    each version that the cluster and the bundle both serve. It only warns of those that a webhook
+    converts. Of a bundle whose objects are not known all that it owns may be among them; nobody
+    writes those of the installed bundle again."""
+    bundle, crds = asked.bundle, asked.cluster.crds
+    if crds is None:
+        return Known.NOT
+    if bundle.name and any(each.bundle == bundle.name for each in same_package(asked)):
+        return None
+    strict = bundle.crds_strict
+    names = [
+        name
+        for name, served in strict or ()
+        if name in crds and not served.isdisjoint(crds[name].served)
+    ]
+    found = names if strict is not None else [name for name in bundle.owned_crds if name in crds]
+    if any(crds[name].objects for name in found):
+        counted = [f"{crds[name].objects} of {name}" for name in found if crds[name].objects]
+        return {"counted": listed(counted)}
+    return Known.NOT if any(crds[name].objects is None for name in found) else None
+
+
 def orphan(asked: Asked) -> Answer:
     """A ClusterServiceVersion of the package that no Subscription stands for."""
     found = same_package(asked, CSV)

@@ -53,13 +53,15 @@ class Market:
 
 @dataclass(frozen=True, slots=True)
 class Crd:
-    """A CustomResourceDefinition of the cluster; the owner is empty when none is known."""
+    """A CustomResourceDefinition of the cluster; the owner is empty when none is known. `objects`:
+    that there are at least so many of it, None where they were not counted."""
 
     served: frozenset[str] = frozenset()
     stored: frozenset[str] = frozenset()
     owner_kind: str = ""
     owner_namespace: str = ""
     owner: str = ""
+    objects: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

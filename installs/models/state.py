@@ -233,8 +233,9 @@ class Surface(models.Model):
     `roles` does so for the Roles where PlatformOperators keep their releases, empty for no owner;
     `shared`, by kind, for what has one name in the whole cluster, where a ClusterExtension is told
     as ClusterExtension/NAME. `foreign_apis` names the APIServices that OLM v0 did not make.
-    `awaited_since` is when its first reading was asked for, None once that came to an end, and
-    `read_at` None until it came to a good one.
+    `instances` has, by name of a CRD that an installer made, how many objects of it there are;
+    those that could not be counted are left out. `awaited_since` is when its first reading was
+    asked for, None once that came to an end, and `read_at` None until it came to a good one.
     """
 
     cluster = models.OneToOneField(
@@ -246,6 +247,7 @@ class Surface(models.Model):
     roles = models.JSONField(null=True)
     shared = models.JSONField(null=True)
     foreign_apis = models.JSONField(null=True)
+    instances = models.JSONField(default=dict)
     awaited_since = models.DateTimeField(null=True)
     read_at = models.DateTimeField(null=True, default=timezone.now)
 

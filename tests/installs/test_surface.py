@@ -12,7 +12,7 @@ from installs.models import Surface
 from installs.surface import is_due, read_surface
 from installs.surroundings import cluster_facts
 from olmweb.kube.session import open_client
-from tests.factories import make_cluster
+from tests.factories import make_cluster, make_crd, make_stream
 from tests.kubefake import Answer, KubeFake, status_answer
 
 pytestmark = pytest.mark.django_db
@@ -88,6 +88,54 @@ def test_cluster_roles_are_kept_with_their_owners_where_an_installer_looks_at_th
         "ClusterRole": {"plain": "", "of-helm": "n/b", "of-olm": "ClusterExtension/c"}
     }
     assert cluster_facts(cluster).shared == Surface.objects.get(cluster=cluster).shared
+
+
+def _with_v0(fake: KubeFake) -> None:
+    group, version = "operators.coreos.com", "operators.coreos.com/v1alpha1"
+    served = {"name": group, "versions": [{"groupVersion": version, "version": "v1alpha1"}]}
+    _script(fake, ["Pod"], _namespaces("a"), served)
+    kinds = [{"kind": each} for each in ("Subscription", "ClusterServiceVersion")]
+    fake.script("GET", f"/apis/{version}", Answer(200, {"resources": kinds}))
+    empty = Answer(200, {"metadata": {}, "items": []})
+    fake.script("GET", "/apis/apiregistration.k8s.io/v1/apiservices", empty)
+
+
+def test_objects_of_crds_that_an_installer_made_are_counted(tmp_path: Path) -> None:
+    cluster = make_cluster()
+    make_stream(cluster=cluster, kind="CustomResourceDefinition", feed="CustomResourceDefinition")
+    for name in ("as", "bs", "cs"):
+        make_crd(cluster=cluster, name=f"{name}.x.example", owner_name="x")
+    make_crd(cluster=cluster, name="others.x.example")
+    make_crd(cluster=cluster, name="gone.x.example", owner_name="x", served=[])
+    one = {"metadata": {"name": "a"}}
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        _with_v0(fake)
+        many = {"metadata": {"remainingItemCount": 46}, "items": [one]}
+        fake.script("GET", "/apis/x.example/v1/as", Answer(200, many))
+        fake.script("GET", "/apis/x.example/v1/bs", Answer(200, {"metadata": {}, "items": []}))
+        fake.script("GET", "/apis/x.example/v1/cs", status_answer(404, "not found", "NotFound"))
+        read_surface(cluster, it)
+        asked = [each.path for each in fake.requests if "/x.example/" in each.path]
+    assert Surface.objects.get().instances == {"as.x.example": 47, "bs.x.example": 0}
+    assert len(asked) == 3
+    crds = cluster_facts(cluster).crds or {}
+    found = {name: crd.objects for name, crd in crds.items()}
+    assert (found["as.x.example"], found["bs.x.example"]) == (40, 0)
+    assert found["cs.x.example"] is found["others.x.example"] is None
+
+
+def test_who_may_list_no_objects_asks_for_few_of_them(tmp_path: Path) -> None:
+    cluster = make_cluster()
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        _with_v0(fake)
+        for number in range(6):
+            make_crd(cluster=cluster, name=f"c{number}s.x.example", owner_name="x")
+            forbidden = status_answer(403, "forbidden", "Forbidden")
+            fake.script("GET", f"/apis/x.example/v1/c{number}s", forbidden)
+        read_surface(cluster, it)
+        asked = [each.path for each in fake.requests if "/x.example/" in each.path]
+    assert Surface.objects.get().instances == {}
+    assert len(asked) == 3
 
 
 def test_other_cluster_wide_kinds_of_bundles_are_kept_where_they_are_served(

@@ -202,7 +202,7 @@ CRD = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
     "metadata": {"name": "as.a.example"},
-    "spec": {"versions": [{"name": "v1"}, {"name": "v1beta1"}]},
+    "spec": {"versions": [{"name": "v1", "served": True}, {"name": "v1beta1"}]},
 }
 
 
@@ -262,7 +262,21 @@ def test_a_bundle_with_its_objects_tells_everything() -> None:
             Shipped(Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "as.a.example"),
         ),
         crd_versions=(("as.a.example", frozenset({"v1", "v1beta1"})),),
+        crds_strict=(("as.a.example", frozenset({"v1"})),),
     )
+
+
+def test_a_crd_that_a_webhook_converts_is_not_strict() -> None:
+    versions = [{"name": "v1", "served": True}]
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "as.a.example"},
+        "spec": {"versions": versions, "conversion": {"strategy": "Webhook"}},
+    }
+    assert read_contents(_blob(_object(crd))).crds_strict == ()
+    crd["spec"] = {"versions": versions, "conversion": {"strategy": "None"}}
+    assert read_contents(_blob(_object(crd))).crds_strict == (("as.a.example", frozenset({"v1"})),)
 
 
 def test_an_install_mode_that_is_told_twice_is_noticed() -> None:
@@ -296,7 +310,7 @@ def test_catalog_metadata_leaves_webhooks_and_objects_unknown() -> None:
     whole = read_contents(_blob(*PROPERTIES, _object(CSV)))
     found = read_contents(_blob(*PROPERTIES, {"type": "olm.csv.metadata", "value": metadata}))
     unknown: dict[str, Any] = dict.fromkeys(
-        ("webhooks", "conversion_webhooks", "deployments", "shipped", "crd_versions")
+        ("webhooks", "conversion_webhooks", "deployments", "shipped", "crd_versions", "crds_strict")
     )
     assert found == dataclasses.replace(whole, hooks=(), **unknown)
 
