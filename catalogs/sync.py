@@ -7,6 +7,8 @@ failure leaves the old one in place. Must not know: tasks, pages.
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -133,11 +135,11 @@ class _Attempt:
                 return self.unchanged("not modified", fetched)
             if fresh and fetched.sha256 == catalog.content_hash:
                 return self.unchanged("same content", fetched)
-            with no_cyclic_gc(), Pool(fetched.body.fileno(), fetched.files) as pool:
+            with no_cyclic_gc(), self.pool(fetched, fetched.body) as pool:
                 if not fresh:  # every package will be read
                     pool.expect(fetched.size)
                 index = self.index(source, fetched, fetched.body)
-                written = self.write(index, fetched, pool)
+                written = self.replace(index, fetched, pool)
         rows = written.rows + 1 + sweep()
         return self.changed(written, fetched, rows)
 
@@ -155,6 +157,20 @@ class _Attempt:
         told: dict[str, object] = {"way": self.way} if self.way else {}
         found = getattr(self.source, "ways", None) if self.way else None
         return told if found is None else told | {"ways": found}
+
+    @contextmanager
+    def pool(self, fetched: Fetched, body: BinaryIO) -> Iterator[Pool]:
+        try:
+            with Pool(body.fileno(), fetched.files) as pool:
+                yield pool
+        except Broken as error:
+            raise SourceError(
+                f"{self.catalog} was not read to its end: {error}.",
+                code=error.code,
+                hint=f"{error.hint} What was read before stays, and the next sync begins anew.",
+                requests=fetched.requests,
+                bytes_read=fetched.bytes_read,
+            ) from error
 
     def index(self, source: Source, fetched: Fetched, body: BinaryIO) -> Index:
         cost = {"requests": fetched.requests, "bytes_read": fetched.bytes_read}
@@ -178,19 +194,6 @@ class _Attempt:
                 code="cut-short",
                 hint="Fetch or write it again; what was read before stays.",
                 **cost,
-            ) from error
-
-    def write(self, index: Index, fetched: Fetched, pool: Pool) -> Written:
-        try:
-            return self.replace(index, fetched, pool)
-        except Broken as error:
-            raise SourceError(
-                f"{self.catalog} was not read to its end: {error}.",
-                code="reader-ended",
-                hint="Most likely the worker is short of memory: give it more. What was read "
-                "before stays, and the next sync begins anew.",
-                requests=fetched.requests,
-                bytes_read=fetched.bytes_read,
             ) from error
 
     def replace(self, index: Index, fetched: Fetched, pool: Pool) -> Written:

@@ -9,8 +9,9 @@ import os
 import selectors
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -19,8 +20,8 @@ import msgspec
 
 from catalogs.packs import Keep, Pack
 from catalogs.rows.package import Maker
-from catalogs.rows.process import LENGTH_BYTES, TICKET_BYTES
-from catalogs.rows.shapes import Asked, PackageRows, Plan
+from catalogs.rows.process import LENGTH_BYTES, TICKET
+from catalogs.rows.shapes import Asked, Files, PackageRows
 from catalogs.splitter import PackageIndex
 
 PROCESSES = 2
@@ -33,38 +34,66 @@ _decode = msgspec.msgpack.Decoder(Pack | PackageRows).decode
 
 
 class Broken(RuntimeError):
-    """A process ended before it had read all of its packages; the message is a clause that says
-    how: its exit code, or minus the signal that killed it."""
+    """Not all packages could be read; the message is a clause that says why, `hint` a sentence that
+    says what helps."""
+
+    def __init__(self, code: str, why: str, hint: str) -> None:
+        super().__init__(why)
+        self.code = code
+        self.hint = hint
+
+
+def _ended(why: str) -> Broken:
+    return Broken("reader-ended", why, "Most likely the worker is short of memory: give it more.")
+
+
+class _Plan:
+    """What is to be read, in a file that all processes read: they hold one package at a time."""
+
+    def __init__(self, files: Files) -> None:
+        self._file = tempfile.TemporaryFile(prefix="olmweb-", suffix=".plan")  # noqa: SIM115
+        self._end = 0
+        self.files_size = self.add(files)[1]
+        self._file.flush()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def add(self, what: Files | Asked) -> tuple[int, int]:
+        """Where it stands: offset and length."""
+        told = msgspec.msgpack.encode(what)
+        self._file.write(told)
+        start, self._end = self._end, self._end + len(told)
+        return start, len(told)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def end(self) -> None:
+        self._file.close()
 
 
 class _Process:
-    """One process, which makes the packages whose numbers it takes from `tickets`."""
+    """One process, which makes the packages whose tickets it takes."""
 
-    def __init__(self, file: int, tickets: int) -> None:
+    def __init__(self, spool: int, plan: _Plan, tickets: int) -> None:
         paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        program = [sys.executable, "-P", "-m", "catalogs.rows.process", str(file), str(tickets)]
+        files = (spool, plan.fileno(), tickets)
+        program = [sys.executable, "-P", "-m", "catalogs.rows.process"]
         self._program = subprocess.Popen(
-            program,  # -P: nothing is imported from the folder that a worker happens to run in
-            stdin=subprocess.PIPE,
+            # -P: nothing is imported from the folder that a worker happens to run in
+            [*program, *map(str, files), str(plan.files_size)],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             bufsize=0,
-            pass_fds=(file, tickets),
+            pass_fds=files,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
             start_new_session=True,  # a terminal's Ctrl-C is its owner's
         )
-        assert self._program.stdin is not None  # noqa: S101 - a pipe, as asked
-        assert self._program.stdout is not None  # noqa: S101
-        self._asked: IO[bytes] = self._program.stdin
+        assert self._program.stdout is not None  # noqa: S101 - a pipe, as asked
         self.answers: IO[bytes] = self._program.stdout
         with suppress(OSError):  # more than one user's pipes may have together
             fcntl.fcntl(self.answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-
-    def ask(self, plan: bytes) -> None:
-        with suppress(BrokenPipeError):  # told when the first answer is read
-            rest = memoryview(plan)
-            while rest:
-                rest = rest[self._asked.write(rest) :]
-        self._asked.close()
 
     def answer(self) -> Pack | PackageRows | None:
         """What it made next; None when it has ended as it should."""
@@ -77,7 +106,7 @@ class _Process:
                 return made
         code = self._program.wait()
         if code or head:
-            raise Broken(f"a process that reads its packages ended with {code}")
+            raise _ended(f"a process that reads its packages ended with {code}")
         return None
 
     def _read(self, size: int) -> memoryview:
@@ -93,29 +122,29 @@ class _Process:
     def end(self) -> None:
         self._program.kill()
         self._program.wait()
-        self._asked.close()
         self.answers.close()
 
 
 class _Tickets:
-    """Numbers of packages: a process takes the next one when it is free, so all end together."""
+    """Where packages stand in the plan: a process takes the next when it is free, so all end
+    together."""
 
     def __init__(self) -> None:
         taken, given = os.pipe()
         self.taken = os.fdopen(taken, "rb", buffering=0)
         self._given = os.fdopen(given, "wb", buffering=0)
-        self._left = range(0)
+        self._left: list[tuple[int, int]] = []  # the next one last
 
-    def give(self, count: int) -> None:
-        self._left = range(count)
+    def give(self, places: Iterable[tuple[int, int]]) -> None:
+        self._left = list(places)[::-1]
         self.more(TICKETS)
 
     def more(self, most: int = 1) -> None:
         """So many more, and behind the last one the end."""
         if self._given.closed:
             return
-        some, self._left = self._left[:most], self._left[most:]
-        self._given.write(b"".join(number.to_bytes(TICKET_BYTES, "big") for number in some))
+        some = [self._left.pop() for _ in range(min(most, len(self._left)))]
+        self._given.write(b"".join(TICKET.pack(*place) for place in some))
         if not self._left:
             self._given.close()
 
@@ -131,7 +160,8 @@ class Pool:
         self.maker = Maker(file, files)  # in this process
         self._file = file
         self._files = list(files)
-        self._tickets: _Tickets | None = None
+        self._plan: _Plan | None = None
+        self._tickets = _Tickets()
         self._processes: list[_Process] = []
 
     def __enter__(self) -> "Pool":
@@ -145,26 +175,29 @@ class Pool:
     ) -> None:
         for process in self._processes:
             process.end()
-        if self._tickets:
-            self._tickets.end()
+        self._tickets.end()
+        if self._plan:
+            self._plan.end()
 
     def expect(self, size: int) -> None:
-        """Starts what so many bytes of blobs need; `make` does, but then has to wait for it."""
-        if size >= MUCH and not self._tickets:
-            self._tickets = _Tickets()
-            taken = self._tickets.taken.fileno()
-            for _ in range(PROCESSES):
-                self._processes.append(_Process(self._file, taken))
+        """Starts what so many bytes of blobs need; `make` does, but then has to wait for it.
+        Raises Broken."""
+        if size < MUCH or self._plan:
+            return
+        with _room():
+            self._plan = _Plan(self._files)
+        taken = self._tickets.taken.fileno()
+        for _ in range(PROCESSES):
+            self._processes.append(_Process(self._file, self._plan, taken))
 
     def make(self, packages: Sequence[Asked], keep: Keep) -> Iterator[PackageRows]:
         """The rows of each package, in any order; `keep` gets the packs before. Raises Broken."""
         self.expect(sum(map(_size, packages)))
-        if not self._tickets:
+        if not self._plan:
             yield from (self.maker.make(asked, keep) for asked in packages)
             return
         left = len(packages)
-        self._ask(packages)
-        self._tickets.give(left)
+        self._ask(packages, self._plan)
         with selectors.DefaultSelector() as answers:
             for process in self._processes:
                 answers.register(process.answers, selectors.EVENT_READ, process)
@@ -180,14 +213,27 @@ class Pool:
                     else:
                         answers.unregister(key.fileobj)
         if left:
-            raise Broken(f"the processes that read its packages left out {left}")
+            raise _ended(f"the processes that read its packages left out {left}")
 
-    def _ask(self, packages: Sequence[Asked]) -> None:
+    def _ask(self, packages: Sequence[Asked], plan: _Plan) -> None:
         """The most work first: what is left for the end, when one has nothing to do, is small."""
-        plan = Plan(self._files, sorted(packages, key=_work, reverse=True))
-        told = msgspec.msgpack.encode(plan)
-        for process in self._processes:
-            process.ask(told)
+        with _room():
+            places = [plan.add(asked) for asked in sorted(packages, key=_work, reverse=True)]
+            plan.flush()
+        self._tickets.give(places)
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Raises Broken where there is no room for what is written."""
+    try:
+        yield
+    except OSError as error:
+        raise Broken(
+            "no-room",
+            f"what is to be read can't be kept in {tempfile.gettempdir()}: {error.strerror}",
+            "Make room there.",
+        ) from error
 
 
 def _size(asked: Asked) -> int:

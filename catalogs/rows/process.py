@@ -1,42 +1,38 @@
-"""A process that makes rows of packages: `python -m catalogs.rows.process FILE TICKETS`.
+"""A process that makes rows of packages: `python -m catalogs.rows.process SPOOL PLAN TICKETS SIZE`.
 
-Both are numbers of open files: the spool, and a pipe of numbers of four bytes that all processes
-read. Reads a Plan from standard input until its end; then takes a number from the pipe, writes the
-packs and the rows of the package that has it to standard output, a length of four bytes before each
-of them, and takes the next one. Ends by itself when there is none, or when nobody reads any more.
+The first three are numbers of open files. The plan begins with what each file of the spool is
+called, in SIZE bytes; behind it are packages to read, each an Asked. Takes a ticket,
+the offset and the length of one of them, from the pipe that all processes read; writes its packs
+and its rows to standard output, a length of four bytes before each, and takes the next ticket. Ends
+by itself when there is none, or when nobody reads any more.
 """
 
 import gc
 import os
+import struct
 import sys
 
 import msgspec
 
 from catalogs.packs import Pack
 from catalogs.rows.package import Maker
-from catalogs.rows.shapes import PackageRows, Plan
+from catalogs.rows.shapes import Asked, Files, PackageRows
 
 LENGTH_BYTES = 4
-TICKET_BYTES = 4
+TICKET = struct.Struct("=QQ")  # divides a page: a pipe never cuts one in two
 
 
 def main() -> None:
     gc.disable()  # rows hold no cycles; looking for some costs a tenth of the time
-    plan = _plan()
-    if plan is None:
-        return  # the owner had nothing to read after all, or is gone
-    file, tickets = map(int, sys.argv[1:])
-    maker = Maker(file, plan.files)
+    spool, plan, tickets, size = map(int, sys.argv[1:])
+    maker = Maker(spool, msgspec.msgpack.decode(os.pread(plan, size, 0), type=Files))
     try:
-        while ticket := os.read(tickets, TICKET_BYTES):
-            _tell(maker.make(plan.packages[int.from_bytes(ticket, "big")], _tell))
+        while ticket := os.read(tickets, TICKET.size):
+            offset, length = TICKET.unpack(ticket)
+            asked = msgspec.msgpack.decode(os.pread(plan, length, offset), type=Asked)
+            _tell(maker.make(asked, _tell))
     except BrokenPipeError:
         os._exit(0)  # the one who asked has gone
-
-
-def _plan() -> Plan | None:
-    asked = sys.stdin.buffer.read()
-    return msgspec.msgpack.decode(asked, type=Plan) if asked else None
 
 
 def _tell(made: Pack | PackageRows) -> None:

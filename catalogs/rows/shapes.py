@@ -11,6 +11,7 @@ import msgspec
 from catalogs.revisions.outline import Encoded
 
 Row = list[Any]
+Files = list[tuple[int, str]]  # where each file of a spool begins, and what it is called
 
 
 class Asked(msgspec.Struct, array_like=True):
@@ -39,13 +40,6 @@ class ChannelRows(msgspec.Struct, array_like=True):
 
     values: Row
     entries: list[Row]
-
-
-class Plan(msgspec.Struct, array_like=True):
-    """All that is to be read, and what each file of the spool is called."""
-
-    files: list[tuple[int, str]]
-    packages: list[Asked]
 
 
 class PackageRows(msgspec.Struct, array_like=True, tag=True):

@@ -7,6 +7,7 @@ it started.
 
 import hashlib
 import json
+import re
 import resource
 import sqlite3
 import sys
@@ -69,18 +70,21 @@ class Children:
             found = " ".join(
                 path.read_text() for path in Path("/proc/self/task").glob("*/children")
             )
-            self.peak_mb = max(self.peak_mb, sum(map(_rss_mb, found.split())))
+            self.peak_mb = max(self.peak_mb, sum(map(_pss_mb, found.split())))
 
 
-def _rss_mb(pid: str) -> float:
-    """0 for one that is gone, or that is still this process: forked, and not its program yet."""
+def _pss_mb(pid: str) -> float:
+    """What the process adds to this one's memory: pages of Python and its libraries, which both
+    have, count by shares. 0 for one that is gone, or that is still this process: forked, and not
+    its program yet."""
     try:
         if Path(f"/proc/{pid}/cmdline").read_bytes() == _OWN:
             return 0.0
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (FileNotFoundError, ProcessLookupError, IndexError):
+        sizes = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
         return 0.0
-    return pages * resource.getpagesize() / 1024**2
+    found = re.search(r"^Pss: +([0-9]+) kB", sizes, re.MULTILINE)
+    return int(found[1]) / 1024 if found else 0.0
 
 
 def sync(source: str, outcome: str) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Rows that processes beside the worker make, and which of them a change of a package touches."""
 
+import errno
 import subprocess
 import sys
 import time
@@ -84,8 +85,8 @@ def test_processes_make_the_rows_that_would_be_made_here(tmp_path, monkeypatch):
 
 
 def _counting(make_process, started):
-    def make_one(file, tickets):
-        process = make_process(file, tickets)
+    def make_one(*files):
+        process = make_process(*files)
         started.append(process._program)
         return process
 
@@ -97,14 +98,15 @@ def test_a_killed_process_fails_the_sync_and_the_next_one_completes(tmp_path, mo
     sync_catalog(catalog)
     rewrite(catalog, [*package("etcd"), *package("mongo"), *package("nats")])
     monkeypatch.setattr(pool, "MUCH", 0)
-    ask = pool._Process.ask
+    ask = pool.Pool._ask
 
-    def kill(self, plan):
-        self._program.kill()
-        self._program.wait()
-        ask(self, plan)
+    def kill(self, packages, plan):
+        for process in self._processes:
+            process._program.kill()
+            process._program.wait()
+        ask(self, packages, plan)
 
-    monkeypatch.setattr(pool._Process, "ask", kill)
+    monkeypatch.setattr(pool.Pool, "_ask", kill)
     result = sync_catalog(catalog)
     assert (result.outcome, result.error_code) == ("failed", "reader-ended")
     assert result.error == (
@@ -115,6 +117,27 @@ def test_a_killed_process_fails_the_sync_and_the_next_one_completes(tmp_path, mo
     assert list(Package.objects.values_list("name", flat=True)) == ["etcd"]
     monkeypatch.undo()
     assert sync_catalog(catalog).packages == 3
+
+
+@pytest.mark.parametrize("fails", ["TemporaryFile", "write"])
+def test_no_room_for_the_plan_fails_the_sync_with_a_sentence(tmp_path, monkeypatch, fails):
+    catalog = make(tmp_path, package("etcd"))
+    sync_catalog(catalog)
+    rewrite(catalog, [*package("etcd"), *package("mongo")])
+    monkeypatch.setattr(pool, "MUCH", 0)
+
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if fails == "write":
+        monkeypatch.setattr(pool._Plan, "flush", full)
+    else:
+        monkeypatch.setattr("catalogs.rows.pool.tempfile.TemporaryFile", full)
+    result = sync_catalog(catalog)
+    assert (result.outcome, result.error_code) == ("failed", "no-room")
+    assert "can't be kept in" in result.error
+    assert "Make room there." in result.error_hint
+    assert list(Package.objects.values_list("name", flat=True)) == ["etcd"]
 
 
 @pytest.mark.parametrize("asked", [True, False])
