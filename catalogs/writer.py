@@ -45,6 +45,8 @@ from catalogs.rows.shapes import (
 )
 from catalogs.store import StoredPackage
 
+LONG_AT_ONCE = 100  # rows with texts or pictures of many kB that wait to be written
+
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
@@ -70,8 +72,8 @@ class Writer:
         self._deleted = 0
         self._updated = 0
         self._packages = Table(Package, "id", "catalog", "name", *PACKAGE)
-        self._texts = Table(PackageText, "package", *TEXT)
-        self._search = Table(PackageSearch, "package", *SEARCH)
+        self._texts = Table(PackageText, "package", *TEXT, batch=LONG_AT_ONCE)
+        self._search = Table(PackageSearch, "package", *SEARCH, batch=LONG_AT_ONCE)
         self._channels = Table(Channel, *CHANNEL, "id", "package")
         self._entries = Table(ChannelEntry, *ENTRY, "channel")
         self._bundles = Table(
@@ -81,7 +83,7 @@ class Writer:
         self._images = Table(RelatedImage, "bundle", "name", "image")
         self._refs = Table(BlobRef, "catalog", "package", *REF)
         self._problems = Table(ContentProblem, *PROBLEM, "catalog", "package")
-        self._icons = Table(Icon, "sha256", "media_type", "data", keyed=True)
+        self._icons = Table(Icon, "sha256", "media_type", "data", keyed=True, batch=LONG_AT_ONCE)
         self._fits = Fits(self._channels.fitted, self._entries.fitted, self._problems.fitted)
         self._packs: PackTables
         self._ids: dict[type[Model], Iterator[int]] = {}
