@@ -10,7 +10,7 @@ from installs.audit_places import Spots
 from installs.diagnosis.knowledge import by_id
 from installs.groups import groups_in, watched
 from installs.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
-from installs.models import Operator
+from installs.models import Operator, Surface
 from olmweb.models import Cluster
 
 ONE_GROUP = "sub-one-group"
@@ -58,7 +58,7 @@ def cautions_of(
     if choice.path == PLATFORM_OPERATOR:
         yield from _of_platform_operator(package, judged)
     else:
-        yield from _of_bundle(choice, package, target)
+        yield from _of_bundle(choice, cluster, package, target)
     if choice.path not in (PLATFORM_OPERATOR, CLUSTER_EXTENSION):
         yield from _of_groups(choice, cluster, package, judged)
     yield from _of_neighbours(choice, cluster)
@@ -81,7 +81,9 @@ def _of_platform_operator(package: Package, judged: bool) -> Iterator[Caution]:
             yield Caution(rule, f"The bundle {bundle.name} {why}.", by_id()[rule].source[0])
 
 
-def _of_bundle(choice: Choice, package: Package, target: str) -> Iterator[Caution]:
+def _of_bundle(
+    choice: Choice, cluster: Cluster, package: Package, target: str
+) -> Iterator[Caution]:
     if not target:
         asked = f" in channel {choice.channel}" if choice.channel else ""
         yield Caution("nothing-chosen", f"Nothing of {package.name}{asked} would be chosen.")
@@ -96,10 +98,28 @@ def _of_bundle(choice: Choice, package: Package, target: str) -> Iterator[Cautio
         yield Caution(
             "service-account-rights",
             f"The ServiceAccount {choice.service_account} needs every right that {target} asks "
-            "for; a new one has none. operator-controller 1.3 to 1.10 with the feature gate "
-            "PreflightPermissions lists all that is missing before it installs; without it, the "
-            "install stops at the first. 1.11 and later do not look at the ServiceAccount.",
+            f"for; a new one has none. {_who_looks(cluster)} 1.11 and later do not look at the "
+            "ServiceAccount.",
         )
+
+
+def _who_looks(cluster: Cluster) -> str:
+    """What operator-controller makes of missing rights, by the gates that it runs with."""
+    gates = Surface.objects.filter(cluster=cluster).values_list("gates", flat=True).first()
+    if gates is None:
+        return (
+            "operator-controller 1.3 to 1.10 with the feature gate PreflightPermissions lists all "
+            "that is missing before it installs; without it, the install stops at the first."
+        )
+    if gates.get("PreflightPermissions"):
+        return (
+            "operator-controller runs with the feature gate PreflightPermissions here and lists "
+            "all that is missing before it installs."
+        )
+    return (
+        "operator-controller runs without the feature gate PreflightPermissions here: up to 1.10, "
+        "the install stops at the first that is missing."
+    )
 
 
 def _of_groups(

@@ -109,6 +109,7 @@ def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> st
         sorted((one.namespace, one.name, sorted(one.selects)) for one in facts.groups),
         sorted(facts.apis.items()),
         sorted(facts.foreign_apis) if facts.foreign_apis is not None else None,
+        sorted(facts.gates.items()) if facts.gates is not None else None,
     ]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 

@@ -1,6 +1,6 @@
 """Reads what a cluster serves and what is in the way of installs, for the predictions. No rules.
 
-Eight requests at most where the API server tells all groups at once (from 1.27 on), six more on
+Nine requests at most where the API server tells all groups at once (from 1.27 on), six more on
 OpenShift for kinds of its own; and one for each CRD that an installer made, where their objects may
 be counted. It is asked every few minutes and not at every change: what a CRD
 adds is known from the CRDs, which are watched.
@@ -14,6 +14,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalogs.prediction.surroundings import PLATFORM_NAMESPACE
+from installs.gates import read_gates
 from installs.models import CRDState, Surface
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
@@ -119,6 +120,7 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
         roles = _owners(opened, ROLES, PLATFORM_NAMESPACE) if platform else None
         extensions = found is None or any(group == CLUSTER_EXTENSIONS.group for group, *_ in found)
         shared = _shared(opened, found) if platform or extensions else None
+        gates = read_gates(opened) if extensions else None
         v0 = found is None or any(
             (group, kind) == (SUBSCRIPTIONS.group, CSV) for group, _, kind in found
         )
@@ -136,6 +138,7 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
         "shared": shared,
         "foreign_apis": foreign,
         "instances": instances,
+        "gates": gates,
     }
     changed = any(getattr(before, name) != value for name, value in told.items())
     changed = changed or before.awaited_since is not None

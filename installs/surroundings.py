@@ -51,6 +51,7 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
         groups=groups_of(cluster),
         apis=_apis(cluster),
         foreign_apis=_foreign_apis(surface),
+        gates=surface.gates if surface else None,
     )
 
 

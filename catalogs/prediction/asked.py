@@ -7,6 +7,7 @@ from enum import Enum
 from catalogs.prediction.contents import Contents, Kind
 from catalogs.prediction.surroundings import ClusterFacts, Installed, Market, Target
 
+ALL_NAMESPACES = "AllNamespaces"
 MENTIONED = 5  # names in one sentence; more are counted
 
 
@@ -31,6 +32,16 @@ def listed(names: Iterable[str]) -> str:
     ordered = list(dict.fromkeys(names))
     more = len(ordered) - MENTIONED
     return ", ".join(ordered[:MENTIONED]) + (f" and {more} more" if more > 0 else "")
+
+
+def modes_text(bundle: Contents) -> str:
+    return ", ".join(sorted(bundle.install_modes or ())) or "none"
+
+
+def counted(count: int | None, what: str) -> Answer:
+    if count is None:
+        return Known.NOT
+    return {"counted": f"{count} {what}{'' if count == 1 else 's'}"} if count else None
 
 
 def kinds_text(kinds: Iterable[Kind]) -> str:

@@ -5,13 +5,22 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from catalogs.prediction import faults, neighbours
-from catalogs.prediction.asked import Answer, Asked, Known, kinds_text, listed, same_package
+from catalogs.prediction import faults, gates, neighbours
+from catalogs.prediction.asked import (
+    ALL_NAMESPACES,
+    Answer,
+    Asked,
+    Known,
+    counted,
+    kinds_text,
+    listed,
+    modes_text,
+    same_package,
+)
 from catalogs.prediction.contents import CRD_KIND, Contents, Kind
 from catalogs.prediction.surroundings import PLATFORM_NAMESPACE, Target
 from catalogs.semver import Version, blang_range, parse
 
-ALL_NAMESPACES = "AllNamespaces"
 # What the OperatorGroup selects -> the install modes that it needs, and words for it.
 GROUP_MODES = {
     Target.ALL: ((ALL_NAMESPACES,), "for all namespaces"),
@@ -26,16 +35,6 @@ SUBSCRIPTION = "Subscription"
 WEBHOOK_KINDS = frozenset(("*", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
 
 
-def _modes(bundle: Contents) -> str:
-    return ", ".join(sorted(bundle.install_modes or ())) or "none"
-
-
-def _counted(count: int | None, what: str) -> Answer:
-    if count is None:
-        return Known.NOT
-    return {"counted": f"{count} {what}{'' if count == 1 else 's'}"} if count else None
-
-
 # -- what every path asks --------------------------------------------------------------------------
 
 
@@ -43,42 +42,22 @@ def _all_namespaces(asked: Asked) -> Answer:
     modes = asked.bundle.install_modes
     if modes is None:
         return Known.NOT
-    return None if ALL_NAMESPACES in modes else {"modes": _modes(asked.bundle)}
-
-
-def _watching(asked: Asked) -> Answer:
-    """What operator-controller asks of a bundle while it watches all namespaces only; and what
-    would do where it is run so that it can watch one (isWatchNamespaceConfigRequired and
-    selectNamespaceFormat of internal/operator-controller/rukpak/bundle/registryv1.go)."""
-    found = _all_namespaces(asked)
-    if not isinstance(found, Mapping):
-        return found
-    modes = asked.bundle.install_modes or frozenset()
-    own, single = "OwnNamespace" in modes, "SingleNamespace" in modes
-    if not own and not single:
-        return {**found, "otherwise": "No feature gate changes that."}
-    which = "the namespace of the ClusterExtension" if own else "another namespace than its own"
-    which = "one namespace" if own and single else which
-    return {
-        **found,
-        "otherwise": "It takes it only when it runs with the feature gate "
-        f"SingleOwnNamespaceInstallSupport, and with {which} in spec.config.inline.watchNamespace.",
-    }
+    return None if ALL_NAMESPACES in modes else {"modes": modes_text(asked.bundle)}
 
 
 def _api_services(asked: Asked) -> Answer:
-    return _counted(asked.bundle.owned_api_services, "APIService")
+    return counted(asked.bundle.owned_api_services, "APIService")
 
 
 def _webhooks(asked: Asked) -> Answer:
-    return _counted(asked.bundle.webhooks, "webhook")
+    return counted(asked.bundle.webhooks, "webhook")
 
 
 def _conversion_mode(asked: Asked) -> Answer:
     if not asked.bundle.conversion_webhooks or asked.bundle.install_modes is None:
         return None  # without the full CSV the rule for webhooks says what is not known
     only = asked.bundle.install_modes == {ALL_NAMESPACES}
-    return None if only else {"modes": _modes(asked.bundle)}
+    return None if only else {"modes": modes_text(asked.bundle)}
 
 
 def _forbidden_webhook(asked: Asked) -> Answer:
@@ -269,7 +248,7 @@ def _group_mode(asked: Asked) -> Answer:
     missing = [mode for mode in needed if mode not in modes]
     if not missing:
         return None
-    return {"mode": " and ".join(missing), "target": target, "modes": _modes(asked.bundle)}
+    return {"mode": " and ".join(missing), "target": target, "modes": modes_text(asked.bundle)}
 
 
 def _native_apis(asked: Asked) -> Answer:
@@ -454,9 +433,11 @@ CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
     "ce-outranked": neighbours.outranked,
     "ce-dependency": _dependency,
     "ce-folder": faults.folders,
-    "ce-install-mode": _watching,
+    "ce-install-mode": gates.watching,
+    "ce-watch-namespace": gates.watch_namespace,
     "ce-api-service": _api_services,
-    "ce-webhook": _webhooks,
+    "ce-webhook": gates.webhooks,
+    "ce-webhook-provider": gates.webhook_provider,
     "ce-bundle-fault": faults.inconsistent,
     "ce-conversion-mode": _conversion_mode,
     "ce-webhook-rule": _forbidden_webhook,

@@ -113,7 +113,8 @@ class ClusterFacts:
     `shared`, by kind, what has one name in the whole cluster, whose owner may be
     ClusterExtension/NAME.
     `apis` maps an APIService to package and namespace of the ClusterServiceVersion that owns it;
-    `foreign_apis` are those that OLM v0 did not make.
+    `foreign_apis` are those that OLM v0 did not make. `gates` are the feature gates that
+    operator-controller's arguments name, and whether they are on.
     """
 
     name: str
@@ -128,6 +129,7 @@ class ClusterFacts:
     groups: tuple[Group, ...] = ()
     apis: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     foreign_apis: frozenset[str] | None = None
+    gates: Mapping[str, bool] | None = None
 
     def serves(self, kind: Kind, contents: Contents) -> bool | None:
         """Whether it serves `kind` once the bundle's own CRDs are there; None: not known.

@@ -234,8 +234,10 @@ class Surface(models.Model):
     `shared`, by kind, for what has one name in the whole cluster, where a ClusterExtension is told
     as ClusterExtension/NAME. `foreign_apis` names the APIServices that OLM v0 did not make.
     `instances` has, by name of a CRD that an installer made, how many objects of it there are;
-    those that could not be counted are left out. `awaited_since` is when its first reading was
-    asked for, None once that came to an end, and `read_at` None until it came to a good one.
+    those that could not be counted are left out. `gates` are the feature gates that the arguments
+    of operator-controller name, with whether they are on. `awaited_since` is when its first
+    reading was asked for, None once that came to an end, and `read_at` None until it came to a
+    good one.
     """
 
     cluster = models.OneToOneField(
@@ -248,6 +250,7 @@ class Surface(models.Model):
     shared = models.JSONField(null=True)
     foreign_apis = models.JSONField(null=True)
     instances = models.JSONField(default=dict)
+    gates = models.JSONField(null=True)
     awaited_since = models.DateTimeField(null=True)
     read_at = models.DateTimeField(null=True, default=timezone.now)
 

@@ -201,3 +201,16 @@ def test_a_cluster_is_asked_again_after_minutes_and_only_when_it_answers() -> No
     assert is_due(cluster)
     cluster.reachable = False
     assert not is_due(cluster)
+
+
+def test_the_gates_of_operator_controller_are_kept_where_it_runs(tmp_path: Path) -> None:
+    cluster = make_cluster()
+    args = ["--feature-gates=WebhookProviderCertManager=true"]
+    spec = {"template": {"spec": {"containers": [{"args": args}]}}}
+    name = {"name": "operator-controller-controller-manager"}
+    deployments = {"metadata": {}, "items": [{"metadata": name, "spec": spec}]}
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        _with_extensions(fake, {"name": "plain"})
+        fake.script("GET", "/apis/apps/v1/deployments", Answer(200, deployments))
+        read_surface(cluster, it)
+    assert cluster_facts(cluster).gates == {"WebhookProviderCertManager": True}
