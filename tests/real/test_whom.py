@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from django.contrib.auth.models import Group, User
 
 from installs import actions, follow, rights
@@ -16,36 +15,25 @@ from installs.rights import rights_of
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_package
 from tests.peers import servers
+from tests.real.rights import ACCOUNT, ship_rights
 
 pytestmark = [pytest.mark.peers, pytest.mark.django_db]
-ROOT = Path(__file__).resolve().parent.parent.parent
-ACCOUNT = "olmweb"
 PO = "PlatformOperator"
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 OURS = "platformoperators"
 
 
 @pytest.fixture
-def real(apiserver: servers.ApiServer, tmp_path: Path, settings: Any) -> servers.ApiServer:
-    """The API server with the rights that the project ships, given to our account."""
-    subject = {"kind": "User", "name": ACCOUNT, "apiGroup": "rbac.authorization.k8s.io"}
-    for thing in yaml.safe_load_all((ROOT / "deploy/kubernetes/rbac.yaml").read_text()):
-        if thing["kind"] not in ("ClusterRole", "ClusterRoleBinding"):
-            continue
-        for one in thing.get("subjects", ()):
-            if one["kind"] == "ServiceAccount":
-                thing["subjects"] = [subject]
-        apiserver.admin.apply(thing)
-    token = apiserver.tokens[ACCOUNT]
-    path = apiserver.write_kubeconfig(tmp_path / "kubeconfig", token=token)
-    settings.KUBECONFIG = str(path)
-    return apiserver
+def cluster(apiserver: servers.ApiServer, tmp_path: Path, settings: Any) -> Cluster:
+    context = ship_rights(apiserver, tmp_path / "kubeconfig")
+    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
+    return make_cluster(name="real", context=context)
 
 
 @pytest.fixture
-def cluster(real: servers.ApiServer, tmp_path: Path) -> Cluster:
-    context = yaml.safe_load((tmp_path / "kubeconfig").read_text())["current-context"]
-    return make_cluster(name="real", context=context)
+def real(apiserver: servers.ApiServer, cluster: Cluster) -> servers.ApiServer:
+    """The API server with the rights that the project ships, given to our account."""
+    return apiserver
 
 
 @pytest.fixture
