@@ -164,22 +164,28 @@ def _instances(client: KubeClient, cluster: Cluster) -> dict[str, int]:
     """How many objects there are of each CRD that an installer made, in a request each. Where a few
     may not be listed in a row we are not meant to, and the rest is not asked for."""
     found: dict[str, int] = {}
-    refused = 0
+    refused, failed = 0, ""
     crds = CRDState.objects.filter(cluster=cluster).exclude(owner_name="").order_by("name")
     for one in crds.only("name", "group", "served_kind", "served")[:MOST_COUNTED]:
-        if not one.served or refused == REFUSALS:
+        if refused == REFUSALS:
+            break
+        if not one.served:
             continue
         version = one.served[-1]
         resource = Resource(one.group, (version,), one.name.partition(".")[0], one.served_kind)
         try:
             found[one.name] = count_objects(client, resource, version)
             refused = 0
-        except Forbidden:
-            refused += 1
+        except Forbidden as error:
+            refused, failed = refused + 1, error.message
+        except NotFound:
+            continue  # its row is older than the answer
         except KubeError as error:
-            log.info("not counted", cluster=client.name, crd=one.name, error=error.message)
+            failed = error.message
             if isinstance(error, Unreachable):
                 break
+    if failed:
+        log.info("not all objects counted", cluster=client.name, error=failed)
     return found
 
 
