@@ -3,9 +3,9 @@
 Knows the columns that all observed objects have, which of two tellings is the newer one, and the
 history that changes make; nothing of what the objects mean.
 
-Order: resourceVersions of one kind grow, so within one uid an older telling is ignored, and a
-deletion takes only a row that is not newer than it. What was deleted stays in the history with its
-uid and resourceVersion, so that a late telling of it brings nothing back.
+Order: resourceVersions of one kind grow, so an older telling of a name is ignored, and a deletion
+takes only a row that is not newer than it. What was deleted stays in the history with its uid and
+resourceVersion, so that a late telling of it brings nothing back.
 """
 
 from collections import Counter, defaultdict
@@ -236,6 +236,11 @@ def _news(
     """The tellings that are not older than what we know already."""
     if reading.rewound:
         return reading.told
+    # Of any uid: of several that lived within one batch only the last has a deletion of its own.
+    last: dict[Key, str] = {}
+    for (key, _), version in buried.items():
+        if not older(version, last.get(key, "")):
+            last[key] = version
     news = {}
     for key, told in reading.told.items():
         old = known.get(key)
@@ -244,7 +249,7 @@ def _news(
             for one in told
             if not older(
                 one.resource_version,
-                old.resource_version if old else buried.get((key, one.uid), ""),
+                old.resource_version if old else last.get(key, ""),
             )
         ]
         if fresh:
