@@ -15,6 +15,7 @@ from catalogs.models import Blob, BlobPack, BlobRef
 from catalogs.packs import ZSTD_LEVEL, Pack
 
 BLOBS_AT_ONCE = 500
+PACKS_AT_ONCE = 4  # that wait to be written: a third of a MB each at most, mostly much less
 
 
 def read_blob(sha256: str, limit: int | None = None) -> bytes | None:
@@ -60,7 +61,7 @@ class PackTables:
 
     def __init__(self, most: int) -> None:
         self._ids = iter(reserve_ids(BlobPack, most))
-        self._packs = Table(BlobPack, "id", "size", "data", batch=1)
+        self._packs = Table(BlobPack, "id", "size", "data", batch=PACKS_AT_ONCE)
         self._blobs = Table(Blob, "sha256", "pack", "start", "size", keyed=True)
 
     def add(self, pack: Pack) -> None:

@@ -9,6 +9,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
+import msgspec
 from django.db import connection
 from django.db.models import CharField, Field, Model
 
@@ -40,6 +41,9 @@ class Table:
         self._key = quote(_column(model, meta.pk.name))
         self._waits = False  # rows in a temporary table
         self._binary = _binary_types(model, fields)
+        self._bytes = [
+            column for column, of in zip(columns, self._binary, strict=False) if of == "bytea"
+        ]
         marks = f"({', '.join('?' * len(columns))})"
         insert = f"INSERT INTO {self._target} VALUES "  # noqa: S608 - our own names
         end = " ON CONFLICT DO NOTHING" if keyed else ""
@@ -91,6 +95,11 @@ class Table:
                     f"CREATE TEMPORARY TABLE {self._waiting_table()}"
                     f" (LIKE {self._table} INCLUDING DEFAULTS) ON COMMIT DROP"
                 )
+                for column in self._bytes:  # to be compressed once, where they stay
+                    cursor.execute(
+                        f"ALTER TABLE {self._waiting_table()}"
+                        f" ALTER COLUMN {column} SET STORAGE EXTERNAL"
+                    )
         types = self._binary
         with cursor.copy(f"COPY {target} FROM STDIN{' (FORMAT BINARY)' if types else ''}") as copy:
             if types:
@@ -199,6 +208,14 @@ def reserve_ids(model: type[Model], count: int) -> Sequence[int]:
 def quoted(model: type[Model]) -> str:
     """The model's table for a statement."""
     return connection.ops.quote_name(model._meta.db_table)
+
+
+def among(column: str, texts: Sequence[str]) -> tuple[str, list[Any]]:
+    """The condition that a column is one of these texts, however many, and its parameters."""
+    if connection.vendor == "postgresql":
+        return f"{column} = ANY(%s)", [list(texts)]
+    told = msgspec.json.encode(texts).decode()
+    return f"{column} IN (SELECT value FROM json_each(%s))", [told]  # noqa: S608 - our own names
 
 
 def delete(model: type[Model], where: str, params: Sequence[Any]) -> int:

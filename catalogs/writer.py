@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from django.db import connection
 from django.db.models import Model
 
 from catalogs.blobs import PackTables
-from catalogs.bulk import Table, delete, quoted, reserve_ids
-from catalogs.kept import KEYS, Fits, Kept, keep
+from catalogs.bulk import Table, among, delete, quoted, reserve_ids
+from catalogs.kept import Fits, Kept, keep
 from catalogs.models import (
     Blob,
     BlobRef,
@@ -45,6 +46,7 @@ from catalogs.rows.shapes import (
 )
 from catalogs.store import StoredPackage
 
+BLOBS_AT_ONCE = 10_000  # that are looked for in one query
 LONG_AT_ONCE = 100  # rows with texts or pictures of many kB that wait to be written
 
 
@@ -191,6 +193,8 @@ def _ids_of(parent: type[Model]) -> str:
 
 def _stored_of(blobs: Iterable[bytes]) -> Iterator[bytes]:
     left = iter(blobs)
-    while some := [digest.hex() for digest in islice(left, KEYS)]:
-        found = Blob.objects.filter(sha256__in=some).values_list("sha256", flat=True)
-        yield from map(bytes.fromhex, found)
+    while some := [digest.hex() for digest in islice(left, BLOBS_AT_ONCE)]:
+        with connection.cursor() as cursor:
+            where, values = among("sha256", some)
+            cursor.execute(f"SELECT sha256 FROM {quoted(Blob)} WHERE {where}", values)  # noqa: S608
+            yield from (bytes.fromhex(found) for (found,) in cursor.fetchall())

@@ -26,7 +26,9 @@ class Icon(models.Model):
 class Package(models.Model):
     """A package, with what lists and cards show of its default channel's head bundle."""
 
-    catalog = models.ForeignKey(Catalog, on_delete=models.CASCADE, related_name="packages")
+    catalog = models.ForeignKey(
+        Catalog, db_index=False, on_delete=models.CASCADE, related_name="packages"
+    )
     name = models.CharField(max_length=253)
     content_hash = models.CharField(max_length=64)  # over every blob of the package
     display_name = models.CharField(max_length=300, blank=True)
@@ -91,7 +93,9 @@ class PackageText(models.Model):
 
 
 class Channel(models.Model):
-    package = models.ForeignKey(Package, on_delete=models.CASCADE, related_name="channels")
+    package = models.ForeignKey(
+        Package, db_index=False, on_delete=models.CASCADE, related_name="channels"
+    )
     name = models.CharField(max_length=300)
     head = models.CharField(max_length=500, blank=True)  # empty when there is not exactly one
     head_version = models.CharField(max_length=200, blank=True)
@@ -145,7 +149,13 @@ class DigestStart(models.Func):
 class Bundle(models.Model):
     """A bundle. (package, name) is not guaranteed unique by the format, hence `ordinal`."""
 
-    package = models.ForeignKey(Package, on_delete=models.CASCADE, related_name="bundles")
+    package = models.ForeignKey(
+        Package,
+        db_index=False,
+        db_constraint=False,
+        on_delete=models.CASCADE,
+        related_name="bundles",
+    )
     name = models.CharField(max_length=500)
     ordinal = models.PositiveIntegerField(default=0)
     version = models.CharField(max_length=200, blank=True)

@@ -15,7 +15,9 @@ class Transition(models.Model):
     `resource_version` is that of a deletion: what is told later of an older state is not news.
     """
 
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="transitions")
+    cluster = models.ForeignKey(
+        Cluster, db_index=False, on_delete=models.CASCADE, related_name="transitions"
+    )
     kind = models.CharField(max_length=100)
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=253)

@@ -28,7 +28,7 @@ class Observed(models.Model):
     `digest` is over the kept fields: a row is written only when it differs.
     """
 
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    cluster = models.ForeignKey(Cluster, db_index=False, on_delete=models.CASCADE, related_name="+")
     kind = models.CharField(max_length=100)
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=253)
@@ -118,8 +118,10 @@ class Reference(models.Model):
 
     # Of the operator: clusters of a fleet have objects of the same names, and who refers to one is
     # asked at every change.
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
-    operator = models.ForeignKey(Operator, on_delete=models.CASCADE, related_name="references")
+    cluster = models.ForeignKey(Cluster, db_index=False, on_delete=models.CASCADE, related_name="+")
+    operator = models.ForeignKey(
+        Operator, db_index=False, on_delete=models.CASCADE, related_name="references"
+    )
     kind = models.CharField(max_length=100)
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=253)
@@ -158,7 +160,9 @@ class CRDState(Observed):
 class Event(models.Model):
     """A Kubernetes Event about an object that we keep; kept when the cluster forgets it."""
 
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="events")
+    cluster = models.ForeignKey(
+        Cluster, db_index=False, on_delete=models.CASCADE, related_name="events"
+    )
     uid = models.CharField(max_length=64)
     resource_version = models.CharField(max_length=64, blank=True)
     kind = models.CharField(max_length=100)  # of the object it is about
