@@ -135,6 +135,7 @@ def measure(database: str) -> list[dict[str, Any]]:
     from django.conf import settings
     from django.contrib.auth.models import User
     from django.core.management import call_command
+    from django.db import connection
     from django.test import Client
 
     settings.ALLOWED_HOSTS = ["testserver"]
@@ -144,6 +145,8 @@ def measure(database: str) -> list[dict[str, Any]]:
     if CATALOG.exists():
         for number in range(CATALOGS):
             _quietly("sync_catalog", f"c{number}", file=str(CATALOG), json=True)
+        with connection.cursor() as cursor:  # as PostgreSQL does by itself within a minute
+            cursor.execute("ANALYZE")
         milliseconds, megabytes = _build()
         name = f"pages on {database}: catalog index"
         rows.append(row(f"{name} built (once a change)", milliseconds, "ms", 1000.0))
