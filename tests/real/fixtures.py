@@ -8,8 +8,11 @@ from tests.peers import servers
 from tests.real.world import World, world
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def olm(real_etcd: servers.Etcd, olm_is_built: None) -> Iterator[World]:
-    """Real OLM v0 for the whole run; a test takes a namespace of its own on it."""
+    """Real OLM v0 for the tests of one file; each takes a namespace of its own on it.
+
+    Not for the whole run: what stories leave unresolved keeps OLM busy until its end.
+    """
     with world(real_etcd) as running:
         yield running

@@ -66,10 +66,11 @@ def test_a_manual_subscription_is_followed_from_approval_to_health(olm: World, s
     assert (installing.health, installing.finding) == (Health.INSTALLING, "")
     assert "waiting for deployment anchor-controller" in installing.message
 
-    olm.play_node(namespace)
-    olm.csv(namespace, "anchor.v1.0.0", "Succeeded")
-    assert seen(namespace, "anchor").health == Health.HEALTHY
-    assert seen(namespace, "anchor").version == "1.0.0"
+    with olm.paused(olm.olm.catalog):  # which offers the upgrade as soon as it may
+        olm.play_node(namespace)
+        olm.csv(namespace, "anchor.v1.0.0", "Succeeded")
+        assert seen(namespace, "anchor").health == Health.HEALTHY
+        assert seen(namespace, "anchor").version == "1.0.0"
 
     olm.install_plan(namespace, "anchor.v1.1.0")
     wait_until(lambda: seen(namespace, "anchor").upgrade == "1.1.0", "the upgrade", SECONDS)

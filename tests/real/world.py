@@ -13,7 +13,7 @@ from typing import Any
 from tests.peers import servers
 from tests.peers.client import Client, Object, wait_until
 from tests.peers.controllers import OlmV0, Opm, ensure_namespace, olm_v0, opm_serve
-from tests.peers.processes import folder
+from tests.peers.processes import Server, folder
 from tests.real.bundles import Bundle, write_catalog
 
 V1ALPHA1 = "operators.coreos.com/v1alpha1"
@@ -189,9 +189,9 @@ class World:
             raise TimeoutError(f"{error}; it is {said}") from None
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """OLM does nothing meanwhile, as where its pods can't run."""
-        processes = [server.process for server in (self.olm.olm, self.olm.catalog)]
+    def paused(self, *programs: Server) -> Iterator[None]:
+        """OLM, or only these of its programs, do nothing meanwhile, as where pods can't run."""
+        processes = [one.process for one in programs or (self.olm.olm, self.olm.catalog)]
         for process in processes:
             assert process
             process.send_signal(signal.SIGSTOP)
