@@ -43,6 +43,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("database")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With --dist loadfile the files of tests/conformance count as one: they share two servers."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Together(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return str(Path(path).parent) if path.startswith("tests/conformance/") else path
+
+    return Together(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def need(component: str, present: bool) -> None:
     """Skips the test when a component is missing, or fails it where OLMWEB_TEST_REQUIRE says so."""
     if present:

@@ -38,8 +38,9 @@ def main() -> int:
             asking = [*workers, "-m", ASKING, *extra]
             failed.append(run_pytest("tests on PostgreSQL", *asking, DATABASE_URL=url))
     if any(binary(name) for peer in PEERS for name in peer.binaries):
-        # One at a time: each is a cluster of its own, and two are more than their time limits bear.
-        failed.append(run_pytest("tests on the real components", "-m", "peers and not e2e", *extra))
+        # They mostly wait. A file's tests share a cluster, so two run at once and no more.
+        two = ["-n", "2", "--dist", "loadfile", "-m", "peers and not e2e", *extra]
+        failed.append(run_pytest("tests on the real components", *two))
     else:
         print("\nskipped: tests on the real components: none is built (`make peers` builds them)")
         failed.append(int(bool(required() & {"apiserver", "opm", "olm", "catalogd"})))

@@ -32,9 +32,9 @@ def sandbox_server() -> Iterator[Server]:
     sandbox.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def real_server() -> Iterator[Server]:
-    """An API server on an etcd of its own: the tests compact it."""
+    """An API server on an etcd of its own: the tests compact it. It ends with these tests."""
     need("apiserver", all(binary(name) for name in ("etcd", "kube-apiserver")))
     with ExitStack() as stack:
         etcd = stack.enter_context(peers.etcd())
