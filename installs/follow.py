@@ -214,8 +214,14 @@ def _is_gone(action: Action) -> bool:
 
 
 def _is_news(action: Action, row: Operator) -> bool:
-    """Whether the failure in the row is about what we sent and not left from before."""
+    """Whether the failure in the row is about what we sent and not left from before.
+
+    A cluster counts whole seconds: one of the second in which we sent a retry may be the failure
+    that it shall cure.
+    """
     sent = (action.sent_at or action.created_at).replace(microsecond=0)
+    if action.verb == Action.Verb.RETRY:
+        sent += timedelta(seconds=1)
     if row.created_at is not None and row.created_at >= sent:
         return True
     moved = [str(one.get("lastTransitionTime", "")) for one in row.conditions]

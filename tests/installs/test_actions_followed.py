@@ -274,6 +274,15 @@ def test_a_failure_from_before_does_not_count(cluster: Cluster, olivia: User) ->
     assert follow._is_news(action, Operator(created_at=None, conditions=[]))
 
 
+def test_a_failure_of_the_second_in_which_a_retry_was_sent_is_not_its_own() -> None:
+    now = timezone.now().replace(microsecond=0)
+    retry = Action(verb=Action.Verb.RETRY, sent_at=now + timedelta(milliseconds=900))
+    failed = Operator(created_at=now, conditions=[{"lastTransitionTime": f"{now:%FT%TZ}"}])
+    assert not follow._is_news(retry, failed)
+    failed.conditions = [{"lastTransitionTime": f"{now + timedelta(seconds=1):%FT%TZ}"}]
+    assert follow._is_news(retry, failed)
+
+
 def test_an_object_that_somebody_deletes_meanwhile_ends_the_action(
     sandbox: Sandbox, cluster: Cluster, olivia: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
