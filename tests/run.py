@@ -44,7 +44,8 @@ def main() -> int:
     else:
         print("\nskipped: tests on the real components: none is built (`make peers` builds them)")
         failed.append(int(bool(required() & {"apiserver", "opm", "olm", "catalogd"})))
-    failed.append(run_pytest("browser journeys", "-m", "e2e", "-p", "no:randomly", *extra))
+    journeys = ["-n", "2", "--dist", "loadfile", "-m", "e2e", "-p", "no:randomly", *extra]
+    failed.append(run_pytest("browser journeys", *journeys))
     return 1 if any(failed) else 0
 
 
