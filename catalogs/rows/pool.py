@@ -6,6 +6,7 @@ process ends with the pool, or by itself when its owner is gone.
 
 import fcntl
 import os
+import select
 import selectors
 import subprocess
 import sys
@@ -28,7 +29,8 @@ PROCESSES = 2
 MUCH = 16 * 1024**2  # bytes of blobs; to start a process takes longer than it saves with less
 PIPE_BYTES = 1 << 20  # rows that wait in the pipe: a process goes on while others' are written
 BLOB_WORK = 25_000  # a blob's rows take as long as so many bytes more of it
-TICKETS = 1000  # packages that may be taken before the first answer; they fit into any pipe
+# Packages that may be taken before the first answer; written at once or not at all.
+TICKETS = select.PIPE_BUF // TICKET.size
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _decode = msgspec.msgpack.Decoder(Pack | PackageRows).decode
 
@@ -127,24 +129,34 @@ class _Process:
 
 class _Tickets:
     """Where packages stand in the plan: a process takes the next when it is free, so all end
-    together."""
+    together.
+
+    Nobody waits for room in their pipe, which may be as small as a page: the processes would wait
+    for their answers to be read meanwhile.
+    """
 
     def __init__(self) -> None:
         taken, given = os.pipe()
+        os.set_blocking(given, False)
         self.taken = os.fdopen(taken, "rb", buffering=0)
         self._given = os.fdopen(given, "wb", buffering=0)
         self._left: list[tuple[int, int]] = []  # the next one last
+        self._due = 0
 
     def give(self, places: Iterable[tuple[int, int]]) -> None:
         self._left = list(places)[::-1]
         self.more(TICKETS)
 
     def more(self, most: int = 1) -> None:
-        """So many more, and behind the last one the end."""
+        """So many more, now or with a later call, and behind the last one the end."""
         if self._given.closed:
             return
-        some = [self._left.pop() for _ in range(min(most, len(self._left)))]
-        self._given.write(b"".join(TICKET.pack(*place) for place in some))
+        self._due = min(self._due + most, len(self._left))
+        some = self._left[: -self._due - 1 : -1]
+        if some and self._given.write(b"".join(TICKET.pack(*place) for place in some)) is None:
+            return  # the pipe is full
+        del self._left[len(self._left) - self._due :]
+        self._due = 0
         if not self._left:
             self._given.close()
 

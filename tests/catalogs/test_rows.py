@@ -1,6 +1,8 @@
 """Rows that processes beside the worker make, and which of them a change of a package touches."""
 
 import errno
+import fcntl
+import select
 import subprocess
 import sys
 import time
@@ -164,6 +166,17 @@ def test_a_process_ends_when_its_owner_is_gone(tmp_path, asked):
     while _runs(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not _runs(pid)
+
+
+def test_the_smallest_pipes_are_enough(tmp_path, monkeypatch):
+    monkeypatch.setattr(pool, "MUCH", 0)
+    monkeypatch.setattr(pool, "PIPE_BYTES", select.PIPE_BUF)
+    path = tmp_path / "catalog.jsonl"
+    path.write_bytes(jsonl([*package("etcd"), *package("mongo")]))
+    with path.open("rb") as body, Pool(body.fileno()) as work:
+        fcntl.fcntl(work._tickets.taken, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)
+        many = asked_of(body) * pool.TICKETS
+        assert sum(1 for _ in work.make(many, lambda _: None)) == len(many)
 
 
 def asked_of(body) -> list[Asked]:
