@@ -158,6 +158,16 @@ def test_verdicts_of_a_catalog_of_no_cluster_are_told_for_the_one_that_is_chosen
         assert "There is no cluster “gone”: the catalog alone is asked." in gone
 
 
+@pytest.mark.parametrize("tab", ["overview", "channels", "versions"])
+def test_a_form_keeps_the_cluster_of_the_verdicts(reader, tab):
+    make_cluster(name="other")
+    package = make_package()
+    page = reader.get(url(package, tab=tab, cluster="other")).content.decode()
+    forms = [part.partition("</form>")[0] for part in page.split('<form class="olm-pickers')[1:]]
+    assert forms
+    assert all('name="cluster" value="other"' in form for form in forms)
+
+
 def test_a_bundle_that_was_not_judged_yet_says_so(reader, etcd):
     assert "Not judged yet" in text_of(reader.get(url(etcd)))
 
