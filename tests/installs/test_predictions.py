@@ -10,7 +10,6 @@ import pytest
 from django.db.models import Model
 from django.utils import timezone
 
-from catalogs import judge as judge_module
 from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
 from catalogs.prediction import Path, Target, Verdict
 from catalogs.prediction.contents import Kind
@@ -22,25 +21,22 @@ from installs import predictions, tasks
 from installs.models import Surface
 from installs.predictions import refresh, verdicts, verdicts_of
 from installs.surroundings import cluster_facts, market_of
-from olmweb.kube.errors import Unreachable
 from olmweb.models import Cluster
 from tests.catalogs.fbc_samples import (
     bundle_blob,
     channel_blob,
-    csv_metadata,
     package_blob,
 )
 from tests.catalogs.syncing import make, rewrite
 from tests.factories import (
     make_bundle,
     make_catalog,
-    make_cluster,
     make_component,
     make_crd,
     make_operator,
     make_package,
-    make_stream,
 )
+from tests.installs.judged import bundle_called, judged_cluster, package_blobs
 
 pytestmark = pytest.mark.django_db
 OWN = [{"type": "OwnNamespace", "supported": True}]
@@ -51,40 +47,21 @@ CHOSEN = [
 ]
 
 
-def _package(name: str, *versions: str, **csv_fields: Any) -> list[dict[str, Any]]:
-    metadata = csv_metadata(**{"apiServiceDefinitions": {}} | csv_fields)
-    names = [f"{name}.v{each}" for each in versions]
-    entries = [
-        {"name": each, **({"replaces": names[i - 1]} if i else {})} for i, each in enumerate(names)
-    ]
-    return [
-        package_blob(name),
-        channel_blob(name, "stable", entries),
-        *(bundle_blob(each, name, csv=metadata) for each in versions),
-    ]
-
-
 @pytest.fixture
 def catalog(tmp_path: File) -> Catalog:
     found = make(
-        tmp_path, [*_package("good", "1.0.0", "1.1.0"), *_package("own", "2.0.0", installModes=OWN)]
+        tmp_path,
+        [
+            *package_blobs("good", "1.0.0", "1.1.0"),
+            *package_blobs("own", "2.0.0", installModes=OWN),
+        ],
     )
     assert sync_catalog(found).outcome == "changed"
     return found
 
 
-def _bundle(name: str) -> Bundle:
-    return Bundle.objects.get(name=name)
-
-
-def _cluster(version: str = "v1.30.0") -> Cluster:
-    cluster = make_cluster(version=version)
-    make_stream(cluster=cluster, kind="CustomResourceDefinition", feed="CustomResourceDefinition")
-    return cluster
-
-
 def _rules(bundle: str, cluster: Cluster | None = None) -> dict[Path, str]:
-    pk = _bundle(bundle).pk
+    pk = bundle_called(bundle).pk
     found = verdicts([pk], cluster.pk if cluster else None)
     return {path: each.rule for path, each in found[pk].items()}
 
@@ -94,7 +71,7 @@ def test_every_bundle_gets_a_verdict_in_every_way(catalog: Catalog) -> None:
     assert judged is not None
     assert (judged.bundles, judged.written) == (3, 12)
     assert _rules("good.v1.0.0") == _rules("good.v1.1.0") == dict(CHOSEN)
-    assert [each.rule for each in verdicts_of(_bundle("own.v2.0.0"))] == [
+    assert [each.rule for each in verdicts_of(bundle_called("own.v2.0.0"))] == [
         "po-install-mode",
         "ce-install-mode",
         "sub-install-mode",
@@ -104,14 +81,14 @@ def test_every_bundle_gets_a_verdict_in_every_way(catalog: Catalog) -> None:
 
 def test_the_target_of_an_operator_group_is_a_way_of_its_own(catalog: Catalog) -> None:
     refresh(catalog)
-    pk = _bundle("own.v2.0.0").pk
+    pk = bundle_called("own.v2.0.0").pk
     own = verdicts([pk], target=Target.OWN)[pk][Path.SUBSCRIPTION]
     assert (own.verdict, own.target) == (Verdict.INSTALLABLE, Target.OWN)
     assert verdicts([pk])[pk][Path.SUBSCRIPTION].verdict == Verdict.NOT_INSTALLABLE
 
 
 def test_verdicts_are_read_in_one_query(catalog: Catalog, django_assert_num_queries: Any) -> None:
-    refresh(catalog, [cluster := _cluster()])
+    refresh(catalog, [cluster := judged_cluster()])
     ids = list(Bundle.objects.values_list("id", flat=True))
     with django_assert_num_queries(1):
         assert set(verdicts(ids, cluster.pk)) == set(ids)
@@ -119,7 +96,7 @@ def test_verdicts_are_read_in_one_query(catalog: Catalog, django_assert_num_quer
 
 
 def test_what_nothing_changed_of_is_not_judged_again(catalog: Catalog) -> None:
-    cluster = _cluster()
+    cluster = judged_cluster()
     refresh(catalog, [cluster])
     ids = set(Prediction.objects.values_list("id", flat=True))
     assert refresh(catalog, [cluster]) is None
@@ -130,7 +107,7 @@ def test_what_nothing_changed_of_is_not_judged_again(catalog: Catalog) -> None:
 
 
 def test_a_cluster_has_rows_only_where_its_facts_change_what_is_said(catalog: Catalog) -> None:
-    cluster = _cluster("v1.20.4")
+    cluster = judged_cluster("v1.20.4")
     refresh(catalog, [cluster])
     rows = Prediction.objects.filter(cluster=cluster)
     assert {row.bundle.name for row in rows if row.bundle} == {
@@ -155,7 +132,10 @@ def test_a_new_revision_of_the_catalog_is_judged_and_the_old_rows_go(
     kept = set(Prediction.objects.filter(package__name="own").values_list("id", flat=True))
     rewrite(
         catalog,
-        [*_package("good", "1.0.0", installModes=OWN), *_package("own", "2.0.0", installModes=OWN)],
+        [
+            *package_blobs("good", "1.0.0", installModes=OWN),
+            *package_blobs("own", "2.0.0", installModes=OWN),
+        ],
     )
     assert sync_catalog(catalog).outcome == "changed"
     judged = refresh(catalog)
@@ -179,7 +159,7 @@ def test_a_sync_that_writes_everything_anew_leaves_nothing_unjudged(catalog: Cat
 
 
 def test_a_package_of_which_nothing_would_be_chosen_says_why(tmp_path: File) -> None:
-    blobs = _package("torn", "1.0.0", "1.1.0")
+    blobs = package_blobs("torn", "1.0.0", "1.1.0")
     blobs[1]["entries"] = [{"name": "torn.v1.0.0"}, {"name": "torn.v1.1.0"}]
     catalog = make(tmp_path, blobs)
     sync_catalog(catalog)
@@ -224,7 +204,7 @@ def _monitored(tmp_path: File) -> Catalog:
 def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_told(
     tmp_path: File,
 ) -> None:
-    catalog, cluster = _monitored(tmp_path), _cluster()
+    catalog, cluster = _monitored(tmp_path), judged_cluster()
     refresh(catalog, [cluster])
     assert set(_rules("m.v1.0.0", cluster).values()) == {""}
     surface = Surface.objects.create(
@@ -282,7 +262,7 @@ def _stored(tmp_path: File) -> Catalog:
 
 
 def test_versions_of_one_shape_are_told_apart_where_one_is_installed(tmp_path: File) -> None:
-    catalog, cluster = _stored(tmp_path), _cluster()
+    catalog, cluster = _stored(tmp_path), judged_cluster()
     make_crd(cluster=cluster, name="ms.m.example", group="m.example", stored=["v1alpha1", "v1"])
     make_operator(cluster=cluster, kind="Subscription", namespace="n", name="m", bundle="m.v1.0.0")
     refresh(catalog, [cluster])
@@ -293,7 +273,7 @@ def test_versions_of_one_shape_are_told_apart_where_one_is_installed(tmp_path: F
 def test_a_group_of_several_namespaces_is_a_way_of_its_cluster(
     catalog: Catalog,
 ) -> None:
-    cluster = _cluster()
+    cluster = judged_cluster()
     make_component(
         cluster=cluster,
         kind="OperatorGroup",
@@ -316,12 +296,12 @@ def test_what_the_package_manifest_api_leaves_out_is_not_known(tmp_path: File) -
 
 
 def test_what_is_installed_counts(catalog: Catalog) -> None:
-    cluster = _cluster()
+    cluster = judged_cluster()
     refresh(catalog, [cluster])
     make_operator(cluster=cluster, name="good", package="good")
     make_operator(cluster=cluster, name="good-2", package="good")
     refresh(catalog, [cluster])
-    found = verdicts([_bundle("good.v1.1.0").pk], cluster.pk)
+    found = verdicts([bundle_called("good.v1.1.0").pk], cluster.pk)
     [one] = [each[Path.PLATFORM_OPERATOR] for each in found.values()]
     assert one.rule == "po-package-installed"
     assert [said.rule for said in one.found] == [
@@ -336,7 +316,7 @@ def test_the_task_judges_each_catalog_for_its_clusters(
 ) -> None:
     asked: list[int] = []
     monkeypatch.setattr(tasks.read_surface, "delay", asked.append)
-    cluster = _cluster("v1.20.4")
+    cluster = judged_cluster("v1.20.4")
     cluster.synced_at = cluster.checked_at
     cluster.save()
     Surface.objects.create(cluster=cluster, read_at=timezone.now() - timedelta(hours=1))
@@ -353,93 +333,10 @@ def test_what_a_cluster_newly_told_is_judged_at_once(
     asked: list[str] = []
     monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
     monkeypatch.setattr("installs.surface.read_surface", lambda _: changed)
-    cluster = _cluster("v1.20.4")
+    cluster = judged_cluster("v1.20.4")
     Cluster.objects.filter(pk=cluster.pk).update(synced_at=cluster.checked_at)
     tasks.read_surface(cluster.pk)
     assert asked == ["predict"] * changed
-
-
-# --- the first reading of a cluster ---------------------------------------------------------------
-
-
-def _judged_for() -> set[int | None]:
-    return set(PredictionRun.objects.values_list("cluster_id", flat=True))
-
-
-def _read(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, error: Exception | None) -> list[str]:
-    """Runs the task that reads the surface; what it asked for."""
-    asked: list[str] = []
-
-    def read(_: Cluster) -> bool:
-        if error is not None:
-            raise error
-        Surface.objects.filter(cluster=cluster).update(
-            awaited_since=None, read_at=timezone.now(), namespaces=[]
-        )
-        return True
-
-    monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
-    monkeypatch.setattr("installs.surface.read_surface", read)
-    tasks.read_surface(cluster.pk)
-    return asked
-
-
-def test_a_cluster_that_is_read_for_the_first_time_is_not_judged_before(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tasks.read_surface, "delay", lambda _: None)
-    cluster = _cluster("v1.20.4")
-    tasks.predict()
-    assert _judged_for() == {None}
-    bundle = _bundle("good.v1.1.0")
-    assert verdicts([bundle.pk], cluster.pk) == {}
-    assert verdicts_of(bundle, cluster.pk) == []
-    assert verdicts_of(bundle)
-    assert _read(monkeypatch, cluster, None) == ["predict"]
-    tasks.predict()
-    assert _judged_for() == {None, cluster.pk}
-    assert verdicts_of(bundle, cluster.pk)
-
-
-@pytest.mark.parametrize("error", [Unreachable("no answer"), ValueError("odd")])
-def test_a_first_reading_that_fails_is_not_waited_for(
-    error: Exception, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tasks.read_surface, "delay", lambda _: None)
-    cluster = _cluster("v1.20.4")
-    tasks.predict()
-    assert _read(monkeypatch, cluster, error) == ["predict"]
-    tasks.predict()
-    assert _judged_for() == {None, cluster.pk}
-    assert cluster_facts(cluster).namespaces is None
-    assert _read(monkeypatch, cluster, error) == []
-
-
-def test_a_first_reading_that_never_ends_is_waited_for_a_minute(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tasks.read_surface, "delay", lambda _: None)
-    cluster = _cluster("v1.20.4")
-    tasks.predict()
-    Surface.objects.update(awaited_since=timezone.now() - timedelta(seconds=61))
-    tasks.predict()
-    assert _judged_for() == {None, cluster.pk}
-
-
-def test_a_cluster_that_is_read_while_others_are_judged_is_judged_in_the_same_turn(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster = _cluster("v1.20.4")
-    monkeypatch.setattr(tasks.read_surface, "delay", lambda _: None)
-    judge = judge_module.judge
-
-    def judge_and_read(*args: Any) -> Any:
-        Surface.objects.update(awaited_since=None)
-        return judge(*args)
-
-    monkeypatch.setattr("installs.predictions.judge", judge_and_read)
-    tasks.predict()
-    assert _judged_for() == {None, cluster.pk}
 
 
 @pytest.mark.parametrize(
@@ -454,7 +351,7 @@ def test_a_cluster_that_is_read_while_others_are_judged_is_judged_in_the_same_tu
 def test_a_crd_belongs_to_the_operator_that_its_labels_lead_to(
     db: None, label: tuple[str, str], kind: str, owner: tuple[str, str, str]
 ) -> None:
-    cluster = _cluster()
+    cluster = judged_cluster()
     namespace = "apps" if kind == "Subscription" else ""
     make_operator(cluster=cluster, kind=kind, namespace=namespace, name="mine", package="etcd")
     make_crd(cluster=cluster, owner_kind=label[0], owner_name=label[1])
@@ -483,7 +380,7 @@ def _warnings(catalog: Catalog, package: str) -> set[str]:
 
 
 def test_catalogs_of_one_priority_with_the_same_package_are_told(db: None) -> None:
-    cluster = _cluster()
+    cluster = judged_cluster()
     catalog = _twins(cluster)
     market = market_of(catalog, cluster)
     assert dict(market.offers) == {"good": (Offered("first"), Offered("second"))}
@@ -501,13 +398,13 @@ def test_catalogs_of_one_priority_with_the_same_package_are_told(db: None) -> No
 def test_only_available_cluster_catalogs_compete(
     db: None, second: dict[str, Any], offered: Offered | None
 ) -> None:
-    cluster = _cluster()
+    cluster = judged_cluster()
     found = market_of(_twins(cluster, **second), cluster).offers
     assert found == ({"good": (Offered("first"), offered)} if offered else {})
 
 
 def test_a_catalog_whose_bundles_are_all_deprecated_competes_as_such(db: None) -> None:
-    cluster = _cluster()
+    cluster = judged_cluster()
     catalog = _twins(cluster)
     Bundle.objects.filter(package__catalog=catalog).update(deprecated=True)
     assert market_of(catalog, cluster).offers == {
@@ -516,8 +413,8 @@ def test_a_catalog_whose_bundles_are_all_deprecated_competes_as_such(db: None) -
 
 
 def test_another_priority_of_a_catalog_is_judged_anew(tmp_path: File) -> None:
-    cluster = _cluster()
-    catalog = make(tmp_path, _package("good", "1.0.0"))
+    cluster = judged_cluster()
+    catalog = make(tmp_path, package_blobs("good", "1.0.0"))
     sync_catalog(catalog)
     Catalog.objects.filter(pk=catalog.pk).update(cluster=cluster, source_kind="ClusterCatalog")
     other = make_catalog(name="other", cluster=cluster)
@@ -533,7 +430,7 @@ def test_another_priority_of_a_catalog_is_judged_anew(tmp_path: File) -> None:
 
 
 def test_apis_of_installed_operators_are_known_until_these_go(db: None) -> None:
-    cluster = _cluster()
+    cluster = judged_cluster()
     owned = {"api_services": 1, "owned_apis": ["v1.x.example"], "package": "a"}
     row = make_component(
         cluster=cluster, kind="ClusterServiceVersion", namespace="n", name="a.v1",
@@ -551,9 +448,9 @@ def test_apis_of_installed_operators_are_known_until_these_go(db: None) -> None:
 
 def test_an_api_that_another_operator_provides_is_judged(tmp_path: File) -> None:
     owned = {"owned": [{"group": "x.example", "version": "v1", "kind": "X"}]}
-    catalog = make(tmp_path, _package("good", "1.0.0", apiServiceDefinitions=owned))
+    catalog = make(tmp_path, package_blobs("good", "1.0.0", apiServiceDefinitions=owned))
     sync_catalog(catalog)
-    cluster = _cluster()
+    cluster = judged_cluster()
     refresh(catalog, [cluster])
     assert _rules("good.v1.0.0", cluster)[Path.SUBSCRIPTION] == ""
     make_component(
