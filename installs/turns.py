@@ -119,10 +119,13 @@ class Turn:
     def _makes_room(self) -> bool:
         now = timezone.now()
         busy = watched()
+        # Whoever has been due for less than that takes a place that is free.
         late = now - timedelta(seconds=max(MIN_TURN, 2 * settings.STATE_POLL))
         left = Cluster.objects.exclude(pk__in=busy).exclude(error_code="not-configured")
         count = sum(
-            1 for one in left if (one.checked_at is None or one.checked_at < late) and due(one, now)
+            1
+            for one in left
+            if (one.checked_at is None or one.checked_at < late) and due(one, late)
         )
         # Of several turns only as many as are needed end, whoever it hits.
         if not count or self._chance() >= count / max(1, len(busy)):

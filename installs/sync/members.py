@@ -1,11 +1,22 @@
 """The aggregated ClusterOperator and the PlatformOperators that its message lists."""
 
 from collections.abc import Iterable
+from typing import Any
 
-from installs.aggregated import Member, disagreement, parse_members
+from installs.aggregated import NAME, Member, disagreement, parse_members
 from installs.models import ClusterOperator, ClusterOperatorMember, Operator
-from installs.sync.store import BATCH
+from installs.sync.store import BATCH, Delta
 from olmweb.kube.conditions import find, status_of, text
+
+
+def is_told(operators: Delta) -> bool:
+    """Whether any ClusterOperator that these changes touched lists members, or did so before."""
+    for key in operators.touched:
+        before, after = operators.before.get(key), operators.changed.get(key)
+        told = (before.conditions if before else [], after.conditions if after else [])
+        if key[2] == NAME or any(_members_in(conditions) for conditions in told):
+            return True
+    return False
 
 
 def update_members(cluster_id: int, *, comparable: bool) -> tuple[int, int]:
@@ -15,7 +26,7 @@ def update_members(cluster_id: int, *, comparable: bool) -> tuple[int, int]:
     (ClusterOperators written, members written or deleted).
     """
     rows = list(ClusterOperator.objects.filter(cluster_id=cluster_id, aggregated=True))
-    told = {row.pk: _members_of(row) for row in rows}
+    told = {row.pk: _members_in(row.conditions) for row in rows}
     written = 0
     if rows:
         failing = _failing(cluster_id) if comparable else set()
@@ -27,8 +38,8 @@ def update_members(cluster_id: int, *, comparable: bool) -> tuple[int, int]:
     return written, _join_members(cluster_id, told.items())
 
 
-def _members_of(row: ClusterOperator) -> tuple[Member, ...]:
-    return parse_members(text(find(row.conditions, "Available"), "message"))
+def _members_in(conditions: list[dict[str, Any]]) -> tuple[Member, ...]:
+    return parse_members(text(find(conditions, "Available"), "message"))
 
 
 def _failing(cluster_id: int) -> set[str]:

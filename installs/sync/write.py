@@ -22,7 +22,7 @@ from installs.sync.events import write_events
 from installs.sync.feeds import BY_NAME, FEEDS, Change, Feed, Position
 from installs.sync.history import Moment
 from installs.sync.links import OPERATOR_KINDS, link, waiting_csvs
-from installs.sync.members import update_members
+from installs.sync.members import is_told, update_members
 from installs.sync.read import ABSENT, FAILED, FORBIDDEN, SERVED, FeedRead, Snapshot
 from installs.sync.store import Delta, Reading, Table, known_rows, older, store
 from olmweb.models import Cluster, Stream
@@ -374,8 +374,8 @@ def _write(cluster: Cluster, told: _Told, moment: Moment, comparable: bool) -> W
     cluster.assessed = now_basis
     _derive(cluster.pk, deltas, moment, result, everything=everything)
     platform = {key[0] for key in deltas.get(Operator, Delta()).touched}
-    operators = deltas.get(ClusterOperator, Delta()).touched
-    if operators or "PlatformOperator" in platform or everything:
+    told_of = is_told(deltas.get(ClusterOperator, Delta()))
+    if told_of or "PlatformOperator" in platform or everything:
         written, members = update_members(cluster.pk, comparable=comparable)
         result.written["ClusterOperator"] += written
         result.derived += members

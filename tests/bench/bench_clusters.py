@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import yaml
 
-from tests.bench.fleet import NAME
+from tests.bench.fleet import REASON
 from tests.bench.tools import ROOT, environment, migrate, one, p95, row, until
 from tests.services import free_port, postgres, postgres_bin, redis
 
@@ -122,7 +122,7 @@ def _turn(
     _answer(fleet)
     began = time.monotonic()
     seen: dict[str, float] = {}
-    until(lambda: _note(database, f"{NAME}{number}", seen, began) >= len(HEALTHY), 60, pause=0.05)
+    until(lambda: _note(database, f"{REASON}{number}", seen, began) >= len(HEALTHY), 60, pause=0.05)
     return [seen.get(name, 60.0) for name in HEALTHY]
 
 
@@ -130,7 +130,7 @@ def _note(
     database: psycopg.Connection[Any], reason: str, seen: dict[str, float], began: float
 ) -> int:
     rows = database.execute(
-        "select c.name from installs_operator o join olmweb_cluster c on c.id = o.cluster_id"
+        "select c.name from installs_clusteroperator o join olmweb_cluster c on c.id = o.cluster_id"
         " where o.reason = %s",
         (reason,),
     ).fetchall()

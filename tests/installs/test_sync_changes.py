@@ -10,7 +10,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from installs.models import ClusterOperator, Component, Event, Operator, Transition
+from installs.models import (
+    ClusterOperator,
+    ClusterOperatorMember,
+    Component,
+    Event,
+    Operator,
+    Transition,
+)
 from installs.sync import Change, Position, Snapshot, apply_changes, read_feeds, write_snapshot
 from installs.sync.decode import DECODERS
 from installs.sync.feeds import BY_NAME, FEEDS, decode, feeds_of, served_by
@@ -285,6 +292,33 @@ def test_members_of_the_aggregated_operator_follow_changes(
     fixed = platform("bad", "InstallSuccessful", 1000)
     apply_changes(cluster, [fixed], {})
     assert "disagree" in ClusterOperator.objects.get(aggregated=True).problem
+
+
+def lists_members(name: str, version: int, *members: str) -> Change:
+    items = [
+        f'encountered the failing {one} platform operator with reason "SourceFailed"'
+        for one in members
+    ]
+    available = world.condition("Available", "False", "Error", items[0] if items else "not there")
+    return change(
+        "ClusterOperator",
+        {"metadata": {"name": name}, "status": {"conditions": [available]}},
+        version,
+    )
+
+
+def test_a_cluster_operator_that_lists_members_no_more_loses_them(watched: Cluster) -> None:
+    apply_changes(watched, [lists_members("under-another-name", 1000, "bad")], {})
+    assert ClusterOperatorMember.objects.get().name == "bad"
+    apply_changes(watched, [lists_members("under-another-name", 1001)], {})
+    assert not ClusterOperatorMember.objects.exists()
+
+
+def test_members_are_looked_at_only_when_a_cluster_operator_lists_some(watched: Cluster) -> None:
+    with CaptureQueriesContext(connection) as queries:
+        written = apply_changes(watched, [lists_members("dns", 1000)], {})
+    assert written.written["ClusterOperator"] == 1
+    assert not [one for one in queries if "clusteroperatormember" in one["sql"]]
 
 
 def test_events_of_a_watch_are_kept_and_their_deletion_is_not_heard(watched: Cluster) -> None:

@@ -77,6 +77,17 @@ def test_a_cluster_that_left_the_settings_or_backs_off_does_not_wait(turn: Turn)
     assert not turn.is_over()
 
 
+def test_a_cluster_that_fails_waits_only_when_nobody_takes_its_next_try(
+    turn: Turn, clock: Time, settings: Any
+) -> None:
+    settings.STATE_POLL = 5
+    down = make("down", checked_at=25, unreachable_since=7200)  # tried every 20 s
+    assert not turn.is_over()
+    Cluster.objects.filter(pk=down.pk).update(checked_at=timezone.now() - timedelta(seconds=35))
+    clock.now += turns.LOOK_SECONDS
+    assert turn.is_over()
+
+
 def test_every_turn_has_its_shortest_time(turn: Turn, clock: Time) -> None:
     make("waiting")
     clock.now -= 95
