@@ -21,6 +21,7 @@ from catalogs.svg_scrub import SvgFault, scrub
 
 MAX_TEXT = 200_000  # characters of Markdown that are rendered
 MAX_HTML = 2_000_000  # characters of HTML; tables can make more out of a small text
+MAX_CELLS = 100_000  # of tables, counted generously; real descriptions have at most 3,000
 MAX_DEPTH = 60  # nested elements; sanitising takes time with the square of the depth
 MAX_ICON = 1_000_000  # bytes, before and after scrubbing
 MAX_URL = 2_000
@@ -28,6 +29,8 @@ CUT_NOTE: Final = "<p><em>The text is longer than 200,000 characters: the rest i
 
 _EXTENSIONS = comrak.ExtensionOptions()
 _EXTENSIONS.table = _EXTENSIONS.autolink = _EXTENSIONS.strikethrough = True
+_WITHOUT_TABLES = comrak.ExtensionOptions()
+_WITHOUT_TABLES.autolink = _WITHOUT_TABLES.strikethrough = True
 _RENDERING = comrak.RenderOptions()  # its default leaves raw HTML and unsafe links out
 _RENDERING.github_pre_lang = True
 _IMAGE = re.compile(r'<img src="[^"]*" alt="([^"]*)"(?: title="[^"]*")? />')
@@ -37,6 +40,7 @@ _ANY_TAG = re.compile(r"<[^<>]*>")
 _PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
 _MAIL = re.compile(r"mailto:[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
 _DATA_URI = re.compile(r"data:[^,]{0,100};base64,", re.IGNORECASE)
+_LINE_END = re.compile(r"\r\n?|\n")  # those that the renderer knows
 _WORD = re.compile(r"[a-z0-9]+")
 _TAGS = (
     "p br hr h3 h4 h5 h6 ul ol li blockquote pre code em strong del a table thead tbody tr th td"
@@ -52,7 +56,8 @@ def render_markdown(text: str) -> str:
 
     Raw HTML is left out, images become their alternative text, headings start at h3, links are
     http(s) or mailto with rel="nofollow noopener noreferrer". Text past 200,000 characters is cut,
-    with a note; text whose HTML would be huge or absurdly nested is shown as it was written.
+    with a note. Tables that could have more than 100,000 cells, and text whose HTML would be huge
+    or absurdly nested, are shown as they were written.
     """
     part = text[:MAX_TEXT]
     html = _IMAGE.sub(r"\1", _to_html(part))
@@ -99,10 +104,21 @@ def safe_url(text: str) -> str | None:
 def _to_html(text: str) -> str:
     """GitHub's Markdown with raw HTML off; lone surrogates, which JSON allows, become marks."""
     readable = text.encode("utf-8", "replace").decode("utf-8")
+    extensions = _WITHOUT_TABLES if _cells(readable) > MAX_CELLS else _EXTENSIONS
     html: str = comrak.render_markdown(
-        readable, extension_options=_EXTENSIONS, render_options=_RENDERING
+        readable, extension_options=extensions, render_options=_RENDERING
     )
     return html
+
+
+def _cells(text: str) -> int:
+    """At most so many cells have the tables of a text.
+
+    The renderer fills every row up to the width of its table's head: of 100 kB it makes 15 million
+    cells, of 200 kB more than memory holds, which ends the process.
+    """
+    lines = _LINE_END.split(text)
+    return len(lines) * (1 + max(line.count("|") for line in lines))
 
 
 def _depth(html: str) -> int:

@@ -23,6 +23,9 @@ from catalogs.markup import (
     safe_url,
 )
 
+reads_memory = pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="memory is read from /proc"
+)
 TAGS = set(
     re.findall(
         r"\w+",
@@ -195,10 +198,22 @@ def test_no_text_takes_long(unit):
     assert len(html) < 10_000_000
 
 
-def test_a_table_that_grows_out_of_proportion_is_shown_as_written():
-    text = "|x" * 300 + "\n" + "|-" * 300 + "\n" + "a\n" * 50_000
+@reads_memory
+@pytest.mark.parametrize("line_end", ["\n", "\r", "\r\n"])
+@pytest.mark.parametrize("filler", ["x", "\f", "\u2028"])
+def test_a_table_that_would_outgrow_memory_is_shown_as_written(filler, line_end):
+    text = f"|{filler}" * 1_000 + line_end + "|-" * 1_000 + line_end + f"a{line_end}" * 60_000
+    before = resident_kilobytes()
 
-    assert render_markdown(text).startswith("<pre>|x|x")
+    assert render_markdown(text).startswith(f"<p>{'|' + filler}")
+    assert plain_summary(text)
+    assert resident_kilobytes() - before < 200_000
+
+
+def test_a_table_of_a_thousand_rows_is_a_table():
+    text = "|a|b|c|d|\n|-|-|-|-|\n" + "|1|2|3|4|\n" * 1_000
+
+    assert render_markdown(text).count("<tr>") == 1_001
 
 
 def resident_kilobytes():
@@ -206,7 +221,7 @@ def resident_kilobytes():
     return int(text.split("VmRSS:")[1].split()[0])
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+@reads_memory
 def test_rendering_gives_its_memory_back():
     text = "# a\n" + "word [x](http://a.b) " * 800
     for _ in range(30):
