@@ -2,7 +2,8 @@
 
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,25 @@ import hypothesis
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 
+from olmweb.kube.limits import TokenBucket
 from olmweb.sandbox.server import Sandbox
 from tests.services import HOW_TO_GET, postgres_bin, required
 
 pytest_plugins = ["tests.peers.fixtures", "tests.real.fixtures"]
 
+LONGEST = (
+    "tests/installs/test_watch_cluster.py",
+    "tests/installs/test_audit_world.py",
+    "tests/real/test_watch_faults.py",
+    "tests/real/test_olm_v0.py",
+    "tests/tasks/test_watch_worker.py",
+    "tests/real/test_seen.py",
+    "tests/real/test_watch_cache.py",
+    "tests/real/test_watch_clocks.py",
+    "tests/e2e/test_real_actions.py",
+    "tests/e2e/test_accessibility.py",
+    "tests/e2e/test_real_olm.py",
+)
 DATABASE_FIXTURES = {"db", "transactional_db"}
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
@@ -31,16 +46,20 @@ def pytest_configure() -> None:
     hypothesis.settings.load_profile("olmweb")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Marks what asks the database: pytest-django refuses it to all others of this process.
 
-    Those whose database is that of a process which they start carry the marker themselves.
+    Those whose database is that of a process which they start carry the marker themselves. The
+    files that take longest begin first: one that begins last keeps one process busy alone.
     """
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if item.get_closest_marker("django_db") or not DATABASE_FIXTURES.isdisjoint(fixtures):
             item.add_marker("database")
+    yield
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -78,6 +97,13 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture(autouse=True)
+def no_limit_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our own limit of requests a second, whose tests bring their own bucket, costs no time."""
+    fast = partial(TokenBucket, rate=10_000, burst=10_000)
+    monkeypatch.setattr("olmweb.kube.transport.TokenBucket", fast)
 
 
 @pytest.fixture(autouse=True)

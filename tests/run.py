@@ -28,7 +28,9 @@ def run_pytest(title: str, *arguments: str, **environment: str) -> int:
 
 def main() -> int:
     extra = sys.argv[1:]
-    workers = ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "loadgroup"]
+    # One more than there are cores, as many tests wait for something.
+    workers = ["-n", str(min(4, 1 + (os.cpu_count() or 1)))]
+    by_file = [*workers, "--dist", "loadfile", "--no-loadscope-reorder"]
     failed = [run_pytest("tests on SQLite", *workers, "-m", EVERYWHERE, *extra)]
     if postgres_bin() is None:
         print(f"\nskipped: tests on PostgreSQL: {HOW_TO_GET['postgres']}")
@@ -38,13 +40,13 @@ def main() -> int:
             asking = [*workers, "-m", ASKING, *extra]
             failed.append(run_pytest("tests on PostgreSQL", *asking, DATABASE_URL=url))
     if any(binary(name) for peer in PEERS for name in peer.binaries):
-        # They mostly wait. A file's tests share a cluster, so two run at once and no more.
-        two = ["-n", "2", "--dist", "loadfile", "-m", "peers and not e2e", *extra]
-        failed.append(run_pytest("tests on the real components", *two))
+        # A file's tests share a cluster.
+        real = [*by_file, "-m", "peers and not e2e", *extra]
+        failed.append(run_pytest("tests on the real components", *real))
     else:
         print("\nskipped: tests on the real components: none is built (`make peers` builds them)")
         failed.append(int(bool(required() & {"apiserver", "opm", "olm", "catalogd"})))
-    journeys = ["-n", "2", "--dist", "loadfile", "-m", "e2e", "-p", "no:randomly", *extra]
+    journeys = [*by_file, "-m", "e2e", "-p", "no:randomly", *extra]
     failed.append(run_pytest("browser journeys", *journeys))
     return 1 if any(failed) else 0
 

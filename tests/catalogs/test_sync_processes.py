@@ -14,7 +14,7 @@ from django.conf import settings
 
 from tests.bench.tools import environment, migrate
 
-pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.database]
+pytestmark = pytest.mark.database
 PROGRAM = Path(__file__).with_name("survivor.py")
 
 
