@@ -12,6 +12,7 @@ from xml.parsers import expat
 
 MAX_ELEMENTS = 20_000
 MAX_DEPTH = 100
+MAX_NAMESPACE = 1_000  # characters; the parser repeats it in the name of each element and attribute
 MAX_USES = 24  # `use` of `use` multiplies; this many can't become more than a few thousand shapes
 
 _SVG = "http://www.w3.org/2000/svg"
@@ -32,7 +33,8 @@ _RASTER = re.compile(r"data:image/(?:png|jpe?g|gif|webp);base64,[A-Za-z0-9+/=\s]
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _LINES = {9: "&#9;", 10: "&#10;", 13: "&#13;"}  # else a space when an attribute is read
 _SCRIPT = re.compile(r"\w\s*script\s*:", re.IGNORECASE)
-_CALL = re.compile(r"([A-Za-z-]*)\(\s*(['\"]?)([^)]{0,200})")
+# The bound is twice the longest known name: without it words take the square of their length.
+_CALL = re.compile(r"([A-Za-z-]{0,20})\(\s*(['\"]?)([^)]{0,200})")
 _CALLS = frozenset(
     _WORD.findall(
         "rgb rgba hsl hsla matrix translate translatex translatey scale scalex scaley rotate skewx"
@@ -55,6 +57,7 @@ def scrub(data: bytes) -> bytes:
     parser.buffer_text = True
     parser.StartDoctypeDeclHandler = _doctype
     parser.EntityDeclHandler = _entity
+    parser.StartNamespaceDeclHandler = _namespace
     parser.StartElementHandler = writer.start
     parser.EndElementHandler = writer.end
     parser.CharacterDataHandler = writer.text
@@ -78,6 +81,11 @@ def _doctype(name: str, system: str | None, public: str | None, internal: bool) 
 
 def _entity(*_: object) -> None:
     raise SvgFault("declares entities")
+
+
+def _namespace(_prefix: str | None, uri: str | None) -> None:
+    if uri and len(uri) > MAX_NAMESPACE:
+        raise SvgFault(f"has a namespace of more than {MAX_NAMESPACE:,} characters")
 
 
 class _Writer:
@@ -120,7 +128,7 @@ class _Writer:
             return
         local = self.open.pop()
         if local == "style":
-            css = _COMMENT.sub("", "".join(self.css))
+            css = _without_comments("".join(self.css))
             self.out.append(escape(css, quote=False) if _harmless(css) else "")
             self.css.clear()
         self.out.append(f"</{local}>")
@@ -132,6 +140,13 @@ class _Writer:
             self.css.append(text)
         else:
             self.out.append(escape(text, quote=False))
+
+
+def _without_comments(css: str) -> str:
+    """The CSS without comments. Each beginning looks for its end, so text after the last end is
+    left as it is, or many beginnings would cost the square of their number."""
+    commented, end, rest = css.rpartition("*/")
+    return _COMMENT.sub("", commented + end) + rest
 
 
 def _attributes(element: str, attributes: dict[str, str]) -> dict[str, str]:

@@ -386,6 +386,27 @@ def test_what_could_run_or_fetch_is_gone_from_an_svg(inner):
     assert "alert" not in scrubbed(inner).lower()
 
 
+@pytest.mark.parametrize(
+    "inner",
+    [
+        f'<path fill="({"a" * 300_000}"/>',
+        f"<style>{'/* ' * 200_000}</style>",
+        f"<style>a{{}}/**/{'/* ' * 200_000}</style>",
+    ],
+    ids=["word", "comments", "comments after one"],
+)
+def test_css_that_ends_nowhere_is_looked_through_in_time(inner):
+    began = time.process_time()
+    assert len(scrubbed(inner)) < 1_000
+    assert time.process_time() - began < 5
+
+
+def test_an_svg_with_a_huge_namespace_is_refused_before_its_names_fill_the_memory():
+    names = " ".join(f'a:b{i}=""' for i in range(100))
+    with pytest.raises(IconFault, match="has a namespace of more than 1,000 characters"):
+        check_icon(encode(f'<svg><g xmlns:a="{"u" * 1_001}" {names}/></svg>'.encode()), "")
+
+
 def test_a_handler_on_the_root_is_gone():
     assert "alert" not in scrubbed("", attributes='onload="alert(1)" viewBox="0 0 1 1"')
 
