@@ -16,6 +16,7 @@ from typing import Any
 
 KEY_LENGTH = 400  # longest text sort_key() gives; a cut key still never sorts the wrong way round
 RELEASE_LENGTH = 20  # longest build metadata that operator-controller takes for a release
+LONGEST_RANGE = 2_000  # characters of a Masterminds range; its API takes 64
 LARGEST = 2**64 - 1  # numbers are unsigned 64 bit in the implementations we follow
 
 Range = Callable[["Version"], bool]
@@ -310,6 +311,10 @@ def masterminds_range(text: str) -> Range:
     A pre-release version is taken only by an OR-group in which some term names a pre-release.
     ValueError says which part of `text` can't be read. An empty text takes every release.
     """
+    if len(text) > LONGEST_RANGE:  # reading takes the square of it
+        raise ValueError(
+            f"The version range {_shown(text)} is longer than {LONGEST_RANGE:,} characters."
+        )
     groups = [
         _masterminds_group(part, text) for part in _HYPHEN.sub(r">=\1, <=\2", text).split("||")
     ]

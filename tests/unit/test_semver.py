@@ -272,6 +272,11 @@ def test_a_text_that_is_no_masterminds_range_is_refused_with_a_sentence(text):
         masterminds_range(text)
 
 
+def test_a_masterminds_range_of_any_length_is_refused_at_once():
+    with pytest.raises(ValueError, match=r"is longer than 2,000 characters\.$"):
+        masterminds_range("1" * 1_000_000)  # would take hours
+
+
 @given(st.text("0123.xX*v|,<>=!~^- ab", max_size=40))
 def test_any_range_text_compiles_or_gives_one_sentence(text):
     for compile_range in (blang_range, masterminds_range):
