@@ -20,6 +20,8 @@ MOST = 1000  # faults told of one package; a catalog of nothing else must not fi
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _RELEASE_PART = re.compile(r"0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*")
 RELEASE_LENGTH = 20
+LONGEST_TOLD = 20_000  # characters of a fault; of subjects, the column holds this many:
+_LONGEST_SUBJECT = 500
 _GRAPH_CODES = (
     ("no channel head", "no-head"),
     ("multiple channel heads", "several-heads"),
@@ -78,6 +80,9 @@ class PackageFaults:
     def _problem(
         self, code: str, message: str, subject: str = "", field: str = "", *, offset: int
     ) -> None:
+        if len(message) > LONGEST_TOLD:  # a name of a megabyte may have a thousand faults
+            message = message[: LONGEST_TOLD - 1] + "…"
+        subject = subject[:_LONGEST_SUBJECT]
         if len(self.problems) < MOST:
             self.problems.append(Problem(code, message, self.name, subject, field, offset))
         elif len(self.problems) == MOST:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from catalogs.faults import MOST, REACTIONS
+from catalogs.faults import LONGEST_TOLD, MOST, REACTIONS
 from catalogs.fbc import Problem
 from catalogs.image_names import image_fault
 from catalogs.places import Places, locate_json, read_steps
@@ -121,6 +121,14 @@ def test_the_faults_of_one_package_are_bounded():
     told = read_catalog(jsonl([*SOUND[:2], bundle_blob(relatedImages=images)]))
     assert [problem.code for problem in told[-2:]] == ["image", "more"]
     assert len(told) == MOST + 1
+
+
+def test_the_faults_of_an_entry_with_a_huge_name_are_told_in_short():
+    entries = [{"name": "x" * 1_000_000, "skips": [""] * 500}]
+    told = read_catalog(jsonl([SOUND[0], channel_blob(entries=entries)]))
+    told = [problem for problem in told if problem.code == "empty-skip"]
+    assert len(told) == 500
+    assert {len(problem.message) for problem in told} == {LONGEST_TOLD}
 
 
 @pytest.mark.parametrize(
