@@ -27,6 +27,8 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 NULL = msgspec.Raw(b"null")
 ABSENT = msgspec.Raw(b"")  # told from null by identity
 YAML_DEPTH = 100
+LONGEST_INTEGER = 1_000  # characters in YAML; JSON holds 20 digits
+MOST_FAULTS = 1_000  # of a wrong type in one blob; what comes after them is left out
 # A document may repeat a little by alias; more than this is how a few bytes become gigabytes.
 YAML_ALIASES = 10
 YAML_ALIAS_DOCUMENT = 65_536  # bytes; a larger document may hold no alias at all
@@ -179,7 +181,7 @@ def properties_of(bundle: BundleIn) -> list[PropertyIn]:
 
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
-_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _read_header = msgspec.json.Decoder(Header).decode
 
 
@@ -249,11 +251,8 @@ def decode(data: bytes | msgspec.Raw, shape: type[Shape]) -> tuple[Shape, tuple[
 
     Raises one of DECODE_ERRORS when `data` isn't JSON at all.
     """
-    decoder = _decoders.get(shape)
-    if decoder is None:
-        decoder = _decoders[shape] = msgspec.json.Decoder(shape)
     try:
-        return decoder.decode(data), ()
+        return _decoder(shape).decode(data), ()
     except msgspec.ValidationError:
         faults: list[Fault] = []
         salvaged = _salvage(msgspec.json.decode(data), shape, "", faults)
@@ -261,10 +260,20 @@ def decode(data: bytes | msgspec.Raw, shape: type[Shape]) -> tuple[Shape, tuple[
         return empty, tuple(faults)
 
 
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Made once of each kind: making one takes longer than decoding with it."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    return decoder
+
+
 def _salvage(value: Any, kind: Any, path: str, faults: list[Fault]) -> Any:
     """`value` as `kind` with what doesn't fit left out; UNSET when nothing of it fits."""
+    if len(faults) >= MOST_FAULTS:
+        return msgspec.UNSET
     try:
-        return msgspec.json.decode(msgspec.json.encode(value), type=kind)
+        return _decoder(kind).decode(msgspec.json.encode(value))
     except msgspec.ValidationError as error:
         message = str(error).split(" - at `")[0]
     if get_origin(kind) in (Union, types.UnionType):
@@ -296,6 +305,14 @@ class _Loader(yaml.CSafeLoader):
     """YAML as the format's own reader takes it: an unquoted timestamp stays a string."""
 
 
+def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
+    """As YAML 1.1, which knows numbers of base 60: of many digits they take the square of time."""
+    if len(node.value) > LONGEST_INTEGER:
+        raise ValueError(f"an integer of more than {LONGEST_INTEGER} characters")
+    return loader.construct_yaml_int(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, regex) for tag, regex in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()

@@ -27,7 +27,13 @@ BLOB_LIMIT = 32 * 1024 * 1024
 CHUNK = 1 << 18
 TOLD_EVERY = 1 << 22  # bytes between two words about how far the reading is
 _YAML_MARK = re.compile(rb"(?:---|\.\.\.)(?:\s|$)")
-_raw_decode = JSONDecoder().raw_decode
+MOST = 1000  # unreadable blobs told of one catalog; one of nothing else must not fill the database
+FIRST_LOOK = 1 << 12  # bytes read of what may be a blob of several lines; mostly it isn't one
+# Bytes looked at in vain, of one file, before what follows an unreadable blob is looked for only
+# after all that was looked at: each of many beginnings can lead to the same far end.
+WASTE = 32 * 1024 * 1024
+# Numbers are only passed over, whatever their length.
+_raw_decode = JSONDecoder(parse_int=len, parse_float=len).raw_decode
 
 
 # What may stand at the end of JSON that goes on: a part of a word, a number or an escape.
@@ -83,6 +89,7 @@ class Splitter:
         self._limit = limit
         self._start = start
         self._name = name
+        self._wasted = 0
 
     def __iter__(self) -> Iterator[Piece]:
         start = self._skip_blank()
@@ -145,7 +152,7 @@ class Splitter:
     def _object(self, offset: int, number: int, line_end: int) -> tuple[Piece | None, int]:
         """The JSON value that starts at `offset`, wherever it ends; the end to go on from."""
         self._spool.seek(offset)
-        buffer, want = b"", CHUNK
+        buffer, want = b"", FIRST_LOOK
         while True:
             more = self._spool.read(want)
             buffer += more
@@ -155,7 +162,7 @@ class Splitter:
                 _, length = _raw_decode(text)
             except RecursionError:
                 self._report("too-deep", "the blob nests too deep to be read; flatten it", offset)
-                return None, self._next_object(line_end)
+                return None, self._after(offset, len(buffer), line_end)
             except JSONDecodeError as error:
                 incomplete = _may_go_on(error, text)
                 if incomplete and not more:
@@ -168,10 +175,11 @@ class Splitter:
                     self._report(
                         "not-json", f"not valid JSON at byte {where:,}: {error.msg}", offset
                     )
-                    return None, self._next_object(line_end)
+                    return None, self._after(offset, error.pos, line_end)
                 if len(buffer) > self._limit:
                     return None, self._too_large(offset, offset + len(buffer), line_end)
-                want = max(CHUNK, len(buffer))  # doubles, so a large blob isn't scanned often
+                # Doubles at least, so a large blob isn't scanned often.
+                want = max(CHUNK, len(buffer))
                 continue
             return self._piece(offset, number, buffer[:length]), offset + length
 
@@ -202,12 +210,21 @@ class Splitter:
             offset,
         )
 
+    def _after(self, offset: int, looked: int, line_end: int) -> int:
+        """Where the blob after an unreadable one may start, of which `looked` bytes were looked at:
+        at its next line already, as it may be cut off."""
+        self._wasted += looked
+        return self._next_object(
+            line_end if self._wasted < WASTE else max(offset + looked, line_end)
+        )
+
     def _next_object(self, end: int) -> int:
         """Offset of the first line from `end` on that begins with an opening brace."""
-        position = end - 1
+        position, size = end - 1, FIRST_LOOK
         self._spool.seek(position)
         tail = b""
-        while chunk := self._spool.read(CHUNK):
+        while chunk := self._spool.read(size):
+            size = min(2 * size, CHUNK)
             found = (tail + chunk).find(b"\n{")
             if found >= 0:
                 return position - len(tail) + found + 1
@@ -252,7 +269,15 @@ class Splitter:
             self._report("not-an-object", f"the document is not a mapping: {error}", offset)
 
     def _report(self, code: str, message: str, offset: int) -> None:
-        self.problems.append(Problem(code, message, offset=offset))
+        _tell(self.problems, Problem(code, message, offset=offset))
+
+
+def _tell(problems: list[Problem], problem: Problem) -> None:
+    if len(problems) < MOST:
+        problems.append(problem)
+    elif len(problems) == MOST:
+        told = f"the catalog has more blobs that can't be read than the {MOST} that are listed"
+        problems.append(Problem("more", told, offset=problem.offset))
 
 
 def _may_go_on(error: JSONDecodeError, text: str) -> bool:
@@ -368,7 +393,7 @@ def index_spool(
             progress(told)
         owner = header.owner
         if (fault := _unstorable(piece)) is not None:
-            problems.append(fault)
+            _tell(problems, fault)
             continue
         found = packages.get(owner)
         if found is None:

@@ -2,12 +2,13 @@
 
 import io
 import json
+import time
 
 import pytest
 
 from catalogs import fbc
 from catalogs.derive import PackageReader
-from catalogs.splitter import CutShort, NotFbc, Splitter, index_spool, reread
+from catalogs.splitter import MOST, CutShort, NotFbc, Splitter, index_spool, reread
 from tests.catalogs.fbc_samples import bundle_blob, channel_blob, jsonl, package, package_blob
 
 
@@ -115,6 +116,43 @@ def test_a_bad_yaml_document_is_a_problem_and_the_rest_is_served(document, code)
     pieces, problems = split(b"schema: a\n---\n" + document + b"\n---\nschema: b\n")
     assert [piece.header.schema for piece in pieces] == ["a", "b"]
     assert [(problem.code, problem.offset) for problem in problems] == [(code, 14)]
+
+
+@pytest.mark.parametrize("digits", [4_000, 5_000, 500_000])
+def test_a_number_of_any_length_is_passed_over_in_a_blob_of_several_lines(digits):
+    pieces, problems = split(
+        b'{"schema":"a",\n"x":' + b"1" * digits + b'}\n{"schema":"b"}\n', limit=10**6
+    )
+    assert [piece.header.schema for piece in pieces] == ["a", "b"]
+    assert problems == []
+
+
+def test_an_integer_of_base_60_and_many_digits_is_refused_at_once():
+    document = b"schema: s\nx: 1" + b":1" * 500_000
+    began = time.process_time()
+    pieces, problems = split(b"schema: a\n---\n" + document + b"\n---\nschema: b\nx: 1:30\n")
+    assert time.process_time() - began < 5
+    assert [piece.header.schema for piece in pieces] == ["a", "b"]
+    assert json.loads(pieces[1].json)["x"] == 90
+    assert [problem.code for problem in problems] == ["not-json"]
+    assert "an integer of more than 1000 characters" in problems[0].message
+
+
+def test_beginnings_that_lead_to_the_same_far_end_are_not_all_followed():
+    nested = b'{"a":[\n' * 400 + b"1," * 1_000_000 + b"X\n"
+    began = time.process_time()
+    pieces, problems = split(b'{"schema":"a"}\n' + nested + b'{"schema":"b"}\n')
+    assert time.process_time() - began < 10  # each of the 400 takes 0.1 s
+    assert [piece.header.schema for piece in pieces] == ["a", "b"]
+    assert len(problems) < 100
+
+
+@pytest.mark.parametrize("junk", [b"{}\n", b"{x\n", b"{},\n"])
+def test_unreadable_blobs_are_listed_up_to_a_bound_and_the_rest_is_served(junk):
+    index = index_spool(io.BytesIO(b'{"schema":"a"}\n' + junk * 20_000 + b'{"schema":"b"}\n'))
+    assert len(index.packages[""]) == 2
+    assert len(index.problems) == MOST + 1
+    assert index.problems[-1].code == "more"
 
 
 def test_a_body_that_ends_inside_a_blob_is_cut_short():
@@ -399,3 +437,16 @@ def test_keys_match_whatever_their_case():
     header, source = fbc.read_header(b'{"SCHEMA":"olm.package","Name":"n"}')
     assert (header.schema, header.owner) == ("olm.package", "n")
     assert json.loads(source) == {"schema": "olm.package", "name": "n"}
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [[1] * 300_000, [1, *({"name": f"e{i}"} for i in range(100_000))]],
+    ids=["all", "one"],
+)
+def test_a_long_list_with_parts_of_a_wrong_type_is_read_in_time(entries):
+    began = time.process_time()
+    found, faults = fbc.decode(json.dumps({"entries": entries}).encode(), fbc.ChannelIn)
+    assert time.process_time() - began < 5
+    assert len(faults) == min(entries.count(1), fbc.MOST_FAULTS)
+    assert len(found.entries or ()) == len(entries) - entries.count(1)
