@@ -212,24 +212,34 @@ def blang_range(text: str) -> Range:
     return contains
 
 
-def blang_select(text: str, keys: Sequence[Key]) -> set[int]:
-    """Positions of the sorted version `keys` that a blang range takes; ValueError as blang_range.
+def blang_spans(text: str, keys: Sequence[Key]) -> list[tuple[int, int]]:
+    """Positions of the sorted version `keys` that a blang range takes, as spans (first, one past
+    the last) that rise and don't overlap; ValueError as blang_range.
 
     The same answer as asking for each version, in the time of a few binary searches.
     """
-    found: set[int] = set()
+    found: list[tuple[int, int]] = []
     for group in _blang_groups(text):
         low, high, but = 0, len(keys), []
         for operator, bound in group:
             left, right = bisect_left(keys, bound), bisect_right(keys, bound)
             if operator == "!=":
-                but.append(range(left, right))
+                but.append((left, right))
             if operator in ("=", ">", ">="):
                 low = max(low, right if operator == ">" else left)
             if operator in ("=", "<", "<="):
                 high = min(high, left if operator == "<" else right)
-        found |= set(range(low, high)).difference(*but)
-    return found
+        for left, right in sorted(but):
+            found.append((low, min(left, high)))
+            low = max(low, right)
+        found.append((low, high))
+    spans: list[tuple[int, int]] = []
+    reached = 0
+    for low, high in sorted(found):  # alternatives may take the same versions many times
+        if max(low, reached) < high:
+            spans.append((max(low, reached), high))
+            reached = high
+    return spans
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ Must not know: Django, Celery, SVG, HTML, which controller prefers what.
 """
 
 import heapq
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from catalogs.graph.rules import (
     heads,
     version_of,
 )
-from catalogs.semver import Version, blang_select
+from catalogs.semver import Version, blang_spans
 
 COLUMN = 152  # from one node's left side to the next one's, in SVG user units
 NODE_WIDTH, NODE_HEIGHT = 112, 36
@@ -184,11 +185,13 @@ def drawn_edges(
         if not entry.skip_range or own is None:
             continue
         try:
-            older_ones = [i for i in blang_select(entry.skip_range, keys) if keys[i] < own.key]
+            spans = blang_spans(entry.skip_range, keys)
         except ValueError:
             continue
-        if older_ones:
-            source = known[max(older_ones)][1]
+        end = bisect_left(keys, own.key)
+        newest = max((min(high, end) for low, high in spans if low < end), default=0)
+        if newest:
+            source = known[newest - 1][1]
             edges.setdefault((source, entry.name), Edge(source, entry.name, SKIP_RANGE))
     for source, target, kind in route:
         edges[source, target] = Edge(source, target, kind, route=True)

@@ -8,7 +8,7 @@ Must not know: Django, Celery, drawings, the blobs that entries were read from.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from catalogs.semver import Version, blang_range, blang_select, parse
+from catalogs.semver import Version, blang_range, blang_spans, parse
 
 REPLACES, SKIPS, SKIP_RANGE = "replaces", "skips", "skipRange"
 Table = dict[str, dict[str, str]]  # installed -> successor -> kind of the edge
@@ -123,10 +123,10 @@ def successor_table(entries: Iterable[Entry], versions: Mapping[str, Version]) -
         found += [(name, SKIPS) for name in entry.skips if name]
         if entry.skip_range and keys:
             try:
-                chosen = blang_select(entry.skip_range, keys)
+                spans = blang_spans(entry.skip_range, keys)
             except ValueError:
-                chosen = set()
-            found += [(known[position][1], SKIP_RANGE) for position in chosen]
+                spans = []
+            found += [(name, SKIP_RANGE) for low, high in spans for _, name in known[low:high]]
         for name, kind in found:
             if name != entry.name:
                 table[name].setdefault(entry.name, kind)

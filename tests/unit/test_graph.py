@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import lzma
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from catalogs.graph import Entry, Successor, heads, successors, v0_candidates
 from catalogs.graph import validate as validate_channel
-from catalogs.graph.layout import MAX_NODES, layout
+from catalogs.graph.layout import MAX_NODES, drawn_edges, layout
 from catalogs.semver import Version, blang_range, masterminds_range, parse
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -161,6 +162,17 @@ def test_a_skip_range_is_one_edge_from_the_newest_version_it_takes():
     assert [(edge.source, edge.target, edge.kind) for edge in drawn.edges] == [
         ("p.v1.1.0", "p.v2.0.0", "skipRange")
     ]
+
+
+@pytest.mark.parametrize("skip_range", ["<99999.0.0", " || ".join([">0.x"] * 70)])
+def test_three_thousand_skip_ranges_that_take_every_version_are_drawn_in_time(skip_range):
+    entries = [Entry(f"p.v{i}.0.0", skip_range=skip_range) for i in range(3_000)]
+    began = time.process_time()
+    edges = drawn_edges(entries, {each.name: each for each in entries}, known(entries))
+    assert time.process_time() - began < 2
+    assert {(edge.source, edge.target) for edge in edges} == {
+        (f"p.v{i}.0.0", f"p.v{i + 1}.0.0") for i in range("||" in skip_range, 2_999)
+    }
 
 
 def test_a_long_plain_run_is_one_node_around_what_must_stay_visible():

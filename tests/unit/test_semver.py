@@ -11,7 +11,7 @@ from catalogs.semver import (
     KEY_LENGTH,
     Version,
     blang_range,
-    blang_select,
+    blang_spans,
     masterminds_range,
     parse,
     sort_key,
@@ -313,5 +313,6 @@ def test_seven_thousand_versions_parse_fast():
 )
 def test_a_range_selects_from_sorted_versions_what_it_contains(text, listed):
     versions = sorted(parse(each) for each in listed)
-    chosen = blang_select(text, [version.key for version in versions])
-    assert chosen == {i for i, version in enumerate(versions) if blang_range(text)(version)}
+    spans = blang_spans(text, [version.key for version in versions])
+    chosen = [i for low, high in spans for i in range(low, high)]
+    assert chosen == [i for i, version in enumerate(versions) if blang_range(text)(version)]
