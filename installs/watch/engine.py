@@ -43,6 +43,9 @@ Result = TypeVar("Result")
 BATCH = 3_000  # objects in one transaction: the more, the more of a burst is only its last state
 QUEUE = 6_000  # messages that may wait; streams read no further while it is full
 TICK = 0.25
+ASK_SECONDS = (
+    2.0  # between two questions whether the cluster is still ours while nothing is written
+)
 SAVE_SECONDS = 30.0  # how old a saved position may get while nothing is written anyway
 PODS_SECONDS = 10.0
 DISCOVERY_WAITS = (1.0, 3.0, 10.0)  # after a CRD changed: served some time after it is there
@@ -99,7 +102,7 @@ class Session:
         self._stream_rows = rows.StreamRows(cluster, plan.rows)
         self._streams: dict[str, Stream] = {}
         now = time.monotonic()
-        self._saved_at = self._heard_at = now
+        self._saved_at = self._heard_at = self._asked_at = now
         self._pods_at: float | None = now
         self._discover_at = [now + UNKNOWN_SECONDS] if plan.discovery.failed else []
         self._probe_at: float | None = None
@@ -128,6 +131,8 @@ class Session:
     # What is due
 
     def _tick(self, now: float) -> None:
+        if now - self._asked_at >= ASK_SECONDS:
+            self._checked(lambda: None)
         if self._tell_at is not None and now >= self._tell_at:
             self._tell_failed()
         if self._probe_at is not None and now >= self._probe_at:
@@ -139,7 +144,7 @@ class Session:
                 raise _Over(End.UNREACHABLE)
             for course in self._courses.values():
                 course.misses(self._down)
-            self._checked(lambda: self._stream_rows.save(self._courses.values()))
+            self._save_streams()
             return
         for course in self._courses.values():
             course.settles(now)
@@ -170,7 +175,7 @@ class Session:
     def _save(self, now: float) -> None:
         """States when they change, positions and times now and then."""
         full = now - self._saved_at >= SAVE_SECONDS
-        self._checked(lambda: self._stream_rows.save(self._courses.values(), counts=full))
+        self._save_streams(counts=full)
         if full:
             self._saved_at = now
             self._client.tell_counts()
@@ -179,6 +184,10 @@ class Session:
         if is_open and now - self._heard_at >= settings.STATE_POLL:
             self._heard_at = now
             self._checked(lambda: rows.heard(self._cluster, timezone.now()))
+
+    def _save_streams(self, *, counts: bool = False) -> None:
+        if due := self._stream_rows.due(self._courses.values(), counts=counts):
+            self._checked(lambda: self._stream_rows.save(due))
 
     def _tell_failed(self) -> None:
         """A line for each sort of failure: what one feed meets, most meet at the same time."""
@@ -340,6 +349,7 @@ class Session:
         wait = 0.2
         while True:
             try:
+                self._asked_at = time.monotonic()
                 if not self._still_ours():
                     raise _Over(End.LOST)
                 return work()
@@ -369,7 +379,7 @@ class Session:
                 if len(self._batch) >= BATCH:
                     self._write()
             self._write()
-            self._checked(lambda: self._stream_rows.save(self._courses.values(), counts=True))
+            self._save_streams(counts=True)
             if self._down is not None:
                 self._fail(self._down)  # last: now begins the waiting that `due` measures
         except _Over:

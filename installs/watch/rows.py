@@ -28,15 +28,16 @@ class StreamRows:
         self._cluster = cluster
         self._told = {name: (row.state, row.error) for name, row in rows.items()}
 
-    def save(self, courses: Iterable[Course], *, counts: bool = False) -> None:
-        """`counts`: the watch requests too, which alone are not worth a write."""
-        due = [
+    def due(self, courses: Iterable[Course], *, counts: bool = False) -> list[Course]:
+        """Those whose rows would say something else; `counts`: the watch requests too, which alone
+        are not worth a write."""
+        return [
             one
             for one in courses
             if self._told.get(one.feed.name) != (one.state, one.error) or (counts and one.watches)
         ]
-        if not due:
-            return
+
+    def save(self, due: Iterable[Course]) -> None:
         with transaction.atomic():
             for one in due:
                 fields: dict[str, Any] = {"state": one.state, "error": one.error}

@@ -214,6 +214,41 @@ def test_a_lease_that_is_lost_ends_the_watch_before_it_writes(
     assert not has("too-late")
 
 
+def test_a_lease_that_is_lost_is_noticed_while_nothing_happens(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "ASK_SECONDS", 0.3)
+    ours = [True]
+
+    def steal() -> bool:
+        ours[0] = False
+        return False
+
+    report = follow(seen, all_open, steal, still_ours=lambda: ours[0], done=False)
+    assert report.end is End.LOST
+
+
+def test_the_lease_is_renewed_with_writes_and_rarely_without(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    monkeypatch.setattr(engine, "ASK_SECONDS", 60)
+    settings.STATE_POLL = 60
+    asked: list[int] = []
+
+    def ours() -> bool:
+        asked.append(1)
+        return True
+
+    counts: list[int] = []
+    note = do(lambda: counts.append(len(asked)))
+    change = do(lambda: put(sandbox, "new"))
+    follow(
+        seen, all_open, wait(4), note, wait(8), note, change, lambda: has("new"), note,
+        still_ours=ours,
+    )  # fmt: skip
+    assert counts[0] == counts[1] < counts[2]
+
+
 class Killed(BaseException):
     """As kill -9 would: nothing that follows is done, no `except Exception` sees it."""
 
