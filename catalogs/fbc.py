@@ -27,6 +27,8 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 NULL = msgspec.Raw(b"null")
 ABSENT = msgspec.Raw(b"")  # told from null by identity
 YAML_DEPTH = 100
+# Keys and values of one document: reading a million takes 10 s; real blobs have at most 20,000.
+YAML_VALUES = 300_000
 LONGEST_INTEGER = 1_000  # characters in YAML; JSON holds 20 digits
 MOST_FAULTS = 1_000  # of a wrong type in one blob; what comes after them is left out
 # A document may repeat a little by alias; more than this is how a few bytes become gigabytes.
@@ -322,8 +324,8 @@ _Loader.yaml_implicit_resolvers = {
 def yaml_to_json(document: bytes) -> bytes:
     """One YAML document as JSON; b"null" for an empty one.
 
-    Raises BadBlob for what isn't YAML, nests over YAML_DEPTH levels, expands aliases beyond a
-    small measure, or has no JSON form.
+    Raises BadBlob for what isn't YAML, nests over YAML_DEPTH levels, has over YAML_VALUES keys and
+    values, expands aliases beyond a small measure, or has no JSON form.
     """
     try:
         _check_events(yaml.parse(document, Loader=_Loader), len(document))
@@ -341,8 +343,15 @@ def yaml_to_json(document: bytes) -> bytes:
 
 
 def _check_events(events: Iterator[yaml.Event], size: int) -> None:
-    depth = aliases = 0
+    depth = aliases = values = 0
     for event in events:
+        if isinstance(event, yaml.NodeEvent):
+            values += 1
+            if values > YAML_VALUES:
+                raise BadBlob(
+                    "blob-too-large",
+                    f"the document has over {YAML_VALUES:,} keys and values; write it as several",
+                )
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > YAML_DEPTH:

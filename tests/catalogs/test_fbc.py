@@ -107,6 +107,7 @@ def test_a_bad_blob_is_a_problem_at_its_byte_and_the_rest_is_served(bad, code, w
         (b"a: &a [1]\nb: *a\nc: " + b"x" * 70_000, "yaml-aliases"),
         (b"- " * 5000 + b"1", "too-deep"),
         (b"x: " + b"[" * 5000, "too-deep"),
+        pytest.param(b"x: [" + b"1," * fbc.YAML_VALUES + b"]", "blob-too-large", id="many values"),
         (b"x: [", "not-yaml"),
         (b"- 1", "not-an-object"),
         (b"x: !!python/object/apply:os.system [id]", "not-yaml"),
