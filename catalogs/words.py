@@ -15,6 +15,7 @@ from catalogs.texts import Texts
 
 MAX_WORD = 64  # characters of a word that count
 MAX_WORDS = 3000  # different words of a package: a real one has a tenth of that
+MAX_TEXT = 200_000  # characters that words are cut from; folding can make 18 of one
 # Languages without spaces between words: every character is a word.
 _ALONE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
@@ -27,7 +28,9 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     plain = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(char for char in plain if not unicodedata.combining(char))
+    # Not one by one: a long text of an alphabet would be as many objects at once.
+    accents = [ord(char) for char in set(plain) if unicodedata.combining(char)]
+    return plain.translate(dict.fromkeys(accents)) if accents else plain
 
 
 def words_of(text: str) -> list[str]:
@@ -52,7 +55,7 @@ def repository_of(image: str) -> str:
 def document(name: str, texts: Texts, kinds: Iterable[str]) -> str:
     """Every word that a package can be found by, once, with spaces between."""
     parts = [name, texts.display_name, *texts.keywords, *kinds, texts.provider, *texts.categories]
-    found = dict.fromkeys(words_of(" ".join(parts)))
+    found = dict.fromkeys(words_of(" ".join(parts)[:MAX_TEXT]))
     found.update(dict.fromkeys(words_of(texts.summary)))
     found.update(dict.fromkeys(words_of(plain_text(texts.description_html))))
     return " ".join(list(found)[:MAX_WORDS])

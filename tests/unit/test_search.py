@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import tracemalloc
 from html import unescape
 from typing import Any
 
@@ -19,7 +20,7 @@ from catalogs.search.matching import Hits
 from catalogs.search.rows import COUNTED, Index, Row, Spoken, index_of, with_values
 from catalogs.search.typos import Vocabulary, distance, most_alike
 from catalogs.texts import Texts
-from catalogs.words import Gatherer, document, fold, plain_text, repository_of, words_of
+from catalogs.words import MAX_TEXT, Gatherer, document, fold, plain_text, repository_of, words_of
 
 # -- words -----------------------------------------------------------------------------------------
 
@@ -66,6 +67,17 @@ def test_a_document_has_each_word_once_and_not_the_markup() -> None:
         ["kafka", "operator", "streaming", "kafkatopic", "red", "hat", "runs", "brokers", "more"]
     )
     assert plain_text("<p>a</p><p>b &lt;c&gt;</p>") == "a b <c>"
+
+
+def test_a_document_is_cut_from_texts_of_a_bounded_length() -> None:
+    texts = Texts(keywords=["\ufdfa" * MAX_TEXT, "streaming"], provider="Red Hat")
+    tracemalloc.start()
+    words = document("kafka", texts, []).split()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert words[0] == "kafka"
+    assert "streaming" not in words
+    assert peak < 100_000_000  # folding makes 18 characters of each
 
 
 @pytest.mark.parametrize(
