@@ -34,7 +34,8 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _LINES = {9: "&#9;", 10: "&#10;", 13: "&#13;"}  # else a space when an attribute is read
 _SCRIPT = re.compile(r"\w\s*script\s*:", re.IGNORECASE)
 # The bound is twice the longest known name: without it words take the square of their length.
-_CALL = re.compile(r"([A-Za-z-]{0,20})\(\s*(['\"]?)([^)]{0,200})")
+# The argument is looked at and not taken: another call may stand in it.
+_CALL = re.compile(r"([A-Za-z-]{0,20})\(\s*(['\"]?)(?=([^)]{0,200}))")
 _CALLS = frozenset(
     _WORD.findall(
         "rgb rgba hsl hsla matrix translate translatex translatey scale scalex scaley rotate skewx"

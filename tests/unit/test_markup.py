@@ -374,6 +374,8 @@ def test_an_unusable_icon_gives_one_sentence(text, sentence):
         "<style>path{background:image-set('//alert.example')}</style>",
         "<path style=\"fill:url('//alert.example')\"/>",
         '<path fill="url(//alert.example#a)"/>',
+        "<path style='content:\"rgb(\";background:url(//alert.example)'/>",
+        "<path style='fill:rgb(url(//alert.example))'/>",
         '<path style="behavior:url(#alert) url(//alert.example)"/>',
         '<feImage href="https://alert.example"/>',
         "<?xml-stylesheet href='//alert.example'?>",
