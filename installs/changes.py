@@ -56,7 +56,8 @@ def installed_bundle(operator: Operator) -> str:
 
 
 def targets_of(operator: Operator, package: Package, channel: str = "") -> list[Target]:
-    """Where the operator can go from what is installed, nearest last; by the rules of its OLM."""
+    """Where the operator can go from what is installed, by the rules of its OLM: the TARGETS_SHOWN
+    that it would prefer, nearest last."""
     start = installed_bundle(operator)
     if operator.kind not in UPGRADABLE or not start:
         return []
@@ -67,8 +68,10 @@ def targets_of(operator: Operator, package: Package, channel: str = "") -> list[
         return []
     found = analysis.analyse(facts, analysis.V0 if is_v0 else analysis.V1, channel)
     listed = facts.channels_of()
-    targets = []
+    targets: list[Target] = []
     for bundle in v1.preference(list(facts.by_name().values())):
+        if len(targets) == TARGETS_SHOWN:
+            break
         if bundle.name not in found.names or bundle.name == start:
             continue
         way = analysis.way_to(found, start, bundle.name)
@@ -78,7 +81,7 @@ def targets_of(operator: Operator, package: Package, channel: str = "") -> list[
         targets.append(
             Target(bundle.name, bundle.version, where, tuple(hop.target for hop in way.hops))
         )
-    return targets[:TARGETS_SHOWN]
+    return targets
 
 
 def verdicts_on_targets(
