@@ -23,9 +23,9 @@ _OF_KINDS = {"served": "listed", "absent": "absent", "forbidden": "forbidden", "
 class Feed:
     """How the reading of one feed stands.
 
-    `state` is one of Stream.State or `silent`: it says that it watches and nothing was heard for
-    longer than a watch can be silent. `objects` is None for all but one feed of a kind, because
-    the rows don't tell which feed brought them.
+    `state` is one of Stream.State or `silent`: it says that it watches, and the cluster can't be
+    reached or nothing was heard for longer than a watch can be silent. `objects` is None for all
+    but one feed of a kind, because the rows don't tell which feed brought them.
     """
 
     name: str
@@ -78,7 +78,7 @@ def freshness(cluster: Cluster) -> Freshness:
     """Every feed of the cluster, troubled ones first; two queries."""
     streams = list(cluster.streams.order_by("kind", "feed"))
     objects = _objects(cluster)
-    feeds = [_feed(row, objects) for row in streams]
+    feeds = [_feed(row, objects, cluster.reachable is False) for row in streams]
     streamed = {row.kind for row in streams}
     feeds += [
         _unstreamed(kind, told, objects)
@@ -90,8 +90,8 @@ def freshness(cluster: Cluster) -> Freshness:
     return Freshness(_count_once(feeds), missing_rules(tuple(forbidden)))
 
 
-def _feed(row: Stream, objects: Mapping[str, int]) -> Feed:
-    quiet = row.heard_at is None or timezone.now() - row.heard_at > SILENT
+def _feed(row: Stream, objects: Mapping[str, int], cut_off: bool) -> Feed:
+    quiet = cut_off or row.heard_at is None or timezone.now() - row.heard_at > SILENT
     silent = row.state == Stream.State.WATCHING and quiet
     return Feed(
         name=row.feed,

@@ -138,6 +138,15 @@ def test_a_silent_cluster_says_since_when_and_why(reader: Client) -> None:
     assert PAGE in page.links, "the banner leads here"
 
 
+def test_no_feed_of_a_cluster_that_is_gone_is_said_to_be_watched(reader: Client) -> None:
+    gone = make_cluster(name="prod", kinds={}, reachable=False, error_text="connection refused")
+    make_stream(cluster=gone, heard_at=timezone.now() - timedelta(seconds=90))
+    text = assert_page(reader.get(PAGE)).text
+    assert "Watching" not in text
+    assert "Silent The cluster can't be reached" in text
+    assert "Is the worker running" not in text
+
+
 def test_the_masthead_leads_here(reader: Client, prod: Cluster) -> None:
     assert PAGE in assert_page(reader.get("/")).links
     make_cluster(name="two")
