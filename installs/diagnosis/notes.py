@@ -138,13 +138,20 @@ def _held(components: Sequence[Observation], found: Diagnosis) -> Iterator[str]:
 
 
 def _deprecated(subject: Observation) -> Iterator[Finding]:
-    """What OLM says is deprecated, each text once; judged by status alone."""
+    """What OLM says is deprecated, each text once; judged by status alone.
+
+    The condition Deprecated joins the messages of the others with newlines (operator-controller,
+    clusterextension_controller.go): where it holds them all, it alone is told.
+    """
     told = {
         one.message: one.type
         for one in subject.conditions
         if one.type in DEPRECATIONS and one.status == "True"
     }
+    joined = next((message for message, type_ in told.items() if type_ == "Deprecated"), "")
     for message, type_ in told.items():
+        if type_ != "Deprecated" and message and message in joined:
+            continue
         note = classify(message or type_, kind=subject.kind, type=type_)
         if note is not None:
             yield replace(note, facts={"message": message, **note.facts})

@@ -159,6 +159,26 @@ def test_an_extension_of_an_older_release_is_judged_by_status() -> None:
     assert diagnose(first, ()).health == "Failed"
 
 
+def test_what_is_deprecated_is_told_once() -> None:
+    """Deprecated joins the words of the others; without it each of them is told."""
+    parts = (
+        ("PackageDeprecated", "True", "Deprecated", "use amq-streams"),
+        ("ChannelDeprecated", "True", "Deprecated", "switch to stable"),
+    )
+    whole = "use amq-streams\nswitch to stable"
+    sound = (("Installed", "True", "Succeeded"), ("Progressing", "True", "Succeeded"))
+    for told, expected in (
+        ((*parts, ("Deprecated", "True", "Deprecated", whole)), [whole]),
+        (parts, ["use amq-streams", "switch to stable"]),
+        (
+            (*parts[:1], ("Deprecated", "True", "Deprecated", "use amq-streams")),
+            ["use amq-streams"],
+        ),
+    ):
+        notes = diagnose(extension(*sound, *told), ()).notes
+        assert [note.facts["message"] for note in notes] == expected
+
+
 @pytest.mark.parametrize(
     ("details", "health", "finding"),
     [
