@@ -61,11 +61,16 @@ class Hour:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """What changed in the last 24 hours; `hours` are 24, oldest first."""
+    """What changed in the last 24 hours; `hours` are 24, oldest first.
+
+    `first_seen` counts the operators that nothing was known of before: how they came to their
+    state is told by no change.
+    """
 
     directions: tuple[Direction, ...]
     hours: tuple[Hour, ...]
     changes: tuple[Transition, ...]
+    first_seen: int = 0
 
     def day(self, direction: str) -> int:
         return next(one.day for one in self.directions if one.id == direction)
@@ -127,7 +132,8 @@ def recent(clusters: Sequence[Cluster]) -> Recent:
         Direction(name, words, counts[-1][name], sum(hour[name] for hour in counts))
         for name, words in DIRECTIONS.items()
     )
-    return Recent(directions, _hours(counts, now), tuple(rows[:CHANGES_SHOWN]))
+    first_seen = sum(row.type == "Health" and not row.from_status for row in rows)
+    return Recent(directions, _hours(counts, now), tuple(rows[:CHANGES_SHOWN]), first_seen)
 
 
 def _hours(counts: Sequence[dict[str, int]], now: datetime) -> tuple[Hour, ...]:

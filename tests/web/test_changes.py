@@ -86,6 +86,14 @@ def test_the_last_hour_and_the_last_day_are_counted_apart(reader: Client, prod: 
     assert "Hour until Failed Recovered Installed Removed" in page.text, "the table twin"
 
 
+def test_what_was_only_first_seen_is_counted_apart(reader: Client, prod: Cluster) -> None:
+    make_subscription(prod)
+    change(prod, "", "Failed", 10)
+    text = assert_page(reader.get("/")).text
+    assert "0 began to fail, 0 recovered 1 first seen, in the state they are in" not in text
+    assert "0 began to fail, 0 recovered 1 first seen, in the state it is in" in text
+
+
 def test_bars_fill_their_box_and_stack(prod: Cluster) -> None:
     for number in range(30):
         change(prod, "Healthy", "Failed", 5, name=f"a{number}")

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from installs.models import Transition
+from installs.models import Operator, Transition
 from installs.queries.overview import HealthCounts, donut
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_operator
@@ -84,6 +84,17 @@ def test_a_failing_cluster_shows_its_causes_most_operators_first(reader: Client)
     assert "the flux capacitor of strange lost its charge" in page.text
     who = [link for link in page.links if "finding=allnamespaces-required" in link]
     assert reader.get(who[0]).status_code == 200
+
+
+def test_causes_beyond_the_first_six_are_counted_and_led_to(reader: Client) -> None:
+    cluster = make_cluster(name="prod")
+    for number in range(8):
+        make_operator(cluster=cluster, name=f"op-{number}", health="Failed", reason=f"Odd{number}")
+    page = assert_page(reader.get("/"))
+    assert "2 more causes" in page.text
+    assert any("view=cause" in link and "#cause-" in link for link in page.links)
+    Operator.objects.filter(name__in=("op-6", "op-7")).delete()
+    assert "more cause" not in assert_page(reader.get("/")).text
 
 
 def test_the_donut_says_its_numbers_in_words(reader: Client) -> None:
