@@ -155,7 +155,11 @@ def subscriptions_beside(operator: Operator, namespace: str) -> list[Operator]:
 
 
 def packages_of(operator: Operator) -> list[Package]:
-    """The package in the catalogs of its cluster, its own catalog first; one query."""
+    """The package in the catalogs of its cluster that its path reads, its own catalog first.
+
+    OLM v1 reads ClusterCatalogs only, the other paths never do; where no such catalog holds it,
+    all that do. One query.
+    """
     if not operator.package:
         return []
     own = Case(
@@ -164,9 +168,12 @@ def packages_of(operator: Operator) -> list[Package]:
         output_field=CharField(),
     )
     rows = Package.objects.filter(catalog__cluster=operator.cluster_id, name=operator.package)
-    return list(
+    found = list(
         rows.select_related("catalog", "catalog__cluster").order_by(own, "catalog__name")[:10]
     )
+    v1 = operator.kind == "ClusterExtension"
+    read = [row for row in found if (row.catalog.source_kind == "ClusterCatalog") == v1]
+    return read or found
 
 
 def open_action(operator: Operator) -> Action | None:

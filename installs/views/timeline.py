@@ -136,7 +136,10 @@ def flapping(healths: Sequence[Transition]) -> int:
 
 
 def spans(transitions: Sequence[Transition], operator: Operator) -> list[Span]:
-    """Time in each health of the operator itself, oldest first."""
+    """Time in each health of the operator itself, oldest first.
+
+    A health that it had already when it was first seen began when its conditions say.
+    """
     changes = healths_of(operator, transitions)
     found: list[Span] = []
     for position, row in enumerate(changes):
@@ -146,9 +149,10 @@ def spans(transitions: Sequence[Transition], operator: Operator) -> list[Span]:
         if found and found[-1].health == row.to_status:  # only the reason changed
             seconds += found.pop().seconds
         found.append(Span(row.to_status, seconds, last))
-    if not found and operator.since:
+    had_it = len(found) == 1 and found[0].health == operator.health and not changes[0].from_status
+    if operator.since and (had_it or not found):
         past = (timezone.now() - operator.since).total_seconds()
-        found.append(Span(operator.health, past, True))
+        found = [Span(operator.health, max(past, *(span.seconds for span in found), 0.0), True)]
     return found
 
 

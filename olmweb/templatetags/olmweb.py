@@ -144,6 +144,12 @@ def health(value: str) -> SafeString:
     return label(words, name, css)
 
 
+@register.filter
+def health_word(value: str) -> str:
+    """The word alone of an operator's health, as `health` shows it."""
+    return HEALTH[value][0] if value in HEALTH else value or "Unknown"
+
+
 @register.simple_tag
 def state(value: str, words: str = "", title: str = "") -> SafeString:
     """Icon + word of any other state of ours (keys of STATES); `words` replaces the word."""

@@ -302,6 +302,35 @@ def test_its_timeline_tells_the_time_in_each_state(reader: Client, prod: Cluster
     assert "Failed 2 h so far" in page.text
 
 
+def test_a_health_it_had_when_first_seen_began_when_its_conditions_say(
+    reader: Client, prod: Cluster
+) -> None:
+    since = timezone.now() - timedelta(hours=3, minutes=1)
+    fields = {"health": "NeedsApproval", "reason": "RequiresApproval", "since": since}
+    found = make_operator(cluster=prod, name="found", **fields)
+    make_transition(subject=found, type="Health", from_status="", to_status="NeedsApproval")
+    assert "Needs approval 3 h 1 min so far" in assert_page(reader.get(detail("found"))).text
+    moved = make_operator(cluster=prod, name="moved", **fields)
+    change = {"type": "Health", "from_status": "Installing", "to_status": "NeedsApproval"}
+    make_transition(subject=moved, at=timezone.now() - timedelta(minutes=5), **change)
+    assert "Needs approval 5 min" in assert_page(reader.get(detail("moved"))).text
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("PlatformOperator", "from-source"), ("ClusterExtension", "from-v1")]
+)
+def test_only_catalogs_that_its_path_reads_are_named(
+    reader: Client, prod: Cluster, kind: str, expected: str
+) -> None:
+    for name, source in (("from-v1", "ClusterCatalog"), ("from-source", "CatalogSource")):
+        catalog = make_catalog(cluster=prod, name=name, source_kind=source)
+        make_package(name="etcd", catalog=catalog, display_name="")
+    make_operator(cluster=prod, kind=kind, name="etcd", package="etcd", catalog="")
+    page = assert_page(reader.get(f"/operators/prod/{kind}/-/etcd"))
+    assert f"Catalog {expected} Version" in page.text
+    assert f"/software/prod/{expected}/etcd" in page.links
+
+
 def test_an_unknown_message_is_shown_raw(reader: Client, prod: Cluster) -> None:
     make_failing_world(prod)
     page = assert_page(reader.get(detail("strange")))
