@@ -306,7 +306,11 @@ def test_a_health_it_had_when_first_seen_began_when_its_conditions_say(
     reader: Client, prod: Cluster
 ) -> None:
     since = timezone.now() - timedelta(hours=3, minutes=1)
-    fields = {"health": "NeedsApproval", "reason": "RequiresApproval", "since": since}
+    fields: dict[str, Any] = {
+        "health": "NeedsApproval",
+        "reason": "RequiresApproval",
+        "since": since,
+    }
     found = make_operator(cluster=prod, name="found", **fields)
     make_transition(subject=found, type="Health", from_status="", to_status="NeedsApproval")
     assert "Needs approval 3 h 1 min so far" in assert_page(reader.get(detail("found"))).text
