@@ -43,9 +43,7 @@ Result = TypeVar("Result")
 BATCH = 3_000  # objects in one transaction: the more, the more of a burst is only its last state
 QUEUE = 6_000  # messages that may wait; streams read no further while it is full
 TICK = 0.25
-ASK_SECONDS = (
-    2.0  # between two questions whether the cluster is still ours while nothing is written
-)
+ASK_SECONDS = 2.0  # while nothing is written, between two questions whether we have the cluster
 SAVE_SECONDS = 30.0  # how old a saved position may get while nothing is written anyway
 PODS_SECONDS = 10.0
 DISCOVERY_WAITS = (1.0, 3.0, 10.0)  # after a CRD changed: served some time after it is there
