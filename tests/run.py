@@ -30,7 +30,7 @@ def main() -> int:
     extra = sys.argv[1:]
     # One more than there are cores, as many tests wait for something.
     workers = ["-n", str(min(4, 1 + (os.cpu_count() or 1)))]
-    by_file = [*workers, "--dist", "loadfile", "--no-loadscope-reorder"]
+    by_file = ["--dist", "loadfile", "--no-loadscope-reorder"]
     failed = [run_pytest("tests on SQLite", *workers, "-m", EVERYWHERE, *extra)]
     if postgres_bin() is None:
         print(f"\nskipped: tests on PostgreSQL: {HOW_TO_GET['postgres']}")
@@ -41,12 +41,13 @@ def main() -> int:
             failed.append(run_pytest("tests on PostgreSQL", *asking, DATABASE_URL=url))
     if any(binary(name) for peer in PEERS for name in peer.binaries):
         # A file's tests share a cluster.
-        real = [*by_file, "-m", "peers and not e2e", *extra]
+        real = [*workers, *by_file, "-m", "peers and not e2e", *extra]
         failed.append(run_pytest("tests on the real components", *real))
     else:
         print("\nskipped: tests on the real components: none is built (`make peers` builds them)")
         failed.append(int(bool(required() & {"apiserver", "opm", "olm", "catalogd"})))
-    journeys = [*by_file, "-m", "e2e", "-p", "no:randomly", *extra]
+    # Browsers keep the cores busy: more than two at a time wait for each other beyond their limits.
+    journeys = ["-n", "2", *by_file, "-m", "e2e", "-p", "no:randomly", *extra]
     failed.append(run_pytest("browser journeys", *journeys))
     return 1 if any(failed) else 0
 
