@@ -272,6 +272,12 @@ def test_a_text_that_is_no_masterminds_range_is_refused_with_a_sentence(text):
         masterminds_range(text)
 
 
+def test_alternatives_that_take_the_same_versions_are_one_span():
+    keys = [parse(f"{major}.0.0").key for major in range(1_000)]
+    assert blang_spans(" || ".join([">0.x"] * 70), keys) == [(1, 1_000)]
+    assert blang_spans("!=5.0.0 || >=990.0.0", keys) == [(0, 5), (6, 1_000)]
+
+
 def test_a_masterminds_range_of_any_length_is_refused_at_once():
     with pytest.raises(ValueError, match=r"is longer than 2,000 characters\.$"):
         masterminds_range("1" * 1_000_000)  # would take hours
