@@ -2,6 +2,7 @@
 
 import io
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -443,11 +444,20 @@ def test_keys_match_whatever_their_case():
 )
 def test_each_part_of_a_long_list_is_read_by_a_decoder_that_is_there(entries, monkeypatch):
     found, faults = fbc.decode(b'{"entries": [1, {"name": "e"}]}', fbc.ChannelIn)
-    assert (len(found.entries), len(faults)) == (1, 1)
-    made = []
+    assert (len(found.entries or ()), len(faults)) == (1, 1)
+    made: list[Any] = []
     decoder, decode = msgspec.json.Decoder, msgspec.json.decode
-    monkeypatch.setattr(msgspec.json, "Decoder", lambda *a: made.append(a) or decoder(*a))
-    monkeypatch.setattr(msgspec.json, "decode", lambda *a, **k: made.append(a) or decode(*a, **k))
+
+    def counted_decoder(*types: Any) -> Any:
+        made.append(types)
+        return decoder(*types)
+
+    def counted_decode(raw: Any, **options: Any) -> Any:
+        made.append(options)
+        return decode(raw, **options)
+
+    monkeypatch.setattr(msgspec.json, "Decoder", counted_decoder)
+    monkeypatch.setattr(msgspec.json, "decode", counted_decode)
     found, faults = fbc.decode(json.dumps({"entries": entries}).encode(), fbc.ChannelIn)
     assert len(made) == 1  # the whole, once it does not fit
     assert len(faults) == min(entries.count(1), fbc.MOST_FAULTS)
