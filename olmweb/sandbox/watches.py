@@ -40,8 +40,8 @@ class Watches:
         self._stopped = False
 
     def stop(self) -> None:
-        self._stopped = True
         with self._store.changed:
+            self._stopped = True
             self._store.changed.notify_all()
 
     def lines(
@@ -104,9 +104,9 @@ class Watches:
         """Changes after `position`, waiting for one; None when that history is gone."""
         with self._store.changed:
             events = self._store.events_after(position, asked.kind)
-            if events == []:
+            if events == [] and not self._stopped:
                 until = min(asked.ends, next_bookmark if asked.bookmarks else asked.ends)
-                self._store.changed.wait(max(0.0, min(until - time.monotonic(), 1.0)))
+                self._store.changed.wait(max(0.0, until - time.monotonic()))
                 events = self._store.events_after(position, asked.kind)
             return events, self._store.version, self._store.oldest
 
