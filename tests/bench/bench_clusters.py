@@ -1,8 +1,10 @@
 """Fifty clusters on one Celery worker, with two dead ones and a slow one among them.
 
-How old the rows of the others get is measured beside the same worker without the three.
+How old the rows of the others get is measured beside the same worker without the three, and what
+that worker takes while nothing happens.
 """
 
+import os
 import shutil
 import socket
 import subprocess
@@ -12,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import yaml
@@ -23,8 +25,15 @@ from tests.services import free_port, postgres, postgres_bin, redis
 
 CLUSTERS = 48  # the first is slow; two more are dead
 TURNS = 5
+REST_SECONDS = 30
 HEALTHY = [f"c{number}" for number in range(1, CLUSTERS)]
 ALL = ["c0", "dead-refused", "dead-silent", *HEALTHY]
+
+
+class Measured(NamedTuple):
+    seconds: list[float]  # from a change in every cluster to its row, each healthy cluster and turn
+    rest_cores: float  # of the worker, before the first change
+    rest_mb: float
 
 
 def run() -> list[dict[str, Any]]:
@@ -36,10 +45,12 @@ def run() -> list[dict[str, Any]]:
         fleet = stack.enter_context(_fleet(folder / "kubeconfig"))
         alone = _measure(folder, fleet, HEALTHY, turn=0)
         among = _measure(folder, fleet, ALL, turn=TURNS)
-    others = ("without the three", p95(alone))
+    others = ("without the three", p95(alone.seconds))
     return [
-        row("clusters: event to row of 47 on one worker, p95", p95(among), "s", 2.0),
-        row("clusters: the same beside it", p95(among), "s", 1.5, beside=others),
+        row("clusters: event to row of 47 on one worker, p95", p95(among.seconds), "s", 2.0),
+        row("clusters: the same beside it", p95(among.seconds), "s", 1.5, beside=others),
+        row("clusters: the worker of 47 at rest", alone.rest_cores, "cores", 0.5),
+        row("clusters: the worker of 47 at rest, memory", alone.rest_mb, "MB", 400),
     ]
 
 
@@ -85,8 +96,7 @@ def _silent_port() -> int:
 
 def _measure(
     folder: Path, fleet: subprocess.Popen[str], names: list[str], *, turn: int
-) -> list[float]:
-    """Seconds from a change in every cluster to its row, of each healthy cluster and turn."""
+) -> Measured:
     with postgres() as url, redis() as broker:
         environ = environment(
             folder,
@@ -98,19 +108,35 @@ def _measure(
             OLMWEB_CLUSTERS=",".join(f"{name}={name}" for name in names),
         )
         migrate(environ)
-        with _celery(environ), psycopg.connect(url, autocommit=True) as database:
+        with _celery(environ) as worker, psycopg.connect(url, autocommit=True) as database:
             until(lambda: one(database, _WATCHED) >= len(HEALTHY), 240)
             time.sleep(5)
+            rest = _rest(worker.pid)
             found = []
             for number in range(turn, turn + TURNS):
                 found += _turn(database, fleet, number)
-    return found
+    return Measured(found, *rest)
 
 
 _WATCHED = (
     "select count(distinct cluster_id) from olmweb_stream"
     " where feed = 'PlatformOperator' and state = 'watching'"
 )
+
+
+def _rest(process: int) -> tuple[float, float]:
+    """Cores that it takes while nothing happens, and MB of memory that it holds."""
+    before = _processor_seconds(process)
+    time.sleep(REST_SECONDS)
+    cores = (_processor_seconds(process) - before) / REST_SECONDS
+    pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
+    return cores, pages * os.sysconf("SC_PAGE_SIZE") / 1024**2
+
+
+def _processor_seconds(process: int) -> float:
+    after_name = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+    user, system = after_name.split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _turn(
@@ -140,8 +166,8 @@ def _note(
 
 
 @contextmanager
-def _celery(environ: dict[str, str]) -> Iterator[None]:
-    """One worker with a place for every cluster, and the beat that starts the watches."""
+def _celery(environ: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """One worker, yielded, with a place for every cluster, and the beat that starts the watches."""
     celery = [sys.executable, "-m", "celery", "-A", "olmweb"]
     of_watches = ["--queues", "actions,watch", "--pool", "threads", "--concurrency", "60"]
     schedule = Path(environ["OLMWEB_DATA_DIR"]) / "schedule"
@@ -153,7 +179,7 @@ def _celery(environ: dict[str, str]) -> Iterator[None]:
         ),
     ]
     try:
-        yield
+        yield processes[0]
     finally:
         for process in processes:
             process.terminate()
