@@ -30,7 +30,9 @@ YAML_DEPTH = 100
 # Keys and values of one document: reading a million takes 10 s; real blobs have at most 20,000.
 YAML_VALUES = 300_000
 LONGEST_INTEGER = 1_000  # characters in YAML; JSON holds 20 digits
-MOST_FAULTS = 1_000  # of a wrong type in one blob; what comes after them is left out
+# Parts of a wrong type in one blob; what comes after them is left out. One more than are listed of
+# a package (`faults.MOST`), so that it is said that there are more.
+MOST_FAULTS = 1_001
 # A document may repeat a little by alias; more than this is how a few bytes become gigabytes.
 YAML_ALIASES = 10
 YAML_ALIAS_DOCUMENT = 65_536  # bytes; a larger document may hold no alias at all

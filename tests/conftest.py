@@ -19,7 +19,6 @@ pytest_plugins = ["tests.peers.fixtures", "tests.real.fixtures"]
 
 LONGEST = (
     "tests/installs/test_watch_cluster.py",
-    "tests/installs/test_audit_world.py",
     "tests/real/test_watch_faults.py",
     "tests/real/test_olm_v0.py",
     "tests/tasks/test_watch_worker.py",

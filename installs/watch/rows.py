@@ -3,7 +3,7 @@
 Every function is one transaction at most and may be repeated.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -37,7 +37,8 @@ class StreamRows:
             if self._told.get(one.feed.name) != (one.state, one.error) or (counts and one.watches)
         ]
 
-    def save(self, due: Iterable[Course]) -> None:
+    def save(self, due: Sequence[Course]) -> None:
+        """Writes how those feeds stand and counts their watch requests in, all or none of it."""
         with transaction.atomic():
             for one in due:
                 fields: dict[str, Any] = {"state": one.state, "error": one.error}
