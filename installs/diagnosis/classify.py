@@ -113,6 +113,7 @@ def render(entry: Entry, facts: dict[str, str], names: Mapping[str, str]) -> Fin
         confidence=_CONFIDENCE[record.verified],
         source=record.source,
         note=record.note,
+        instead=record.instead,
         values=values,
     )
 

@@ -36,7 +36,10 @@ class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry as written in YAML. Steps of `remedy` that start with `$ ` are commands."""
+    """One entry as written in YAML. Steps of `remedy` that start with `$ ` are commands.
+
+    `instead` are the kinds with which the remedy says to install the package in place of this one.
+    """
 
     id: str
     title: str
@@ -49,6 +52,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: tuple[str, ...]
     verified: Literal["verified", "partial", "unverified"]
     note: str = ""
+    instead: tuple[Literal["PlatformOperator", "ClusterExtension", "Subscription"], ...] = ()
     wrapper: bool = False
     rank: int = 0
     variants: tuple[Variant, ...] = ()

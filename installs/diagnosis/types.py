@@ -62,7 +62,8 @@ class Finding:
     """A known cause. `remedy` mixes sentences and commands; `is_command` tells them apart.
 
     `note` says how it goes on without anybody acting; `confidence` is high, medium or low;
-    `source` names the lines of the controllers' code that write such a message. Texts are filled
+    `source` names the lines of the controllers' code that write such a message; `instead` are the
+    kinds with which the remedy says to install the package in place of this one. Texts are filled
     with `values` when they are read: a sync asks for id and facts only, thousands of times.
     """
 
@@ -75,6 +76,7 @@ class Finding:
     confidence: str
     source: tuple[str, ...]
     note: str = ""
+    instead: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -7,6 +7,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from installs import buttons, changes
+from installs.instead import installs_instead
 from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.observe import diagnose_row
 from installs.queries import detail
@@ -36,6 +37,8 @@ def operator_detail(
     if (answer := unchanged(request, token)) is not None:
         return answer
     story = _story(operator)
+    finding = story["finding"]
+    forms = installs_instead(request.user, operator, finding.instead) if finding else ()
     context = {
         "operator": operator,
         "needs_attention": operator.health in NEEDS_ATTENTION,
@@ -48,6 +51,7 @@ def operator_detail(
         "upgradable": operator.kind in changes.UPGRADABLE,
         "plan_waiting": story["pending"].approval if story["pending"] else None,
         **story,
+        "steps": steps(story["remedy"], forms),
     }
     return render_live(request, "installs/operator.html", context, token=token)
 
@@ -65,7 +69,6 @@ def _story(operator: Operator) -> dict[str, Any]:
     return {
         "why": why(operator),
         "finding": finding,
-        "steps": steps(finding.remedy) if finding else [],
         "remedy": finding.remedy if finding else (),
         "chain": chain(operator, diagnosis.chain, parts.components),
         "besides": besides(diagnosis.chain, parts),

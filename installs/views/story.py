@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from installs.diagnosis import Finding, Link, is_command
+from installs.instead import Instead
 from installs.models import Component, Operator
 from installs.queries.detail import Parts, key_of
 from installs.views.evidence import Fact, facts_of
@@ -54,10 +55,11 @@ NOTE_STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a remedy: a command to copy or a sentence to read."""
+    """One step of a remedy: a command to copy or a sentence to read, with the forms it names."""
 
     text: str
     command: bool
+    forms: tuple[Instead, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +108,16 @@ class ConditionTable:
     conditions: list[dict[str, Any]]
 
 
-def steps(remedy: Iterable[str]) -> list[Step]:
-    """A remedy's lines, commands told from sentences."""
-    return [Step(line, is_command(line)) for line in remedy]
+def steps(remedy: Iterable[str], forms: Sequence[Instead] = ()) -> list[Step]:
+    """A remedy's lines, commands told from sentences, each form at the one that names its path."""
+    left = list(forms)
+    found = []
+    for line in remedy:
+        command = is_command(line)
+        here = tuple(one for one in left if not command and one.path in line)
+        left = [one for one in left if one not in here]
+        found.append(Step(line, command, here))
+    return found
 
 
 def notes_shown(notes: Iterable[Finding]) -> list[Note]:

@@ -56,6 +56,25 @@ def test_titles_are_short_sentences_and_texts_are_whole_ones() -> None:
                 assert text[0].isupper() or text.startswith(lower), entry.id
 
 
+def test_a_command_that_deletes_says_why_in_the_step_before_it() -> None:
+    for entry in knowledge():
+        for remedy in (entry.remedy, *(one.remedy for one in entry.record.variants)):
+            before = "$ "
+            for step in remedy:
+                if step.startswith("$ ") and " delete " in step:
+                    assert not before.startswith("$ "), entry.id
+                before = step
+
+
+def test_the_paths_to_take_instead_are_named_in_every_remedy() -> None:
+    offered = [entry for entry in knowledge() if entry.record.instead]
+    assert len(offered) >= 10
+    for entry in offered:
+        for remedy in (entry.remedy, *(one.remedy for one in entry.record.variants)):
+            sentences = " ".join(step for step in remedy if not step.startswith("$ "))
+            assert all(path in sentences for path in entry.record.instead), entry.id
+
+
 def test_every_placeholder_is_a_fact_or_a_name_of_the_subject() -> None:
     for entry in knowledge():
         groups = {name.rstrip("0123456789") for name in entry.pattern.groupindex}
