@@ -83,7 +83,7 @@ def discover(issuer: str) -> Provider:
         raise _broken(issuer, f"answers {status} at /.well-known/openid-configuration")
     try:
         found = msgspec.json.decode(body, type=Provider)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _broken(issuer, "has a discovery document that can't be read") from error
     if found.issuer.rstrip("/") != issuer:
         raise _broken(issuer, "calls itself by another address in its discovery document")

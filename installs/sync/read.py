@@ -8,13 +8,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import structlog
 from django.utils import timezone
 
 from installs.sync.decode import Kept, text
 from installs.sync.feeds import FEEDS, Feed, decode, served_by
 from olmweb.kube.client import Discovery, KubeClient
-from olmweb.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized, Unreachable
+from olmweb.kube.errors import (
+    Abandoned,
+    ConfigError,
+    Forbidden,
+    Internal,
+    KubeError,
+    Unauthorized,
+    Unreachable,
+)
 from olmweb.kube.resources import CLUSTER_VERSIONS, Served
+
+log = structlog.get_logger(__name__)
 
 SERVED, ABSENT, FORBIDDEN, FAILED = "served", "absent", "forbidden", "failed"
 
@@ -66,8 +77,8 @@ def read_feeds(
 ) -> Snapshot:
     """Everything we keep of these feeds, in about one request each; asks what is served if need be.
 
-    Raises Unreachable, Unauthorized and ConfigError, which concern the cluster as a whole; any
-    other KubeError is the outcome of its feed.
+    Raises Unreachable, Unauthorized and ConfigError, which concern the cluster as a whole, and
+    Abandoned; any other KubeError, or a fault of ours, is the outcome of its feed.
     """
     began = timezone.now()
     discovery = discovery or client.discover()
@@ -81,6 +92,11 @@ def read_feeds(
         except KubeError as error:
             state = FORBIDDEN if isinstance(error, Forbidden) else FAILED
             one = FeedRead(state, error=error.message, cause=error)
+        except Abandoned:
+            raise
+        except Exception as caught:
+            fault = our_fault(client, feed, caught)
+            one = FeedRead(FAILED, error=fault.message, cause=fault)
         found[feed.name] = one
         if feed.resource is CLUSTER_VERSIONS:
             version = next((kept.details["version"] for kept in one.objects), "")
@@ -89,6 +105,16 @@ def read_feeds(
         return snapshot
     version = version or text(client.version(), limit=100)
     return Snapshot(found, version, client.server[:500], began)
+
+
+def our_fault(client: KubeClient, feed: Feed, error: Exception) -> Internal:
+    """Logs what went wrong inside OLM Web while it read this feed; returns it as a sentence."""
+    log.error("feed not read", cluster=client.name, feed=feed.name, exc_info=error)
+    return Internal(
+        f"Reading {feed.name} of cluster {client.name} failed inside OLM Web "
+        f"({type(error).__name__}).",
+        hint="The worker's log has the details; the rows shown are the last that were read.",
+    )
 
 
 def _read_feed(client: KubeClient, feed: Feed, discovery: Discovery) -> FeedRead:

@@ -273,8 +273,6 @@ class Session:
 
     def _ended(self, course: Course, message: Ended, now: float) -> None:
         error = message.error
-        if error is not None and not isinstance(error, KubeError):
-            raise error
         del self._streams[course.feed.name]
         told = course.error
         course.ended(error, now)

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from installs.sync.feeds import Change, Feed, decode
-from installs.sync.read import Snapshot, read_feeds
+from installs.sync.read import Snapshot, our_fault, read_feeds
 from olmweb.kube.client import Discovery, KubeClient
-from olmweb.kube.errors import Abandoned
+from olmweb.kube.errors import Abandoned, KubeError
 from olmweb.kube.resources import EVENTS, Served
 from olmweb.kube.watch import BOOKMARK, SILENCE, Watch
 
@@ -43,10 +43,10 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The stream's last message: None is an ordinary end, any but a KubeError a fault of ours."""
+    """The stream's last message: None is an ordinary end."""
 
     stream: "Stream"
-    error: Exception | None
+    error: KubeError | None
 
 
 Message = Listed | Opened | Heard | Ended
@@ -91,12 +91,14 @@ class Stream(threading.Thread):
             watch.close()
 
     def run(self) -> None:
-        error: Exception | None = None
+        error: KubeError | None = None
         try:
             with suppress(Abandoned):  # this process ends
                 self._follow()
-        except Exception as caught:  # the edge of the thread: raised again by the one that listens
+        except KubeError as caught:
             error = caught
+        except Exception as caught:  # the edge of the thread; the cluster's other feeds go on
+            error = our_fault(self._client, self.feed, caught)
         self._put(Ended(self, error))
 
     def _follow(self) -> None:

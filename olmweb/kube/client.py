@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from kubernetes.client import ApiClient
 
 from olmweb.kube.errors import Gone, KubeError, NotFound, Unauthorized, Unreachable
 from olmweb.kube.limits import TokenBucket
+from olmweb.kube.nesting import decoded
 from olmweb.kube.resources import ALL, Resource, Served, group_path
 from olmweb.kube.shapes import narrow_list
 from olmweb.kube.transport import Call, Impersonation, RawResponse, Transport
@@ -335,7 +337,8 @@ class KubeClient:
     def _ask(self, call: Call, narrow: str = "") -> dict[str, Any]:
         body = self._transport.send(call)
         try:
-            document = narrow_list(body, narrow) if narrow else msgspec.json.decode(body)
+            decode = partial(narrow_list, kind=narrow) if narrow else msgspec.json.decode
+            document = decoded(decode, body)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise self._transport.broken_answer(call, "something that is not JSON") from None
         if not isinstance(document, dict):

@@ -116,5 +116,5 @@ def _one_by_one(client: KubeClient, answer: _Groups) -> set[GVK] | None:
 def _decoded(client: KubeClient, call: Call, kind: type[Answer]) -> Answer:
     try:
         return msgspec.json.decode(client.transport.send(call), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise client.transport.broken_answer(call, "something that is not discovery") from None

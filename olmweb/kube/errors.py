@@ -13,7 +13,8 @@
     │   ├── UnsupportedMediaType 415
     │   ├── Invalid            422
     │   └── TooMany            429 (retry_after in seconds)
-    └── Broken                 5xx, a redirect, or an answer that is not the JSON it should be
+    ├── Broken                 5xx, a redirect, or an answer that is not the JSON it should be
+    └── Internal               a fault of ours in reading an answer
 
 An answer's text is used only when it is a Kubernetes `Status`, and cut at 256 characters: any
 other body may be a proxy's page. No error ever holds a request header, hence no credential.
@@ -127,6 +128,11 @@ class Broken(KubeError):
     retryable = True
 
 
+class Internal(KubeError):
+    code = "internal"
+    retryable = True
+
+
 _REFUSALS: dict[int, tuple[type[Refused], str, str]] = {
     # status: class, what "Cluster X ..." did, what to do
     401: (
@@ -186,7 +192,7 @@ def _read_status(body: bytes) -> _Status:
     """The body as a Status, or an empty one when it is anything else."""
     try:
         status = msgspec.json.decode(body, type=_Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _Status()
     return status if status.kind == "Status" else _Status()
 

@@ -13,6 +13,7 @@ import msgspec
 
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import Gone, KubeError, from_answer
+from olmweb.kube.nesting import decoded
 from olmweb.kube.resources import Resource
 from olmweb.kube.transport import Call, Impersonation
 
@@ -83,7 +84,7 @@ def metadata_pages(
         query = (*base, ("continue", token)) if token else tuple(base)
         call = Call("GET", resource.path(version, namespace), query, headers=_LIST)
         try:
-            page = decoder.decode(client.transport.send(call))
+            page = decoded(decoder.decode, client.transport.send(call))
         except Gone:
             if not token or restarts:
                 raise
@@ -113,7 +114,7 @@ def count_objects(
     """
     call = Call("GET", resource.path(version), (("limit", "1"),), headers=_LIST, as_user=as_user)
     try:
-        page = msgspec.json.Decoder(_List[_Named]).decode(client.transport.send(call))
+        page = decoded(msgspec.json.Decoder(_List[_Named]).decode, client.transport.send(call))
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise client.transport.broken_answer(call, "something that is not a list") from None
     return len(page.items or ()) + (page.metadata.remaining_item_count or 0)
@@ -135,6 +136,7 @@ def watch_metadata(
     Raises KubeError, for an ERROR event too, and when the stream is cut in the middle of an object.
     """
     decoder = msgspec.json.Decoder(_Item[keep])  # type: ignore[valid-type]
+    event_decoder = msgspec.json.Decoder(_Event)
     query = [("watch", "1"), ("resourceVersion", resource_version)]
     query += [("timeoutSeconds", str(seconds))]
     query += [("labelSelector", label_selector)] if label_selector else []
@@ -156,7 +158,7 @@ def watch_metadata(
                 raise client.transport.broken_answer(call, "a line that does not end")
             for line in lines:
                 try:
-                    event = msgspec.json.decode(line, type=_Event)
+                    event = decoded(event_decoder.decode, line)
                     if event.type == "ERROR":
                         raise _told(client, call, bytes(event.object))
                     if event.type != "BOOKMARK":

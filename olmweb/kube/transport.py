@@ -42,6 +42,9 @@ from olmweb.kube.limits import TokenBucket
 RETRIES = 3  # of an idempotent read that was answered with 429 or 503 and Retry-After
 RETRY_AFTER_LIMIT = 10.0  # seconds; a longer wait is left to the caller's own schedule
 ERROR_BODY_LIMIT = 65_536
+# Of an answer, uncompressed; a page of 25 definitions or 500 Subscriptions has a few MB.
+ANSWER_LIMIT = 256_000_000
+_PIECE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,11 +305,18 @@ class Transport:
         raise AssertionError("the last attempt returns or raises")
 
     def _read_all(self, answer: Any, call: Call) -> bytes:
+        """In pieces: a small answer may hold gigabytes of nothing, compressed."""
+        pieces, size = [], 0
         try:
-            body: bytes = answer.read(decode_content=True)
+            while piece := answer.read(_PIECE, decode_content=True):
+                pieces.append(piece)
+                size += len(piece)
+                if size > ANSWER_LIMIT:
+                    limit = f"more than {ANSWER_LIMIT // 1_000_000} MB"
+                    raise self.broken_answer(call, limit)
         except (HTTPError, OSError) as error:
             raise self.unreachable(error, call) from error
-        return body
+        return b"".join(pieces)
 
     def error_of(self, call: Call, answer: Any) -> KubeError:
         """The error that a non-2xx answer stands for; reads a bounded part of its body."""

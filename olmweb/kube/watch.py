@@ -8,6 +8,7 @@ again: a watch that ends is its caller's to reopen from `position`. No database.
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ import structlog
 
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Unreachable, from_answer
+from olmweb.kube.nesting import decoded
 from olmweb.kube.resources import Served
 from olmweb.kube.shapes import narrow_event
 from olmweb.kube.transport import Call, RawResponse
@@ -142,7 +144,7 @@ class Watch:
 
     def _event(self, line: bytes) -> WatchEvent | None:
         try:
-            document = narrow_event(line, self._kind)
+            document = decoded(partial(narrow_event, kind=self._kind), line)
             type_, item = document["type"], document["object"]
             if type_ == "ERROR":
                 raise self._told(item)

@@ -16,6 +16,7 @@ from tests.catalogs.imaging import CATALOG, FILES, failure, files, source
 from tests.catalogs.registryfake import RegistryFake, registry_fake, send, status
 
 DIGEST = "sha256:" + "a" * 64
+DEEP = b'{"x":' + b"[" * 9_000 + b"]" * 9_000 + b"}"
 
 
 @pytest.fixture
@@ -129,6 +130,7 @@ def test_no_file_and_a_file_that_is_not_there_hold_no_login(tmp_path):
     ("content", "words"),
     [
         ("{", "is no such file"),
+        (DEEP.decode(), "is no such file"),
         ('{"auths": {"quay.io": {"auth": 5}}}', "is no such file"),
         ('{"auths": {"quay.io": {"auth": "%%"}}}', 'has an "auth" for quay.io that is no base64'),
     ],
@@ -252,7 +254,7 @@ def test_a_token_server_that_may_not_be_asked_is_refused(fake, realm, words):
     assert (error.code, words in error.message) == ("bad-url", True)
 
 
-@pytest.mark.parametrize("body", [b"{}", b"[]", b"no", b'{"token":"a\\nb: c"}', b'{"token":""}'])
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"no", b'{"token":"a\\nb: c"}', b'{"token":""}', DEEP])
 def test_an_answer_without_a_token_is_told(fake, body):
     fake.bearer = True
     fake._token = lambda request, query: send(request, 200, body)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from installs.models import Operator, Transition
+from installs.models import Component, Operator, Transition
 from installs.sync import apply_changes, sync_cluster
+from installs.sync.feeds import decode
 from installs.watch import End, engine, plan
 from olmweb.models import Cluster, Stream, SyncRun
 from olmweb.sandbox.server import Sandbox
@@ -384,16 +385,34 @@ def test_a_database_that_is_away_for_a_moment_costs_nothing(
     assert twice() == []
 
 
-def test_our_own_fault_in_a_thread_is_not_swallowed(
-    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+def test_our_own_fault_in_one_feed_is_told_and_logged_and_the_others_go_on(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    def broken(*_: Any) -> None:
-        raise ZeroDivisionError
+    def broken(feed: Any, item: dict[str, Any]) -> Any:
+        if item["metadata"]["name"] == "broken":
+            raise ZeroDivisionError
+        return decode(feed, item)
 
     monkeypatch.setattr("installs.watch.streams.decode", broken)
-    with pytest.raises(ZeroDivisionError):
-        follow(seen, all_open, do(lambda: put(sandbox, "new")), lambda: False)
-    assert not [one.name for one in threading.enumerate() if one.name.startswith("watch sandbox")]
+    monkeypatch.setattr("installs.sync.read.decode", broken)
+    catalog: dict[str, Any] = {"apiVersion": "olm.operatorframework.io/v1"}
+    catalog |= {"kind": "ClusterCatalog", "metadata": {"name": "broken"}, "spec": {}}
+    known = set(Component.objects.filter(kind="ClusterCatalog"))
+    told = "Reading ClusterCatalog of cluster sandbox failed inside OLM Web (ZeroDivisionError)."
+    follow(
+        seen,
+        all_open,
+        do(lambda: sandbox.store.put(catalog)),
+        lambda: stream("ClusterCatalog").error == told,
+        do(lambda: put(sandbox, "new")),
+        lambda: has("new"),
+    )
+    assert (stream("ClusterCatalog").state, stream().state) == ("retrying", "watching")
+    assert "Traceback" in caplog.text
+    put(sandbox, "newer")
+    assert sync_cluster(seen).outcome == SyncRun.Outcome.CHANGED
+    assert has("newer")
+    assert set(Component.objects.filter(kind="ClusterCatalog")) == known
 
 
 def test_a_burst_is_few_transactions_with_the_last_state_of_each_object(

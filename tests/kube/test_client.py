@@ -2,10 +2,12 @@
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from olmweb.kube import transport
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import (
     Abandoned,
@@ -16,6 +18,7 @@ from olmweb.kube.errors import (
     Unauthorized,
     Unreachable,
 )
+from olmweb.kube.metadata import metadata_pages
 from olmweb.kube.resources import (
     ALL,
     BUNDLE_DEPLOYMENTS,
@@ -169,6 +172,36 @@ def test_answers_may_be_compressed(fake: KubeFake, client: KubeClient) -> None:
     fake.script("GET", "/version", Answer(200, body, {"Content-Encoding": "gzip"}))
     assert client.version() == "v9"
     assert fake.requests[0].header("Accept-Encoding") == ["gzip"]
+
+
+def test_a_small_answer_that_holds_gigabytes_of_nothing_is_not_unpacked(
+    fake: KubeFake, client: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "ANSWER_LIMIT", 10_000_000)
+    body = gzip.compress(b'{"gitVersion": "v9"}'.ljust(200_000_000))
+    fake.script("GET", "/version", Answer(200, body, {"Content-Encoding": "gzip"}))
+    tracemalloc.start()
+    try:
+        with pytest.raises(Broken, match="more than 10 MB"):
+            client.version()
+        assert tracemalloc.get_traced_memory()[1] < 60_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_object_nested_deeper_than_we_decode_hides_nothing_else(
+    fake: KubeFake, client: KubeClient
+) -> None:
+    deep = b'{"a":' * 9_000 + b"1" + b"}" * 9_000
+    item = b'{"metadata":{"name":"deep"},"spec":{"junk":%s,"package":{"name":"etcd"}}}' % deep
+    body = b'{"metadata":{"resourceVersion":"7"},"items":[%s,{"metadata":{"name":"b"}}]}' % item
+    fake.script("GET", LIST, Answer(200, body))
+    (page,) = client.list_pages(PO, "v1alpha1", narrow="PlatformOperator")
+    assert [one["metadata"]["name"] for one in page.items] == ["deep", "b"]
+    assert page.items[0]["spec"] == {"package": {"name": "etcd"}}
+    fake.script("GET", LIST, Answer(200, body))
+    (seen,) = metadata_pages(client, PO, "v1alpha1", dict[str, str])
+    assert seen.items == [{"name": "deep"}, {"name": "b"}]
 
 
 def test_one_connection_serves_many_requests_errors_included(

@@ -65,6 +65,8 @@ def test_a_body_that_is_not_a_status_is_never_quoted(fake: KubeFake, client: Kub
 def test_json_that_is_not_a_status_is_never_quoted(fake: KubeFake, client: KubeClient) -> None:
     fake.script("GET", ONE, Answer(500, {"kind": "Other", "message": "internal-thing"}))
     assert "internal-thing" not in failure_of(client).message
+    fake.script("GET", ONE, Answer(500, b'{"x":' + b"[" * 9_000 + b"]" * 9_000 + b"}"))
+    assert "an error (500)" in failure_of(client).message
 
 
 def test_long_and_unprintable_status_text_is_cut_to_one_line(

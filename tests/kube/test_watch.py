@@ -104,6 +104,18 @@ def test_fields_that_nobody_reads_are_dropped(fake: KubeFake, client: KubeClient
     assert "managedFields" not in event.object["metadata"]
 
 
+def test_an_object_nested_deeper_than_we_decode_is_an_event_like_any(
+    fake: KubeFake, client: KubeClient
+) -> None:
+    deep = b"[" * 9_000 + b"]" * 9_000
+    item = b'{"spec":{"junk":%s,"package":{"name":"etcd"}},"metadata":{"resourceVersion":"6"}}'
+    line = b'{"type":"ADDED","object":%s}\n' % (item % deep)
+    fake.script("GET", PATH, watch_answer(line, ("MODIFIED", po("b", 7))))
+    first, second = start(client)
+    assert first.object["spec"] == {"package": {"name": "etcd"}}
+    assert second.resource_version == "7"
+
+
 def test_an_event_arrives_while_the_stream_stays_open(fake: KubeFake, client: KubeClient) -> None:
     more = threading.Event()
     fake.script("GET", PATH, watch_answer(("ADDED", po("a", 6)), more, ("ADDED", po("b", 7))))

@@ -4,6 +4,7 @@ After each fault the rows are what a fresh list gives, within seconds, and no ch
 twice. The tests share one world; each leaves it in order.
 """
 
+import json
 import time
 from collections.abc import Iterator
 
@@ -13,6 +14,8 @@ from tests.peers.client import wait_until
 from tests.real.watching import ACCOUNT, TAKE_OVER, Watched, watched
 
 pytestmark = pytest.mark.peers
+
+DEFINITION = "CustomResourceDefinition"
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +188,36 @@ def test_a_kind_that_goes_or_appears_is_noticed_within_seconds(real: Watched) ->
     real.kubectl.apply(definition)
     wait_until(lambda: real.database.rows(states) == [("watching",)], "it being watched", 20)
     real.settle()
+
+
+def test_a_definition_nested_deeper_than_we_decode_hides_nothing(real: Watched) -> None:
+    deep = '{"a":' * 5_000 + "1" + "}" * 5_000
+    schema = f'{{"openAPIV3Schema": {{"type": "object", "example": {deep}}}}}'
+    version = f'{{"name": "v1", "served": true, "storage": true, "schema": {schema}}}'
+    names = '{"plural": "deeps", "kind": "Deep"}'
+    spec = f'"group": "example.com", "scope": "Cluster", "names": {names}, "versions": [{version}]'
+    named = f'"kind": "{DEFINITION}", "metadata": {{"name": "deeps.example.com"}}'
+    real.kubectl.post(
+        real.kubectl.path("apiextensions.k8s.io/v1", DEFINITION),
+        f'{{"apiVersion": "apiextensions.k8s.io/v1", {named}, "spec": {{{spec}}}}}',
+    )
+    wait_until(lambda: _deep_versions(real) == ["v1"], "the definition by its watch", 30)
+    real.put("beside-the-deep-one")
+    real.follows()
+    real.stop_workers()
+    lists, _ = real.streams()[DEFINITION]
+    forget = "update olmweb_stream set resource_version = '' where feed = '{}'"
+    real.database.execute(forget.format(DEFINITION))
+    real.keep_two_workers()
+    wait_until(lambda: real.streams()[DEFINITION][0] > lists, "the definitions' list", TAKE_OVER)
+    real.settle()
+
+
+def _deep_versions(real: Watched) -> list[str]:
+    query = "select stored from installs_crdstate where name = 'deeps.example.com'"
+    rows = real.database.rows(query)
+    stored = rows[0][0] if rows else []
+    return list(json.loads(stored) if isinstance(stored, str) else stored)
 
 
 def test_workers_that_are_asked_to_stop_do_so_at_once(real: Watched) -> None:

@@ -82,7 +82,7 @@ def fetch_token(
             data += chunk
     try:
         told = msgspec.json.decode(data, type=_Answer)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return 200, ""
     token = told.token or told.access_token or ""
     return 200, token if _TOKEN.fullmatch(token) else ""

@@ -69,7 +69,7 @@ def credentials_for(reference: Reference, file: Path | None) -> Credentials:
         raise _unusable(file, f"can't be read: {error.strerror}") from error
     try:
         config = msgspec.json.decode(data, type=_Config)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # Its message names a place and types, never a value.
         raise _unusable(file, f"is no such file: {error}") from error
     auths = {_plain(key): auth for key, auth in (config.auths or {}).items()}
