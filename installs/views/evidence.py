@@ -8,6 +8,8 @@ from typing import Any
 from installs.diagnosis import Requirement, requirement_rows
 from installs.models import Component, Operator
 from installs.observe import details_of
+from installs.queries.providers import Search, api_of_crd, provider_searches
+from olmweb.models import Cluster
 from olmweb.templatetags.olmweb import moment
 
 NAMES_SHOWN = 8
@@ -62,24 +64,40 @@ class DeploymentRow:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What a ClusterServiceVersion requires; `rows` are (requirement, its status in words)."""
+    """What a ClusterServiceVersion requires; `rows` are (requirement, its status in words, what
+    finds who provides a definition that is missing)."""
 
     csv: str
-    rows: list[tuple[Requirement, str]]
+    rows: list[tuple[Requirement, str, Search | None]]
 
     @property
     def unmet(self) -> int:
-        return sum(1 for row, _ in self.rows if not row.met)
+        return sum(1 for row, *_ in self.rows if not row.met)
 
 
-def requirements_of(components: Sequence[Component]) -> Requirements:
+def requirements_of(cluster: Cluster, components: Sequence[Component]) -> Requirements:
     """Those of the first ClusterServiceVersion that misses any; none when nothing is missing."""
     for one in components:
         if one.kind == "ClusterServiceVersion":
             rows = requirement_rows(details_of(one))
             if any(not row.met for row in rows):
-                return Requirements(one.name, [(row, status_words(row)) for row in rows])
+                return Requirements(one.name, _with_searches(cluster, rows))
     return Requirements("", [])
+
+
+def _with_searches(
+    cluster: Cluster, rows: Sequence[Requirement]
+) -> list[tuple[Requirement, str, Search | None]]:
+    missing = {
+        row.name: api_of_crd(row.name)
+        for row in rows
+        if row.kind == "CustomResourceDefinition" and row.status == "NotPresent"
+    }
+    searches = provider_searches(cluster, missing.values())
+    return [
+        (row, status_words(row), searches.get(missing[row.name]) if row.name in missing else None)
+        for row in rows
+    ]
 
 
 def status_words(row: Requirement) -> str:

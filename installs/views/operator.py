@@ -7,12 +7,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from installs import buttons, changes
-from installs.instead import installs_instead
 from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.observe import diagnose_row
 from installs.queries import detail
 from installs.queries.operators import finding_of, why
 from installs.queries.plans import pending_plan, repeated_plans
+from installs.views.aids import aids_of
 from installs.views.evidence import deployments, facts_of, requirements_of, waiting_pods
 from installs.views.live import render_live
 from installs.views.story import besides, chain, condition_tables, notes_shown, steps
@@ -37,8 +37,6 @@ def operator_detail(
     if (answer := unchanged(request, token)) is not None:
         return answer
     story = _story(operator)
-    finding = story["finding"]
-    forms = installs_instead(request.user, operator, finding.instead) if finding else ()
     context = {
         "operator": operator,
         "needs_attention": operator.health in NEEDS_ATTENTION,
@@ -51,13 +49,13 @@ def operator_detail(
         "upgradable": operator.kind in changes.UPGRADABLE,
         "plan_waiting": story["pending"].approval if story["pending"] else None,
         **story,
-        "steps": steps(story["remedy"], forms),
+        "steps": steps(story["remedy"], aids_of(request.user, operator, story["finding"])),
     }
     return render_live(request, "installs/operator.html", context, token=token)
 
 
 def _story(operator: Operator) -> dict[str, Any]:
-    """Everything that the rows say of it; at most seven queries."""
+    """Everything that the rows say of it; at most eight queries."""
     parts = detail.parts_of(operator)
     diagnosis = diagnose_row(operator, parts.components)
     finding = finding_of(operator) or diagnosis.finding
@@ -80,7 +78,7 @@ def _story(operator: Operator) -> dict[str, Any]:
         "flapping": flapping(healths_of(operator, transitions)),
         "pending": pending_plan(operator, parts),
         "repeated": repeated_plans(operator, parts),
-        "requirements": requirements_of(parts.components),
+        "requirements": requirements_of(operator.cluster, parts.components),
         "pods": waiting_pods(parts.components),
         "deployments": deployments(parts.components),
         "timeline": timeline(keys[0], transitions, events),

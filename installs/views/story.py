@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from installs.diagnosis import Finding, Link, is_command
-from installs.instead import Instead
 from installs.models import Component, Operator
 from installs.queries.detail import Parts, key_of
 from installs.views.evidence import Fact, facts_of
@@ -54,12 +53,21 @@ NOTE_STATES = {
 
 
 @dataclass(frozen=True, slots=True)
+class Aid:
+    """What stands behind the first sentence of a remedy that has `word`: a link, or plain words."""
+
+    word: str
+    text: str
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a remedy: a command to copy or a sentence to read, with the forms it names."""
+    """One step of a remedy: a command to copy or a sentence to read, and what helps with it."""
 
     text: str
     command: bool
-    forms: tuple[Instead, ...] = ()
+    aids: tuple[Aid, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +116,13 @@ class ConditionTable:
     conditions: list[dict[str, Any]]
 
 
-def steps(remedy: Iterable[str], forms: Sequence[Instead] = ()) -> list[Step]:
-    """A remedy's lines, commands told from sentences, each form at the one that names its path."""
-    left = list(forms)
+def steps(remedy: Iterable[str], aids: Sequence[Aid] = ()) -> list[Step]:
+    """A remedy's lines, commands told from sentences, each aid at its own."""
+    left = list(aids)
     found = []
     for line in remedy:
         command = is_command(line)
-        here = tuple(one for one in left if not command and one.path in line)
+        here = tuple(one for one in left if not command and one.word in line)
         left = [one for one in left if one not in here]
         found.append(Step(line, command, here))
     return found

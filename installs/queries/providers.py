@@ -1,0 +1,90 @@
+"""Who provides an API that a cluster misses: the search of its software catalog that finds them."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from catalogs.models import BundleGVK, Catalog
+from installs.diagnosis import Finding
+from olmweb.models import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A kind of an API group, or what is known of it: the plural of a CustomResourceDefinition."""
+
+    group: str
+    kind: str = ""
+    plural: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search of the software catalog: what is asked for, and the list that answers."""
+
+    words: str
+    url: str
+
+
+def api_of_crd(name: str) -> Api:
+    """Of a CustomResourceDefinition, whose name is plural.group."""
+    plural, _, group = name.partition(".")
+    return Api(group, plural=plural)
+
+
+def missing_api(finding: Finding) -> Api | None:
+    """The API that the finding says is missing; None when it names none of a group."""
+    facts = finding.facts
+    if crd := facts.get("crd"):
+        api = api_of_crd(crd)
+    else:
+        group, _, version = (facts.get("gv") or facts.get("version") or "").rpartition("/")
+        api = Api(group if version else "", kind=facts.get("object_kind", ""))
+    return api if api.group and (api.kind or api.plural) else None
+
+
+def provider_searches(cluster: Cluster, apis: Collection[Api]) -> dict[Api, Search]:
+    """API -> what finds its providers in the cluster's catalogs.
+
+    An API that nothing provides has none. A definition's kind is told by its plural as Kubernetes
+    guesses it (apimachinery, UnsafeGuessKindToResource); where that fits no kind of the group, the
+    whole group is searched. One query, none without `apis`.
+    """
+    if not apis:
+        return {}
+    rows = BundleGVK.objects.filter(
+        group__in={api.group for api in apis},
+        required=False,
+        bundle__package__catalog__cluster=cluster,
+    ).exclude(bundle__package__catalog__state=Catalog.State.DISABLED)
+    kinds: dict[str, set[str]] = defaultdict(set)
+    for group, kind in rows.order_by().values_list("group", "kind").distinct():
+        kinds[group].add(kind)
+    asked = {api: _asked(api, kinds[api.group]) for api in apis}
+    url = reverse("catalogs:software")
+    return {
+        api: Search(
+            words, f"{url}?{urlencode({'q': f'provides:{words}', 'cluster': cluster.name})}"
+        )
+        for api, words in asked.items()
+        if words
+    }
+
+
+def _asked(api: Api, kinds: Collection[str]) -> str:
+    if api.kind:
+        return f"{api.group}/{api.kind}" if api.kind in kinds else ""
+    fitting = sorted(kind for kind in kinds if _plural(kind) == api.plural)
+    if fitting:
+        return f"{api.group}/{fitting[0]}"
+    return api.group if kinds else ""
+
+
+def _plural(kind: str) -> str:
+    lower = kind.lower()
+    if lower.endswith("s"):
+        return f"{lower}es"
+    return f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
