@@ -254,7 +254,9 @@ def test_a_token_server_that_may_not_be_asked_is_refused(fake, realm, words):
     assert (error.code, words in error.message) == ("bad-url", True)
 
 
-@pytest.mark.parametrize("body", [b"{}", b"[]", b"no", b'{"token":"a\\nb: c"}', b'{"token":""}', DEEP])
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b"no", b'{"token":"a\\nb: c"}', b'{"token":""}', DEEP]
+)
 def test_an_answer_without_a_token_is_told(fake, body):
     fake.bearer = True
     fake._token = lambda request, query: send(request, 200, body)
