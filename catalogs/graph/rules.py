@@ -12,6 +12,11 @@ from catalogs.semver import Version, blang_range, blang_spans, parse
 
 REPLACES, SKIPS, SKIP_RANGE = "replaces", "skips", "skipRange"
 Table = dict[str, dict[str, str]]  # installed -> successor -> kind of the edge
+MOST_EDGES = 500_000  # of a table; the largest of the community's catalog has 20,503
+
+
+class TooManyEdges(ValueError):
+    """A table would have more than MOST_EDGES: skipRanges that take in everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ def successor_table(entries: Iterable[Entry], versions: Mapping[str, Version]) -
     """`successors` of every name at once, by the first rule that allows each, in no order.
 
     `entries` may be those of several channels: their edges add up. Names that entries only mention
-    have their successors here too; nothing is its own successor.
+    have their successors here too; nothing is its own successor. Raises TooManyEdges.
     """
     entries = tuple(entries)
     names = dict.fromkeys(
@@ -118,6 +123,7 @@ def successor_table(entries: Iterable[Entry], versions: Mapping[str, Version]) -
     known = sorted((version.key, name) for name in names if (version := versions.get(name)))
     keys = [key for key, _ in known]
     table: Table = {name: {} for name in names}
+    edges = 0
     for entry in entries:
         found = [(entry.replaces, REPLACES)] if entry.replaces else []
         found += [(name, SKIPS) for name in entry.skips if name]
@@ -126,6 +132,9 @@ def successor_table(entries: Iterable[Entry], versions: Mapping[str, Version]) -
                 spans = blang_spans(entry.skip_range, keys)
             except ValueError:
                 spans = []
+            edges += sum(high - low for low, high in spans)
+            if edges > MOST_EDGES:
+                raise TooManyEdges
             found += [(name, SKIP_RANGE) for low, high in spans for _, name in known[low:high]]
         for name, kind in found:
             if name != entry.name:

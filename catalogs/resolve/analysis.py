@@ -9,7 +9,14 @@ from dataclasses import dataclass
 
 from catalogs.graph import Entry, heads, successors, v0_candidates
 from catalogs.graph.paths import Way, cyclic, find_way, next_steps, reaching
-from catalogs.graph.rules import Table, successor_table, v0_fault, version_of
+from catalogs.graph.rules import (
+    MOST_EDGES,
+    Table,
+    TooManyEdges,
+    successor_table,
+    v0_fault,
+    version_of,
+)
 from catalogs.resolve import v1
 from catalogs.resolve.facts import PackageFacts, listed
 from catalogs.semver import Version, VersionRelease, parse
@@ -26,7 +33,8 @@ class Analysis:
     `chosen` is what a fresh installation gets, "" when nothing; `steps` where the controller goes
     by itself from each name; `stranded` the entries without any way to the head (v0: a head that
     upgrades end at; v1: the chosen one); `unreachable` those that no other entry leads to; `fault`
-    OLM v0's words about a channel that it can't order, then nothing moves.
+    OLM v0's words about a channel that it can't order, then nothing moves. Of a graph that is
+    `too_large` no edge is known.
     """
 
     semantics: str
@@ -40,6 +48,7 @@ class Analysis:
     stranded: frozenset[str]
     unreachable: frozenset[str]
     fault: str
+    too_large: bool = False
 
     @property
     def orphans(self) -> list[str]:
@@ -71,24 +80,30 @@ def analyse(facts: PackageFacts, semantics: str, channel: str = "") -> Analysis:
         dict.fromkeys(entry for name in chosen_channels for entry in facts.channels.get(name, ()))
     )
     versions = _versions(facts)
-    table = successor_table(entries, versions)
     names = {entry.name for entry in entries}
     found = heads(entries)
-    fault = ""
+    fault, too_large = "", False
+    try:
+        table = successor_table(entries, versions)
+        if semantics == V1:
+            _add_equals(table, facts, names)
+    except TooManyEdges:
+        table, too_large = {name: {} for name in names}, True
     if semantics == V0:
         fault = v0_fault(entries, facts.name, channel) if entries else ""
         order = [] if fault or not entries else v0_candidates(entries)
         steps = next_steps(table, order, stays=False)
         goals = found
         onward: Mapping[str, Sequence[str]] = {name: [after] for name, after in steps.items()}
-        stranded = frozenset() if fault else frozenset(names - reaching(onward, goals))
+        stranded = frozenset(names - reaching(onward, goals))
     else:
         bundles = [bundle for bundle in facts.by_name().values() if bundle.name in names]
         order = [bundle.name for bundle in v1.preference(bundles)]
-        _add_equals(table, facts, names)
         steps = next_steps(table, order, stays=True)
         stranded = frozenset(names - reaching(table, order[:1]))
-    entered = {each for name in names for each in table[name]}
+    if fault or too_large:
+        stranded = frozenset()
+    entered = names if too_large else {each for name in names for each in table[name]}
     return Analysis(
         semantics=semantics,
         channel=channel,
@@ -101,6 +116,7 @@ def analyse(facts: PackageFacts, semantics: str, channel: str = "") -> Analysis:
         stranded=stranded,
         unreachable=frozenset(names - entered),
         fault=fault,
+        too_large=too_large,
     )
 
 
@@ -113,6 +129,8 @@ def why_no_way(analysis: Analysis, facts: PackageFacts, way: Way) -> list[str]:
     """Sentences about a way that was not found: the reason first, then the ways out."""
     if analysis.fault:
         return [f"OLM v0 can't order channel {analysis.channel}: {analysis.fault}."]
+    if analysis.too_large:
+        return [f"It has more than {MOST_EDGES:,} upgrade edges, which are not followed here."]
     where = f"channel {analysis.channel}" if analysis.channel else "any channel"
     after = analysis.table.get(way.start, {})
     if not after and way.start not in analysis.stranded:
@@ -168,12 +186,17 @@ def _versions(facts: PackageFacts) -> dict[str, Version]:
 
 
 def _add_equals(table: Table, facts: PackageFacts, names: set[str]) -> None:
-    """OLM v1 takes every bundle of the version and release installed for a candidate, too."""
+    """OLM v1 takes every bundle of the version and release installed for a candidate, too.
+
+    Raises TooManyEdges.
+    """
     equal: dict[VersionRelease, list[str]] = {}
     for bundle in facts.by_name().values():
         found = v1.release_of(bundle)
         if found is not None and bundle.name in names:
             equal.setdefault(found, []).append(bundle.name)
+    if sum(len(together) ** 2 for together in equal.values()) > MOST_EDGES:
+        raise TooManyEdges
     for together in equal.values():
         for name in together if len(together) > 1 else ():
             for other in together:

@@ -139,7 +139,7 @@ def _by_v1(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut 
 def _with_start(analysis: Analysis, start: str) -> dict[str, str]:
     """The controller's steps, from an installed bundle that the catalog no longer lists, too."""
     steps = dict(analysis.steps)
-    if start not in analysis.table:
+    if not analysis.table.get(start):
         after = successors(
             analysis.entries, start, version_of(start, analysis.versions), analysis.versions
         )

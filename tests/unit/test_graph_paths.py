@@ -134,6 +134,24 @@ def test_v1_takes_bundles_of_the_same_version_and_release_for_candidates():
     assert resolve(of, "clusterextension", installed="b").bundle == "a"
 
 
+@pytest.mark.parametrize(
+    ("skip_range", "build"),
+    [(">=0.0.0", lambda i: f"1.0.{i}"), ("", lambda i: "1.0.0")],
+    ids=["skipRange", "one version"],
+)
+def test_edges_beyond_counting_are_not_followed_and_that_is_said(skip_range, build):
+    bundles = [BundleFacts(f"p{i}", build(i)) for i in range(1_000)]
+    channels = {"stable": [Entry(each.name, skip_range=skip_range) for each in bundles]}
+    of = PackageFacts("p", "stable", channels, bundles)
+    analysis = analyse(of, V1)
+    assert analysis.too_large
+    assert not any(analysis.table.values())
+    assert not (analysis.steps or analysis.stranded or analysis.unreachable)
+    (said,) = why_no_way(analysis, of, way_to(analysis, "p1", "p2"))
+    assert said == "It has more than 500,000 upgrade edges, which are not followed here."
+    assert len(analyse(of, V0, "stable").names) == 1_000
+
+
 def test_a_ring_is_named_and_ways_end():
     ring = [Entry("a", "c"), Entry("b", "a"), Entry("c", "b"), Entry("d", "c")]
     of = facts({"stable": ring})
