@@ -33,7 +33,7 @@ from catalogs.models import (
 from catalogs.semver import sort_key
 from catalogs.texts import Texts
 from catalogs.words import document, repository_of
-from installs.models import Component, CRDState, Event, Operator, Reference, Transition
+from installs.models import Component, CRDState, Event, Observed, Operator, Reference, Transition
 from olmweb.models import Cluster, Stream
 
 SERVED = {
@@ -276,7 +276,7 @@ def make_reference(*, operator: Operator, kind: str, name: str, namespace: str =
     )
 
 
-def make_transition(*, subject: Operator | Component, type: str, **fields: Any) -> Transition:
+def make_transition(*, subject: Observed, type: str, **fields: Any) -> Transition:
     """A change that we saw of one object."""
     values: dict[str, Any] = {"at": timezone.now(), **fields}
     return Transition.objects.create(

@@ -8,7 +8,7 @@ from installs.queries import detail
 from installs.queries.filters import read_choice, read_value
 from installs.queries.overview import unreadable_kinds
 from installs.views.live import render_live
-from installs.views.timeline import timeline
+from installs.views.timeline import timeline, told_by
 from olmweb.context import clusters
 from olmweb.errors import Missing
 from olmweb.polling import cluster_revision, revision_token, unchanged
@@ -91,6 +91,6 @@ def clusteroperator_detail(request: HttpRequest, cluster: str, name: str) -> Htt
         "explanation": explanation,
         "blocks": blocks,
         "leaves": leaves,
-        "timeline": timeline(key, history),
+        "timeline": timeline(key, history, told=told_by([row])),
     }
     return render_live(request, "installs/clusteroperator.html", context, token=token)

@@ -16,7 +16,7 @@ from installs.views.aids import aids_of
 from installs.views.evidence import deployments, facts_of, requirements_of, waiting_pods
 from installs.views.live import render_live
 from installs.views.story import besides, chain, condition_tables, notes_shown, steps
-from installs.views.timeline import flapping, healths_of, shares, spans, timeline
+from installs.views.timeline import flapping, healths_of, shares, spans, timeline, told_by
 from olmweb.access import may_act
 from olmweb.errors import Missing
 from olmweb.polling import cluster_revision, revision_token, unchanged
@@ -81,7 +81,7 @@ def _story(operator: Operator) -> dict[str, Any]:
         "requirements": requirements_of(operator.cluster, parts.components),
         "pods": waiting_pods(parts.components),
         "deployments": deployments(parts.components),
-        "timeline": timeline(keys[0], transitions, events),
+        "timeline": timeline(keys[0], transitions, events, told_by([operator, *parts.components])),
         "spans": own_spans[-SPANS_SHOWN:],
         "earlier_spans": own_spans[:-SPANS_SHOWN],
         "shares": shares(own_spans) if len(own_spans) > SPANS_SHOWN else [],
