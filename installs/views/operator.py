@@ -1,5 +1,6 @@
 """The page of one operator: where exactly it broke, since when, what to type."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -8,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from installs import buttons, changes
 from installs.models import NEEDS_ATTENTION, Health, Operator
-from installs.observe import diagnose_row
+from installs.observe import details_of, diagnose_row
 from installs.queries import detail
 from installs.queries.operators import finding_of, why
 from installs.queries.plans import pending_plan, repeated_plans
@@ -46,7 +47,7 @@ def operator_detail(
         "refused": buttons.refusals(
             request.user, operator, story["pending"].approval.namespace if story["pending"] else ""
         ),
-        "upgradable": operator.kind in changes.UPGRADABLE,
+        "upgradable": operator.kind in changes.UPGRADABLE and not _first_install(operator, story),
         "plan_waiting": story["pending"].approval if story["pending"] else None,
         **story,
         "steps": steps(story["remedy"], aids_of(request.user, operator, story["finding"])),
@@ -87,6 +88,12 @@ def _story(operator: Operator) -> dict[str, Any]:
         "shares": shares(own_spans) if len(own_spans) > SPANS_SHOWN else [],
         "packages": detail.packages_of(operator),
     }
+
+
+def _first_install(operator: Operator, story: Mapping[str, Any]) -> bool:
+    """Whether what it installs first waits for approval: nothing is there to be upgraded."""
+    installed = details_of(operator).get("installed_csv")
+    return bool(operator.kind == "Subscription" and story["pending"] and not installed)
 
 
 def _minute(operator: Operator) -> int:

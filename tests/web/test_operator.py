@@ -24,6 +24,7 @@ from tests.web.subscriptions import (
     make_deployment,
     make_orphan,
     make_pending_approval,
+    make_plan,
     make_subscription,
     make_unmet_requirements,
 )
@@ -35,6 +36,12 @@ EVIL = '"><img src=x onerror=alert(1)>'
 @pytest.fixture
 def reader(client: Client, bob: Any) -> Client:
     client.force_login(bob)
+    return client
+
+
+@pytest.fixture
+def writer(client: Client, olivia: Any) -> Client:
+    client.force_login(olivia)
     return client
 
 
@@ -155,6 +162,24 @@ def test_approving_is_told_before_it_is_done(reader: Client, prod: Cluster) -> N
     assert "Where it waits" in page.text
     assert "waits here" in page.text
     assert "Retrying alone won't help" not in page.text
+
+
+def test_an_upgrade_is_offered_beside_the_approval_of_one_only(
+    writer: Client, prod: Cluster
+) -> None:
+    first = make_subscription(
+        prod, installed="", current="1.0.0", health="NeedsApproval", reason="RequiresApproval",
+        details={"approval": "Manual", "state": "UpgradePending"},
+    )  # fmt: skip
+    make_plan([first], ["grafana.v1.0.0"], phase="RequiresApproval")
+    approve = f"/installplans/prod/{NAMESPACE}/install-grafana/approve"
+    links = page_of(writer, "grafana").links
+    assert approve in links
+    assert address("grafana") + "/upgrade" not in links
+    first.details["installed_csv"] = "grafana.v0.9.0"
+    first.save()
+    links = page_of(writer, "grafana").links
+    assert {approve, address("grafana") + "/upgrade"} <= set(links)
 
 
 def test_a_plan_that_is_approved_asks_for_nothing(reader: Client, prod: Cluster) -> None:
