@@ -4,7 +4,7 @@ Knows no HTTP. Every lookup by name raises `Missing` with a sentence that says w
 name is not known.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -29,6 +29,31 @@ PLATFORM_OPERATOR = "PlatformOperator"
 BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown as they are, not taken apart
 BLOB_SHOW_LIMIT = 64_000  # characters of raw FBC on a page
 IMAGE_SHOW_LIMIT = 300  # related images on a page
+
+
+def each_once(rows: Iterable[Catalog]) -> list[list[Catalog]]:
+    """The catalogs, each with the ways in which it is there; no query.
+
+    On one cluster a ClusterCatalog and a CatalogSource of one name are one catalog, as a form that
+    installs takes them; CatalogSources of several namespaces are several.
+    """
+    found: dict[tuple[object, ...], list[Catalog]] = {}
+    ordered = sorted(rows, key=lambda row: row.source_kind == Catalog.SourceKind.CLUSTER_CATALOG)
+    spaces: dict[tuple[int, str], str] = {}
+    for row in ordered:
+        if row.cluster_id is None:
+            found[row.pk,] = [row]
+            continue
+        name = (row.cluster_id, row.name)
+        namespace = row.namespace or spaces.get(name, "")
+        spaces.setdefault(name, namespace)
+        found.setdefault((*name, namespace), []).append(row)
+    return list(found.values())
+
+
+def packages_in(catalogs: Iterable[Sequence[Catalog]]) -> int:
+    """How many packages these catalogs have; of the ways of one, the way that shows most."""
+    return sum(max(row.package_count for row in ways) for ways in catalogs)
 
 
 @dataclass(frozen=True, slots=True)

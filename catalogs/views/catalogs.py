@@ -30,10 +30,12 @@ def catalog_list(request: HttpRequest) -> HttpResponse:
     if answer:
         return answer
     rows = [(each, present.catalog_status(each), standings.get(each.pk)) for each in catalogs]
+    distinct = queries.each_once(catalogs)
     context = {
         "rev": rev,
         "rows": rows,
-        "packages": sum(each.package_count for each in catalogs),
+        "catalogs": len(distinct),
+        "packages": queries.packages_in(distinct),
         "troubled": [row[:2] for row in rows if row[1].tone in ("danger", "warning")],
     }
     return render_page(request, "catalogs/catalog_list.html", context, partial="rows")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db.models import Count, F, IntegerField, Q
 
 from catalogs.models import Catalog
+from catalogs.queries import each_once, packages_in
 from installs.aggregated import NAME as AGGREGATED
 from installs.aggregated import explain_impact
 from installs.diagnosis import read_conditions
@@ -209,7 +210,8 @@ def installable_kinds(cluster: Cluster) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSummary:
-    """The catalogs of the clusters shown; `troubled` are those failing, stale or switched off."""
+    """The catalogs of the clusters shown, each counted once whatever the ways in which it is there;
+    `troubled` are the ways that fail or are stale."""
 
     serving: int
     packages: int
@@ -231,10 +233,13 @@ def catalog_summary(rows: Sequence[Catalog], clusters: Sequence[Cluster]) -> Cat
     """Of these clusters. Catalogs read from files belong to no cluster and count everywhere."""
     ids = {None, *(cluster.pk for cluster in clusters)}
     shown = [row for row in rows if row.cluster_id in ids]
+    catalogs = each_once(shown)
     states = Catalog.State
     return CatalogSummary(
-        serving=sum(1 for row in shown if row.state == states.SERVING and not row.stale),
-        packages=sum(row.package_count for row in shown),
+        serving=sum(
+            any(row.state == states.SERVING and not row.stale for row in ways) for ways in catalogs
+        ),
+        packages=packages_in(catalogs),
         troubled=[row for row in shown if row.stale or row.state == states.FAILED],
-        new=sum(1 for row in shown if row.state == states.NEW),
+        new=sum(all(row.state == states.NEW for row in ways) for ways in catalogs),
     )
