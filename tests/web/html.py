@@ -17,6 +17,7 @@ class Page(HTMLParser):
         self.labelled: set[str] = set()
         self.controls: list[dict[str, str]] = []
         self.links: list[str] = []
+        self.tables: list[bool] = []  # whether each has a name
         self.tags: list[str] = []
         self.words: list[str] = []
         self.open: list[str] = []
@@ -38,6 +39,10 @@ class Page(HTMLParser):
             and not wrapped
         ):
             self.controls.append(values)
+        if tag == "table":
+            self.tables.append(bool(values.get("aria-label") or values.get("aria-labelledby")))
+        if tag == "caption" and self.tables:
+            self.tables[-1] = True
         if tag == "a":
             self.links.append(values.get("href", ""))
         if tag not in VOID:
@@ -112,3 +117,4 @@ def assert_named(page: Page) -> None:
     for control in page.controls:
         named = control.get("aria-label") or control.get("id") in page.labelled
         assert named, f"a control has no label: {control}"
+    assert all(page.tables), "a table has no name"
