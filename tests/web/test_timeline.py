@@ -1,9 +1,11 @@
 """What was so before we looked stands in the timeline at the cluster's own time."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.test import Client
 from django.utils import timezone
 
@@ -21,6 +23,12 @@ from tests.web.html import assert_page
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
 SINCE, SEEN = NOW - timedelta(hours=5, minutes=1), NOW - timedelta(minutes=20)
+
+
+@pytest.fixture(autouse=True)
+def _clock() -> Iterator[None]:
+    with time_machine.travel(NOW, tick=False):
+        yield
 
 
 @pytest.fixture
