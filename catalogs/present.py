@@ -390,9 +390,7 @@ def catalog_status(catalog: Catalog) -> Status:
         return Status(
             "Unreachable",
             "warning",
-            f"Cluster {catalog.cluster.name} can't be reached: "
-            f"{catalog.cluster.error_text or 'no answer'}",
-            catalog.cluster.error_hint,
+            f"Cluster {catalog.cluster.name} can't be reached.",  # the shell says why
         )
     if catalog.state == states.FAILED:
         return Status(

@@ -23,7 +23,7 @@ def cluster_detail(request: HttpRequest, cluster: str) -> HttpResponse:
     token = revision_token(cluster_revision(request), seen)
     if (answer := unchanged(request, token)) is not None:
         return answer
-    context = {"cluster": row, "freshness": found}
+    context = {"cluster": row, "freshness": found, "silence_told": [row.pk]}
     return render_live(request, "installs/cluster.html", context, token=token)
 
 

@@ -33,8 +33,19 @@ def overview(request: HttpRequest) -> HttpResponse:
         "waiting": _waiting(entries) if entries else None,
         "kinds": queries.installable_kinds(entries[0].cluster) if len(entries) == 1 else [],
         "configured": settings.CLUSTERS,
+        "silence_told": _silence_told(entries),
     }
     return render_live(request, "installs/overview.html", context, token=token)
+
+
+def _silence_told(entries: list[queries.ClusterOverview]) -> list[int]:
+    """The clusters of which the page itself says that they are silent: all of a table, and one
+    that was never reached."""
+    return [
+        entry.cluster.pk
+        for entry in entries
+        if len(entries) > 1 or entry.cluster.synced_at is None
+    ]
 
 
 def _waiting(entries: list[queries.ClusterOverview]) -> Waiting:

@@ -135,7 +135,11 @@ def test_a_silent_cluster_says_since_when_and_why(reader: Client) -> None:
     page = assert_page(reader.get(PAGE))
     assert "Not heard from since" in page.text
     assert "connection refused VPN?" in page.text
-    assert PAGE in page.links, "the banner leads here"
+    assert page.text.count("connection refused") == 1
+    assert "Not heard from cluster prod" not in page.text
+    elsewhere = assert_page(reader.get("/software/"))
+    assert "Not heard from cluster prod" in elsewhere.text
+    assert PAGE in elsewhere.links
 
 
 def test_no_feed_of_a_cluster_that_is_gone_is_said_to_be_watched(reader: Client) -> None:
