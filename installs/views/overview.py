@@ -42,9 +42,7 @@ def _silence_told(entries: list[queries.ClusterOverview]) -> list[int]:
     """The clusters of which the page itself says that they are silent: all of a table, and one
     that was never reached."""
     return [
-        entry.cluster.pk
-        for entry in entries
-        if len(entries) > 1 or entry.cluster.synced_at is None
+        entry.cluster.pk for entry in entries if len(entries) > 1 or entry.cluster.synced_at is None
     ]
 
 

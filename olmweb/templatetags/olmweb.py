@@ -176,18 +176,27 @@ def ago_words(value: datetime | None) -> str:
     return f"{past // 86_400} d ago"
 
 
+def lasting_words(past: str) -> str:
+    """'3 min ago' as '3 min'; 'a moment' for now."""
+    return "a moment" if past == "now" else past.removesuffix(" ago")
+
+
 @register.simple_tag
-def ago(value: datetime | None, cluster: str = "") -> SafeString:
-    """A relative time with the exact one as tooltip; app.js keeps it counting."""
+def ago(value: datetime | None, cluster: str = "", *, lasting: bool = False) -> SafeString:
+    """A relative time with the exact one as tooltip; app.js keeps it counting.
+
+    `lasting`: how long something lasts since then, behind the word for: "2 h".
+    """
     if not value:  # None, or a name that the template does not know
         return format_html('<span class="olm-none">{}</span>', "–")
     exact = timezone.localtime(value)
     return format_html(
-        '<time data-ago{} datetime="{}" title="{}">{}</time>',
+        '<time data-ago{}{} datetime="{}" title="{}">{}</time>',
+        SafeString('="lasting"') if lasting else "",
         format_html(' data-cluster="{}"', cluster) if cluster else "",
         exact.isoformat(timespec="seconds"),
         format_date(exact, "Y-m-d H:i:s T"),
-        ago_words(value),
+        lasting_words(ago_words(value)) if lasting else ago_words(value),
     )
 
 

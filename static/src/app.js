@@ -110,7 +110,9 @@ function ago(seconds) {
 
 function tick() {
   for (const time of document.querySelectorAll("time[data-ago]")) {
-    const text = ago((Date.now() - Date.parse(time.dateTime)) / 1000);
+    const past = ago((Date.now() - Date.parse(time.dateTime)) / 1000);
+    const lasting = past === "now" ? "a moment" : past.replace(" ago", "");
+    const text = time.dataset.ago === "lasting" ? lasting : past;
     if (time.textContent !== text) time.textContent = text;
   }
 }

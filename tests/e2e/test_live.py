@@ -1,5 +1,6 @@
 """An open page follows the cluster by itself, and costs nothing while nothing changes."""
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -76,3 +77,13 @@ def test_a_poll_of_an_unchanged_page_answers_204(new_page) -> None:
     assert unchanged.value.headers.get("content-length", "0") == "0"
     # Told with it: when the cluster was last heard from, which the masthead counts from.
     assert "olm:seen" in unchanged.value.headers["hx-trigger"]
+
+
+def test_how_long_a_failure_lasts_is_counted_in_the_words_of_the_server(new_page) -> None:
+    page = new_page()
+    page.goto(f"{steps.OPERATOR}/advanced-cluster-management")
+    told = page.locator("time[data-ago=lasting]")
+    expect(told).to_have_text(re.compile(r"^\d+ h$"))
+    long_ago = "node => { node.dateTime = '2020-01-01T00:00:00Z' }"
+    told.evaluate(long_ago)
+    expect(told).to_have_text(re.compile(r"^\d{4} d$"))

@@ -242,7 +242,7 @@ def test_events_and_changes_are_one_story_newest_first(reader: Client, prod: Clu
     make_unmet_requirements(prod)
     page = page_of(reader, "tempo")
     story = page.text[page.text.index("Timeline Installing") :]
-    warned = story.index("Warning RequirementsNotMet 12 times since 18 min ago")
+    warned = story.index("Warning RequirementsNotMet 12 times, first 18 min ago")
     blocked = story.index("Installing Blocked RequirementsNotMet after 2 min")
     unknown = story.index("Normal RequirementsUnknown")
     assert warned < blocked < unknown

@@ -287,6 +287,7 @@ def test_a_failed_operator_says_what_broke_where_and_what_to_type(
     assert "kubectl delete platformoperator mode-00" in page.text
     assert "Retrying alone won't help." in page.text
     assert "2 more with this cause" in page.text
+    assert "Failed UnpackFailed for 2 h AllNamespaces" in page.text
     assert "BundleDeployment failed UnpackFailed broke here" in page.text
     assert "Where it broke" in page.text
     text = reader.get(detail("mode-00")).content.decode()

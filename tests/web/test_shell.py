@@ -179,6 +179,13 @@ def test_a_time_has_its_exact_value_as_tooltip() -> None:
     assert render("{% ago none %}", none=None).endswith("–</span>")
 
 
+def test_how_long_something_lasts_is_told_behind_for() -> None:
+    told = tags.ago(timezone.now() - timedelta(hours=2, minutes=5), lasting=True)
+    assert told.startswith('<time data-ago="lasting" datetime=')
+    assert told.endswith(">2 h</time>")
+    assert tags.ago(timezone.now(), lasting=True).endswith(">a moment</time>")
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(None, "–"), (0.4, "<1 s"), (14, "14 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"),
