@@ -1,6 +1,7 @@
 """`python -m tests.e2e.screenshots FOLDER [URL]`: every page, light and dark, wide and narrow.
 
-Without URL a demo is started for it. For people who look; asserts nothing.
+Without URL a demo is started for it. For people who look; asserts nothing. `readme.png` is the
+README's: docs/images/overview.png.
 """
 
 import sys
@@ -45,6 +46,7 @@ PAGES = {
 }
 # Taller than any screen: the page scrolls inside its frame, and a picture shows all of it.
 SIZES = {"wide": (1280, 1800), "narrow": (390, 2600)}
+README = (1280, 860)
 
 
 def main(folder: Path, url: str) -> None:
@@ -66,6 +68,10 @@ def main(folder: Path, url: str) -> None:
                         print(f"{name} {size} {scheme}: {wide} px wide")
                     page.screenshot(path=folder / f"{name}-{size}-{scheme}.png")
                 page.close()
+        width, height = README
+        page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
+        page.goto(product.url)
+        page.screenshot(path=folder / "readme.png")
         browser.close()
 
 

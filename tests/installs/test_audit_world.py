@@ -9,13 +9,14 @@ from pathlib import Path as File
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from catalogs.blobs import read_blob
 from catalogs.models import Catalog, Prediction
 from catalogs.prediction import Path, predict, read_contents
 from catalogs.sync import sync_catalog
 from installs.audit import Audit, audit
-from installs.models import Operator
+from installs.models import NEEDS_ATTENTION, Operator
 from installs.predictions import refresh
 from installs.surface import read_surface
 from installs.surroundings import cluster_facts, market_of
@@ -78,6 +79,17 @@ def test_all_69_outcomes_of_the_audit_are_named_with_their_rules(cluster: Cluste
     told = {each.name: each.rule for each in found.actual if each.rule not in AUDIT}
     assert told == {name: rule for name, (rule, _, _) in CONFLICTS.items()}
     assert len(found.actual) == 69
+
+
+def test_the_readme_counts_the_demo_as_it_is(cluster: Cluster) -> None:
+    readme = " ".join((settings.BASE_DIR / "README.md").read_text(encoding="utf-8").split())
+    kinds = Counter(Operator.objects.values_list("kind", flat=True))
+    failing = Operator.objects.filter(health__in=NEEDS_ATTENTION).count()
+    assert f"{failing} of {kinds.total()} operators need attention" in readme
+    assert f"{kinds['PlatformOperator']} PlatformOperators were made" in readme
+    assert f"{kinds['ClusterExtension']} ClusterExtensions" in readme
+    assert f"{kinds['Subscription']} Subscriptions" in readme
+    assert kinds["ClusterServiceVersion"] == 1
 
 
 def test_what_decides_a_conflict_was_there_before_the_operator(
