@@ -134,14 +134,13 @@ def test_a_catalog_that_is_there_in_two_ways_counts_once(reader: Client) -> None
     source: dict[str, Any] = {"source_kind": kind, "cluster": cluster, "package_count": 80}
     make_catalog(slug="m.redhat-operators", namespace="openshift-marketplace", **source)
     assert "1 serving 82 packages" in assert_page(reader.get("/")).text
-    assert (
-        "1 catalog with 82 packages, there in 2 ways;" in assert_page(reader.get("/catalogs/")).text
-    )
+    text = assert_page(reader.get("/catalogs/")).text
+    assert "1 catalog with 82 packages, offered in 2 ways;" in text
     make_catalog(slug="t.redhat-operators", namespace="team-a", **source)
     make_catalog(cluster=make_cluster(name="lab"), package_count=1)
     make_catalog(slug="file", package_count=1)
     text = assert_page(reader.get("/catalogs/")).text
-    assert "4 catalogs with 164 packages, there in 5 ways;" in text
+    assert "4 catalogs with 164 packages, offered in 5 ways;" in text
 
 
 def test_a_kind_that_may_not_be_read_is_told_with_the_remedy(reader: Client) -> None:
