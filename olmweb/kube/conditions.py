@@ -3,23 +3,26 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-FIELDS = ("type", "status", "reason", "message", "lastTransitionTime", "observedGeneration")
+TEXTS = ("type", "status", "reason", "message", "lastTransitionTime")
+FIELDS = (*TEXTS, "observedGeneration")
 
 
 def read(obj: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The object's conditions with only the fields of a condition, in the object's order.
 
-    Anything that is not a condition (no text `type`) is left out; the last of two conditions of
-    one type wins, as controllers rewrite by type.
+    Anything that is not a condition (no text `type`), and any field of another type than its own,
+    is left out; the last of two conditions of one type wins, as controllers rewrite by type.
     """
     status = obj.get("status")
     raw = status.get("conditions") if isinstance(status, Mapping) else None
     by_type: dict[str, dict[str, Any]] = {}
     for item in raw if isinstance(raw, list) else ():
         if isinstance(item, Mapping) and isinstance(item.get("type"), str) and item["type"]:
-            by_type[item["type"]] = {
-                field: item[field] for field in FIELDS if isinstance(item.get(field), str | int)
-            }
+            found = {field: item[field] for field in TEXTS if isinstance(item.get(field), str)}
+            seen = item.get("observedGeneration")
+            if isinstance(seen, int) and not isinstance(seen, bool):
+                found["observedGeneration"] = seen
+            by_type[item["type"]] = found
     return list(by_type.values())
 
 

@@ -338,3 +338,18 @@ def test_the_parts_that_a_subscription_configures_are_named() -> None:
     kept = DECODERS["Subscription"](obj)
     assert kept is not None
     assert kept.details["config"] == ["env", "tolerations"]
+
+
+@pytest.mark.parametrize("name", ["a/b", "../../x", ".", "..", "a%2fb"])
+def test_names_that_no_object_can_have_are_not_kept(name: str) -> None:
+    def decoded(**meta: Any) -> Kept | None:
+        return DECODERS["ClusterObjectSet"]({"metadata": {"name": "r1"} | meta})
+
+    owner = {"kind": "ClusterExtension", "controller": True}
+    assert decoded(name=name) is None
+    assert decoded(namespace=name) is None
+    owned, astray = (decoded(ownerReferences=[owner | {"name": each}]) for each in ("e", name))
+    assert owned
+    assert owned.columns["owner_name"] == "e"
+    assert astray
+    assert astray.columns["owner_name"] == ""

@@ -41,6 +41,13 @@ def test_conditions_are_read_from_whatever_a_controller_wrote() -> None:
     assert conditions.read(obj) == [{"type": "Installed", "status": "True", "reason": "Ok"}]
 
 
+def test_a_field_of_another_type_than_its_own_is_left_out() -> None:
+    odd = {"type": "Installed", "status": True, "message": 5, "reason": "Ok"}
+    odd["observedGeneration"] = "3"
+    found = conditions.read({"status": {"conditions": [odd]}})
+    assert found == [{"type": "Installed", "reason": "Ok"}]
+
+
 @pytest.mark.parametrize(
     "obj", [{}, {"status": None}, {"status": {"conditions": None}}, {"status": {"conditions": {}}}]
 )

@@ -76,6 +76,15 @@ def text(value: Any, *path: str, limit: int = TEXT_LIMIT) -> str:
     return found.replace("\x00", "\ufffd")[:limit] if isinstance(found, str) else ""
 
 
+def segment(value: Any, *path: str, limit: int = 253) -> str:
+    """The text at `path` if an object may be called so; else empty.
+
+    As apimachinery pkg/api/validation/path, IsValidPathSegmentName: names stand in URLs.
+    """
+    found = text(value, *path, limit=limit)
+    return "" if found in (".", "..") or "/" in found or "%" in found else found
+
+
 def number(value: Any, *path: str, default: int = 0) -> int:
     """The whole number at `path`, as far as a column of 64 bits holds it; else `default`."""
     found = dig(value, *path)
@@ -130,18 +139,18 @@ def kept(
     conditions: list[dict[str, Any]] | None = None,
     source: Object | None = None,
 ) -> Kept | None:
-    """None for an object without a name, which no API server sends.
+    """None for an object without a name or with an impossible one: no API server sends it.
 
     What is being deleted has `deleted_at` in its details: the diagnosis says what takes long.
     """
     meta = dig(obj, "metadata")
-    name = text(meta, "name", limit=253)
-    if not name:
+    name, namespace = segment(meta, "name"), segment(meta, "namespace", limit=63)
+    if not name or (text(meta, "namespace") and not namespace):
         return None
     deleted = text(meta, "deletionTimestamp", limit=60)
     return Kept(
         kind=kind,
-        namespace=text(meta, "namespace", limit=63),
+        namespace=namespace,
         name=name,
         uid=text(meta, "uid", limit=64),
         resource_version=text(meta, "resourceVersion", limit=64),
@@ -175,12 +184,12 @@ def controller(obj: Object) -> Key:
     for owner in items(obj, "metadata", "ownerReferences"):
         if owner.get("controller") is True:
             namespace = text(obj, "metadata", "namespace")
-            return text(owner, "kind"), namespace, text(owner, "name")
+            return text(owner, "kind"), namespace, segment(owner, "name")
     return "", "", ""
 
 
 def labelled_owner(obj: Object, prefix: str) -> Key:
     """The owner that the labels `<prefix>/owner-kind` and `<prefix>/owner-name` name."""
     labels = dig(obj, "metadata", "labels")
-    name = text(labels, f"{prefix}/owner-name")
+    name = segment(labels, f"{prefix}/owner-name")
     return (text(labels, f"{prefix}/owner-kind"), "", name) if name else ("", "", "")
