@@ -105,6 +105,9 @@ class Store:
         self.changed = threading.Condition(threading.RLock())
         self.version = 1000
         self.oldest = 1000  # watches can resume from here on
+        self._dropped = (
+            1000  # changes up to here are not held any more, not for open watches either
+        )
         self._oldest_list = 0  # lists of older versions are refused, watches are not
         self._items: dict[Key, Object] = {}
         self._events: deque[Event] = deque()
@@ -203,13 +206,19 @@ class Store:
     def _record(self, type_: str, item: Object, before: Object | None) -> None:
         self._events.append(Event(self.version, type_, item["kind"], item, before))
         while len(self._events) > HISTORY:
-            self.oldest = self._events.popleft().version
+            self._dropped = self._events.popleft().version
+            self.oldest = max(self.oldest, self._dropped)
         self.changed.notify_all()
 
-    def events_after(self, version: int, kind: Kind) -> list[Event] | None:
-        """Changes of a kind after `version`; None when that history is gone."""
+    def events_after(
+        self, version: int, kind: Kind, *, is_open: bool = False
+    ) -> list[Event] | None:
+        """Changes of a kind after `version`; None when that history is gone.
+
+        A watch that is open (`is_open`) has its changes coming whatever history forgets meanwhile.
+        """
         with self.changed:
-            if version < self.oldest:
+            if version < (self._dropped if is_open else self.oldest):
                 return None
             found: list[Event] = []
             for event in reversed(self._events):
@@ -223,7 +232,6 @@ class Store:
     def compact(self) -> None:
         """Forgets the history, as etcd's compaction does: older watches get 410."""
         with self.changed:
-            self._events.clear()
             self.oldest = self.version
 
     def expire_lists(self) -> None:
@@ -240,6 +248,7 @@ class Store:
         """Takes over a snapshot; history starts anew."""
         with self.changed:
             self._items = {key_of(item): item for item in saved["items"]}
-            self.version = int(saved["version"])
+            self.version = self._dropped = int(saved["version"])
+            self._events.clear()
             self.compact()
             self.changed.notify_all()

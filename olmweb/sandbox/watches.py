@@ -75,9 +75,10 @@ class Watches:
             yield from (_line("ADDED", asked.shown(i)) for i in items if asked.matches(i))
             if asked.marks_the_first and asked.bookmarks:
                 yield _bookmark(asked.kind, position, {"annotations": _FIRST_EVENTS_END})
-        next_bookmark = self._next_bookmark(asked)
+        next_bookmark, is_open = self._next_bookmark(asked), False
         while not self._stopped:
-            events, newest, oldest = self._wait(asked, position, next_bookmark)
+            events, newest, oldest = self._wait(asked, position, next_bookmark, is_open=is_open)
+            is_open = True
             if events is None:
                 yield _line("ERROR", too_old(position, oldest).status())
                 return
@@ -99,15 +100,15 @@ class Watches:
         return min(regular, last) if last > now else regular
 
     def _wait(
-        self, asked: _Asked, position: int, next_bookmark: float
+        self, asked: _Asked, position: int, next_bookmark: float, *, is_open: bool
     ) -> tuple[list[Event] | None, int, int]:
         """Changes after `position`, waiting for one; None when that history is gone."""
         with self._store.changed:
-            events = self._store.events_after(position, asked.kind)
+            events = self._store.events_after(position, asked.kind, is_open=is_open)
             if events == [] and not self._stopped:
                 until = min(asked.ends, next_bookmark if asked.bookmarks else asked.ends)
                 self._store.changed.wait(max(0.0, until - time.monotonic()))
-                events = self._store.events_after(position, asked.kind)
+                events = self._store.events_after(position, asked.kind, is_open=True)
             return events, self._store.version, self._store.oldest
 
 

@@ -50,6 +50,17 @@ def test_expiring_lists_makes_tokens_too_old_and_leaves_watches_alone(
     assert sandbox.store.events_after(int(version), by_kind("PlatformOperator")) == []
 
 
+def test_an_open_watch_that_is_behind_loses_nothing_to_a_compaction() -> None:
+    store, kind = Store(), by_kind("PlatformOperator")
+    before = store.version
+    store.put(operator("x", "p"))
+    store.compact()
+    assert store.events_after(before, kind) is None
+    told = store.events_after(before, kind, is_open=True)
+    assert told is not None
+    assert [event.object["metadata"]["name"] for event in told] == ["x"]
+
+
 def test_history_has_an_end() -> None:
     store = Store()
     before = store.version
