@@ -3,6 +3,8 @@
 One query a request, and none for a fragment that does not use them.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from django.apps import apps
@@ -12,6 +14,8 @@ from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
 from olmweb.models import Cluster
+
+STATES = ("silent", "attention", "waiting", "healthy")  # worst first
 
 
 def clusters(request: HttpRequest) -> list[Cluster]:
@@ -49,7 +53,7 @@ def _switcher(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def _state(cluster: Cluster, failing: int) -> str:
-    """The dot's word: silent, waiting, attention or healthy."""
+    """The dot's word, one of STATES."""
     if cluster.stale:
         return "silent"
     if cluster.synced_at is None:
@@ -57,14 +61,23 @@ def _state(cluster: Cluster, failing: int) -> str:
     return "attention" if failing else "healthy"
 
 
+def _states(rows: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
+    """(state, how many clusters are in it), worst first."""
+    counts = Counter(row["state"] for row in rows)
+    return [(state, counts[state]) for state in STATES if counts[state]]
+
+
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """`shell_clusters`: [{cluster, attention, state}]; `shell_attention`: their sum."""
+    """`shell_clusters`: [{cluster, attention, state}]; `shell_attention`: the sum of that;
+    `shell_states`: [(state, how many clusters)], worst first; `shell_silent`: the silent ones."""
     if not hasattr(request, "user"):
-        return {"shell_clusters": [], "shell_attention": 0}
+        return {"shell_clusters": [], "shell_attention": 0, "shell_states": [], "shell_silent": []}
     readable = request.user.is_authenticated or settings.PUBLIC_READ
     rows = SimpleLazyObject(lambda: _switcher(request) if readable else [])
     return {
         "shell_clusters": rows,
         "shell_attention": SimpleLazyObject(lambda: sum(row["attention"] for row in rows)),
+        "shell_silent": SimpleLazyObject(lambda: [r for r in rows if r["state"] == "silent"]),
+        "shell_states": SimpleLazyObject(lambda: _states(rows)),
         "shell_readable": readable,
     }

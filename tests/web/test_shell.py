@@ -99,6 +99,21 @@ def test_a_silent_cluster_is_told_on_every_page_with_what_to_check(reader: Clien
         assert "Is the API server up?" in page.text
 
 
+def test_many_silent_clusters_are_told_in_one(reader: Client) -> None:
+    for number in range(50):
+        silent = number % 7 == 0
+        make_cluster(name=f"prod-{number:02}", reachable=not silent, error_text="refused" * silent)
+    make_operator(cluster=Cluster.objects.get(name="prod-01"), name="a", health="Failed")
+    page = assert_page(reader.get("/software/"))
+    assert page.text.count("Not heard from") == 1
+    names = "prod-00, prod-07, prod-14, prod-21, prod-28"
+    assert f"Not heard from 8 of 50 clusters: {names} and 3 more" in page.text
+    assert "8 silent of 1 attention of 41 healthy of 50 clusters" in page.text
+    table = assert_page(reader.get("/")).text
+    assert "Not heard from 8 of 50" not in table
+    assert table.count("refused") == 8
+
+
 def test_an_unknown_address_says_so(reader: Client) -> None:
     page = assert_page(reader.get("/no/such/page"), 404)
     assert "This page does not exist" in page.text
