@@ -9,24 +9,12 @@ from django.utils import timezone
 
 from installs.models import Action
 from olmweb.models import Cluster, SyncRun
-from tests.factories import make_cluster
 from tests.web.html import assert_fragment, assert_page
 from tests.web.world import MODE, make_action, make_failing
 
 pytestmark = pytest.mark.django_db
 EVIL = '"><img src=x onerror=alert(1)>'
 POLL = {"HX-Request": "true"}
-
-
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
-def prod() -> Cluster:
-    return make_cluster(name="prod")
 
 
 def run(**fields: Any) -> SyncRun:

@@ -28,12 +28,6 @@ OWN = "It supports OwnNamespace only."
 
 
 @pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
 def catalog() -> Catalog:
     """Of cluster prod: `good` and `torn` are called installable, `own` not, `odd` is unknown."""
     cluster = make_cluster()

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from django.test import Client
 from django.urls import reverse
 
 from catalogs import queries
@@ -12,12 +11,6 @@ from tests.factories import make_bundle, make_catalog, make_channel, make_icon, 
 
 pytestmark = pytest.mark.django_db
 EVIL = '"><script>alert(1)</script>'
-
-
-@pytest.fixture
-def reader(client: Client, bob) -> Client:
-    client.force_login(bob)
-    return client
 
 
 @pytest.fixture

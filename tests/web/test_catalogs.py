@@ -24,12 +24,6 @@ EVIL = '"><script>alert(1)</script>'
 
 
 @pytest.fixture
-def reader(client: Client, bob) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
 def catalog():
     return make_catalog(cluster=make_cluster(), priority=7, bundle_count=321)
 

@@ -18,17 +18,6 @@ from tests.web.world import make_clusteroperator, make_failing_world
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
-def prod() -> Cluster:
-    return make_cluster(name="prod")
-
-
 def change(cluster: Cluster, before: str, after: str, minutes: int = 5, **fields: Any) -> None:
     Transition.objects.create(
         cluster=cluster, from_status=before, to_status=after,

@@ -25,12 +25,6 @@ PAGE = "/clusters/prod"
 
 
 @pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
 def prod() -> Cluster:
     return make_cluster(name="prod", kinds={})
 

@@ -18,17 +18,6 @@ AGGREGATED = "/cluster-operators/prod/platform-operators-aggregated"
 EVIL = '"><img src=x onerror=alert(1)>'
 
 
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
-def prod() -> Cluster:
-    return make_cluster(name="prod")
-
-
 def test_they_are_listed_worst_first_with_four_pills(reader: Client, prod: Cluster) -> None:
     make_failing_world(prod)
     page = assert_page(reader.get("/cluster-operators/"))

@@ -21,17 +21,6 @@ EVIL = '"><script>alert(1)</script>'
 
 
 @pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
-def prod() -> Cluster:
-    return make_cluster(name="prod")
-
-
-@pytest.fixture
 def catalog(prod: Cluster) -> Catalog:
     """Two revisions: kept stays, gone goes, new comes, moved gets a version."""
     found = make_catalog(cluster=prod, revision=0)

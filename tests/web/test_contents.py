@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from django.test import Client
 from django.urls import reverse
 
 from catalogs.models import Bundle
@@ -69,12 +68,6 @@ def world() -> tuple[Bundle, Bundle]:
         owner_kind="Subscription", owner_namespace="tea", owner_name="other",
     )  # fmt: skip
     return old, new
-
-
-@pytest.fixture
-def reader(client: Client, bob) -> Client:
-    client.force_login(bob)
-    return client
 
 
 def url(bundle: Bundle, route: str = "installs:contents", **query: str) -> str:

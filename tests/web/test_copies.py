@@ -25,17 +25,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return ids
 
 
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
-def prod() -> Cluster:
-    return make_cluster(name="prod")
-
-
 def result(**changes: Any) -> dict[str, Any]:
     """What a report of a cluster with two operators in 1,200 namespaces says."""
     return {

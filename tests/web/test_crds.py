@@ -16,12 +16,6 @@ KNOWN = next(entry for entry in knowledge() if entry.id == "crd-cannot-remove-st
 
 
 @pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
 def prod() -> Cluster:
     return make_cluster(
         name="prod", kinds={"CustomResourceDefinition": {"state": "served", "version": "v1"}}

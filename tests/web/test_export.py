@@ -11,23 +11,12 @@ from django.test import Client
 from catalogs.models import Catalog
 from installs.export.files import kustomize_folder, one_stream, zipped
 from olmweb.models import Cluster
-from tests.factories import make_catalog, make_cluster, make_component, make_package
+from tests.factories import make_catalog, make_component, make_package
 from tests.web.html import assert_page
 
 pytestmark = pytest.mark.django_db
 EVIL = 'a: "b"\n---\nkind: Secret #'
 FOLDER = "/software/prod/community/grafana/export"
-
-
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
-def prod() -> Cluster:
-    return make_cluster(name="prod")
 
 
 @pytest.fixture

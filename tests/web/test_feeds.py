@@ -10,24 +10,13 @@ from django.test import Client
 from catalogs.models import Catalog, CatalogChange
 from olmweb.models import Cluster
 from tests.catalogs.outlines import write_packages
-from tests.factories import make_catalog, make_cluster, make_operator
+from tests.factories import make_catalog, make_operator
 
 pytestmark = pytest.mark.django_db
 ATOM = "{http://www.w3.org/2005/Atom}"
 URL = "/catalogs/prod/redhat-operators/changes.atom"
 ALL = "/catalogs/changes.atom"
 EVIL = "<b>&\x00\x07\ufffe]]>"
-
-
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
-def prod() -> Cluster:
-    return make_cluster(name="prod")
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from django.utils import timezone
 
 from olmweb.models import Cluster
 from tests.factories import (
-    make_cluster,
     make_component,
     make_event,
     make_operator,
@@ -34,20 +33,9 @@ EVIL = '"><img src=x onerror=alert(1)>'
 
 
 @pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
 def writer(client: Client, olivia: Any) -> Client:
     client.force_login(olivia)
     return client
-
-
-@pytest.fixture
-def prod() -> Cluster:
-    return make_cluster(name="prod")
 
 
 def address(name: str, kind: str = "Subscription", namespace: str = NAMESPACE) -> str:

@@ -9,24 +9,13 @@ from django.utils import timezone
 
 from installs.models import Operator, Transition
 from olmweb.models import Cluster
-from tests.factories import make_catalog, make_cluster, make_operator, make_package, make_transition
+from tests.factories import make_catalog, make_operator, make_package, make_transition
 from tests.web.html import Page, assert_fragment, assert_page
 from tests.web.subscriptions import make_orphan, make_pending_approval, make_subscription
 from tests.web.world import MODE, make_action, make_failing, make_failing_world
 
 pytestmark = pytest.mark.django_db
 EVIL = '"><img src=x onerror=alert(1)>'
-
-
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
-def prod() -> Cluster:
-    return make_cluster(name="prod")
 
 
 def names(page: Page) -> list[str]:

@@ -17,12 +17,6 @@ from tests.web.world import make_action, make_failing_world
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
 def test_without_a_cluster_three_steps_lead_to_the_first_one(reader: Client) -> None:
     page = assert_page(reader.get("/"))
     assert "Connect the first cluster" in page.text

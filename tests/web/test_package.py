@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from django.test import Client
 from django.urls import reverse
 
 from tests.factories import (
@@ -20,12 +19,6 @@ from tests.factories import (
 pytestmark = pytest.mark.django_db
 TABS = ("overview", "channels", "versions", "installs", "installed")
 EVIL = '"><script>alert(1)</script>'
-
-
-@pytest.fixture
-def reader(client: Client, bob) -> Client:
-    client.force_login(bob)
-    return client
 
 
 @pytest.fixture

@@ -4,18 +4,11 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from django.test import Client
 
 from tests.factories import make_catalog, make_channel, make_cluster, make_operator, make_package
 from tests.web.test_package import EVIL, text_of, url
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def reader(client: Client, bob) -> Client:
-    client.force_login(bob)
-    return client
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Where an API is missing, the page links to the packages of its cluster that provide it."""
 
-from typing import Any
-
 import pytest
 from django.test import Client
 
@@ -16,17 +14,6 @@ from tests.web.subscriptions import NAMESPACE, make_unmet_requirements
 pytestmark = pytest.mark.django_db
 CRD = "certificates.cert-manager.io"
 SEARCH = "/software/?q=provides%3Acert-manager.io%2FCertificate&cluster=prod"
-
-
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
-def prod() -> Cluster:
-    return make_cluster(name="prod")
 
 
 def make_provider(cluster: Cluster, *kinds: str, group: str = "cert-manager.io") -> Catalog:

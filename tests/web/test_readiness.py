@@ -1,7 +1,5 @@
 """The readiness page and its REST route: verdicts, filters, exports, hostile words."""
 
-from typing import Any
-
 import pytest
 from django.test import Client
 
@@ -13,12 +11,6 @@ from tests.web.subscriptions import CATALOG, make_subscription
 
 pytestmark = pytest.mark.django_db
 EVIL = '"><img src=x onerror=alert(1)>'
-
-
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
 
 
 @pytest.fixture

@@ -18,12 +18,6 @@ DIGEST = "0123456789abcdef" * 4
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
 def names(response: Any) -> list[str]:
     return [card.row.name for card in response.context["cards"]]
 

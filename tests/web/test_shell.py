@@ -21,12 +21,6 @@ PAGES = ("/", "/operators/", "/cluster-operators/", "/crds/", "/activity/")
 
 
 @pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
 def public(settings: Any) -> None:
     settings.PUBLIC_READ = True
 

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from catalogs import search
@@ -19,12 +18,6 @@ from tests.factories import (
 
 URL = "/software/"
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def reader(client: Client, bob) -> Client:
-    client.force_login(bob)
-    return client
 
 
 def names(response) -> list[str]:

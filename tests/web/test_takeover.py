@@ -165,12 +165,6 @@ def test_the_number_of_queries_does_not_grow_with_subscriptions(
         assert len(takeovers([prod])) == 6
 
 
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
 def test_the_page_and_the_api_tell_the_same(reader: Client, row: Operator) -> None:
     make_csv(row, api_services=1, owned_crds=["a.example.com"])
     page = assert_page(reader.get("/readiness/olm-v1/"))

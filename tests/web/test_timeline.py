@@ -12,7 +12,6 @@ from django.utils import timezone
 from installs.models import ClusterOperator, Operator
 from olmweb.models import Cluster
 from tests.factories import (
-    make_cluster,
     make_component,
     make_event,
     make_operator,
@@ -29,17 +28,6 @@ SINCE, SEEN = NOW - timedelta(hours=5, minutes=1), NOW - timedelta(minutes=20)
 def _clock() -> Iterator[None]:
     with time_machine.travel(NOW, tick=False):
         yield
-
-
-@pytest.fixture
-def reader(client: Client, bob: Any) -> Client:
-    client.force_login(bob)
-    return client
-
-
-@pytest.fixture
-def prod() -> Cluster:
-    return make_cluster(name="prod")
 
 
 def stamp(at: datetime) -> str:
