@@ -18,6 +18,7 @@ from installs.planning import paths_of, plan_install
 from olmweb.access import AnyUser, may_act
 from olmweb.errors import OlmwebError
 
+TRIED = 3  # catalogs that may be planned from, for each path: a page waits for it
 # Cautions with which nothing would come of it; the others only should make a person think.
 _HINDRANCES = frozenset(
     (
@@ -44,7 +45,7 @@ def installs_instead(
 
     Each from one catalog of its cluster: the operator's own if it can be, else the first by name.
     Who is not signed in is offered them, by signing in. No query when there are no paths, else
-    one, and up to twenty for each path and catalog.
+    one, and up to twenty for each path and each of the first TRIED catalogs.
     """
     wanted = [path for path in paths if path in PATHS and path != operator.kind]
     if not (wanted and operator.package) or (user.is_authenticated and not may_act(user)[0]):
@@ -69,7 +70,7 @@ def _first(
     same = Operator.objects.filter(cluster=operator.cluster_id, kind=path, package=operator.package)
     if not packages or same.exists():
         return None
-    return next((one for one in packages if _goes(user, operator, path, one)), None)
+    return next((one for one in packages[:TRIED] if _goes(user, operator, path, one)), None)
 
 
 def _goes(user: AnyUser, operator: Operator, path: str, package: Package) -> bool:

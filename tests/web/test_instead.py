@@ -124,6 +124,21 @@ def test_another_catalog_is_named_where_the_own_one_is_none_for_the_path(
     assert forms(writer, operator) == ["/software/prod/community/etcd/install?path=Subscription"]
 
 
+def test_what_is_looked_at_for_a_form_is_bounded(
+    writer: Client, prod: Cluster, package: Package, django_assert_max_num_queries: Any
+) -> None:
+    operator = make_failing(prod, "etcd", WEBHOOK)
+    with django_assert_max_num_queries(58):
+        assert len(forms(writer, operator)) == 2
+    for name in ("one", "two"):
+        make_component(cluster=prod, kind="OperatorGroup", namespace="etcd", name=name)
+    for number in range(20):
+        make_source(prod, f"community-{number}")
+        make_package(catalog=make_catalog(name=f"community-{number}", cluster=prod))
+    with django_assert_max_num_queries(98):
+        assert forms(writer, operator) == [EXTENSION]
+
+
 @pytest.mark.parametrize("verdict", ["not_installable", "unknown"])
 def test_what_is_predicted_to_fail_is_not_offered(
     writer: Client, prod: Cluster, package: Package, verdict: str
