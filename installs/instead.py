@@ -34,7 +34,6 @@ class Instead:
     """An install by another path. `url` opens its form, filled in."""
 
     path: str
-    catalog: str
     url: str
 
 
@@ -57,7 +56,7 @@ def installs_instead(
     )
     offered = ((path, _first(user, operator, path, packages)) for path in wanted)
     return tuple(
-        Instead(path, package.catalog.name, _form(package, path))
+        Instead(path, _form(package, path))
         for path, package in offered
         if package is not None
     )

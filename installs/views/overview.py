@@ -39,11 +39,10 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 
 def _silence_told(entries: list[queries.ClusterOverview]) -> list[int]:
-    """The clusters of which the page itself says that they are silent: all of a table, and one
-    that was never reached."""
-    return [
-        entry.cluster.pk for entry in entries if len(entries) > 1 or entry.cluster.synced_at is None
-    ]
+    """The silent clusters of which the page itself says so: those of a table, and one that was
+    never reached."""
+    silent = [entry.cluster for entry in entries if entry.cluster.stale]
+    return [one.pk for one in silent if len(entries) > 1 or one.synced_at is None]
 
 
 def _waiting(entries: list[queries.ClusterOverview]) -> Waiting:
