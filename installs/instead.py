@@ -56,9 +56,7 @@ def installs_instead(
     )
     offered = ((path, _first(user, operator, path, packages)) for path in wanted)
     return tuple(
-        Instead(path, _form(package, path))
-        for path, package in offered
-        if package is not None
+        Instead(path, _form(package, path)) for path, package in offered if package is not None
     )
 
 
