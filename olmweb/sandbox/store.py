@@ -105,9 +105,7 @@ class Store:
         self.changed = threading.Condition(threading.RLock())
         self.version = 1000
         self.oldest = 1000  # watches can resume from here on
-        self._dropped = (
-            1000  # changes up to here are not held any more, not for open watches either
-        )
+        self._dropped = 1000  # changes up to here are not held any more, for no watch
         self._oldest_list = 0  # lists of older versions are refused, watches are not
         self._items: dict[Key, Object] = {}
         self._events: deque[Event] = deque()
