@@ -8,6 +8,7 @@ import hashlib
 import re
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from json import JSONDecodeError, JSONDecoder
 from typing import BinaryIO, NamedTuple, Protocol
@@ -259,9 +260,8 @@ class Splitter:
         if not data.strip():
             return
         try:
-            source = yaml_to_json(data)
+            header, source = read_blob(data)
             if source != b"null":
-                header, source = read_header(source)
                 yield Piece(offset, number, data, header, source)
         except BadBlob as error:
             self._report(error.code, str(error), offset)
@@ -450,9 +450,17 @@ def _shown(text: str) -> str:
     return text.replace("\0", "\ufffd")
 
 
-def reread(data: bytes) -> tuple[Header, bytes]:
-    """Header and JSON of a blob that the index holds."""
-    return read_header(data if data[:1] == b"{" else yaml_to_json(data))
+def read_blob(data: bytes) -> tuple[Header, bytes]:
+    """Header and JSON of a JSON object or YAML document, the same at each reading; b"null" for an
+    empty document. Raises BadBlob or one of DECODE_ERRORS.
+
+    A YAML document may begin like JSON and be none: `{schema: olm.package}`.
+    """
+    if data[:1] == b"{":
+        with suppress(BadBlob, *DECODE_ERRORS):
+            return read_header(data)
+    source = yaml_to_json(data)
+    return (Header(), source) if source == b"null" else read_header(source)
 
 
 def _size(limit: int) -> str:

@@ -16,7 +16,7 @@ from catalogs.packs import Keep, Packer
 from catalogs.places import Places
 from catalogs.revisions.outline import BundleOutline, bundle_outline, encode, outline_of
 from catalogs.rows.shapes import Asked, BundleRows, ChannelRows, PackageRows, Row
-from catalogs.splitter import BlobAt, PackageIndex, reread
+from catalogs.splitter import BlobAt, PackageIndex, read_blob
 from catalogs.words import Gatherer
 
 
@@ -33,7 +33,7 @@ class Maker:
     def json_of(self, at: BlobAt) -> tuple[bytes, bytes]:
         """The blob's own bytes, and the JSON to read it from."""
         data = self.read(at.offset, at.length)
-        return data, data if at.plain else reread(data)[1]
+        return data, data if at.plain else read_blob(data)[1]
 
     def problem_rows(self, problems: Sequence[Problem], part: PackageIndex) -> list[Row]:
         """The problems with their places, as rows."""
@@ -87,7 +87,7 @@ class _Package:
         for position, at in enumerate(self._part):
             if not at.bundle:
                 data = self._maker.read(at.offset, at.length)
-                header, json = reread(data)
+                header, json = read_blob(data)
                 self._reader.read(header, json, at.offset)
                 self._keep(position, at, header.schema or "", header.name or "", data)
 
@@ -99,7 +99,7 @@ class _Package:
                 continue
             data, json = self._maker.json_of(at)
             facts = reader.read_bundle(json, at.offset, position)
-            name = facts.name if facts else reread(data)[0].name or ""
+            name = facts.name if facts else read_blob(data)[0].name or ""
             self._keep(position, at, fbc.BUNDLE, name, data)
             if facts:
                 ordinal = ordinals[name]

@@ -5,7 +5,7 @@ import io
 from catalogs.derive import PackageReader
 from catalogs.fbc import Problem
 from catalogs.places import Places
-from catalogs.splitter import Index, NotFbc, PackageIndex, index_spool, reread
+from catalogs.splitter import Index, NotFbc, PackageIndex, index_spool, read_blob
 
 
 def read_package(data: bytes, name: str, part: PackageIndex) -> PackageReader:
@@ -15,7 +15,7 @@ def read_package(data: bytes, name: str, part: PackageIndex) -> PackageReader:
         for position, at in enumerate(part):
             if at.bundle != bundles:
                 continue
-            header, source = reread(data[at.offset : at.offset + at.length])
+            header, source = read_blob(data[at.offset : at.offset + at.length])
             if bundles:
                 reader.read_bundle(source, at.offset, position)
             else:

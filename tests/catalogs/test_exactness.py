@@ -271,6 +271,21 @@ def test_no_content_raises_or_costs_a_sound_package(tmp_path, found):
     catalog.delete()
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        "{schema: olm.package, name: odd}",
+        '{"schema": 1e+308}',
+        "{schema: olm.bundle, package: odd}",
+    ],
+)
+def test_a_yaml_document_that_begins_like_json_costs_no_catalog(tmp_path, document):
+    sound = "\n---\n".join(json.dumps(blob) for blob in package("sound-one"))
+    result = sync_catalog(make(tmp_path, f"---\n{document}\n---\n{sound}\n".encode()))
+    assert result.outcome == "changed", result.error
+    assert Package.objects.get(name="sound-one").bundle_count == 2
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(BLOBS, st.booleans()), min_size=1, max_size=5))
 def test_no_yaml_raises_or_costs_a_sound_package(found):

@@ -11,7 +11,7 @@ from catalogs.fbc import Problem
 from catalogs.image_names import image_fault
 from catalogs.places import Places, locate_json, read_steps
 from catalogs.reactions import INSTALLS, REFUSES, SKIPS, UNKNOWN, reactions_of
-from catalogs.splitter import index_spool, reread
+from catalogs.splitter import index_spool, read_blob
 from tests.catalogs.fault_parts import SOUND, Sample
 from tests.catalogs.fault_samples import SAMPLES, YAML_SAMPLES
 from tests.catalogs.fbc_samples import bundle_blob, channel_blob, jsonl, package, package_blob
@@ -154,7 +154,7 @@ def test_bytes_that_are_no_utf8_are_read_as_opm_reads_them():
     assert not any(at.plain for at in part if at.bundle)
     reader = read_package(data, "etcd", part)
     assert reader.problems == []
-    _, source = reread(data[part[3].offset : part[3].offset + part[3].length])
+    _, source = read_blob(data[part[3].offset : part[3].offset + part[3].length])
     assert "\ufffdEtcd" in reader.texts(source).description_html
 
 

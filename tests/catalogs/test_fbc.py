@@ -9,7 +9,7 @@ import pytest
 
 from catalogs import fbc
 from catalogs.derive import PackageReader
-from catalogs.splitter import MOST, CutShort, NotFbc, Splitter, index_spool, reread
+from catalogs.splitter import MOST, CutShort, NotFbc, Splitter, index_spool, read_blob
 from tests.catalogs.fbc_samples import bundle_blob, channel_blob, jsonl, package, package_blob
 
 
@@ -28,7 +28,7 @@ def read(*blobs) -> PackageReader:
         for position, at in enumerate(index.packages[name]):
             if at.bundle != bundles:
                 continue
-            header, source = reread(data[at.offset : at.offset + at.length])
+            header, source = read_blob(data[at.offset : at.offset + at.length])
             if bundles:
                 reader.read_bundle(source, at.offset, position)
             else:

@@ -17,7 +17,7 @@ import atheris
 with atheris.instrument_imports(include=["catalogs"]):
     from catalogs.derive import PackageReader
     from catalogs.places import Places
-    from catalogs.splitter import CutShort, NotFbc, PackageIndex, index_spool, reread
+    from catalogs.splitter import CutShort, NotFbc, PackageIndex, index_spool, read_blob
 
 from tests.catalogs.fault_samples import SAMPLES, YAML_SAMPLES
 from tests.catalogs.fbc_samples import jsonl, package
@@ -35,7 +35,7 @@ def read(data: bytes, name: str, part: PackageIndex) -> PackageReader:
     for wanted in (False, True):
         for position, at in enumerate(part):
             if at.bundle == wanted:
-                header, json = reread(data[at.offset : at.offset + at.length])
+                header, json = read_blob(data[at.offset : at.offset + at.length])
                 if wanted:
                     bundles[position] = json
                     reader.read_bundle(json, at.offset, position)

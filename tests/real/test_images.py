@@ -14,7 +14,7 @@ from catalogs.models import Catalog, Package
 from catalogs.sources.base import SourceError, opened
 from catalogs.sources.file import path_source
 from catalogs.sources.oci.source import Access, ImageSource
-from catalogs.splitter import index_spool, reread
+from catalogs.splitter import index_spool, read_blob
 from catalogs.sync import sync_catalog
 from tests.catalogs.fbc_samples import jsonl, package
 from tests.catalogs.registryfake import DOCKER_LIST, digest, link, tar
@@ -45,7 +45,7 @@ def ours(of) -> Counter[tuple[str, str]]:
         for owner, blobs in index.packages.items():
             for at in blobs:
                 data = os.pread(fetched.body.fileno(), at.length, at.offset)
-                header, _ = reread(data)
+                header, _ = read_blob(data)
                 found[owner, f"{header.schema} {header.name}"] += 1
     return found
 
