@@ -36,5 +36,5 @@ RUN REDIS_URL=redis://build OLMWEB_SECRET_KEY=build-only OLMWEB_HOSTS=build \
 USER 10001
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s \
-  CMD ["python", "-m", "olmweb.probe", "http://127.0.0.1:8000/livez"]
+  CMD ["python", "-m", "olmweb.runtime.probe", "http://127.0.0.1:8000/livez"]
 CMD ["gunicorn", "--config", "deploy/gunicorn.conf.py", "olmweb.wsgi"]

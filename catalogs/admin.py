@@ -32,10 +32,10 @@ from catalogs.models import (
     PredictionRun,
     RelatedImage,
 )
-from catalogs.own_catalogs import check_name, check_source, forget_source
 from catalogs.sources import own
 from catalogs.sources.base import SourceError
-from olmweb.admin_tools import ModelAdmin, ReadOnlyAdmin, enqueue
+from catalogs.sources.custom import check_name, check_source, forget_source
+from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin, enqueue
 
 if TYPE_CHECKING:
     CatalogForm = forms.ModelForm[Catalog]

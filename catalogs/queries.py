@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 from django.db.models import Q
 
-from catalogs import blobs
+from catalogs.fbc.properties import Told, tell
 from catalogs.graph import Entry
 from catalogs.models import (
     Blob,
@@ -21,7 +21,7 @@ from catalogs.models import (
     Icon,
     Package,
 )
-from catalogs.property_texts import Told, tell
+from catalogs.storage import blobs
 from olmweb.errors import Missing
 from olmweb.models import LOCAL
 

@@ -1,5 +1,5 @@
 """When catalogs are synced and images inspected: thin tasks that take the lease and call
-`catalogs.sync` and `catalogs.inspection`."""
+`catalogs.sync.catalog` and `catalogs.contents`."""
 
 from datetime import datetime, timedelta
 
@@ -8,10 +8,10 @@ from django.conf import settings
 from django.db.models import F, Q
 from django.utils import timezone
 
-from catalogs import sync
-from catalogs.inspection import inspect
+from catalogs.contents import inspect
 from catalogs.models import BundleInspection, Catalog
-from olmweb import leases
+from catalogs.sync import catalog as sync
+from olmweb.runtime import leases
 from olmweb.tasks import task
 
 log = structlog.get_logger(__name__)

@@ -27,8 +27,8 @@ port=$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); 
 gunicorn --config deploy/gunicorn.conf.py --bind "127.0.0.1:$port" olmweb.wsgi 2>"$work/log" &
 server=$!
 for _ in $(seq 300); do
-  if python -m olmweb.probe "http://127.0.0.1:$port/livez" 2>/dev/null; then
-    python -m olmweb.probe "http://127.0.0.1:$port/login/" || { cat "$work/log" >&2; exit 1; }
+  if python -m olmweb.runtime.probe "http://127.0.0.1:$port/livez" 2>/dev/null; then
+    python -m olmweb.runtime.probe "http://127.0.0.1:$port/login/" || { cat "$work/log" >&2; exit 1; }
     echo "the image's steps pass, /livez and the sign-in page answer"
     exit 0
   fi

@@ -30,8 +30,8 @@ from installs.models import (
     Transition,
     UnknownMessage,
 )
-from installs.notify import send_again
-from olmweb.admin_tools import ModelAdmin, ReadOnlyAdmin
+from installs.notifications.select import send_again
+from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin
 
 TEXT = 200  # characters of a message in a list
 

@@ -7,7 +7,7 @@ class InstallsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from olmweb.access import create_roles
+        from olmweb.accounts.roles import create_roles
 
         # Of the last app: the permissions of all of ours exist when it is migrated.
         post_migrate.connect(create_roles, sender=self, dispatch_uid="olmweb-roles")

@@ -5,26 +5,21 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from installs import (
-    batch_turns,
-    copies,
-    follow,
-    notify_send,
-    predictions,
-    retention,
-    rights,
-    surface,
-    sync,
-    turns,
-    watch,
-)
+from installs.actions import follow, permissions
+from installs.actions.bulk import pacing
+from installs.facts import cluster as surface
+from installs.facts import refresh_verdicts
 from installs.models import CopyReport
-from olmweb import stopping
+from installs.notifications import send
+from installs.reports import copied_csvs, retention
+from installs.state import full_sync, watch
+from installs.state.watch import scheduling
 from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
 from olmweb.kube.errors import KubeError
-from olmweb.leases import kept_lease, lease
 from olmweb.models import Cluster
+from olmweb.runtime import stopping
+from olmweb.runtime.leases import kept_lease, lease
 from olmweb.tasks import task
 
 log = structlog.get_logger(__name__)
@@ -51,8 +46,8 @@ def sync_clusters() -> None:
     except OlmwebError as error:
         log.error("clusters setting is wrong", error=error.message, hint=error.hint)
         return
-    for cluster in turns.waiting(clusters, timezone.now()):
-        turns.enqueue(cluster.pk, watch_cluster.delay_on_commit)
+    for cluster in scheduling.waiting(clusters, timezone.now()):
+        scheduling.enqueue(cluster.pk, watch_cluster.delay_on_commit)
 
 
 @task(name="installs.watch_cluster", queue="watch", time_limit=WATCH_SECONDS + 45, expires=EXPIRES)
@@ -61,16 +56,19 @@ def watch_cluster(cluster_id: int) -> None:
 
     A cluster that can't be reached gets its next turn from sync_clusters, ever less often.
     """
-    turns.dequeued(cluster_id)
+    scheduling.dequeued(cluster_id)
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     if cluster is None:
         log.info("cluster is gone", cluster_id=cluster_id)
         return
-    with turns.place() as free, kept_lease(turns.cluster_lease(cluster_id), WATCH_LEASE) as held:
+    with (
+        scheduling.place() as free,
+        kept_lease(scheduling.cluster_lease(cluster_id), WATCH_LEASE) as held,
+    ):
         if held is None or not free:
             return
         started = timezone.now()
-        turn = turns.Turn()
+        turn = scheduling.Turn()
         try:
             report = watch.watch_cluster(
                 cluster,
@@ -80,10 +78,10 @@ def watch_cluster(cluster_id: int) -> None:
             )
         except Exception as error:
             log.exception("cluster watch crashed", cluster=cluster.name)
-            sync.record_crash(cluster, error, started)
+            full_sync.record_crash(cluster, error, started)
             return
     if report.end is watch.End.TIME and not stopping.asked():
-        turns.enqueue(cluster_id, watch_cluster.delay)
+        scheduling.enqueue(cluster_id, watch_cluster.delay)
 
 
 @task(name="installs.sync_cluster", queue="sync", time_limit=SYNC_LIMIT, expires=EXPIRES)
@@ -93,15 +91,15 @@ def sync_cluster(cluster_id: int) -> None:
     if cluster is None:
         log.info("cluster is gone", cluster_id=cluster_id)
         return
-    with lease(turns.pass_lease(cluster_id), PASS_LEASE) as held:
+    with lease(scheduling.pass_lease(cluster_id), PASS_LEASE) as held:
         if held is None:
             return
         started = timezone.now()
         try:
-            sync.sync_cluster(cluster, still_ours=lambda: held.renew(PASS_LEASE))
+            full_sync.sync_cluster(cluster, still_ours=lambda: held.renew(PASS_LEASE))
         except Exception as error:
             log.exception("cluster sync crashed", cluster=cluster.name)
-            sync.record_crash(cluster, error, started)
+            full_sync.record_crash(cluster, error, started)
 
 
 @task(name="installs.predict", time_limit=PREDICT_LIMIT, expires=60)
@@ -117,9 +115,9 @@ def predict() -> None:
         waiting = Cluster.objects.filter(surface.awaited())
         before = waiting.count()
         try:
-            written = predictions.refresh_all(lambda: held.renew(PREDICT_LEASE))
+            written = refresh_verdicts.refresh_all(lambda: held.renew(PREDICT_LEASE))
             if waiting.count() != before:  # its own request for a pass found this one under way
-                written += predictions.refresh_all(lambda: held.renew(PREDICT_LEASE))
+                written += refresh_verdicts.refresh_all(lambda: held.renew(PREDICT_LEASE))
         except Exception:
             log.exception("predictions crashed")  # made again at the next tick
             return
@@ -145,7 +143,7 @@ def read_surface(cluster_id: int) -> None:
             predict.delay()  # at once: nothing was judged before, or something else was known
 
 
-@task(name=rights.TASK, queue=rights.QUEUE, time_limit=60, expires=60)
+@task(name=permissions.TASK, queue=permissions.QUEUE, time_limit=60, expires=60)
 def ask_rights(user_id: int, cluster_id: int, asked: list[list[str]]) -> None:
     """Asks a cluster what a person may do there, for the buttons of pages."""
     user = User.objects.filter(pk=user_id).first()
@@ -153,7 +151,7 @@ def ask_rights(user_id: int, cluster_id: int, asked: list[list[str]]) -> None:
     if user is None or cluster is None:
         return
     try:
-        rights.ask(user, cluster, rights.read_rights(asked))
+        permissions.ask(user, cluster, permissions.read_rights(asked))
     except KubeError as error:
         log.info("rights not read", cluster=cluster.name, code=error.code, error=error.message)
 
@@ -178,7 +176,7 @@ def run_action(action_id: int) -> None:
     if again is not None:
         run_action.apply_async((action_id,), countdown=again)
         return
-    for next_id in batch_turns.next_after(action_id):
+    for next_id in pacing.next_after(action_id):
         run_action.delay(next_id)
 
 
@@ -189,26 +187,26 @@ def resume_actions() -> None:
         run_action.delay(action_id)
 
 
-@task(name=copies.TASK, queue=copies.QUEUE, time_limit=copies.TASK_LIMIT)
+@task(name=copied_csvs.TASK, queue=copied_csvs.QUEUE, time_limit=copied_csvs.TASK_LIMIT)
 def count_copies(report_id: int) -> None:
     """Makes a report of copied ClusterServiceVersions, unless it is made already."""
-    with lease(f"copies:{report_id}", copies.TASK_LIMIT + 30) as held:
-        waiting = CopyReport.objects.filter(pk=report_id, state__in=copies.OPEN)
+    with lease(f"copies:{report_id}", copied_csvs.TASK_LIMIT + 30) as held:
+        waiting = CopyReport.objects.filter(pk=report_id, state__in=copied_csvs.OPEN)
         report = waiting.select_related("cluster").first()
         if held is None or report is None:
             return
         try:
-            copies.make_report(report)
+            copied_csvs.make_report(report)
         except Exception as error:
             log.exception("report of copies crashed", report=report_id)
             text = f"The report could not be made ({type(error).__name__})."
-            copies.fail(report, text, "The log of the worker says more; ask for it again.")
+            copied_csvs.fail(report, text, "The log of the worker says more; ask for it again.")
 
 
-@task(name="installs.notify", time_limit=notify_send.TASK_LIMIT, expires=60)
+@task(name="installs.notify", time_limit=send.TASK_LIMIT, expires=60)
 def notify() -> None:
     """Sends the changes of health that the webhook was not told of yet."""
     try:
-        notify_send.send_waiting()
+        send.send_waiting()
     except Exception:
         log.exception("notifications crashed")  # the rows wait for the next run

@@ -6,8 +6,8 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from olmweb.admin_tools import ReadOnlyAdmin, enqueue
 from olmweb.models import ApiToken, Cluster, Lease, OidcIdentity, Stream, SyncRun
+from olmweb.web.admin import ReadOnlyAdmin, enqueue
 
 
 @admin.register(Cluster)

@@ -7,14 +7,14 @@ from typing import Any
 from celery import Celery
 from celery.signals import setup_logging, worker_ready, worker_shutting_down
 
-from olmweb import stopping
-from olmweb.beat import Every
+from olmweb.runtime import stopping
+from olmweb.runtime.beat import Every
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "olmweb.settings")
 
 app = Celery("olmweb")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.conf.beat_scheduler = "olmweb.beat:Stored"
+app.conf.beat_scheduler = "olmweb.runtime.beat:Stored"
 app.autodiscover_tasks(["catalogs", "installs", "olmweb"])
 
 

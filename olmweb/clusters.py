@@ -10,12 +10,12 @@ from functools import partial
 
 from django.conf import settings
 
-from olmweb import request_counts
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Refused, Unauthorized
 from olmweb.kube.session import open_client
 from olmweb.models import LOCAL, Cluster
+from olmweb.runtime import request_counts
 
 NOT_CONFIGURED = "not-configured"
 BACKOFF_LIMIT = timedelta(seconds=20)  # a cluster that is back is seen within half a minute

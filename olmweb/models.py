@@ -89,7 +89,7 @@ class SyncRun(models.Model):
 
 
 class Lease(models.Model):
-    """A named lock that expires; see olmweb.leases."""
+    """A named lock that expires; see olmweb.runtime.leases."""
 
     name = models.CharField(max_length=250, unique=True)
     owner = models.CharField(max_length=200, blank=True)

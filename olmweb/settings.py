@@ -1,4 +1,4 @@
-"""Django settings. The environment is read only here, through olmweb.env."""
+"""Django settings. The environment is read only here, through olmweb.runtime.env."""
 
 import os
 import re
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import dj_database_url
 
-from olmweb.env import Env, EnvError
-from olmweb.oidc_settings import read_oidc
+from olmweb.accounts.oidc_settings import read_oidc
+from olmweb.runtime.env import Env, EnvError
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -97,16 +97,16 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",  # first: redirects, probes and static files get the policy too
-    "olmweb.health.ProbeMiddleware",
+    "olmweb.runtime.health.ProbeMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "olmweb.logs.RequestLogMiddleware",
+    "olmweb.runtime.logs.RequestLogMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.gzip.GZipMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "olmweb.access.ReadAccessMiddleware",
+    "olmweb.accounts.roles.ReadAccessMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -124,7 +124,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "olmweb.context.shell",
+                "olmweb.web.context.shell",
             ],
             "builtins": ["olmweb.templatetags.olmweb"],
         },
@@ -155,7 +155,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
 if OIDC:
-    AUTHENTICATION_BACKENDS.append("olmweb.oidc.OidcBackend")
+    AUTHENTICATION_BACKENDS.append("olmweb.accounts.oidc.OidcBackend")
     OIDC_RP_SCOPES = OIDC.scopes
 OIDC_USE_PKCE = True
 LOGIN_URL = "login"
@@ -233,6 +233,6 @@ SILENCED_SYSTEM_CHECKS = (
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
 LOGGING_CONFIG = None
 
-from olmweb.logs import configure_logging  # noqa: E402 - needs LOG_FORMAT above
+from olmweb.runtime.logs import configure_logging  # noqa: E402 - needs LOG_FORMAT above
 
 configure_logging(LOG_FORMAT)

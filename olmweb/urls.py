@@ -4,7 +4,9 @@ from django.contrib import admin
 from django.urls import include, path
 
 from installs.views.overview import overview
-from olmweb import api, health, views
+from olmweb.accounts import views
+from olmweb.api import routes
+from olmweb.runtime import health
 
 urlpatterns = [
     path("", overview, name="overview"),
@@ -18,5 +20,5 @@ urlpatterns = [
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
-    *api.urlpatterns,
+    *routes.urlpatterns,
 ]

@@ -12,7 +12,7 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 
 from olmweb.kube.limits import TokenBucket
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.services import HOW_TO_GET, postgres_bin, required
 
 pytest_plugins = ["tests.peers.fixtures", "tests.real.fixtures"]

@@ -13,6 +13,9 @@ from uuid import uuid4
 import zstandard
 from django.utils import timezone
 
+from catalogs.fbc.semver import sort_key
+from catalogs.fbc.texts import Texts
+from catalogs.fbc.words import document, repository_of
 from catalogs.models import (
     Blob,
     BlobPack,
@@ -30,9 +33,6 @@ from catalogs.models import (
     PredictionRun,
     RelatedImage,
 )
-from catalogs.semver import sort_key
-from catalogs.texts import Texts
-from catalogs.words import document, repository_of
 from installs.models import Component, CRDState, Event, Observed, Operator, Reference, Transition
 from olmweb.models import Cluster, Stream
 

@@ -6,7 +6,7 @@ from catalogs.models.catalogs import Catalog
 
 
 class BlobPack(models.Model):
-    """Blobs of one package beside each other in one zstd frame; see catalogs.blobs."""
+    """Blobs of one package beside each other in one zstd frame; see catalogs.storage.blobs."""
 
     size = models.PositiveIntegerField()  # bytes before compression
     data = models.BinaryField()

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 
 class BundleManifests(models.Model):
-    """What a bundle's image holds, stored once by the image's digest; see catalogs.inspection."""
+    """What a bundle's image holds, stored once by the image's digest; see catalogs.contents."""
 
     digest = models.CharField(max_length=140, primary_key=True)
     data = models.BinaryField()  # zstd of JSON

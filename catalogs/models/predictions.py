@@ -1,6 +1,6 @@
-"""What was predicted of bundles, as rows. `catalogs.judge` writes them, `catalogs.predicted` reads.
+"""Verdicts as rows: `catalogs.verdicts.evaluate` writes them, `catalogs.verdicts.stored` reads.
 
-Knows no rule: a verdict is a value of `catalogs.prediction.Verdict`.
+Knows no rule: a verdict is a value of `catalogs.verdicts.engine.Verdict`.
 """
 
 from django.db import models

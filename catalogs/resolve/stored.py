@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from catalogs.blobs import read_blob
 from catalogs.graph import Entry
 from catalogs.models import Bundle, BundleGVK, Channel, ChannelEntry, Package
 from catalogs.resolve.facts import BundleFacts, PackageFacts
+from catalogs.storage.blobs import read_blob
 
 DEPENDENCIES = ("olm.package.required", "olm.gvk.required", "olm.constraint")
 _FIELDS = (

@@ -1,7 +1,7 @@
 """The outline of a package: what of it is kept of every revision, enough to compare any two.
 
-Pure: made of the facts that `catalogs.derive` reads, stored as compact JSON under zstd. Must not
-know the database, nor what a difference between two outlines means (`revisions.compare`).
+Pure: made of the facts that `catalogs.sync.derive` reads, stored as compact JSON under zstd. Must
+not know the database, nor what a difference between two outlines means (`revisions.compare`).
 """
 
 from base64 import b64encode
@@ -12,9 +12,9 @@ from typing import NamedTuple
 import msgspec
 import zstandard
 
-from catalogs.bundles import BundleFacts
-from catalogs.derive import ChannelFacts, PackageReader
-from catalogs.faults import EntryFacts
+from catalogs.fbc.bundle import BundleFacts
+from catalogs.fbc.lint import EntryFacts
+from catalogs.sync.derive import ChannelFacts, PackageReader
 
 DIGEST_BYTES = 9  # 12 characters of base64; tells contents of one name apart
 _ZSTD_LEVEL = 9  # a package is a few kB: twice the ratio of level 1 at no cost that shows

@@ -4,11 +4,11 @@ Writes PackageOutline and CatalogChange rows inside the caller's transaction. Kn
 outlines; not how a package is read, nor when a catalog is synced.
 """
 
-from catalogs.bulk import Table
 from catalogs.models import Catalog, CatalogChange, Package, PackageOutline
 from catalogs.revisions.compare import Change, compare
 from catalogs.revisions.outline import Encoded, Outline, decode, encode
 from catalogs.revisions.stored import outline_of_rows
+from olmweb.bulk import Table
 
 CLOSED_AT_ONCE = 500  # names in one IN (...), below every database's limit
 

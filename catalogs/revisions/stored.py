@@ -5,8 +5,8 @@ Knows the models and the shape of an outline; not what differs between two of th
 
 from collections import defaultdict
 
-from catalogs.bundles import BundleFacts
-from catalogs.faults import EntryFacts
+from catalogs.fbc.bundle import BundleFacts
+from catalogs.fbc.lint import EntryFacts
 from catalogs.models import Bundle, BundleGVK, Channel, ChannelEntry, Package, RelatedImage
 from catalogs.revisions.outline import (
     BundleOutline,

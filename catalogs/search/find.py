@@ -1,7 +1,7 @@
 """Filtering, counting and ordering packages: one pass over the index.
 
 Packages of one name in several catalogs are one match; the catalog that wins is shown. Knows no
-HTTP: `catalogs.forms` turns a query string into `Filters`.
+HTTP: `catalogs.views.forms` turns a query string into `Filters`.
 """
 
 from collections import Counter
@@ -11,12 +11,12 @@ from itertools import chain, groupby
 
 from django.apps import apps
 
-from catalogs.prediction import Path
+from catalogs.fbc.words import words_of
 from catalogs.search.asked import Asked, take_apart
 from catalogs.search.matching import Hits, Score
 from catalogs.search.rows import COUNTED, FACETS, NO, YES, Group, Index, Row
 from catalogs.search.typos import most_alike
-from catalogs.words import words_of
+from catalogs.verdicts.engine import Path
 
 PAGE_SIZE = 48
 SORTS = ("relevance", "name", "-name", "updated")

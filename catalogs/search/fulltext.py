@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 
 from django.db import connection
 
+from catalogs.fbc.words import plain_text
 from catalogs.models import PackageText
-from catalogs.words import plain_text
 
 _TABLE = "catalogs_packagesearch"
 # One row a word, all ids in it: thousands of rows would take longer than the looking for them.
@@ -18,7 +18,7 @@ _ONE = {
     "sqlite": f"SELECT %s, json_group_array(rowid) FROM {_TABLE}_fts WHERE {_TABLE}_fts MATCH %s",  # noqa: S608
     "postgresql": f"SELECT %s, {_TABLE}_with(%s::tsquery)",
 }
-# Words are letters and digits only (catalogs.words), so that nothing in them needs an escape.
+# Words are letters and digits only (catalogs.fbc.words), so that nothing in them needs an escape.
 _IS = {"sqlite": '"{}"', "postgresql": "'{}'"}
 _BEGINS = {"sqlite": '"{}"*', "postgresql": "'{}':*"}
 SHORT = 2  # characters of a word that must be the whole word: as a beginning it would be everywhere

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from django.db.models import Q, Value
 from django.db.models.lookups import Exact
 
+from catalogs.fbc.words import repository_of
 from catalogs.models import Bundle, DigestStart, RelatedImage
 from catalogs.search.rows import Index, Row
-from catalogs.words import repository_of
 
 DIGEST_START = 12  # characters of a digest that the database's index knows
 _DIGEST = re.compile(r"(?:.*@)?(?:sha256:)?([0-9a-f]{12,64})", re.IGNORECASE | re.DOTALL)

@@ -16,11 +16,11 @@ from typing import TypeVar
 
 from django.db.models import F, Max, Q
 
+from catalogs.fbc.words import words_of
 from catalogs.models import Catalog, CatalogChange, Package, Prediction, PredictionRun
-from catalogs.prediction import Path, Target, Verdict
 from catalogs.search.clashes import differences
 from catalogs.search.typos import Vocabulary
-from catalogs.words import words_of
+from catalogs.verdicts.engine import Path, Target, Verdict
 from olmweb.models import LOCAL
 
 YES, NO = "yes", "no"

@@ -6,14 +6,15 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from django.utils.http import parse_etags
 from django.views.decorators.http import require_safe
 
-from catalogs import present, queries
+from catalogs import queries
 from catalogs.models import Bundle, ChannelEntry
-from catalogs.predicted import verdicts_of
-from catalogs.sites import beside
+from catalogs.verdicts.catalog_health import beside
+from catalogs.verdicts.stored import verdicts_of
+from catalogs.views import presenters
 from catalogs.views.inspection import inspection_shown
 from catalogs.views.standpoint import standpoint
-from olmweb.access import may_inspect
-from olmweb.htmx import render_page
+from olmweb.accounts.roles import may_inspect
+from olmweb.web.htmx import render_page
 
 ICON_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
 
@@ -36,7 +37,7 @@ def bundle(
     context = {
         "package": found,
         "catalog": found.catalog,
-        "status": present.catalog_status(found.catalog),
+        "status": presenters.catalog_status(found.catalog),
         "bundle": shown,
         "same_name": len(same_name),
         "entries": entries,
@@ -45,9 +46,9 @@ def bundle(
         "verdicts": beside(verdicts_of(shown, place.cluster_id), found.catalog, place.cluster_id),
         "inspected": inspected,
         "may_inspect": may_inspect(request.user),
-        "contents_url": present.bundle_url(found, shown.name, "installs:contents"),
+        "contents_url": presenters.bundle_url(found, shown.name, "installs:contents"),
         "blob": queries.read_blob(shown.blob),
-        "fbc_url": present.bundle_url(found, shown.name, "api:get_bundle_fbc"),
+        "fbc_url": presenters.bundle_url(found, shown.name, "api:get_bundle_fbc"),
         **bundle_contents(shown),
     }
     return render_page(request, "catalogs/bundle.html", context)

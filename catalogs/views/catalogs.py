@@ -8,14 +8,16 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
-from catalogs import forms, present, queries, reading, running, tasks
+from catalogs import queries, tasks
 from catalogs.models import Catalog
+from catalogs.sync import progress
+from catalogs.views import access_text, forms, presenters
 from catalogs.views.changes import changes_tab
 from catalogs.views.problems import problems_tab
 from olmweb.errors import OlmwebError
-from olmweb.htmx import render_page
 from olmweb.models import SyncRun
-from olmweb.polling import revision_token, unchanged
+from olmweb.web.htmx import render_page
+from olmweb.web.polling import revision_token, unchanged
 
 RUNS = 10
 
@@ -23,13 +25,13 @@ RUNS = 10
 @require_safe
 def catalog_list(request: HttpRequest) -> HttpResponse:
     catalogs = list(Catalog.objects.select_related("cluster"))
-    standings = running.standings(catalogs)
+    standings = progress.standings(catalogs)
     runs = sorted((key, each.run) for key, each in standings.items())
     rev = revision_token([_catalog_stamp(each) for each in catalogs], runs)
     answer = unchanged(request, rev)
     if answer:
         return answer
-    rows = [(each, present.catalog_status(each), standings.get(each.pk)) for each in catalogs]
+    rows = [(each, presenters.catalog_status(each), standings.get(each.pk)) for each in catalogs]
     distinct = queries.each_once(catalogs)
     context = {
         "rev": rev,
@@ -47,7 +49,7 @@ CATALOG_TABS = {"overview": "Overview", "changes": "Changes", "problems": "Probl
 @require_safe
 def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     found = queries.get_catalog(cluster, catalog)
-    standing = running.standings([found]).get(found.pk)
+    standing = progress.standings([found]).get(found.pk)
     rev = revision_token(_catalog_stamp(found), standing and standing.run)
     answer = unchanged(request, rev)
     if answer:
@@ -58,7 +60,7 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
         "rev": rev,
         "catalog": found,
         "standing": standing,
-        "status": present.catalog_status(found),
+        "status": presenters.catalog_status(found),
         "tab": tab,
         "tabs": [
             ("overview", "Overview", None),
@@ -72,8 +74,8 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     elif tab == "changes":
         context.update(changes_tab(request, found, notices))
     else:
-        context["origin"] = reading.origin(found.way)
-        context["ways"] = reading.told(found.ways)
+        context["origin"] = access_text.origin(found.way)
+        context["ways"] = access_text.told(found.ways)
         context["runs"] = SyncRun.objects.filter(kind=SyncRun.Kind.CATALOG, target=str(found))[
             :RUNS
         ]

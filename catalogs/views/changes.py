@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, QueryDict
 from django.urls import reverse
 
-from catalogs import forms, present
 from catalogs.models import Catalog, CatalogChange, CatalogRevision
 from catalogs.revisions.affects import installed_from
 from catalogs.revisions.between import (
@@ -24,6 +23,7 @@ from catalogs.revisions.between import (
 )
 from catalogs.revisions.history import changes_of, tell
 from catalogs.revisions.report import Entry, Report, make_report
+from catalogs.views import forms, presenters
 from olmweb.errors import OlmwebError
 
 REVISIONS = 10  # on one page
@@ -106,7 +106,7 @@ def report_context(
             notices.append(f"There is no page {asked.page}; the last one, {pages}, is shown.")
         number = min(asked.page, pages)
         kept = section.page((number - 1) * size, size)
-        context["page"] = present.Page(kept, number, pages, section.total, size)
+        context["page"] = presenters.Page(kept, number, pages, section.total, size)
     context["sections"] = [
         ShownSection(
             fate,
@@ -133,7 +133,9 @@ def _shown(entries: Iterable[Entry], before: Point | None, after: Point) -> list
         point = before if entry.fate == GONE else after
         url = ""
         if point is not None and point.current:
-            url = present.package_url(point.catalog.cluster_name, point.catalog.slug, entry.package)
+            url = presenters.package_url(
+                point.catalog.cluster_name, point.catalog.slug, entry.package
+            )
         found.append(Shown(entry, url))
     return found
 
@@ -161,7 +163,7 @@ def changes_tab(request: HttpRequest, found: Catalog, notices: list[str]) -> dic
             context | {"revision": revision} | report_context(stream, asked, None, point, notices)
         )
     revisions = found.revisions.all()
-    page = present.paginate(revisions, asked.page, REVISIONS, notices, total=revisions.count())
+    page = presenters.paginate(revisions, asked.page, REVISIONS, notices, total=revisions.count())
     told = tell(
         page.items,
         {found.pk: installed_from(found)},

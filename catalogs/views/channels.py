@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from catalogs import forms, present, queries
+from catalogs import queries
 from catalogs.graph import validate
 from catalogs.graph.layout import layout
 from catalogs.graph.mermaid import mermaid
@@ -18,6 +18,7 @@ from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve.analysis import SEMANTICS, V0, V1, Analysis, analyse, way_to, why_no_way
 from catalogs.resolve.facts import PackageFacts
 from catalogs.resolve.stored import facts_of
+from catalogs.views import forms, presenters
 from olmweb.errors import Missing
 
 ROWS = 50  # of the graph's table twin on one page
@@ -101,7 +102,7 @@ def _drawing(
         if node.folded:
             links[node.id] = _fold_link(params, node.id)
         elif node.id in bundles:
-            links[node.id] = present.bundle_url(found, node.id)
+            links[node.id] = presenters.bundle_url(found, node.id)
     return render(drawn, links=links, facts={**marks, "opened": opened}, title=title)
 
 
@@ -199,13 +200,13 @@ def _table(
     analysis: Analysis,
     installed: set[str],
     context: Mapping[str, Any],
-) -> tuple[list[dict[str, Any]], present.Page[Any]]:
+) -> tuple[list[dict[str, Any]], presenters.Page[Any]]:
     """The table twin: an entry a row, newest first, with where it goes by itself."""
     bundles = {each.name: each for each in choice.bundles}
     channels = [analysis.channel] if analysis.channel else facts.ordered_channels()
     entries = [(channel, entry) for channel in channels for entry in facts.channels[channel]]
     entries.sort(key=lambda pair: _newest(bundles.get(pair[1].name)), reverse=True)
-    page = present.paginate(
+    page = presenters.paginate(
         entries, context["page_number"], ROWS, context["notices"], total=len(entries)
     )
     rows = [
@@ -213,7 +214,7 @@ def _table(
             "channel": channel,
             "entry": entry,
             "bundle": bundles.get(entry.name),
-            "url": present.bundle_url(found, entry.name) if entry.name in bundles else "",
+            "url": presenters.bundle_url(found, entry.name) if entry.name in bundles else "",
             "next": analysis.steps.get(entry.name, ""),
             "stranded": entry.name in analysis.stranded,
             "head": entry.name in analysis.heads,

@@ -11,12 +11,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from catalogs import forms, queries
+from catalogs import queries
 from catalogs.models import CatalogRevision
 from catalogs.revisions.affects import installed_from
 from catalogs.revisions.history import Told, tell
 from catalogs.revisions.report import Entry
-from olmweb.api_formats import finish, make_etag, not_modified
+from catalogs.views import forms
+from olmweb.api.formats import finish, make_etag, not_modified
 from olmweb.models import Cluster
 
 ENTRIES = 30

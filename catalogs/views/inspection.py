@@ -9,13 +9,14 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from catalogs import present, queries
-from catalogs.asking import ask_inspection
-from catalogs.inspection import inspect, stored
+from catalogs import queries
+from catalogs.contents import inspect, stored
+from catalogs.contents.request import ask_inspection
 from catalogs.models import Bundle, BundleInspection, Package
-from olmweb.access import may_inspect
-from olmweb.htmx import wants_fragment
-from olmweb.polling import STOP_POLLING
+from catalogs.views import presenters
+from olmweb.accounts.roles import may_inspect
+from olmweb.web.htmx import wants_fragment
+from olmweb.web.polling import STOP_POLLING
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ def inspection_shown(package: Package, bundle: Bundle) -> Shown:
     row = stored.inspection_of(bundle)
     if row is not None and row.manifests_id:
         stored.settle(bundle)
-    return Shown(_state(row), row, present.bundle_url(package, bundle.name, "catalogs:inspection"))
+    return Shown(
+        _state(row), row, presenters.bundle_url(package, bundle.name, "catalogs:inspection")
+    )
 
 
 def _state(row: BundleInspection | None) -> str:
@@ -67,15 +70,15 @@ def inspection(
     shown = queries.get_bundles(found, bundle)[0]
     if request.method == "POST":
         if not request.user.is_authenticated:
-            return redirect_to_login(present.bundle_url(found, shown.name))
+            return redirect_to_login(presenters.bundle_url(found, shown.name))
         _, begun = ask_inspection(shown, request.user)
         if begun:
             messages.success(request, "The image will be inspected; this page shows how far it is.")
         else:
             messages.info(request, "The image is being inspected already.")
-        return redirect(present.bundle_url(found, shown.name))
+        return redirect(presenters.bundle_url(found, shown.name))
     if not wants_fragment(request):
-        return redirect(present.bundle_url(found, shown.name))
+        return redirect(presenters.bundle_url(found, shown.name))
     inspected = inspection_shown(found, shown)
     context = {
         "inspected": inspected,

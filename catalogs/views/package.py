@@ -8,18 +8,19 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from catalogs import forms, present, queries, search
+from catalogs import queries, search
 from catalogs.models import Package
-from catalogs.predicted import verdicts_of
-from catalogs.problem_report import find_problems
 from catalogs.resolve.stored import entries_of
-from catalogs.sites import beside
+from catalogs.verdicts.catalog_health import beside
+from catalogs.verdicts.stored import verdicts_of
+from catalogs.views import forms, presenters
 from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab
+from catalogs.views.problem_report import find_problems
 from catalogs.views.problems import described
 from catalogs.views.standpoint import standpoint
 from catalogs.views.versions import versions_tab
-from olmweb.htmx import render_page
+from olmweb.web.htmx import render_page
 
 ROWS = 50  # of a table on one page
 
@@ -41,7 +42,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     context: dict[str, Any] = {
         "package": found,
         "catalog": found.catalog,
-        "status": present.catalog_status(found.catalog),
+        "status": presenters.catalog_status(found.catalog),
         "sources": sources,
         "choice": choice,
         "entries": entries,
@@ -104,7 +105,7 @@ def _installs(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict
     bundle = choice.bundle
     if bundle is None:
         return {}
-    contents_url = present.bundle_url(found, bundle.name, "installs:contents")
+    contents_url = presenters.bundle_url(found, bundle.name, "installs:contents")
     return {**bundle_contents(bundle), "contents_url": contents_url}
 
 
@@ -114,7 +115,7 @@ def _installed(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dic
 
 def _problems(found: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
     problems = find_problems(found.catalog, package=found.name)
-    page = present.paginate(
+    page = presenters.paginate(
         problems, context["page_number"], ROWS, context["notices"], total=problems.count()
     )
     return {"page": page, **described(page.items)}

@@ -9,10 +9,11 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from catalogs import forms, present, queries
+from catalogs import queries
+from catalogs.fbc.lint_impact import REACTIONS, reactions_of
 from catalogs.models import Catalog, ContentProblem
-from catalogs.problem_report import count_problems, find_problems, markdown, sentence
-from catalogs.reactions import REACTIONS, reactions_of
+from catalogs.views import forms, presenters
+from catalogs.views.problem_report import count_problems, find_problems, markdown, sentence
 
 ROWS = 50  # of the table on one page
 FORMATS = (("csv", "CSV"), ("ndjson", "JSON Lines"), ("json", "JSON"))
@@ -25,7 +26,7 @@ def problems_tab(request: HttpRequest, found: Catalog, notices: list[str]) -> di
     problems = find_problems(found, **asked)
     narrowed = count_problems(problems) if any(asked.values()) else everything
     number = forms.read_page(request.GET, notices)
-    page = present.paginate(problems, number, ROWS, notices, total=narrowed.total)
+    page = presenters.paginate(problems, number, ROWS, notices, total=narrowed.total)
     return {
         **asked,
         "severities": ContentProblem.Severity.choices,

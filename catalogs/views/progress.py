@@ -6,10 +6,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from catalogs import queries, running
+from catalogs import queries
+from catalogs.sync import progress as running
 from olmweb.errors import OlmwebError
-from olmweb.htmx import wants_fragment
-from olmweb.polling import STOP_POLLING
+from olmweb.web.htmx import wants_fragment
+from olmweb.web.polling import STOP_POLLING
 
 
 @require_safe

@@ -5,10 +5,11 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from catalogs import forms, present, search
-from olmweb.access import may_act
-from olmweb.htmx import render_page
-from olmweb.polling import revision_token, unchanged
+from catalogs import search
+from catalogs.views import forms, presenters
+from olmweb.accounts.roles import may_act
+from olmweb.web.htmx import render_page
+from olmweb.web.polling import revision_token, unchanged
 
 BUNDLES_PAGE = 20  # bundles that use an image, on one page
 BUNDLES_OF = 20  # packages, each catalog's for itself, whose images are looked through
@@ -26,22 +27,22 @@ def software(request: HttpRequest) -> HttpResponse:
     asked = query.filters.asked
     hits = search.find_hits(index, asked)
     result = search.find_packages(index, query.filters, search.installed_packages(), hits)
-    page = present.paginate(
+    page = presenters.paginate(
         result.matches, query.page, search.PAGE_SIZE, query.notices, total=len(result.matches)
     )
     context = {
         "rev": rev,
         "query": query,
         "page": page,
-        "cards": present.cards(page.items, asked, hits),
-        "read_as": present.read_as(hits),
+        "cards": presenters.cards(page.items, asked, hits),
+        "read_as": presenters.read_as(hits),
         "result": result,
         "catalogs": len(stamps),
         "several_clusters": len({cluster for *_, cluster, _ in stamps if cluster}) > 1,
-        "facets": present.facets(result, query.filters, request.GET),
-        "labels": present.chosen_labels(query.filters, request.GET),
+        "facets": presenters.facets(result, query.filters, request.GET),
+        "labels": presenters.chosen_labels(query.filters, request.GET),
         "may_install": may_act(request.user)[0],
-        "kept": present.kept_pairs(request.GET),
+        "kept": presenters.kept_pairs(request.GET),
         "nearest": _nearest(index, asked) if not result.matches else [],
         **_bundles(query, result, hits),
     }
@@ -51,7 +52,7 @@ def software(request: HttpRequest) -> HttpResponse:
 def _nearest(index: search.Index, asked: search.Asked) -> list[tuple[str, str]]:
     """Names like the words asked for with the URL of their package."""
     return [
-        (row.name, present.package_url(row.cluster, row.catalog, row.name))
+        (row.name, presenters.package_url(row.cluster, row.catalog, row.name))
         for row in search.nearest_names(index, asked.words)
     ]
 
@@ -70,11 +71,11 @@ def _bundles(query: forms.Query, result: search.Result, hits: search.Hits | None
     while left and len(packages) < BUNDLES_OF:
         packages += [row for row in left.pop().sources if row.id in hits.scores]
     found = search.bundles_with(image, packages)
-    page = present.paginate(
+    page = presenters.paginate(
         found, query.bundles_page, BUNDLES_PAGE, query.notices, total=len(found)
     )
     rows = [
-        (each, present.bundle_url(each.bundle.package, each.bundle.name))
+        (each, presenters.bundle_url(each.bundle.package, each.bundle.name))
         for each in search.with_images(page.items, image)
     ]
     return {

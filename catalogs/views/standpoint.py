@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from django.http import HttpRequest
 
-from catalogs import forms
 from catalogs.models import Catalog
-from olmweb.context import clusters
+from catalogs.views import forms
 from olmweb.models import Cluster
+from olmweb.web.context import clusters
 
 ALONE = "-"  # the choice of no cluster, in the parameter `cluster`
 

@@ -6,15 +6,16 @@ from typing import Any
 
 from django.http import QueryDict
 
-from catalogs import forms, present, queries
+from catalogs import queries
+from catalogs.fbc.semver import identifiers_key
 from catalogs.models import Bundle, Package
-from catalogs.predicted import Predicted, verdicts
-from catalogs.prediction import Path
 from catalogs.resolve import PATHS, BadQuestion, resolve, v1
 from catalogs.resolve.analysis import V1
 from catalogs.resolve.facts import PackageFacts
 from catalogs.resolve.stored import facts_of
-from catalogs.semver import identifiers_key
+from catalogs.verdicts.engine import Path
+from catalogs.verdicts.stored import Predicted, verdicts
+from catalogs.views import forms, presenters
 from catalogs.views.channels import semantics_of
 
 ROWS = 50  # of the table on one page
@@ -47,7 +48,7 @@ def versions_tab(
         found, channels=choice.channels, entries=context["entries"], bundles=choice.bundles
     )
     ordered = _ordered(choice.bundles, facts, semantics)
-    page = present.paginate(
+    page = presenters.paginate(
         ordered, context["page_number"], ROWS, context["notices"], total=len(ordered)
     )
     channels = facts.channels_of()
@@ -55,7 +56,7 @@ def versions_tab(
     rows = [
         {
             "bundle": bundle,
-            "url": present.bundle_url(found, bundle.name),
+            "url": presenters.bundle_url(found, bundle.name),
             "channels": channels.get(bundle.name, ()),
             "verdicts": _told(judged.get(bundle.pk, {})),
         }
@@ -72,7 +73,7 @@ def versions_tab(
 def _told(judged: Mapping[Path, Predicted]) -> list[tuple[str, str]]:
     """(verdict, its paths), paths in their order."""
     found = (judged[path] for path in Path if path in judged)
-    return present.verdict_words((one.path, one.verdict, one.rule) for one in found)
+    return presenters.verdict_words((one.path, one.verdict, one.rule) for one in found)
 
 
 def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> Sequence[Bundle]:
@@ -111,7 +112,7 @@ def _question(found: Package, facts: PackageFacts, params: QueryDict) -> dict[st
         return told
     beyond = Counter(CODES[each.code] for each in answer.candidates[CANDIDATES:] if each.code)
     told["answer"] = answer
-    told["url"] = present.bundle_url(found, answer.bundle) if answer.bundle else ""
+    told["url"] = presenters.bundle_url(found, answer.bundle) if answer.bundle else ""
     told["candidates"] = answer.candidates[:CANDIDATES]
     told["beyond"] = [(count, words) for words, count in beyond.most_common()]
     return told

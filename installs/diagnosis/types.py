@@ -25,7 +25,7 @@ class Observation:
 
     `extra` may hold what the object asks for: `package`, and of a Subscription `catalog` and
     `catalog_namespace`, the CatalogSource. `details` is what the sync keeps of its kind, as
-    installs.sync.decode writes it; content has other shapes than promised at times, so read it
+    installs.state.decode writes it; content has other shapes than promised at times, so read it
     with the functions of installs.diagnosis.reading. `since` is when we saw the subject come into
     its present health and reason: a cluster's own times don't move when only the reason changes.
     """

@@ -1,5 +1,5 @@
 """Export instead of install: the same manifests as files for Git, pinned to what was resolved.
 
-Owns the forms of the files; the objects are `installs.manifests`'. Pure but for `asked`, which
-reads a request's words against stored rows. Asks no cluster.
+Owns the forms of the files; the objects are `installs.actions.manifests`'. Pure but for `asked`,
+which reads a request's words against stored rows. Asks no cluster.
 """

@@ -11,15 +11,7 @@ from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve import resolve, v1
 from catalogs.resolve.facts import BadQuestion, Resolution
 from catalogs.resolve.stored import facts_of
-from installs.export.files import (
-    Manifest,
-    Repository,
-    argo_application,
-    kustomize_folder,
-    one_stream,
-    zipped,
-)
-from installs.manifests import (
+from installs.actions.manifests import (
     AUTOMATIC,
     CLUSTER_EXTENSION,
     FIELDS,
@@ -31,6 +23,14 @@ from installs.manifests import (
     default_name,
     objects_for,
     problems,
+)
+from installs.export.files import (
+    Manifest,
+    Repository,
+    argo_application,
+    kustomize_folder,
+    one_stream,
+    zipped,
 )
 from installs.models import Component, Surface
 from olmweb.errors import BadRequest, OlmwebError

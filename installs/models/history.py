@@ -78,7 +78,7 @@ class CopyReport(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
-    result = models.JSONField(default=dict)  # as installs.copies describes it
+    result = models.JSONField(default=dict)  # as installs.reports.copied_csvs describes it
     error_text = models.TextField(blank=True)
     error_hint = models.TextField(blank=True)
     created_at = models.DateTimeField(default=timezone.now)
@@ -102,7 +102,9 @@ class Notification(models.Model):
     transition = models.OneToOneField(
         Transition, on_delete=models.CASCADE, related_name="notification"
     )
-    body = models.JSONField(default=dict)  # what happened, as it was then: installs.notify
+    body = models.JSONField(
+        default=dict
+    )  # what happened, as it was then: installs.notifications.select
     state = models.CharField(max_length=20, choices=State.choices, default=State.PENDING)
     attempts = models.PositiveSmallIntegerField(default=0)
     next_at = models.DateTimeField(default=timezone.now)

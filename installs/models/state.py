@@ -39,7 +39,7 @@ class Observed(models.Model):
     created_at = models.DateTimeField(null=True, blank=True)  # creationTimestamp
     deleting = models.BooleanField(default=False)  # has a deletionTimestamp
     conditions = models.JSONField(default=list)  # the object's own, unchanged
-    details = models.JSONField(default=dict)  # what else of its kind we keep: installs.sync.decode
+    details = models.JSONField(default=dict)  # what else of its kind we keep: installs.state.decode
     observed_at = models.DateTimeField(default=timezone.now)  # we last wrote this row
 
     class Meta:

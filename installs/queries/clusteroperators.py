@@ -5,8 +5,14 @@ from dataclasses import dataclass
 
 from django.db.models import Count, F, IntegerField, Q, QuerySet, Value
 
-from installs.aggregated import Explanation, Itself, Member, explain_aggregated, explain_impact
 from installs.diagnosis import read_conditions
+from installs.diagnosis.aggregated import (
+    Explanation,
+    Itself,
+    Member,
+    explain_aggregated,
+    explain_impact,
+)
 from installs.models import ClusterOperator, ClusterOperatorMember, Operator
 from installs.queries.keyset import Page, paginate
 from installs.queries.operators import finding_titles

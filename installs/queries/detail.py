@@ -30,7 +30,7 @@ from installs.models import (
     Reference,
     Transition,
 )
-from installs.observe import details_of
+from installs.state.observation import details_of
 
 TIMELINE_LIMIT = 200
 # A CSV may have dozens of Deployments; what happened to more of them than this is not a story.

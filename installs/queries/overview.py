@@ -8,9 +8,9 @@ from django.db.models import Count, F, IntegerField, Q
 
 from catalogs.models import Catalog
 from catalogs.queries import each_once, packages_in
-from installs.aggregated import NAME as AGGREGATED
-from installs.aggregated import explain_impact
 from installs.diagnosis import read_conditions
+from installs.diagnosis.aggregated import NAME as AGGREGATED
+from installs.diagnosis.aggregated import explain_impact
 from installs.models import NEEDS_ATTENTION, ClusterOperator, Health, Operator
 from installs.queries.operators import CAUSE_ROWS, Cause, group_by_cause
 from installs.queries.update import ClusterUpdate, cluster_versions, update_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from installs.diagnosis import Approval, approval
 from installs.diagnosis.reading import texts
 from installs.models import Component, Operator
-from installs.observe import details_of, observe
 from installs.queries.detail import Parts, subscriptions_beside
+from installs.state.observation import details_of, observe
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from installs.diagnosis import read_conditions
 from installs.models import ClusterOperator, Component
-from installs.observe import details_of
+from installs.state.observation import details_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from installs.models import Action, CRDState, Health, Operator
-from installs.observe import details_of
 from installs.queries.crds import troubled_crds
+from installs.state.observation import details_of
 from olmweb.models import Cluster
 
 

@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from catalogs.fbc.semver import Version
 from catalogs.models import Catalog
-from catalogs.semver import Version
+from installs.facts.verdict_context import read_version
 from installs.models import ClusterOperator, Component, Operator
-from installs.observe import details_of
 from installs.queries.update import cluster_versions, update_of
 from installs.readiness.gone import gone, package_gone
 from installs.readiness.minors import Minor, read_minor
@@ -28,8 +28,8 @@ from installs.readiness.obstacles import (
 from installs.readiness.shelves import Shelf
 from installs.readiness.stock import Stock, read_stock
 from installs.readiness.ways import Clears, way_out
-from installs.surroundings import read_version
-from installs.sync.upgrades import not_upgradeable
+from installs.state.observation import details_of
+from installs.state.upgrades import not_upgradeable
 from olmweb.models import Cluster
 
 KINDS = ("ClusterServiceVersion", "OperatorCondition", "InstallPlan")

@@ -16,7 +16,7 @@ from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
 from catalogs.resolve.facts import BundleFacts, PackageFacts
 from installs.models import Operator
 from installs.readiness.shelves import Shelf
-from installs.sync.offers import usable
+from installs.state.offers import usable
 
 
 @dataclass(slots=True)

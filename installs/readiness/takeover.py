@@ -1,14 +1,14 @@
 """Whether a ClusterExtension can take over from a Subscription, and what stands in the way. Pure.
 
-What operator-controller refuses is said by the rules of `catalogs.prediction`; what OLM v0 does for
-an operator and OLM v1 does not is said here.
+What operator-controller refuses is said by the rules of `catalogs.verdicts.engine`; what OLM v0
+does for an operator and OLM v1 does not is said here.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from catalogs.prediction import Contents, Path, Verdict, predict
+from catalogs.verdicts.engine import Contents, Path, Verdict, predict
 
 NAMED = 4
 

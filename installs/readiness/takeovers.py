@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
-from catalogs.prediction import Contents
-from catalogs.prediction.contents import Kind
 from catalogs.revisions.markdown import plain
+from catalogs.verdicts.engine import Contents
+from catalogs.verdicts.engine.contents import Kind
 from installs.models import Component, Operator
-from installs.observe import details_of
 from installs.readiness.takeover import Fate, Group, Source, Taken, fate_of, hindrances, steps
-from installs.sync.offers import usable
+from installs.state.observation import details_of
+from installs.state.offers import usable
 from olmweb.models import Cluster
 
 KINDS = ("ClusterServiceVersion", "OperatorCondition", "OperatorGroup")

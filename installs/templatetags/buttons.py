@@ -5,11 +5,11 @@ from typing import Any
 from django import template
 
 from catalogs.models import Package
-from installs.buttons import Offer, install_offer, path_refusal
-from installs.manifests import PATHS
-from installs.manifests.choice import NAMESPACE_LIMIT
-from olmweb.context import clusters
+from installs.actions.buttons import Offer, install_offer, path_refusal
+from installs.actions.manifests import PATHS
+from installs.actions.manifests.choice import NAMESPACE_LIMIT
 from olmweb.models import Cluster
+from olmweb.web.context import clusters
 
 register = template.Library()
 

@@ -8,20 +8,21 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from catalogs import forms, present, queries
+from catalogs import queries
 from catalogs.models import Catalog
-from catalogs.predicted import KIND_OF
-from catalogs.prediction import Path, Target
+from catalogs.verdicts.engine import Path, Target
+from catalogs.verdicts.stored import KIND_OF
+from catalogs.views import forms, presenters
 from catalogs.views.standpoint import ALONE
-from installs.audit import Audit, Row, audit
-from installs.audit_places import Spots
-from installs.audit_report import TITLES, agreement
+from installs.audit.audit import Audit, Row, audit
+from installs.audit.namespaces import Spots
+from installs.audit.report import TITLES, agreement
 from installs.queries.overview import arcs_of
-from olmweb.access import may_act
-from olmweb.context import clusters
+from olmweb.accounts.roles import may_act
 from olmweb.errors import Missing
-from olmweb.htmx import render_page
 from olmweb.models import LOCAL, Cluster
+from olmweb.web.context import clusters
+from olmweb.web.htmx import render_page
 
 ROWS = 50  # of the table on one page
 ACTUAL = 100  # operators beside their predictions
@@ -109,7 +110,7 @@ def _context(request: HttpRequest, asked: Asked, notices: list[str]) -> dict[str
         namespace=asked.namespace,
     )
     rows = _narrow(found, asked)
-    page = present.paginate(
+    page = presenters.paginate(
         rows, forms.read_page(request.GET, notices), ROWS, notices, total=len(rows)
     )
     agreed = agreement(found)
@@ -175,7 +176,7 @@ def _buckets(found: Audit) -> list[dict[str, Any]]:
 
 
 def _url(catalog: Catalog, package: str) -> str:
-    return present.package_url(catalog.cluster_name, catalog.slug, package)
+    return presenters.package_url(catalog.cluster_name, catalog.slug, package)
 
 
 def _exports(asked: Asked) -> list[tuple[str, str]]:

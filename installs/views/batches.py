@@ -14,20 +14,20 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from installs import manifests
-from installs.batches import recording, reviewing, selection
-from installs.batches.reviewing import SHARED, Item
-from installs.batches.selection import CAP, Candidate, Selection
-from installs.manifests import PLATFORM_OPERATOR
-from installs.planning import known_fields, served_version
+from installs.actions import manifests
+from installs.actions.bulk import recording, reviewing, selection
+from installs.actions.bulk.reviewing import SHARED, Item
+from installs.actions.bulk.selection import CAP, Candidate, Selection
+from installs.actions.manifests import PLATFORM_OPERATOR
+from installs.actions.plan import known_fields, served_version
 from installs.queries.batches import progress_of
 from installs.views.confirm import METHODS, form_key, go_to, show_form
 from installs.views.live import render_live
-from olmweb.access import may_act, person
-from olmweb.context import clusters
+from olmweb.accounts.roles import may_act, person
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
-from olmweb.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.context import clusters
+from olmweb.web.polling import cluster_revision, revision_token, unchanged
 
 FOLLOW_SECONDS = 2.0
 

@@ -12,14 +12,16 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from installs import actions, changes, instances, manifests, retries
-from installs.manifests import SUBSCRIPTION
+from installs.actions import change, manifests, record
+from installs.actions import retry as retries
+from installs.actions.manifests import SUBSCRIPTION
+from installs.actions.plan import Plan
+from installs.facts import instances
 from installs.models import Component, Operator
-from installs.planning import Plan
+from installs.presenters.chain import steps
 from installs.views.confirm import METHODS, follow_action, form_key, review, show_form
 from installs.views.operator import find_or_404
-from installs.views.story import steps
-from olmweb.access import person
+from olmweb.accounts.roles import person
 from olmweb.errors import Missing, OlmwebError
 
 ASKED = ("channel", "version", "approval", "policy", "take")
@@ -37,7 +39,7 @@ def upgrade(
     operator = find_or_404(cluster, kind, namespace, name)
     values = request.POST if request.method == "POST" else request.GET
     asked = {one: values.get(one, "")[:300] for one in ASKED}
-    package = changes.catalog_package(operator)
+    package = change.catalog_package(operator)
     context: dict[str, Any] = {
         "title": f"Upgrade {operator.name}",
         "operator": operator,
@@ -47,7 +49,7 @@ def upgrade(
         "policies": manifests.POLICIES,
         "is_v0": operator.kind == SUBSCRIPTION,
         "choices": True,
-        "installed": changes.installed_bundle(operator),
+        "installed": change.installed_bundle(operator),
         "channels": [],
         "targets": [],
         "fields": {},
@@ -58,10 +60,10 @@ def upgrade(
     if package is not None:
         names = package.channels.order_by("name").values_list("name", flat=True)
         context["channels"] = list(names)
-        targets = changes.targets_of(operator, package, asked["channel"])
-        verdicts = changes.verdicts_on_targets(operator, package, targets)
+        targets = change.targets_of(operator, package, asked["channel"])
+        verdicts = change.verdicts_on_targets(operator, package, targets)
         context["targets"] = [(target, verdicts.get(target.bundle)) for target in targets]
-    return _carry_out(request, context, lambda: changes.plan_upgrade(operator, asked))
+    return _carry_out(request, context, lambda: change.plan_upgrade(operator, asked))
 
 
 @never_cache
@@ -91,7 +93,7 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
         return redirect_to_login(request.get_full_path())
     person(request.user)
     plan = find_plan(cluster, namespace, name)
-    found = changes.approval_of(plan.cluster, plan)
+    found = change.approval_of(plan.cluster, plan)
     context = {
         "title": f"Approve {plan.name}",
         "approval": found,
@@ -101,7 +103,7 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
         "verb_word": "Approve",
         "cluster": plan.cluster,
     }
-    return _carry_out(request, context, lambda: changes.plan_approve(plan.cluster, plan))
+    return _carry_out(request, context, lambda: change.plan_approve(plan.cluster, plan))
 
 
 @never_cache
@@ -114,14 +116,14 @@ def remove(
         return redirect_to_login(request.get_full_path())
     person(request.user)
     operator = find_or_404(cluster, kind, namespace, name)
-    plan = changes.plan_remove(operator)
+    plan = change.plan_remove(operator)
     context: dict[str, Any] = {
         "operator": operator,
         "consequences": plan.consequences,
         "plan": plan,
-        "crds": (crds := changes.owned_crds(operator)),
+        "crds": (crds := change.owned_crds(operator)),
         "key": form_key(request),
-        "reviewed": actions.reviewed(plan, request.user),
+        "reviewed": record.reviewed(plan, request.user),
         "fields": {},
     }
     if request.method != "POST":
@@ -133,13 +135,13 @@ def remove(
         sentence = "Tick the box to say that you know what goes with it."
         context["refusal"] = {"message": sentence}
         return show_form(request, "remove", context, failed=True)
-    actions.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
-    tried = actions.dry_run(plan, request.user)
+    record.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
+    tried = record.dry_run(plan, request.user)
     context["tried"] = tried
     if not tried.ok:
         return show_form(request, "remove", context, failed=True)
     try:
-        action = actions.request(plan, request.user, tried=tried, idempotency_key=context["key"])
+        action = record.request(plan, request.user, tried=tried, idempotency_key=context["key"])
     except OlmwebError as error:
         context["refusal"] = error
         return show_form(request, "remove", context, failed=True)
@@ -172,7 +174,7 @@ def find_plan(cluster: str, namespace: str, name: str) -> Component:
             Component.objects.select_related("cluster")
             .filter(
                 cluster__name=cluster,
-                kind=changes.INSTALL_PLAN,
+                kind=change.INSTALL_PLAN,
                 namespace=namespace,
                 name=name,
             )

@@ -3,15 +3,15 @@
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from installs.presenters.timeline import timeline, told_by
 from installs.queries import clusteroperators as queries
 from installs.queries import detail
 from installs.queries.filters import read_choice, read_value
 from installs.queries.overview import unreadable_kinds
 from installs.views.live import render_live
-from installs.views.timeline import timeline, told_by
-from olmweb.context import clusters
 from olmweb.errors import Missing
-from olmweb.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.context import clusters
+from olmweb.web.polling import cluster_revision, revision_token, unchanged
 
 STATE_WORDS = {
     "unavailable": "Unavailable",

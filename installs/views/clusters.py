@@ -3,12 +3,12 @@
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from installs.queries.feeds import freshness
+from installs.queries.watched_resources import freshness
 from installs.views.live import render_live
-from olmweb.context import clusters
 from olmweb.errors import Missing
 from olmweb.models import Cluster
-from olmweb.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.context import clusters
+from olmweb.web.polling import cluster_revision, revision_token, unchanged
 
 
 @require_safe

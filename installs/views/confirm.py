@@ -8,10 +8,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
-from installs import actions
+from installs.actions import record
+from installs.actions.plan import Plan
 from installs.models import Action
-from installs.planning import Plan
-from olmweb.htmx import render_page, wants_fragment
+from olmweb.web.htmx import render_page, wants_fragment
 
 METHODS = ("GET", "HEAD", "POST")
 UNPROCESSABLE = 422
@@ -35,16 +35,16 @@ def show_form(
 def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any]) -> HttpResponse:
     """What a POST of a form that shows a plan answers: the dry run first, always; the action is
     recorded only on confirmation of what was shown. Raises OlmwebError as actions.request."""
-    tried = actions.dry_run(plan, request.user)
+    tried = record.dry_run(plan, request.user)
     context["tried"] = tried
     if not tried.ok:
         context["fields"] = tried.fields
         return show_form(request, page, context, failed=True)
     if request.POST.get("step") != "confirm":
-        context["reviewed"] = actions.reviewed(plan, request.user)
+        context["reviewed"] = record.reviewed(plan, request.user)
         return show_form(request, page, context)
-    actions.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
-    action = actions.request(plan, request.user, tried=tried, idempotency_key=context["key"])
+    record.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
+    action = record.request(plan, request.user, tried=tried, idempotency_key=context["key"])
     return follow_action(request, action)
 
 

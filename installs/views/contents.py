@@ -5,14 +5,15 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from catalogs import forms, present, queries
-from catalogs.inspection.report import CLUSTER, Report
+from catalogs import queries
+from catalogs.contents.report import CLUSTER, Report
 from catalogs.models import Bundle, Package
+from catalogs.views import forms, presenters
 from catalogs.views.inspection import inspection_shown
-from installs import contents as found_contents
-from olmweb.context import clusters
-from olmweb.htmx import render_page
+from installs.facts import bundle_contents as found_contents
 from olmweb.models import Cluster
+from olmweb.web.context import clusters
+from olmweb.web.htmx import render_page
 
 CHOICES = 200  # bundles offered to compare with
 
@@ -31,9 +32,9 @@ def contents(
     context: dict[str, Any] = {
         "package": found,
         "catalog": found.catalog,
-        "status": present.catalog_status(found.catalog),
+        "status": presenters.catalog_status(found.catalog),
         "bundle": shown,
-        "bundle_url": present.bundle_url(found, shown.name),
+        "bundle_url": presenters.bundle_url(found, shown.name),
         "inspected": inspection_shown(found, shown),
         "clusters": [] if found.catalog.cluster else clusters(request),
         "cluster": where,
@@ -84,7 +85,7 @@ def _compared(
         "choices": list(names[:CHOICES]),
         "installed_name": installed.name if installed else "",
         "before": before,
-        "before_url": present.bundle_url(package, before.name, "installs:contents")
+        "before_url": presenters.bundle_url(package, before.name, "installs:contents")
         if before
         else "",
         "sections": found_contents.between(before, told) if before else None,

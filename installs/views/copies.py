@@ -10,16 +10,16 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods
 
-from installs import copies
 from installs.models import CopyReport
 from installs.queries.filters import read_value
+from installs.reports import copied_csvs as copies
 from installs.views.clusters import known_cluster
 from installs.views.live import render_live
-from olmweb.context import clusters
 from olmweb.errors import OlmwebError
-from olmweb.htmx import render_page
 from olmweb.models import Cluster
-from olmweb.polling import revision_token, unchanged
+from olmweb.web.context import clusters
+from olmweb.web.htmx import render_page
+from olmweb.web.polling import revision_token, unchanged
 
 SHOWN = 6  # reports of one cluster: the newest in full, the others as a line each
 ROWS = 50

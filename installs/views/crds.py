@@ -3,12 +3,12 @@
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from installs.presenters.chain import steps
 from installs.queries import crds as queries
 from installs.queries.filters import read_choice, read_value
 from installs.views.live import render_live
-from installs.views.story import steps
-from olmweb.context import clusters
-from olmweb.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.context import clusters
+from olmweb.web.polling import cluster_revision, revision_token, unchanged
 
 SHOWS = ("problems", "all")
 

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 
 from catalogs import queries
 from catalogs.models import Package
+from installs.actions.manifests import PATHS, SUBSCRIPTION
 from installs.export.asked import (
     ARGOCD,
     KUSTOMIZE,
@@ -26,9 +27,8 @@ from installs.export.asked import (
     read_repository,
 )
 from installs.export.files import kustomize_folder
-from installs.manifests import PATHS, SUBSCRIPTION
 from olmweb.errors import OlmwebError
-from olmweb.htmx import render_page
+from olmweb.web.htmx import render_page
 
 UNPROCESSABLE = 422  # which htmx swaps in, too
 

@@ -13,13 +13,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from catalogs.models import Package
-from installs import actions, manifests
-from installs.planning import choice_for, paths_of
+from installs.actions import manifests, record
+from installs.actions.plan import choice_for, paths_of
 from installs.views.confirm import METHODS, form_key, review, show_form
-from olmweb.access import person
-from olmweb.context import clusters
+from olmweb.accounts.roles import person
 from olmweb.errors import Missing, OlmwebError
 from olmweb.models import LOCAL, Cluster
+from olmweb.web.context import clusters
 
 ASKED = (
     *("namespace", "targets", "channel", "version", "approval", "policy", "service_account"),
@@ -62,7 +62,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         return show_form(request, "install", context, failed=request.method == "POST")
     context |= _paths(target, found, values)
     try:
-        plan = actions.plan_install(
+        plan = record.plan_install(
             target, found, context["name"], request.user, context["path"], asked
         )
         context |= {"plan": plan, "name": plan.name, "choice": plan.choice}

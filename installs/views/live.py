@@ -5,8 +5,8 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from olmweb.htmx import render_page
-from olmweb.polling import STOP_POLLING, tell_seen
+from olmweb.web.htmx import render_page
+from olmweb.web.polling import STOP_POLLING, tell_seen
 
 
 def render_live(

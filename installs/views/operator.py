@@ -7,20 +7,20 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from installs import buttons, changes
+from installs.actions import buttons, change
 from installs.models import NEEDS_ATTENTION, Health, Operator
-from installs.observe import details_of, diagnose_row
+from installs.presenters.chain import besides, chain, condition_tables, notes_shown, steps
+from installs.presenters.details import deployments, facts_of, requirements_of, waiting_pods
+from installs.presenters.remedy_links import aids_of
+from installs.presenters.timeline import flapping, healths_of, shares, spans, timeline, told_by
 from installs.queries import detail
 from installs.queries.operators import finding_of, why
 from installs.queries.plans import pending_plan, repeated_plans
-from installs.views.aids import aids_of
-from installs.views.evidence import deployments, facts_of, requirements_of, waiting_pods
+from installs.state.observation import details_of, diagnose_row
 from installs.views.live import render_live
-from installs.views.story import besides, chain, condition_tables, notes_shown, steps
-from installs.views.timeline import flapping, healths_of, shares, spans, timeline, told_by
-from olmweb.access import may_act
+from olmweb.accounts.roles import may_act
 from olmweb.errors import Missing
-from olmweb.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.polling import cluster_revision, revision_token, unchanged
 
 SPANS_SHOWN = 6
 
@@ -42,12 +42,12 @@ def operator_detail(
         "operator": operator,
         "needs_attention": operator.health in NEEDS_ATTENTION,
         "action": action,
-        "removable": operator.kind in changes.REMOVABLE,
+        "removable": operator.kind in change.REMOVABLE,
         "may_remove": _may_remove(request),
         "refused": buttons.refusals(
             request.user, operator, story["pending"].approval.namespace if story["pending"] else ""
         ),
-        "upgradable": operator.kind in changes.UPGRADABLE and not _first_install(operator, story),
+        "upgradable": operator.kind in change.UPGRADABLE and not _first_install(operator, story),
         "plan_waiting": story["pending"].approval if story["pending"] else None,
         **story,
         "steps": steps(story["remedy"], aids_of(request.user, operator, story["finding"])),

@@ -4,6 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from installs.models import Health
+from installs.presenters.chain import steps
 from installs.queries import operators as queries
 from installs.queries.filters import (
     ATTENTION,
@@ -13,9 +14,8 @@ from installs.queries.filters import (
     read_sort,
 )
 from installs.views.live import render_live
-from installs.views.story import steps
-from olmweb.context import attention
-from olmweb.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.context import attention
+from olmweb.web.polling import cluster_revision, revision_token, unchanged
 
 VIEWS = ("cause", "all")
 FILTER_WORDS = {

@@ -10,8 +10,8 @@ from installs.queries.filters import read_value
 from installs.queries.waiting import Waiting, waiting
 from installs.views.clusters import known_cluster
 from installs.views.live import render_live
-from olmweb.context import clusters
-from olmweb.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.context import clusters
+from olmweb.web.polling import cluster_revision, revision_token, unchanged
 
 
 @require_safe

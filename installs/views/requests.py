@@ -14,18 +14,19 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from catalogs.models import Bundle, Package
 from catalogs.queries import get_sources
-from installs import actions, planning
-from installs.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
+from installs.actions import plan as planning
+from installs.actions import record
+from installs.actions.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
+from installs.actions.plan import Plan
+from installs.actions.requests import asking, deciding
 from installs.models import InstallRequest
-from installs.planning import Plan
 from installs.queries import requests as queries
 from installs.queries.filters import read_choice, read_value
-from installs.requests import asking, deciding
 from installs.views.live import render_live
-from olmweb.context import clusters
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
-from olmweb.polling import revision_token, unchanged
+from olmweb.web.context import clusters
+from olmweb.web.polling import revision_token, unchanged
 
 METHODS = ("GET", "HEAD", "POST")
 UNPROCESSABLE = 422
@@ -191,7 +192,7 @@ def _detail(request: HttpRequest, found: InstallRequest) -> dict[str, Any]:
         "plan": plan,
         "package": package,
         "hindrance": hindrance,
-        "seen": actions.reviewed(plan, request.user) if plan and allowed else "",
+        "seen": record.reviewed(plan, request.user) if plan and allowed else "",
         "installed": queries.installed_of(found),
         "may_decide": allowed,
         "why_not": why,

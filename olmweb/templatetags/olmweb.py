@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from olmweb import polling
+from olmweb.web import polling
 
 register = template.Library()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from catalogs.api_changes import COMPARE, SINCE, ChangeRow, DifferenceRow
+from catalogs.api.changes import COMPARE, SINCE, ChangeRow, DifferenceRow
 from catalogs.models import Catalog, CatalogChange, CatalogRevision
 from olmweb.models import Cluster
 from tests.api.world import lines

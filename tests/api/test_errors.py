@@ -7,7 +7,7 @@ from django.core.exceptions import PermissionDenied
 from django.test import Client, RequestFactory
 from ninja.errors import HttpError, ValidationError
 
-from olmweb.api_errors import guard, handle_exception
+from olmweb.api.errors import guard, handle_exception
 from tests.api.conftest import Get
 from tests.api.world import EVERYTHING, LISTS, MISSING, ROOT, World
 

@@ -10,11 +10,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from catalogs import api as catalogs_api
-from catalogs import api_changes, api_problems
+from catalogs.api import changes, problems
+from catalogs.api import routes as catalogs_api
 from catalogs.models import Catalog
-from installs import api as installs_api
-from olmweb import api_lists
+from installs.api import routes as installs_api
+from olmweb.api import lists
 from olmweb.models import Cluster
 from tests.api.conftest import Get
 from tests.api.world import LISTS, World, lines
@@ -22,9 +22,9 @@ from tests.factories import make_operator, make_package
 
 SPECS: dict[str, Any] = {
     spec.name: spec
-    for module in (catalogs_api, api_changes, api_problems, installs_api)
+    for module in (catalogs_api, changes, problems, installs_api)
     for spec in vars(module).values()
-    if isinstance(spec, api_lists.ListOf)
+    if isinstance(spec, lists.ListOf)
 }
 SIZES = {
     "status": 2, "clusters": 2, "catalogs": 3, "problems": 2, "changes": 28, "packages": 8,
@@ -76,7 +76,7 @@ def test_walking_the_cursor_gives_the_whole_list_once(
 def test_ndjson_holds_the_whole_list_a_line_an_item(
     world: World, get: Get, monkeypatch: pytest.MonkeyPatch, name: str, chunk: int
 ) -> None:
-    monkeypatch.setattr(api_lists, "CHUNK", chunk)
+    monkeypatch.setattr(lists, "CHUNK", chunk)
     response = get(LISTS[name], {"format": "ndjson"})
     assert response.streaming
     assert response["Content-Type"] == "application/x-ndjson"
@@ -87,7 +87,7 @@ def test_ndjson_holds_the_whole_list_a_line_an_item(
 def test_csv_holds_the_whole_list_a_row_an_item(
     world: World, get: Get, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(api_lists, "CHUNK", 2)
+    monkeypatch.setattr(lists, "CHUNK", 2)
     response = get(LISTS[name], {"format": "csv"})
     assert response.streaming
     assert f'filename="{name}.csv"' in response["Content-Disposition"]
@@ -110,7 +110,7 @@ def test_csv_holds_the_whole_list_a_row_an_item(
      ("a=b", "a=b"), (-1, "-1"), (None, ""), (True, "true"), (["=x"], '["=x"]')],
 )  # fmt: skip
 def test_no_cell_of_text_is_taken_for_a_formula(value: object, cell: str) -> None:
-    from olmweb.api_formats import csv_cell
+    from olmweb.api.formats import csv_cell
 
     assert csv_cell(value) == cell
 

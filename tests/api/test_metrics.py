@@ -14,11 +14,11 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from installs.models import Notification
-from olmweb import metrics, request_counts
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
-from olmweb.metrics import StateCollector
 from olmweb.models import Cluster, Stream
+from olmweb.runtime import metrics, request_counts
+from olmweb.runtime.metrics import StateCollector
 from tests.api.world import World
 from tests.factories import (
     make_cluster,

@@ -96,7 +96,7 @@ def sync(source: str, outcome: str) -> dict[str, float]:
 
     django.setup()
     from catalogs.models import Catalog
-    from catalogs.sync import sync_catalog
+    from catalogs.sync.catalog import sync_catalog
     from olmweb.celery import keep_what_is_loaded
 
     catalog, _ = Catalog.objects.get_or_create(

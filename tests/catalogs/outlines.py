@@ -5,8 +5,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from catalogs.bundles import BundleFacts
-from catalogs.faults import EntryFacts
+from catalogs.fbc.bundle import BundleFacts
+from catalogs.fbc.lint import EntryFacts
 from catalogs.models import Catalog, CatalogRevision, PackageOutline
 from catalogs.revisions.outline import Outline, bundle_outline, channel_outline, encode
 

@@ -2,10 +2,10 @@
 
 import io
 
-from catalogs.derive import PackageReader
-from catalogs.fbc import Problem
-from catalogs.places import Places
-from catalogs.splitter import Index, NotFbc, PackageIndex, index_spool, read_blob
+from catalogs.fbc.blob import Problem
+from catalogs.fbc.positions import Places
+from catalogs.fbc.split import Index, NotFbc, PackageIndex, index_spool, read_blob
+from catalogs.sync.derive import PackageReader
 
 
 def read_package(data: bytes, name: str, part: PackageIndex) -> PackageReader:

@@ -18,7 +18,7 @@ django.setup()
 
 from django.db import connection, connections, transaction  # noqa: E402
 
-from catalogs import content, sync, tasks  # noqa: E402
+from catalogs import tasks  # noqa: E402
 from catalogs.models import (  # noqa: E402
     Blob,
     BlobPack,
@@ -31,7 +31,9 @@ from catalogs.models import (  # noqa: E402
     RelatedImage,
 )
 from catalogs.sources.file import FileSource  # noqa: E402
-from catalogs.store import delete_catalog  # noqa: E402
+from catalogs.sync import catalog as sync  # noqa: E402
+from catalogs.sync import replace  # noqa: E402
+from catalogs.sync.store import delete_catalog  # noqa: E402
 from olmweb.models import SyncRun  # noqa: E402
 from tests.catalogs.fbc_samples import jsonl, package  # noqa: E402
 
@@ -100,7 +102,7 @@ def killed(folder: Path, step: str) -> dict[str, object]:
         elif step == "index":
             sync.index_spool = die  # type: ignore[assignment, attr-defined]
         elif step == "before-commit":
-            content.Replacement._count = die  # type: ignore[method-assign, assignment]
+            replace.Replacement._count = die  # type: ignore[method-assign, assignment]
         elif step == "before-sweep":
             sync.sweep = die  # type: ignore[assignment, attr-defined]
 
@@ -164,7 +166,7 @@ def deleted(folder: Path) -> dict[str, object]:
     with transaction.atomic():
         delete_catalog(catalog.pk)
     code = ended(worker)
-    content.sweep()
+    replace.sweep()
     left = {
         model.__name__: model.objects.count()
         for model in (Catalog, Package, Bundle, BlobRef, Blob, BlobPack)
@@ -176,7 +178,7 @@ def main() -> None:
     scenario, _, step = sys.argv[1].partition(":")
     folder = Path(sys.argv[2])
     Catalog.objects.all().delete()
-    content.sweep()
+    replace.sweep()
     if scenario == "killed":
         found = killed(folder, step)
     else:

@@ -8,9 +8,9 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from catalogs.bundles import order_key
+from catalogs.fbc.bundle import order_key
 from catalogs.models import BlobRef, Bundle, BundleGVK, Package, PackageText, RelatedImage
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
 from tests.catalogs.fbc_samples import (
     bundle_blob,
     channel_blob,

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from catalogs.faults import LONGEST_TOLD, MOST, REACTIONS
-from catalogs.fbc import Problem
-from catalogs.image_names import image_fault
-from catalogs.places import Places, locate_json, read_steps
-from catalogs.reactions import INSTALLS, REFUSES, SKIPS, UNKNOWN, reactions_of
-from catalogs.splitter import index_spool, read_blob
+from catalogs.fbc.blob import Problem
+from catalogs.fbc.image_reference import image_fault
+from catalogs.fbc.lint import LONGEST_TOLD, MOST, REACTIONS
+from catalogs.fbc.lint_impact import INSTALLS, REFUSES, SKIPS, UNKNOWN, reactions_of
+from catalogs.fbc.positions import Places, locate_json, read_steps
+from catalogs.fbc.split import index_spool, read_blob
 from tests.catalogs.fault_parts import SOUND, Sample
 from tests.catalogs.fault_samples import SAMPLES, YAML_SAMPLES
 from tests.catalogs.fbc_samples import bundle_blob, channel_blob, jsonl, package, package_blob

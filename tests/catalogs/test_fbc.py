@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from catalogs import fbc
-from catalogs.derive import PackageReader
-from catalogs.splitter import MOST, CutShort, NotFbc, Splitter, index_spool, read_blob
+from catalogs.fbc import blob as fbc
+from catalogs.fbc.split import MOST, CutShort, NotFbc, Splitter, index_spool, read_blob
+from catalogs.sync.derive import PackageReader
 from tests.catalogs.fbc_samples import bundle_blob, channel_blob, jsonl, package, package_blob
 
 

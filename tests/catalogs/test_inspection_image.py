@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from catalogs.inspection.objects import Packed, pack
+from catalogs.contents.objects import Packed, pack
 from catalogs.sources.base import SourceError
 from catalogs.sources.oci.bundle import LARGEST_FILE, LIMITS, BundleFiles, BundleSource
 from catalogs.sources.oci.source import Access

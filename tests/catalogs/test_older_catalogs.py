@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from catalogs.cluster_catalogs import record_cluster_catalogs
 from catalogs.models import Catalog
 from catalogs.sources.catalogd import content_path, proxy_path
-from catalogs.sync import sync_catalog
-from installs.sync.decode.v1 import catalog as decode_catalog
-from installs.sync.decode.v1 import cluster_catalog as decode_cluster_catalog
+from catalogs.sources.cluster_catalogs import record_cluster_catalogs
+from catalogs.sync.catalog import sync_catalog
+from installs.state.decode.v1 import catalog as decode_catalog
+from installs.state.decode.v1 import cluster_catalog as decode_cluster_catalog
 from olmweb.kube.resources import CATALOGS, CLUSTER_CATALOGS
 from olmweb.models import Cluster
-from olmweb.sandbox.messages import Request, Response
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.messages import Request, Response
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.catalogs.fbc_samples import jsonl, package
 
 pytestmark = pytest.mark.django_db
@@ -48,7 +48,7 @@ OLD = (
 @pytest.fixture
 def cluster(tmp_path, settings, monkeypatch):
     """The sandbox, whose service proxy also has the server of those days."""
-    monkeypatch.setattr("catalogs.cluster_catalogs._enqueue", lambda _: None)
+    monkeypatch.setattr("catalogs.sources.cluster_catalogs._enqueue", lambda _: None)
     sandbox = Sandbox()
     newer = sandbox._server.handle_api
 

@@ -3,7 +3,7 @@
 import pytest
 
 from catalogs.models import Catalog
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
 from tests.catalogs.fbc_samples import jsonl, package
 from tests.factories import make_cluster
 

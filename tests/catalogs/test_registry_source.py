@@ -11,7 +11,7 @@ from catalogs.models import Catalog, Channel, ContentProblem, Package
 from catalogs.sources.base import Limits, SourceError
 from catalogs.sources.registry.calls import Timeouts
 from catalogs.sources.registry.source import RegistrySource
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
 from tests.catalogs.fbc_samples import csv_metadata
 from tests.catalogs.grpcfake import bundle, registry_fake
 

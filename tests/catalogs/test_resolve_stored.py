@@ -7,7 +7,7 @@ import pytest
 from catalogs.models import Catalog, Package
 from catalogs.resolve import resolve
 from catalogs.resolve.stored import facts_of
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
 from tests.catalogs.fbc_samples import bundle_blob, channel_blob, csv_metadata, jsonl, package_blob
 
 pytestmark = pytest.mark.django_db

@@ -19,8 +19,8 @@ from catalogs.revisions.between import (
 )
 from catalogs.revisions.outline import decode
 from catalogs.revisions.stored import outline_of_rows
-from catalogs.store import delete_catalog
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.store import delete_catalog
 from installs import tasks
 from olmweb.errors import Missing
 from tests.catalogs.fbc_samples import bundle_blob, channel_blob, package, package_blob

@@ -14,7 +14,7 @@ from catalogs.models import Catalog, Package, PackageOutline
 from catalogs.revisions.between import differences, find_point
 from catalogs.revisions.outline import decode
 from catalogs.revisions.stored import outline_of_rows
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
 
 pytestmark = [pytest.mark.django_db, pytest.mark.data]
 Raw = dict[str, dict[str, Any]]

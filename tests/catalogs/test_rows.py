@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from catalogs.fbc.split import index_spool
 from catalogs.models import (
     BlobRef,
     Bundle,
@@ -23,11 +24,10 @@ from catalogs.models import (
     PackageText,
     RelatedImage,
 )
-from catalogs.rows import pool
-from catalogs.rows.pool import Pool
-from catalogs.rows.shapes import Asked
-from catalogs.splitter import index_spool
-from catalogs.sync import sync_catalog
+from catalogs.sync import pool
+from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.pool import Pool
+from catalogs.sync.row_types import Asked
 from tests.catalogs.fbc_samples import bundle_blob, channel_blob, jsonl, package, package_blob
 from tests.catalogs.syncing import PIXEL, make, rewrite, snapshot
 
@@ -134,7 +134,7 @@ def test_no_room_for_the_plan_fails_the_sync_with_a_sentence(tmp_path, monkeypat
     if fails == "write":
         monkeypatch.setattr(pool._Plan, "flush", full)
     else:
-        monkeypatch.setattr("catalogs.rows.pool.tempfile.TemporaryFile", full)
+        monkeypatch.setattr("catalogs.sync.pool.tempfile.TemporaryFile", full)
     result = sync_catalog(catalog)
     assert (result.outcome, result.error_code) == ("failed", "no-room")
     assert "can't be kept in" in result.error

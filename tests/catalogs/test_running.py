@@ -7,12 +7,13 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from catalogs import running, tasks
+from catalogs import tasks
 from catalogs.models import Catalog
-from catalogs.running import Run, Standing
-from catalogs.sync import sync_catalog
-from olmweb import leases
+from catalogs.sync import progress as running
+from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.progress import Run, Standing
 from olmweb.models import Lease, SyncRun
+from olmweb.runtime import leases
 from tests.catalogs.fbc_samples import package
 from tests.catalogs.syncing import make, rewrite, snapshot
 

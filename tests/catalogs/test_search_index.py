@@ -8,8 +8,8 @@ from django.db.migrations.executor import MigrationExecutor
 
 from catalogs.models import Package, PackageSearch
 from catalogs.search.fulltext import packages_with
-from catalogs.store import delete_catalog
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.store import delete_catalog
 from tests.catalogs.fbc_samples import package
 from tests.catalogs.syncing import make
 from tests.factories import make_package

@@ -14,7 +14,7 @@ import zstandard
 from catalogs.models import Catalog, Package
 from catalogs.sources.base import SourceError, opened
 from catalogs.sources.url import url_source
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
 from tests.catalogs.fbc_samples import jsonl, package
 
 BODY = jsonl([blob for name in ("etcd", "redis", "kafka") for blob in package(name)])

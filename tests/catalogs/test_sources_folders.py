@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from catalogs.fbc.split import CutShort, index_spool
 from catalogs.sources.base import Limits, SourceError, listening, opened
 from catalogs.sources.directory import DirectorySource
 from catalogs.sources.file import path_source
 from catalogs.sources.ignore import kept
-from catalogs.splitter import CutShort, index_spool
 from tests.catalogs.registryfake import link, tar
 
 ONE, TWO, THREE = (b'{"schema":"olm.package","name":"%d"}' % n for n in (1, 2, 3))

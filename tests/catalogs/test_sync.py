@@ -6,8 +6,6 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from catalogs import content
-from catalogs.blobs import read_blob
 from catalogs.models import (
     Blob,
     BlobRef,
@@ -20,7 +18,9 @@ from catalogs.models import (
     Package,
 )
 from catalogs.sources.url import url_source
-from catalogs.sync import sync_catalog
+from catalogs.storage.blobs import read_blob
+from catalogs.sync import replace
+from catalogs.sync.catalog import sync_catalog
 from olmweb.models import SyncRun
 from tests.catalogs.catalogfake import catalog_fake
 from tests.catalogs.fbc_samples import (
@@ -269,13 +269,13 @@ def test_dying_between_write_and_finish_leaves_the_last_good_content(folder, mon
     before = snapshot(catalog)
     counts = {model: model.objects.count() for model in TABLES}
     rewrite(catalog, [*package("etcd", ("1.0.0", "2.0.0")), *package("redis")])
-    wrote = content.Replacement._write_revision
+    wrote = replace.Replacement._write_revision
 
     def dies(self, *args):
         wrote(self, *args)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(content.Replacement, "_write_revision", dies)
+    monkeypatch.setattr(replace.Replacement, "_write_revision", dies)
     with pytest.raises(ZeroDivisionError):
         sync_catalog(catalog)
     assert snapshot(catalog) == before

@@ -3,11 +3,11 @@
 import pytest
 
 from catalogs.models import Catalog, Package
-from catalogs.sync import record_cluster_catalogs, sync_catalog
+from catalogs.sync.catalog import record_cluster_catalogs, sync_catalog
 from olmweb.clusters import client_for
 from olmweb.kube.resources import CLUSTER_CATALOGS
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +26,7 @@ def cluster(tmp_path, settings):
 
 
 def test_the_catalogs_of_a_cluster_are_read_through_its_service_proxy(cluster, monkeypatch):
-    monkeypatch.setattr("catalogs.cluster_catalogs._enqueue", lambda _: None)
+    monkeypatch.setattr("catalogs.sources.cluster_catalogs._enqueue", lambda _: None)
     with client_for(cluster) as client:
         (page,) = client.list_pages(CLUSTER_CATALOGS, CLUSTER_CATALOGS.versions[0])
     record_cluster_catalogs(cluster, page.items)

@@ -9,9 +9,9 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from catalogs import sync
+from catalogs.fbc.split import index_spool
 from catalogs.models import Catalog, Package
-from catalogs.splitter import index_spool
+from catalogs.sync import catalog as sync
 from tests.catalogs.fbc_samples import (
     jsonl,
     package,
@@ -132,7 +132,7 @@ def test_ctrl_c_ends_the_sync_and_keeps_what_was_read_before(folder, monkeypatch
         os.kill(os.getpid(), signal.SIGINT)
         return index_spool(*args, **kwargs)
 
-    monkeypatch.setattr("catalogs.sync.index_spool", interrupted)
+    monkeypatch.setattr("catalogs.sync.catalog.index_spool", interrupted)
     handler = signal.getsignal(signal.SIGINT)
     printed, code = command("demo")
     assert code == 130

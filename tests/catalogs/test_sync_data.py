@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from catalogs.models import Bundle, BundleGVK, Catalog, Channel, ChannelEntry, Package
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
 
 pytestmark = [pytest.mark.django_db, pytest.mark.data]
 

@@ -11,7 +11,7 @@ from catalogs.models import (
     ContentProblem,
 )
 from catalogs.sources.base import Limits
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
 from olmweb.models import SyncRun
 from tests.catalogs.fbc_samples import (
     bundle_blob,

@@ -6,16 +6,16 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from catalogs import reach
-from catalogs.cluster_catalogs import record_catalog_sources, record_cluster_catalogs
 from catalogs.models import Catalog, Channel, ContentProblem, Package
-from catalogs.sync import sync_catalog
+from catalogs.sources import select
+from catalogs.sources.cluster_catalogs import record_catalog_sources, record_cluster_catalogs
+from catalogs.sync.catalog import sync_catalog
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
 from olmweb.kube.portforward import forwarded
 from olmweb.kube.resources import CATALOG_SOURCES, CLUSTER_CATALOGS
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.catalogs.grpcfake import bundle, registry_fake
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +35,7 @@ def sandbox():
 
 @pytest.fixture
 def cluster(sandbox, tmp_path, settings, monkeypatch):
-    monkeypatch.setattr("catalogs.cluster_catalogs._enqueue", lambda _: None)
+    monkeypatch.setattr("catalogs.sources.cluster_catalogs._enqueue", lambda _: None)
     path = tmp_path / "kubeconfig"
     sandbox.write_kubeconfig(path, context="sandbox")
     settings.KUBECONFIG = str(path)
@@ -161,7 +161,7 @@ def test_a_registry_that_is_away_for_a_while_does_not_cost_the_graph(sandbox, cl
     assert (result.outcome, result.error_code) == ("failed", "no-pod")
     assert catalog.ways[-1]["why"] == "it tells less than the content that is shown"
     assert [*catalog.packages.values_list("name", flat=True)] == ["etcd"]
-    catalog.failing_since = timezone.now() - reach.KEEP - timedelta(minutes=1)
+    catalog.failing_since = timezone.now() - select.KEEP - timedelta(minutes=1)
     assert sync_catalog(catalog).outcome == "changed"
     assert source(cluster).way == "PackageManifest"
 

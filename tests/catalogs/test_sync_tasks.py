@@ -7,12 +7,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from catalogs import cluster_catalogs, tasks
+from catalogs import tasks
 from catalogs.models import Blob, Bundle, Catalog, CatalogRevision
+from catalogs.sources import cluster_catalogs
 from catalogs.sources.file import FileSource
-from catalogs.sync import record_cluster_catalogs, sync_catalog
-from olmweb import leases
+from catalogs.sync.catalog import record_cluster_catalogs, sync_catalog
 from olmweb.models import Cluster
+from olmweb.runtime import leases
 from tests.catalogs.fbc_samples import jsonl, package
 
 pytestmark = pytest.mark.django_db

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import urllib3
 
-from olmweb.sandbox import access, definitions
-from olmweb.sandbox.kinds import all_kinds
-from olmweb.sandbox.server import TOKEN, Sandbox
+from olmweb.sandbox.apiserver import access, definitions
+from olmweb.sandbox.apiserver.kinds import all_kinds
+from olmweb.sandbox.apiserver.server import TOKEN, Sandbox
 from tests.conformance.server import APPLY, Server
 from tests.conftest import need
 from tests.peers import servers as peers

@@ -195,7 +195,7 @@ def test_a_crd_tells_what_it_serves(server: Server) -> None:
 
 
 def test_every_crd_has_the_sandboxs_own_spec(server: Server) -> None:
-    from olmweb.sandbox import definitions, kinds
+    from olmweb.sandbox.apiserver import definitions, kinds
 
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     stored = {crd["metadata"]["name"]: crd["spec"] for crd in server.get(path).body["items"]}

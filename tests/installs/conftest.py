@@ -24,7 +24,7 @@ def cluster(fake: KubeFake, tmp_path: Path, settings: Any, db: None) -> Cluster:
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
-    """What each pass hands to catalogs.sync, whose own tests see to the rest."""
+    """What each pass hands to catalogs.sync.catalog, whose own tests see to the rest."""
     passes: list[list[dict[str, Any]]] = []
 
     def record(_: Cluster, given: Iterable[Any], only: Any = None) -> int:
@@ -33,5 +33,5 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
         passes.append(objects)
         return 0 if is_same else len(objects)
 
-    monkeypatch.setattr("installs.sync.catalogs.record_cluster_catalogs", record)
+    monkeypatch.setattr("installs.state.catalogs.record_cluster_catalogs", record)
     return passes

@@ -7,17 +7,12 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, User
 
 from catalogs.models import Package
-from installs.actions import (
-    dry_run,
-    plan_install,
-    removal_consequences,
-    request,
-)
-from installs.changes import plan_remove
+from installs.actions.change import plan_remove
+from installs.actions.record import dry_run, plan_install, removal_consequences, request
 from installs.models import Action
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 
 pytestmark = pytest.mark.django_db

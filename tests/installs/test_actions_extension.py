@@ -6,13 +6,13 @@ import pytest
 from django.contrib.auth.models import User
 
 from catalogs.models import Catalog, Package
-from installs import changes, follow, retries
-from installs.actions import dry_run, plan_install, request
+from installs.actions import change, follow, retry
+from installs.actions.objects import RETRIED
+from installs.actions.record import dry_run, plan_install, request
 from installs.models import Action, Operator
-from installs.sync import sync_cluster
-from installs.writing import RETRIED
+from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.factories import make_package
 from tests.installs.test_actions_followed import carry_out
 
@@ -79,7 +79,7 @@ def test_an_upgrade_is_followed_to_its_target_and_one_that_leads_nowhere_is_told
 ) -> None:
     monkeypatch.setattr(follow, "STALE_FAILURE", timedelta(seconds=1))
     install(cluster, olivia, version="1.8.0")
-    plan = changes.plan_upgrade(row(), {"version": "1.8.1"})
+    plan = change.plan_upgrade(row(), {"version": "1.8.1"})
     assert plan.target == f"{GOOD}.v1.8.1"
     assert plan.consequences == (f"The way: {GOOD}.v1.8.0 to {GOOD}.v1.8.1.",)
     assert dry_run(plan, olivia).ok
@@ -87,7 +87,7 @@ def test_an_upgrade_is_followed_to_its_target_and_one_that_leads_nowhere_is_told
     assert (action.state, action.outcome) == ("succeeded", f"{GOOD} is at {GOOD}.v1.8.1.")
     assert row().version == "1.8.1"
 
-    back = changes.plan_upgrade(row(), {"version": "1.8.0"})
+    back = change.plan_upgrade(row(), {"version": "1.8.0"})
     assert back.target == ""
     refused = carry_out(request(back, olivia))
     assert (refused.state, refused.finding) == ("failed", "ce-no-bundles"), refused.outcome
@@ -104,7 +104,7 @@ def test_one_that_can_not_work_ends_with_its_cause_and_a_retry_ends_with_the_sam
     assert "AllNamespaces" in action.outcome
     assert conditions(sandbox, "chat-demo")["Progressing"] == "Retrying"
     before = sandbox.store.get("ClusterExtension", "chat-demo")
-    retried = carry_out(request(retries.plan_retry(row("chat-demo")), olivia))
+    retried = carry_out(request(retry.plan_retry(row("chat-demo")), olivia))
     assert (retried.state, retried.finding) == ("failed", action.finding)
     after = sandbox.store.get("ClusterExtension", "chat-demo")
     assert before is not None
@@ -117,11 +117,11 @@ def test_a_removal_is_followed_until_its_finalizer_has_let_it_go_with_all_it_own
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
     install(cluster, olivia)
-    assert changes.owned_crds(row())
-    plan = changes.plan_remove(row())
+    assert change.owned_crds(row())
+    plan = change.plan_remove(row())
     assert dry_run(plan, olivia).ok
     assert sandbox.store.get("ClusterExtension", GOOD) is not None, "only tried"
-    crds = [one.name for one in changes.owned_crds(row())]
+    crds = [one.name for one in change.owned_crds(row())]
     action = carry_out(request(plan, olivia))
     assert (action.state, action.outcome) == ("succeeded", f"ClusterExtension {GOOD} is removed.")
     assert sandbox.store.get("ClusterExtension", GOOD) is None

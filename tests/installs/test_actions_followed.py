@@ -11,13 +11,13 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catalogs.models import Package
-from installs import follow, sending
-from installs.actions import plan_install, request
-from installs.changes import plan_remove
+from installs.actions import apply, follow
+from installs.actions.change import plan_remove
+from installs.actions.record import plan_install, request
 from installs.models import Action, Operator
-from olmweb.leases import acquire
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.runtime.leases import acquire
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 from tests.installs.test_actions import taken_by_another
 
@@ -150,7 +150,7 @@ def test_a_worker_that_dies_between_sending_and_writing_it_down_makes_no_second_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(sending, "_mark_applied", killed)
+        patch.setattr(apply, "_mark_applied", killed)
         with pytest.raises(KeyboardInterrupt):
             follow.run(action.pk)
     action.refresh_from_db()
@@ -251,7 +251,7 @@ def test_a_cluster_that_is_away_or_busy_is_asked_again_later(
     action = ask(cluster, olivia)
     path = "/apis/platform.openshift.io/v1alpha1/platformoperators/"
     sandbox.script.fail_next(500, count=10, path_prefix=path)
-    assert follow.run(action.pk) == sending.RETRY_SECONDS
+    assert follow.run(action.pk) == apply.RETRY_SECONDS
     action.refresh_from_db()
     assert (action.state, action.outcome_code) == ("pending", "cluster-broken")
     for _ in range(10):

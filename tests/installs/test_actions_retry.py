@@ -7,13 +7,13 @@ import pytest
 import time_machine
 from django.contrib.auth.models import User
 
-from installs import follow, retries
-from installs.actions import dry_run, request
+from installs.actions import follow, retry
+from installs.actions.objects import RETRIED
+from installs.actions.record import dry_run, request
 from installs.models import Action, Operator
-from installs.sync import sync_cluster
-from installs.writing import RETRIED
+from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.factories import make_operator
 from tests.installs import test_actions_followed
 from tests.installs.test_actions_followed import carry_out
@@ -36,7 +36,7 @@ def test_a_retry_changes_only_the_annotation_and_ends_with_what_the_controller_s
     failing = Operator.objects.filter(kind=kind, health="Failed").exclude(finding="")
     row = failing.order_by("namespace", "name")[0]
     before = _stored(sandbox, row)
-    plan = retries.plan_retry(row)
+    plan = retry.plan_retry(row)
     tried = dry_run(plan, olivia)
     assert tried.ok, tried
     action = carry_out(request(plan, olivia, tried=tried))
@@ -59,7 +59,7 @@ def test_two_people_who_retry_one_after_the_other_ask_once(
 ) -> None:
     row = make_operator(cluster=cluster, name="etcd", uid="u-1", health="Failed")
     with time_machine.travel("2026-01-02T03:04:05Z") as clock:
-        first = request(retries.plan_retry(row), olivia)
+        first = request(retry.plan_retry(row), olivia)
         clock.shift(30)
-        assert request(retries.plan_retry(row), alice) == first
+        assert request(retry.plan_retry(row), alice) == first
     assert Action.objects.count() == 1

@@ -7,10 +7,11 @@ import pytest
 from django.contrib.auth.models import User
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from installs import follow, tasks
-from installs.actions import plan_install, request
+from installs import tasks
+from installs.actions import follow
+from installs.actions.record import plan_install, request
 from installs.models import Action
-from olmweb.leases import acquire
+from olmweb.runtime.leases import acquire
 from tests.factories import make_catalog, make_cluster, make_package
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from catalogs.models import Catalog
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
 from olmweb.models import Cluster
 from tests.catalogs.fbc_samples import (
     bundle_blob,

@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from catalogs.blobs import read_blob
 from catalogs.models import Catalog, Prediction
-from catalogs.prediction import Path, predict, read_contents
-from catalogs.sync import sync_catalog
-from installs.audit import Audit, audit
+from catalogs.storage.blobs import read_blob
+from catalogs.sync.catalog import sync_catalog
+from catalogs.verdicts.engine import Path, predict, read_contents
+from installs.audit.audit import Audit, audit
+from installs.facts.cluster import read_surface
+from installs.facts.refresh_verdicts import refresh
+from installs.facts.verdict_context import cluster_facts, market_of
 from installs.models import NEEDS_ATTENTION, Operator
-from installs.predictions import refresh
-from installs.surface import read_surface
-from installs.surroundings import cluster_facts, market_of
-from installs.sync import read_feeds, sync_cluster, write_snapshot
-from installs.sync.feeds import feeds_of
+from installs.state.full_sync import read_feeds, sync_cluster, write_snapshot
+from installs.state.resources import feeds_of
 from olmweb.clusters import client_for
 from olmweb.models import Cluster
-from olmweb.sandbox import world
-from olmweb.sandbox.facts import packages
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.scenario import world
+from olmweb.sandbox.scenario.facts import packages
 
 pytestmark = pytest.mark.django_db
 AUDIT = {"": 25, "po-install-mode": 26, "po-webhook": 14}

@@ -10,15 +10,17 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from installs import actions, batch_turns, follow, tasks
-from installs.batches import recording, reviewing, selection
-from installs.batches.reviewing import Item
-from installs.batches.selection import Candidate, Key
+from installs import tasks
+from installs.actions import follow
+from installs.actions import record as actions
+from installs.actions.bulk import pacing, recording, reviewing, selection
+from installs.actions.bulk.reviewing import Item
+from installs.actions.bulk.selection import Candidate, Key
 from installs.models import Action, ActionBatch
 from installs.queries.batches import progress_of
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.factories import (
     make_catalog,
     make_cluster,
@@ -312,7 +314,7 @@ def test_three_are_under_way_and_the_next_begins_when_one_has_ended(
 
     monkeypatch.setattr(follow, "run", succeed)
     for one in found[:3]:
-        batch_turns.begin(one)
+        pacing.begin(one)
     tasks.run_action(found[0].pk)
     delayed.assert_called_once_with(found[3].pk)
     assert follow.waiting() == [one.pk for one in found[1:4]]
@@ -329,11 +331,11 @@ def test_only_those_whose_turn_it_is_are_sent_for_and_a_stray_message_sends_for_
     with django_capture_on_commit_callbacks(execute=True):
         batch = record(prod, olivia)
     found = actions_of(batch)
-    assert sent.call_count == batch_turns.AT_ONCE
+    assert sent.call_count == pacing.AT_ONCE
     sent.reset_mock()
     tasks.run_action(found[4].pk)
     sent.assert_not_called()
-    assert batch_turns.next_after(found[0].pk) == [], "it has not ended"
+    assert pacing.next_after(found[0].pk) == [], "it has not ended"
 
 
 def test_a_worker_that_dies_after_it_took_one_up_loses_nothing(
@@ -341,7 +343,7 @@ def test_a_worker_that_dies_after_it_took_one_up_loses_nothing(
 ) -> None:
     batch = record(prod, olivia, "acme")
     (action,) = actions_of(batch)
-    assert batch_turns.begin(action)
+    assert pacing.begin(action)
     assert follow.waiting() == [action.pk]
     for _ in range(20):
         if run(action) is None:
@@ -365,7 +367,7 @@ def test_all_of_a_batch_are_carried_out_by_workers_that_only_pick_up_what_waits(
             follow.run(pk, pause=lambda _: time.sleep(0.02))
     progress = progress_of(batch)
     assert progress.done == progress.total == len(NAMES)
-    assert most == batch_turns.AT_ONCE
+    assert most == pacing.AT_ONCE
     assert all(sandbox.store.get(PO, name) for name in NAMES)
 
 
@@ -400,7 +402,7 @@ def test_stop_ends_what_has_not_begun_and_nothing_else(
 ) -> None:
     batch = record(prod, olivia)
     first = actions_of(batch)[0]
-    assert batch_turns.begin(first)
+    assert pacing.begin(first)
     assert recording.stop(batch, alice) == 4
     assert states(batch) == ["pending", *["stopped"] * 4]
     stopped = actions_of(batch)[1]
@@ -420,7 +422,7 @@ def test_of_a_worker_and_stop_at_the_same_moment_exactly_one_gets_the_action(
 ) -> None:
     batch = record(prod, olivia, "acme", "brisk")
     one, other = actions_of(batch)
-    assert batch_turns.begin(one)
+    assert pacing.begin(one)
     assert recording.stop(batch, olivia) == 1, "the other only"
-    assert not batch_turns.begin(other), "the row that was read before the stop"
+    assert not pacing.begin(other), "the row that was read before the stop"
     assert states(batch) == ["pending", "stopped"]

@@ -6,15 +6,15 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 
-from installs import follow
-from installs.batches import recording, reviewing, selection
-from installs.batches.reviewing import Item
-from installs.batches.selection import Key
+from installs.actions import follow
+from installs.actions.bulk import recording, reviewing, selection
+from installs.actions.bulk.reviewing import Item
+from installs.actions.bulk.selection import Key
 from installs.models import Action, ActionBatch, Operator
 from installs.queries.batches import progress_of
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.factories import make_package
 from tests.installs.test_actions_extension import catalog_of, make_cluster_read
 

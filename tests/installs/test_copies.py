@@ -9,12 +9,13 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, User
 from django.utils import timezone
 
-from installs import copies, tasks
-from installs.copies import Reading, Watched, request_report, summarise
+from installs import tasks
 from installs.models import CopyReport
+from installs.reports import copied_csvs
+from installs.reports.copied_csvs import Reading, Watched, request_report, summarise
 from olmweb.errors import OlmwebError
-from olmweb.leases import lease
 from olmweb.models import Cluster
+from olmweb.runtime.leases import lease
 from tests.kubefake import Answer, KubeFake, status_answer
 
 CSVS = "/apis/operators.coreos.com/v1alpha1/clusterserviceversions"
@@ -56,7 +57,7 @@ UPDATES = event("MODIFIED", COPIES[0]) * 3 + BOOKMARK + event("ADDED", LONELY)
 
 @pytest.fixture
 def report(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> CopyReport:
-    monkeypatch.setattr(copies, "WATCH_SECONDS", 5)
+    monkeypatch.setattr(copied_csvs, "WATCH_SECONDS", 5)
     return CopyReport.objects.create(cluster=cluster)
 
 
@@ -218,7 +219,7 @@ def test_a_list_that_expires_twice_fails_the_report(fake: KubeFake, report: Copy
 def test_more_pages_than_the_limit_are_not_counted_and_that_is_said(
     fake: KubeFake, report: CopyReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "PAGES", 1)
+    monkeypatch.setattr(copied_csvs, "PAGES", 1)
     fake.script("GET", CSVS, listed(*COPIES[:2], more="next"), listed(*ORIGINALS), Answer(200))
     result = made(report)
     assert (result["copies"], result["complete"]) == (2, False)
@@ -252,7 +253,7 @@ def test_a_crash_of_ours_ends_the_report_too(
     def crash(*_: Any) -> None:
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr(copies, "read", crash)
+    monkeypatch.setattr(copied_csvs, "read", crash)
     tasks.count_copies(report.pk)
     report.refresh_from_db()
     assert report.state == CopyReport.State.FAILED
@@ -280,7 +281,9 @@ def test_a_report_whose_worker_died_is_made_by_the_next(fake: KubeFake, report: 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     tasks_sent: list[tuple[str, int]] = []
-    monkeypatch.setattr(copies, "enqueue", lambda name, pk, queue: tasks_sent.append((name, pk)))
+    monkeypatch.setattr(
+        copied_csvs, "enqueue", lambda name, pk, queue: tasks_sent.append((name, pk))
+    )
     return tasks_sent
 
 
@@ -300,7 +303,7 @@ def test_a_report_that_nobody_makes_any_more_does_not_block_the_next(
     cluster: Cluster, bob: User, sent: list[tuple[str, int]]
 ) -> None:
     first = request_report(cluster, bob)
-    long_ago = timezone.now() - timedelta(seconds=2 * copies.TASK_LIMIT + 1)
+    long_ago = timezone.now() - timedelta(seconds=2 * copied_csvs.TASK_LIMIT + 1)
     CopyReport.objects.update(created_at=long_ago, state=CopyReport.State.RUNNING)
     assert request_report(cluster, bob).pk != first.pk
     first.refresh_from_db()
@@ -318,7 +321,7 @@ def test_a_visitor_can_not_make_a_cluster_count(
 
 
 def test_long_lists_are_cut_with_their_totals_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "ROWS", 2)
+    monkeypatch.setattr(copied_csvs, "ROWS", 2)
     keys = [(f"op{n}", "src") for n in range(5)]
     reading = Reading(
         copies=Counter({key: n + 1 for n, key in enumerate(keys)}),

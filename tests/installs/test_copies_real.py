@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from installs import copies, tasks
+from installs import tasks
 from installs.models import CopyReport
+from installs.reports import copied_csvs
 from olmweb.clusters import client_for
 from olmweb.kube.metadata import metadata_pages
 from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS
@@ -87,7 +88,7 @@ def made(cluster: Cluster) -> dict[str, Any]:
 def test_what_olm_copied_is_counted_weighed_and_watched(
     server: ApiServer, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "WATCH_SECONDS", 4)
+    monkeypatch.setattr(copied_csvs, "WATCH_SECONDS", 4)
     admin = server.admin
     copy = admin.get(V1ALPHA1, CSV, "etcd.v1.0.0", "one")
     stop = threading.Event()
@@ -121,7 +122,7 @@ def test_what_olm_copied_is_counted_weighed_and_watched(
 def test_a_cluster_whose_olm_makes_no_copies_says_so(
     server: ApiServer, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "WATCH_SECONDS", 1)
+    monkeypatch.setattr(copied_csvs, "WATCH_SECONDS", 1)
     before = places(server)
     switch(server, off=True)
     try:
@@ -152,7 +153,7 @@ def test_pages_of_metadata_are_the_whole_list_without_what_objects_hold(
                 CLUSTER_SERVICE_VERSIONS,
                 "v1alpha1",
                 Meta,
-                label_selector=copies.COPIED,
+                label_selector=copied_csvs.COPIED,
                 limit=3,
             )
         )

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from installs import copies, tasks
+from installs import tasks
 from installs.models import CopyReport
+from installs.reports import copied_csvs
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 
 OPERATORS, NAMESPACES = 3, 200
 
@@ -48,7 +49,7 @@ def sandbox() -> Iterator[Sandbox]:
 def test_six_hundred_copies_are_two_pages_of_metadata(
     sandbox: Sandbox, tmp_path: Path, settings: Any, db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "WATCH_SECONDS", 2)
+    monkeypatch.setattr(copied_csvs, "WATCH_SECONDS", 2)
     sandbox.write_kubeconfig(tmp_path / "kubeconfig")
     settings.KUBECONFIG = str(tmp_path / "kubeconfig")
     cluster = Cluster.objects.create(name="sandbox", context="sandbox")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from catalogs.prediction import ClusterFacts, Contents, Path, predict
-from installs.cautions import cautions_of
-from installs.gates import NAME, gates_of, read_gates
-from installs.manifests import CLUSTER_EXTENSION, Choice
+from catalogs.verdicts.engine import ClusterFacts, Contents, Path, predict
+from installs.actions.manifests import CLUSTER_EXTENSION, Choice
+from installs.actions.warnings import cautions_of
+from installs.facts.gates import NAME, gates_of, read_gates
 from installs.models import Surface
 from olmweb.kube.session import open_client
 from tests.factories import make_bundle, make_catalog, make_cluster, make_package

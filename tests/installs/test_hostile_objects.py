@@ -16,12 +16,12 @@ import pytest
 from django.test import Client
 
 from installs.models import Operator
-from installs.sync import Snapshot, write_snapshot
-from installs.sync.feeds import FEEDS, decode
-from installs.sync.read import SERVED, FeedRead
+from installs.state.full_sync import Snapshot, write_snapshot
+from installs.state.read import SERVED, FeedRead
+from installs.state.resources import FEEDS, decode
 from olmweb.kube.shapes import narrow_list
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.installs import v0world as v0
 
 pytestmark = pytest.mark.django_db

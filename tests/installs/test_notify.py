@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from installs.models import Notification, Operator, Transition
-from installs.notify import going_on, remember, remember_deleted, send_again, standing
+from installs.notifications.select import going_on, remember, remember_deleted, send_again, standing
 from olmweb.clusters import NOT_CONFIGURED
 from olmweb.models import Cluster
 from tests.factories import make_cluster, make_operator

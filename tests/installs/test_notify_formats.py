@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from installs.notify import Told
-from installs.notify_formats import FORMATS, Change, as_alerts, as_json, as_slack
+from installs.notifications.formats import FORMATS, Change, as_alerts, as_json, as_slack
+from installs.notifications.select import Told
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 AT = "2026-01-02T03:00:00+00:00"

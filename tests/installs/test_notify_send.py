@@ -14,11 +14,12 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from installs import notify_send, tasks
+from installs import tasks
 from installs.models import Notification, Operator
-from installs.notify import remember
-from installs.notify_formats import Change
-from installs.notify_send import Outcome, send_waiting
+from installs.notifications import send as notify_send
+from installs.notifications.formats import Change
+from installs.notifications.select import remember
+from installs.notifications.send import Outcome, send_waiting
 from olmweb.models import Cluster, Lease
 from tests.factories import make_cluster, make_operator
 from tests.installs.receiver import Receiver, Reply

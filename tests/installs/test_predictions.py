@@ -11,16 +11,17 @@ from django.db.models import Model
 from django.utils import timezone
 
 from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
-from catalogs.prediction import Path, Target, Verdict
-from catalogs.prediction.contents import Kind
-from catalogs.prediction.surroundings import Offered
 from catalogs.sources.ways import PACKAGE_MANIFEST
-from catalogs.store import delete_catalog
-from catalogs.sync import sync_catalog
-from installs import predictions, tasks
+from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.store import delete_catalog
+from catalogs.verdicts.engine import Path, Target, Verdict
+from catalogs.verdicts.engine.contents import Kind
+from catalogs.verdicts.engine.surroundings import Offered
+from installs import tasks
+from installs.facts import refresh_verdicts
+from installs.facts.refresh_verdicts import refresh, verdicts, verdicts_of
+from installs.facts.verdict_context import cluster_facts, market_of
 from installs.models import Surface
-from installs.predictions import refresh, verdicts, verdicts_of
-from installs.surroundings import cluster_facts, market_of
 from olmweb.models import Cluster
 from tests.catalogs.fbc_samples import (
     bundle_blob,
@@ -323,7 +324,7 @@ def test_the_task_judges_each_catalog_for_its_clusters(
     tasks.predict()
     assert asked == [cluster.pk]
     assert {run.cluster_id for run in PredictionRun.objects.all()} == {None, cluster.pk}
-    assert predictions.refresh_all() == 0
+    assert refresh_verdicts.refresh_all() == 0
 
 
 @pytest.mark.parametrize("changed", [True, False])
@@ -332,7 +333,7 @@ def test_what_a_cluster_newly_told_is_judged_at_once(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
-    monkeypatch.setattr("installs.surface.read_surface", lambda _: changed)
+    monkeypatch.setattr("installs.facts.cluster.read_surface", lambda _: changed)
     cluster = judged_cluster("v1.20.4")
     Cluster.objects.filter(pk=cluster.pk).update(synced_at=cluster.checked_at)
     tasks.read_surface(cluster.pk)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from catalogs import judge as judge_module
 from catalogs.models import Catalog, PredictionRun
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
+from catalogs.verdicts import evaluate as judge_module
 from installs import tasks
+from installs.facts.refresh_verdicts import verdicts, verdicts_of
+from installs.facts.verdict_context import cluster_facts
 from installs.models import Surface
-from installs.predictions import verdicts, verdicts_of
-from installs.surroundings import cluster_facts
 from olmweb.kube.errors import Unreachable
 from olmweb.models import Cluster
 from tests.catalogs.syncing import make
@@ -48,7 +48,7 @@ def _read(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, error: Exception | 
         return True
 
     monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
-    monkeypatch.setattr("installs.surface.read_surface", read)
+    monkeypatch.setattr("installs.facts.cluster.read_surface", read)
     tasks.read_surface(cluster.pk)
     return asked
 
@@ -102,6 +102,6 @@ def test_a_cluster_that_is_read_while_others_are_judged_is_judged_in_the_same_tu
         Surface.objects.update(awaited_since=None)
         return judge(*args)
 
-    monkeypatch.setattr("installs.predictions.judge", judge_and_read)
+    monkeypatch.setattr("installs.facts.refresh_verdicts.judge", judge_and_read)
     tasks.predict()
     assert _judged_for() == {None, cluster.pk}

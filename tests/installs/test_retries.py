@@ -11,14 +11,14 @@ from django.test import Client
 from django.urls import reverse
 
 from catalogs.models import Package
-from installs import follow, retries, sending
-from installs.actions import dry_run, request
+from installs.actions import apply, follow, retry
+from installs.actions.objects import RETRIED
+from installs.actions.plan import Plan
+from installs.actions.record import dry_run, request
 from installs.models import Action, Component, Operator
-from installs.planning import Plan
-from installs.sync import sync_cluster
-from installs.writing import RETRIED
+from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.factories import make_component
 from tests.installs import test_actions_subscription as v0
 from tests.installs.test_actions_subscription import NAMESPACE, PACKAGE, carry_out, planned
@@ -74,7 +74,7 @@ def test_a_failed_plan_is_deleted_with_what_it_left_and_the_subscription_is_made
 ) -> None:
     assert (failed.health, failed.finding) == ("Failed", "plan-api-missing")
     before = stored(sandbox, "Subscription", PACKAGE)
-    plan = retries.plan_retry(failed)
+    plan = retry.plan_retry(failed)
     assert kinds(plan) == ["InstallPlan", "ClusterServiceVersion", "Subscription"]
     assert all(one["uid"] for one in plan.deletions)
     assert plan.manifest["spec"] == before["spec"], "all that it had, and nothing else"
@@ -100,9 +100,9 @@ def test_a_worker_that_dies_after_any_deletion_is_replaced_and_the_subscription_
     monkeypatch: pytest.MonkeyPatch,
     step: int,
 ) -> None:
-    action = request(retries.plan_retry(failed), olivia)
+    action = request(retry.plan_retry(failed), olivia)
     marks: list[str] = []
-    mark = sending._mark_done
+    mark = apply._mark_done
 
     def dies(action: Action, named: str) -> None:
         if len(marks) == step:
@@ -111,7 +111,7 @@ def test_a_worker_that_dies_after_any_deletion_is_replaced_and_the_subscription_
         mark(action, named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sending, "_mark_done", dies)
+        patch.setattr(apply, "_mark_done", dies)
         if step == 3:  # after all deletions, before the apply
             patch.setattr("olmweb.kube.client.KubeClient.apply", _killed)
         with pytest.raises(KeyboardInterrupt):
@@ -130,7 +130,7 @@ def test_while_what_is_deleted_first_is_still_there_the_subscription_stays(
     csv = stored(sandbox, "ClusterServiceVersion", CSV)
     csv["metadata"]["finalizers"] = ["operators.coreos.com/csv-cleanup"]
     sandbox.store.put(csv)
-    action = request(retries.plan_retry(failed), olivia)
+    action = request(retry.plan_retry(failed), olivia)
     assert follow.run(action.pk) is not None
     assert "deletionTimestamp" in stored(sandbox, "ClusterServiceVersion", CSV)["metadata"]
     assert stored(sandbox, "Subscription", PACKAGE)["metadata"]["uid"] == failed.uid
@@ -166,7 +166,7 @@ def test_what_would_lose_something_is_not_made_again_whenever_that_came_to_be(
     spoil: Callable[[dict[str, Any]], None],
     words: str,
 ) -> None:
-    plan = retries.plan_retry(failed)
+    plan = retry.plan_retry(failed)
     item = stored(sandbox, "Subscription", PACKAGE)
     spoil(item)
     sandbox.store.put(item)
@@ -184,14 +184,14 @@ def test_the_way_out_of_a_failed_upgrade_is_told_step_by_step(
     failed: Operator, client: Client, olivia: User
 ) -> None:
     old = f"{PACKAGE}.v0.9.0"
-    assert retries.plan_retry(failed).by_hand == (), "nothing of an earlier version is there"
+    assert retry.plan_retry(failed).by_hand == (), "nothing of an earlier version is there"
     make_component(
         cluster=failed.cluster, kind="ClusterServiceVersion", namespace=NAMESPACE, name=old
     )
     details = {**failed.details, "installed_csv": old}
     Operator.objects.filter(pk=failed.pk).update(details=details)
     failed.refresh_from_db()
-    plan = retries.plan_retry(failed)
+    plan = retry.plan_retry(failed)
     assert plan.deletions == []
     where = f"-n {NAMESPACE}"
     assert [each for each in plan.by_hand if each.startswith("kubectl")] == [
@@ -223,7 +223,7 @@ def test_no_way_out_is_told_where_the_plan_is_of_others_too(failed: Operator) ->
     plan.details = {**plan.details, "csvs": [CSV, "other.v1.0.0"]}
     plan.save()
     failed.refresh_from_db()
-    assert retries.plan_retry(failed).by_hand == ()
+    assert retry.plan_retry(failed).by_hand == ()
 
 
 @pytest.mark.parametrize(
@@ -241,22 +241,22 @@ def test_where_a_new_subscription_would_not_do_its_controller_only_looks_again(
     if csv:
         failed.components.filter(kind="ClusterServiceVersion", name=CSV).update(**csv)
     failed.refresh_from_db()
-    plan = retries.plan_retry(failed)
+    plan = retry.plan_retry(failed)
     assert plan.deletions == []
     assert words in plan.consequences[0]
-    assert plan.consequences[1] == retries.LOOK
+    assert plan.consequences[1] == retry.LOOK
 
 
 def test_what_works_is_only_looked_at(cluster: Cluster) -> None:
     row = Operator.objects.filter(kind="Subscription", health="Healthy").first()
     assert row is not None
-    assert retries.plan_retry(row).deletions == []
+    assert retry.plan_retry(row).deletions == []
 
 
 def test_who_may_not_delete_what_it_takes_is_told_so_before_anything_is_sent(
     sandbox: Sandbox, tess: User, failed: Operator
 ) -> None:
-    tried = dry_run(retries.plan_retry(failed), tess)
+    tried = dry_run(retry.plan_retry(failed), tess)
     assert (tried.ok, tried.code) == (False, "forbidden")
     assert "delete installplans.operators.coreos.com" in tried.hint
     assert stored(sandbox, "ClusterServiceVersion", CSV)
@@ -284,7 +284,7 @@ def test_a_failed_unpack_job_is_deleted_with_its_config_map_before_olm_looks_aga
     item = stored(sandbox, "Subscription", PACKAGE)
     sandbox.store.put({**item, "status": {"conditions": [failing]}})
     sync_cluster(cluster)
-    plan = retries.plan_retry(row(cluster))
+    plan = retry.plan_retry(row(cluster))
     assert [(one["kind"], one["name"]) for one in plan.deletions] == [
         ("ConfigMap", name),
         ("Job", name),
@@ -339,7 +339,7 @@ def test_a_bundle_that_could_not_be_pulled_is_deleted_and_unpacked_anew(
     sandbox: Sandbox, cluster: Cluster, olivia: User, unpacking: Operator
 ) -> None:
     assert unpacking.health == "Failed"
-    plan = retries.plan_retry(unpacking)
+    plan = retry.plan_retry(unpacking)
     assert kinds(plan) == ["Bundle"]
     assert dry_run(plan, olivia).ok
     assert bundle_phase(sandbox) == "Failing", "only tried"
@@ -353,7 +353,7 @@ def test_a_bundle_that_was_read_and_refused_stays_and_rukpak_looks_again(
 ) -> None:
     refused = Operator.objects.filter(finding="allnamespaces-required").first()
     assert refused is not None
-    plan = retries.plan_retry(refused)
+    plan = retry.plan_retry(refused)
     assert plan.deletions == []
     assert [one["kind"] for one in plan.manifests] == ["BundleDeployment", "PlatformOperator"]
     assert dry_run(plan, olivia).ok

@@ -9,14 +9,15 @@ from django.contrib.auth.models import Group, User
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from installs import rights, tasks
-from installs.buttons import install_offer, refusals
+from installs import tasks
+from installs.actions import permissions
+from installs.actions.buttons import install_offer, refusals
+from installs.actions.permissions import Answer, Right, answers, rights_of
 from installs.models import AccessAnswer
-from installs.rights import Answer, Right, answers, rights_of
 from olmweb import celery_app
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.factories import make_catalog, make_cluster, make_operator
 
 pytestmark = pytest.mark.django_db
@@ -49,7 +50,7 @@ def keep(user: User, cluster: Cluster, right: Right, *, allowed: bool, age: floa
         kind=right.kind,
         verb=right.verb,
         namespace=right.namespace,
-        as_whom=rights._whom(user)[1],
+        as_whom=permissions._whom(user)[1],
         allowed=allowed,
         reason="" if allowed else "Cluster prod says no.",
         checked_at=timezone.now() - timedelta(seconds=age),
@@ -59,8 +60,8 @@ def keep(user: User, cluster: Cluster, right: Right, *, allowed: bool, age: floa
 def test_the_cluster_is_asked_as_the_person_and_says_yes_or_why_not(
     sandbox: Sandbox, prod: Cluster, olivia: User, tess: User, sent: Mock
 ) -> None:
-    assert rights.ask(olivia, prod, INSTALL) == len(INSTALL)
-    assert rights.ask(tess, prod, INSTALL) == len(INSTALL)
+    assert permissions.ask(olivia, prod, INSTALL) == len(INSTALL)
+    assert permissions.ask(tess, prod, INSTALL) == len(INSTALL)
     said = one(olivia, prod)
     assert said is not None
     assert said.allowed
@@ -71,7 +72,7 @@ def test_the_cluster_is_asked_as_the_person_and_says_yes_or_why_not(
     assert said.why.startswith(told)
     assert said.why.endswith(".")
     sent.assert_not_called()
-    rights.ask(olivia, prod, INSTALL)
+    permissions.ask(olivia, prod, INSTALL)
     assert AccessAnswer.objects.count() == 2 * len(INSTALL), "an answer is replaced"
 
 
@@ -86,7 +87,7 @@ def test_where_olm_web_may_not_act_as_the_person_that_is_the_reason(
         raise Forbidden('groups "x" is forbidden: cannot impersonate', status=403)
 
     monkeypatch.setattr(KubeClient, "may", forbid)
-    rights.ask(olivia, prod, INSTALL)
+    permissions.ask(olivia, prod, INSTALL)
     said = one(olivia, prod)
     assert said is not None
     assert said.why == "OLM Web may not act as olivia on cluster prod."
@@ -98,10 +99,10 @@ def test_a_page_that_knows_nothing_has_a_worker_ask_once_and_does_not_wait(
     assert one(olivia, prod) is None
     assert one(olivia, prod) is None
     sent.assert_called_once()
-    assert sent.call_args.args == (rights.TASK,)
+    assert sent.call_args.args == (permissions.TASK,)
     asked = [[right.kind, right.verb, right.namespace] for right in INSTALL]
     assert sent.call_args.kwargs["args"] == [olivia.pk, prod.pk, asked]
-    assert rights.read_rights(asked) == list(INSTALL)
+    assert permissions.read_rights(asked) == list(INSTALL)
 
 
 def test_a_page_goes_without_an_answer_while_there_is_no_broker(
@@ -145,7 +146,7 @@ def test_an_answer_about_other_groups_says_nothing(prod: Cluster, olivia: User, 
 
 def test_who_may_not_act_is_not_asked_about(prod: Cluster, bob: User, sent: Mock) -> None:
     assert one(bob, prod) is None
-    assert rights.ask(bob, prod, INSTALL) == 0
+    assert permissions.ask(bob, prod, INSTALL) == 0
     sent.assert_not_called()
 
 
@@ -160,7 +161,7 @@ def test_the_task_takes_any_message_and_a_silent_cluster_leaves_what_was_known(
     tasks.ask_rights(olivia.pk + 99, prod.pk, good)
     assert AccessAnswer.objects.get().allowed
     with pytest.raises(KubeError):
-        rights.ask(olivia, prod, INSTALL)
+        permissions.ask(olivia, prod, INSTALL)
 
 
 # --- buttons -------------------------------------------------------------------------------------

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from catalogs import present
 from catalogs.models import Catalog, PredictionRun
-from catalogs.prediction import Path
-from catalogs.sites import beside, notes_on, site_of
-from installs.audit import audit
-from installs.audit_report import as_json, as_markdown
+from catalogs.verdicts.catalog_health import beside, notes_on, site_of
+from catalogs.verdicts.engine import Path
+from catalogs.views import presenters
+from installs.audit.audit import audit
+from installs.audit.report import as_json, as_markdown
 from olmweb.models import Cluster, Stream
 from tests.factories import (
     make_catalog,
@@ -129,8 +129,8 @@ def test_the_pages_of_the_audit_and_of_the_bundle_show_the_notes(
     bundle = package.bundles.get()
     make_prediction(bundle=bundle)
     pages = (
-        present.bundle_url(package, bundle.name),
-        present.package_url("prod", "community", "etcd"),
+        presenters.bundle_url(package, bundle.name),
+        presenters.package_url("prod", "community", "etcd"),
         "/audit/?catalog=prod/community&path=platformoperator&cluster=prod",
     )
     PredictionRun.objects.create(catalog=catalog, cluster=cluster, revision=1, rules_version=1)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from installs.facts.cluster import is_due, read_surface
+from installs.facts.verdict_context import cluster_facts
 from installs.models import Surface
-from installs.surface import is_due, read_surface
-from installs.surroundings import cluster_facts
 from olmweb.kube.session import open_client
 from tests.factories import make_cluster, make_crd, make_stream
 from tests.kubefake import Answer, KubeFake, status_answer

@@ -14,8 +14,9 @@ from installs.models import (
     Operator,
     Transition,
 )
-from installs.sync import assess, sync_cluster
-from installs.sync.feeds import FEEDS
+from installs.state import assess
+from installs.state.full_sync import sync_cluster
+from installs.state.resources import FEEDS
 from olmweb.kube.resources import (
     BUNDLE_DEPLOYMENTS,
     BUNDLES,
@@ -377,7 +378,7 @@ def test_new_rules_diagnose_anew(
     sync_cluster(cluster)
     assert Operator.objects.get().finding == "old-id"
     assert len(assess.rules_version()) == 64
-    monkeypatch.setattr("installs.sync.assess.rules_version", lambda: "newer")
+    monkeypatch.setattr("installs.state.assess.rules_version", lambda: "newer")
     sync_cluster(cluster)
     assert Operator.objects.get().finding != "old-id"
 

@@ -18,10 +18,17 @@ from installs.models import (
     Operator,
     Transition,
 )
-from installs.sync import Change, Position, Snapshot, apply_changes, read_feeds, write_snapshot
-from installs.sync.decode import DECODERS
-from installs.sync.feeds import BY_NAME, FEEDS, decode, feeds_of, served_by
-from installs.sync.read import ABSENT, FORBIDDEN, SERVED, FeedRead
+from installs.state.decode import DECODERS
+from installs.state.full_sync import (
+    Change,
+    Position,
+    Snapshot,
+    apply_changes,
+    read_feeds,
+    write_snapshot,
+)
+from installs.state.read import ABSENT, FORBIDDEN, SERVED, FeedRead
+from installs.state.resources import BY_NAME, FEEDS, decode, feeds_of, served_by
 from olmweb.clusters import client_for
 from olmweb.kube.client import Discovery
 from olmweb.kube.errors import Broken
@@ -155,7 +162,7 @@ def test_a_failed_write_saves_neither_rows_nor_positions(
     def die(*_: Any, **__: Any) -> None:
         raise MemoryError("killed")
 
-    monkeypatch.setattr("installs.sync.write.assess", die)
+    monkeypatch.setattr("installs.state.write.assess", die)
     with pytest.raises(MemoryError):
         apply_changes(
             watched,

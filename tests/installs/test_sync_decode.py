@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from installs.models import ClusterOperator as ClusterOperatorRow
 from installs.models import Component, CRDState, Event, Operator
-from installs.sync.decode import DECODERS, Kept
-from installs.sync.decode.common import labelled_owner, number
-from installs.sync.feeds import BY_NAME, FEEDS, decode
-from installs.sync.pods import selector_text, waiting_of
-from installs.sync.write import table_of
+from installs.state.decode import DECODERS, Kept
+from installs.state.decode.common import labelled_owner, number
+from installs.state.pods import selector_text, waiting_of
+from installs.state.resources import BY_NAME, FEEDS, decode
+from installs.state.write import table_of
 from olmweb.kube.shapes import SHAPES, narrow_event, narrow_list
 from tests.installs import v0world as v0
 

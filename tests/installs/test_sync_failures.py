@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from installs.models import ClusterOperator, Component, Operator, Transition
-from installs.sync import record_crash, sync_cluster
+from installs.state.full_sync import record_crash, sync_cluster
 from olmweb.clusters import client_for
 from olmweb.kube.resources import (
     ALL,
@@ -192,7 +192,7 @@ def test_a_pass_killed_between_its_writes_leaves_no_trace(
 
     before = Transition.objects.count()
     with monkeypatch.context() as patched:
-        patched.setattr("installs.sync.write.update_members", die)
+        patched.setattr("installs.state.write.update_members", die)
         with pytest.raises(MemoryError):
             sync_cluster(synced)
     assert Operator.objects.get(name="good").health == "Healthy"

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from installs.models import Component, CRDState, Operator, Reference, Transition
-from installs.sync import Change, Snapshot, apply_changes, write_snapshot
-from installs.sync.feeds import BY_NAME, FEEDS, decode
-from installs.sync.read import SERVED, FeedRead
+from installs.state.full_sync import Change, Snapshot, apply_changes, write_snapshot
+from installs.state.read import SERVED, FeedRead
+from installs.state.resources import BY_NAME, FEEDS, decode
 from olmweb.models import Cluster, Stream
 from tests.installs import v0world as v0
 from tests.installs import world

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from installs.models import Operator, Reference
-from installs.observe import diagnose_row
 from installs.queries.detail import parts_of
-from installs.sync import sync_cluster
+from installs.state.full_sync import sync_cluster
+from installs.state.observation import diagnose_row
 from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS, SUBSCRIPTIONS
 from olmweb.models import Cluster
 from tests.factories import make_package

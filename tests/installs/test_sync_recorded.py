@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from installs.models import ClusterOperator, Component, Event, Operator, Reference
-from installs.observe import diagnose_row
-from installs.sync import sync_cluster
+from installs.state.full_sync import sync_cluster
+from installs.state.observation import diagnose_row
 from olmweb.kube.resources import (
     BUNDLE_DEPLOYMENTS,
     CATALOG_SOURCES,

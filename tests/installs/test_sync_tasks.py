@@ -12,12 +12,12 @@ from django.utils import timezone
 
 from installs import tasks
 from installs.models import Action, Operator, Transition
-from installs.turns import cluster_lease, pass_lease
+from installs.state.watch.scheduling import cluster_lease, pass_lease
 from olmweb.clusters import as_olmweb_error, configured, due, parse_entries
 from olmweb.errors import OlmwebError
 from olmweb.kube.errors import Cause, Forbidden, Invalid, Unauthorized, Unreachable
-from olmweb.leases import lease
 from olmweb.models import Cluster, SyncRun
+from olmweb.runtime.leases import lease
 from tests.installs import world
 from tests.kubefake import KubeFake, status_answer
 
@@ -185,7 +185,7 @@ def test_a_crash_of_ours_is_recorded_and_frees_the_lease(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr("installs.sync.read_feeds", crash)
+        patched.setattr("installs.state.full_sync.read_feeds", crash)
         tasks.sync_cluster(cluster.pk)
     cluster.refresh_from_db()
     assert cluster.error_code == "internal"

@@ -8,10 +8,10 @@ import pytest
 from catalogs.graph import Entry
 from catalogs.models import Catalog
 from installs.models import Operator
-from installs.observe import Part
-from installs.sync import sync_cluster
-from installs.sync.offers import Offer, offers_of, read_version
-from installs.sync.upgrades import NONE, Upgrade, is_deprecated, of_extension, version_of
+from installs.state.full_sync import sync_cluster
+from installs.state.observation import Part
+from installs.state.offers import Offer, offers_of, read_version
+from installs.state.upgrades import NONE, Upgrade, is_deprecated, of_extension, version_of
 from olmweb.kube.resources import CLUSTER_EXTENSIONS
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_package

@@ -14,7 +14,7 @@ from installs.models import (
     Transition,
     UnknownMessage,
 )
-from installs.sync import refresh_pods, sync_cluster
+from installs.state.full_sync import refresh_pods, sync_cluster
 from olmweb.clusters import client_for
 from olmweb.kube.resources import (
     CATALOG_SOURCES,

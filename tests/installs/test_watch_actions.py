@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from installs import follow
-from installs.actions import request
-from installs.changes import plan_remove
+from installs.actions import follow
+from installs.actions.change import plan_remove
+from installs.actions.record import request
 from installs.models import Action, Operator
-from installs.sync import sync_cluster
-from installs.turns import cluster_lease
+from installs.state.full_sync import sync_cluster
+from installs.state.watch.scheduling import cluster_lease
 from olmweb.kube.errors import Unreachable
-from olmweb.leases import lease
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.runtime.leases import lease
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.installs import test_actions_followed
 from tests.installs.test_actions_followed import GOOD, ask, carry_out
 

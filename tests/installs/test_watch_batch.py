@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from installs.sync.decode import Kept
-from installs.sync.feeds import Change
-from installs.watch.batch import Batch, Window
+from installs.state.decode import Kept
+from installs.state.resources import Change
+from installs.state.watch.batch import Batch, Window
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

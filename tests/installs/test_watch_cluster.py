@@ -9,11 +9,11 @@ import pytest
 from django.db import OperationalError
 
 from installs.models import Component, Operator, Transition
-from installs.sync import apply_changes, sync_cluster
-from installs.sync.feeds import decode
-from installs.watch import End, engine, plan
+from installs.state.full_sync import apply_changes, sync_cluster
+from installs.state.resources import decode
+from installs.state.watch import End, engine, plan
 from olmweb.models import Cluster, Stream, SyncRun
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.installs.watching import all_open, do, follow, paths, wait, writes
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -296,7 +296,7 @@ def test_a_feed_that_fails_says_so_and_the_others_go_on(sandbox: Sandbox, seen: 
 def test_a_feed_that_recovers_is_watched_again(
     sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("installs.watch.course.STEADY", 0.5)
+    monkeypatch.setattr("installs.state.watch.backoff.STEADY", 0.5)
     sandbox.script.fail_next(500, count=2, path_prefix=PO)
     follow(seen, lambda: stream().error, all_open)
     assert stream().error == ""
@@ -378,7 +378,7 @@ def test_a_database_that_is_away_for_a_moment_costs_nothing(
         return real(*given)
 
     monkeypatch.setattr(engine, "apply_changes", away)
-    monkeypatch.setattr("installs.watch.engine.connection.close", lambda: None)
+    monkeypatch.setattr("installs.state.watch.engine.connection.close", lambda: None)
     follow(seen, all_open, do(lambda: put(sandbox, "new")), lambda: has("new"))
     assert failures == [0]
     assert "database away" in caplog.text
@@ -393,8 +393,8 @@ def test_our_own_fault_in_one_feed_is_told_and_logged_and_the_others_go_on(
             raise ZeroDivisionError
         return decode(feed, item)
 
-    monkeypatch.setattr("installs.watch.streams.decode", broken)
-    monkeypatch.setattr("installs.sync.read.decode", broken)
+    monkeypatch.setattr("installs.state.watch.streams.decode", broken)
+    monkeypatch.setattr("installs.state.read.decode", broken)
     catalog: dict[str, Any] = {"apiVersion": "olm.operatorframework.io/v1"}
     catalog |= {"kind": "ClusterCatalog", "metadata": {"name": "broken"}, "spec": {}}
     known = set(Component.objects.filter(kind="ClusterCatalog"))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from installs.sync.feeds import BY_NAME
-from installs.watch.course import Course
+from installs.state.resources import BY_NAME
+from installs.state.watch.backoff import Course
 from olmweb.kube.errors import Broken, Forbidden, Gone, KubeError, TooMany, Unreachable
 from olmweb.kube.resources import PLATFORM_OPERATORS, Served
 

@@ -7,11 +7,11 @@ import pytest
 from django.db import DatabaseError
 from django.utils import timezone
 
-from installs import turns
-from installs.turns import Turn, cluster_lease, waiting, watched
-from olmweb import stopping
-from olmweb.leases import acquire
+from installs.state.watch import scheduling
+from installs.state.watch.scheduling import Turn, cluster_lease, waiting, watched
 from olmweb.models import Cluster, Lease
+from olmweb.runtime import stopping
+from olmweb.runtime.leases import acquire
 
 pytestmark = pytest.mark.django_db
 
@@ -84,7 +84,7 @@ def test_a_cluster_that_fails_waits_only_when_nobody_takes_its_next_try(
     down = make("down", checked_at=25, unreachable_since=7200)  # tried every 20 s
     assert not turn.is_over()
     Cluster.objects.filter(pk=down.pk).update(checked_at=timezone.now() - timedelta(seconds=35))
-    clock.now += turns.LOOK_SECONDS
+    clock.now += scheduling.LOOK_SECONDS
     assert turn.is_over()
 
 
@@ -121,7 +121,7 @@ def test_no_turn_ends_while_no_other_could_begin(
     turn: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make("waiting")
-    monkeypatch.setattr(turns, "_broker_works", lambda: False)
+    monkeypatch.setattr(scheduling, "_broker_works", lambda: False)
     assert not turn.is_over()
 
 
@@ -140,8 +140,8 @@ def test_a_database_that_is_away_ends_no_turn(turn: Turn, monkeypatch: pytest.Mo
 
     make("waiting")
     with monkeypatch.context() as patched:
-        patched.setattr(turns, "watched", away)
-        patched.setattr("installs.turns.connection.close", lambda: None)
+        patched.setattr(scheduling, "watched", away)
+        patched.setattr("installs.state.watch.scheduling.connection.close", lambda: None)
         assert not turn.is_over()
 
 
@@ -154,17 +154,18 @@ def test_the_broker_is_asked_whether_it_works(
     from kombu import Connection
 
     monkeypatch.setattr(
-        "installs.turns.current_app.connection_for_write", lambda: Connection(address)
+        "installs.state.watch.scheduling.current_app.connection_for_write",
+        lambda: Connection(address),
     )
-    assert turns._broker_works() is works
+    assert scheduling._broker_works() is works
 
 
 def test_a_cluster_is_in_the_queue_once() -> None:
     sent: list[int] = []
     for _ in range(3):
-        turns.enqueue(7, sent.append)
-    turns.enqueue(8, sent.append)
+        scheduling.enqueue(7, sent.append)
+    scheduling.enqueue(8, sent.append)
     assert sent == [7, 8]
-    turns.dequeued(7)
-    turns.enqueue(7, sent.append)
+    scheduling.dequeued(7)
+    scheduling.enqueue(7, sent.append)
     assert sent == [7, 8, 7]

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.db import connection
 
-from installs.watch import WatchReport, watch_cluster
+from installs.state.watch import WatchReport, watch_cluster
 from olmweb.models import Cluster, Stream
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 
 Step = Callable[[], Any]
 

@@ -8,9 +8,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from olmweb.access import impersonation_for
+from olmweb.accounts.oidc_settings import OidcSettings
+from olmweb.accounts.roles import impersonation_for
 from olmweb.models import OidcIdentity
-from olmweb.oidc_settings import OidcSettings
 from tests.oidc.provider import RunningProvider, provider
 from tests.web.html import assert_page
 
@@ -27,7 +27,7 @@ def idp() -> Iterator[RunningProvider]:
 def clean_end(settings: Any) -> None:
     settings.AUTHENTICATION_BACKENDS = [
         "django.contrib.auth.backends.ModelBackend",
-        "olmweb.oidc.OidcBackend",
+        "olmweb.accounts.oidc.OidcBackend",
     ]
 
 

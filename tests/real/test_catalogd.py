@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from catalogs import reach
-from catalogs.cluster_catalogs import record_cluster_catalogs
 from catalogs.models import Catalog, Package
-from catalogs.present import catalog_status
-from catalogs.sources import guard
+from catalogs.sources import guard, select
 from catalogs.sources.base import SourceError
 from catalogs.sources.catalogd import direct_source
-from catalogs.sync import sync_catalog
+from catalogs.sources.cluster_catalogs import record_cluster_catalogs
+from catalogs.sync.catalog import sync_catalog
+from catalogs.views.presenters import catalog_status
 from olmweb.clusters import client_for
 from olmweb.kube.resources import CLUSTER_CATALOGS
 from olmweb.models import Cluster
@@ -47,8 +46,8 @@ def running(catalogd_is_built, real_etcd) -> Iterator[SimpleNamespace]:
 
 @pytest.fixture
 def cluster(running, tmp_path, settings, monkeypatch) -> Cluster:
-    monkeypatch.setattr("catalogs.cluster_catalogs._enqueue", lambda _: None)
-    monkeypatch.setattr(reach, "RULES", LOOPBACK)
+    monkeypatch.setattr("catalogs.sources.cluster_catalogs._enqueue", lambda _: None)
+    monkeypatch.setattr(select, "RULES", LOOPBACK)
     settings.CATALOGD_CA = str(running.catalogd.ca_file)
     settings.KUBECONFIG = str(running.server.write_kubeconfig(tmp_path / "kubeconfig"))
     settings.REGISTRY_CREDENTIALS = tmp_path / "no-logins.json"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from catalogs.fbc.split import index_spool, read_blob
 from catalogs.models import Catalog, Package
 from catalogs.sources.base import SourceError, opened
 from catalogs.sources.file import path_source
 from catalogs.sources.oci.source import Access, ImageSource
-from catalogs.splitter import index_spool, read_blob
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
 from tests.catalogs.fbc_samples import jsonl, package
 from tests.catalogs.registryfake import DOCKER_LIST, digest, link, tar
 from tests.peers.build import binary

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from catalogs.fbc import read_header
+from catalogs.fbc.blob import read_header
 from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, ContentProblem, Package
-from catalogs.sync import sync_catalog
+from catalogs.sync.catalog import sync_catalog
 from tests.conftest import SHARED
 from tests.peers.build import binary
 

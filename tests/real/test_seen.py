@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from installs.models import Health, Operator, Transition
-from installs.sync import sync_cluster
+from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
 from tests.peers.client import wait_until
 from tests.real.bundles import GROUP, Bundle, crd

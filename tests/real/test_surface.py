@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from catalogs.prediction import Contents, Path, predict
-from catalogs.prediction.contents import Kind, Shipped
-from installs.gates import NAME
+from catalogs.verdicts.engine import Contents, Path, predict
+from catalogs.verdicts.engine.contents import Kind, Shipped
+from installs.facts.cluster import read_surface
+from installs.facts.gates import NAME
+from installs.facts.verdict_context import cluster_facts
 from installs.models import Surface
-from installs.surface import read_surface
-from installs.surroundings import cluster_facts
 from olmweb.kube.resources import SHIPPED_CLUSTER_WIDE, Resource
 from olmweb.kube.session import open_client
 from olmweb.models import Cluster

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 
-from installs import actions, follow, rights
-from installs.batches import recording, reviewing, selection
-from installs.changes import plan_remove
+from installs.actions import follow, permissions
+from installs.actions import record as actions
+from installs.actions.bulk import recording, reviewing, selection
+from installs.actions.change import plan_remove
+from installs.actions.permissions import rights_of
 from installs.models import AccessAnswer, Action, Operator
-from installs.rights import rights_of
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_package
 from tests.peers import servers
@@ -69,14 +70,14 @@ def test_the_clusters_rbac_says_who_may_and_why_not(
     cluster: Cluster, olivia: User, vera: User
 ) -> None:
     for user in (olivia, vera):
-        rights.ask(user, cluster, (*rights_of("install", PO), *rights_of("remove", PO)))
+        permissions.ask(user, cluster, (*rights_of("install", PO), *rights_of("remove", PO)))
     assert set(AccessAnswer.objects.filter(user=olivia).values_list("allowed", flat=True)) == {True}
     said = AccessAnswer.objects.filter(user=vera)
     assert set(said.values_list("allowed", flat=True)) == {False}
     assert "does not let vera" in said[0].reason
     stranger = Group.objects.create(name="not-in-the-cluster-role")
     olivia.groups.add(stranger)
-    rights.ask(User.objects.get(pk=olivia.pk), cluster, rights_of("remove", PO))
+    permissions.ask(User.objects.get(pk=olivia.pk), cluster, rights_of("remove", PO))
     told = AccessAnswer.objects.get(user=olivia, verb="delete")
     assert told.reason == "OLM Web may not act as olivia on cluster real."
 

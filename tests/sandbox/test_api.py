@@ -11,10 +11,10 @@ import pytest
 import urllib3
 import yaml
 
-from olmweb.sandbox import definitions
-from olmweb.sandbox.kinds import all_kinds, by_kind
-from olmweb.sandbox.server import Sandbox
-from olmweb.sandbox.store import HISTORY, Store
+from olmweb.sandbox.apiserver import definitions
+from olmweb.sandbox.apiserver.kinds import all_kinds, by_kind
+from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.apiserver.store import HISTORY, Store
 from tests.sandbox.conftest import OPERATORS, Client, operator
 
 BUNDLES = "/apis/core.rukpak.io/v1alpha1/bundles"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from olmweb.sandbox.ranges import matches
+from olmweb.sandbox.controllers.ranges import matches
 
 
 @pytest.mark.parametrize(

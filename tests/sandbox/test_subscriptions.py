@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from olmweb.sandbox.store import Object
+from olmweb.sandbox.apiserver.store import Object
 from tests.sandbox.conftest import Client
 
 V1ALPHA1 = "/apis/operators.coreos.com/v1alpha1"

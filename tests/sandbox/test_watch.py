@@ -9,7 +9,7 @@ from typing import Any
 
 import urllib3
 
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.sandbox.conftest import OPERATORS, Client, operator
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import zstandard
 
-from olmweb.sandbox import content, rules
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.controllers import rules
+from olmweb.sandbox.scenario import content
 from tests.sandbox.conftest import OPERATORS, STEP, Client, installed, operator, wait_for
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"

@@ -7,7 +7,7 @@ import pytest
 import time_machine
 from celery import Celery
 
-from olmweb.beat import Every, InMemory
+from olmweb.runtime.beat import Every, InMemory
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

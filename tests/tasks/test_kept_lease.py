@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 
-from olmweb.leases import acquire, is_held, kept_lease
 from olmweb.models import Lease
+from olmweb.runtime.leases import acquire, is_held, kept_lease
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

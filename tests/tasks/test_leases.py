@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from olmweb.leases import acquire, lease, release
 from olmweb.models import Lease
+from olmweb.runtime.leases import acquire, lease, release
 
 pytestmark = pytest.mark.django_db
 

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from django.conf import settings
 
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.tasks import test_redis_worker
 from tests.tasks.test_redis_worker import ROOT, count, manage
 

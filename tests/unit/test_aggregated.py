@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from installs.aggregated import (
+from installs.diagnosis import Condition
+from installs.diagnosis.aggregated import (
     Itself,
     Member,
     MemberCause,
@@ -15,7 +16,6 @@ from installs.aggregated import (
     explain_impact,
     parse_members,
 )
-from installs.diagnosis import Condition
 
 ONE = 'encountered the failing etcd platform operator with reason "UnpackFailed"'
 OTHER = 'encountered the failing quay platform operator with reason "InstallFailed"'

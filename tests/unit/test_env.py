@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from olmweb import settings
-from olmweb.env import Env, EnvError
+from olmweb.runtime.env import Env, EnvError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from catalogs.inspection.difference import Section, difference, fields_of
-from catalogs.inspection.objects import Manifests
-from catalogs.inspection.report import Report, report
-from catalogs.inspection.risks import Level, risks
+from catalogs.contents.difference import Section, difference, fields_of
+from catalogs.contents.objects import Manifests
+from catalogs.contents.report import Report, report
+from catalogs.contents.risks import Level, risks
 from tests.catalogs.bundleimages import CRD, SERVICE, csv
 
 RULE = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from installs.manifests import (
+from installs.actions.manifests import (
     CLUSTER_EXTENSION,
     MANUAL,
     PLATFORM_OPERATOR,

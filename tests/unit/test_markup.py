@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.markup import (
+from catalogs.markup.text import (
     CUT_NOTE,
     MAX_ICON,
     MAX_TEXT,

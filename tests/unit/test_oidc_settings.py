@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from olmweb.access import ROLES
-from olmweb.env import Env, EnvError
-from olmweb.oidc_settings import ROLE_NAMES, OidcSettings, read_oidc
+from olmweb.accounts.oidc_settings import ROLE_NAMES, OidcSettings, read_oidc
+from olmweb.accounts.roles import ROLES
+from olmweb.runtime.env import Env, EnvError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GOOD = {

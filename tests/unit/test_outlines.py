@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from catalogs.bundles import BundleFacts
-from catalogs.faults import EntryFacts
+from catalogs.fbc.bundle import BundleFacts
+from catalogs.fbc.lint import EntryFacts
 from catalogs.models import CatalogChange
 from catalogs.revisions.compare import Kind, compare
 from catalogs.revisions.outline import (

@@ -1,4 +1,4 @@
-"""The rules of `catalogs.prediction`: the samples of each, and what they make of a bundle."""
+"""The rules of `catalogs.verdicts.engine`: the samples of each, and what they make of a bundle."""
 
 import base64
 import dataclasses
@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.prediction import (
+from catalogs.fbc.semver import parse
+from catalogs.verdicts.engine import (
     RULES,
     ClusterFacts,
     Contents,
@@ -25,13 +26,12 @@ from catalogs.prediction import (
     predict,
     read_contents,
 )
-from catalogs.prediction.asked import Answer, Asked, Known
-from catalogs.prediction.checks import CHECKS
-from catalogs.prediction.contents import Hook, Kind, Shipped
-from catalogs.prediction.rules import Rule
-from catalogs.prediction.sites import SITE_CHECKS
-from catalogs.prediction.surroundings import Offered
-from catalogs.semver import parse
+from catalogs.verdicts.engine.check import Answer, Asked, Known
+from catalogs.verdicts.engine.checks import CHECKS
+from catalogs.verdicts.engine.contents import Hook, Kind, Shipped
+from catalogs.verdicts.engine.rules import Rule
+from catalogs.verdicts.engine.sites import SITE_CHECKS
+from catalogs.verdicts.engine.surroundings import Offered
 
 ON_SITE = {Scope.CATALOG, Scope.NAMESPACE}
 SAMPLES = [

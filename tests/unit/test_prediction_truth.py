@@ -8,7 +8,8 @@ from pathlib import Path as File
 
 import pytest
 
-from catalogs.prediction import (
+from catalogs.fbc.semver import parse
+from catalogs.verdicts.engine import (
     ClusterFacts,
     Contents,
     Market,
@@ -19,9 +20,8 @@ from catalogs.prediction import (
     predict,
     read_contents,
 )
-from catalogs.prediction.contents import Kind
-from catalogs.prediction.surroundings import built_in
-from catalogs.semver import parse
+from catalogs.verdicts.engine.contents import Kind
+from catalogs.verdicts.engine.surroundings import built_in
 
 pytestmark = pytest.mark.data
 OLM_KINDS = (

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from catalogs.property_texts import DEEPEST, Rule, tell
+from catalogs.fbc.properties import DEEPEST, Rule, tell
 
 COMPOUND = {
     "failureMessage": "needs Kafka",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from installs.writing import WRITTEN
+from installs.actions.objects import WRITTEN
 from olmweb.kube.resources import ALL, Resource
 
 RBAC = Path(__file__).resolve().parent.parent.parent / "deploy" / "kubernetes" / "rbac.yaml"

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogs.bundles import BundleFacts
+from catalogs.fbc.bundle import BundleFacts
+from catalogs.fbc.texts import Texts
+from catalogs.fbc.words import (
+    MAX_TEXT,
+    Gatherer,
+    document,
+    fold,
+    plain_text,
+    repository_of,
+    words_of,
+)
 from catalogs.search import ANSWERS, FACETS, NO, YES, Filters, Installation, find_packages
 from catalogs.search.asked import MAX_WORDS, Asked, provides, take_apart
 from catalogs.search.clashes import bundle_stem, differences
@@ -19,8 +29,6 @@ from catalogs.search.images import digest_of
 from catalogs.search.matching import Hits
 from catalogs.search.rows import COUNTED, Index, Row, Spoken, index_of, with_values
 from catalogs.search.typos import Vocabulary, distance, most_alike
-from catalogs.texts import Texts
-from catalogs.words import MAX_TEXT, Gatherer, document, fold, plain_text, repository_of, words_of
 
 # -- words -----------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 
-from olmweb.access import ROLES, create_roles, impersonation_for, may_act
+from olmweb.accounts.roles import ROLES, create_roles, impersonation_for, may_act
 from olmweb.errors import OlmwebError
 
 pytestmark = pytest.mark.django_db

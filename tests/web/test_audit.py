@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from catalogs.models import Catalog, PredictionRun
-from catalogs.prediction import Path
-from installs.audit import audit
+from catalogs.verdicts.engine import Path
+from installs.audit.audit import audit
 from olmweb.models import Cluster
 from tests.factories import (
     make_catalog,

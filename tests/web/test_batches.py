@@ -6,9 +6,9 @@ import pytest
 from django.test import Client
 
 from catalogs.models import Catalog, PredictionRun
-from installs.batches import selection
+from installs.actions.bulk import selection
 from installs.models import Action, ActionBatch
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.factories import (
     make_catalog,
     make_cluster,

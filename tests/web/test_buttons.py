@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from installs.actions.permissions import Right, rights_of
 from installs.models import AccessAnswer
-from installs.rights import Right, rights_of
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 from tests.installs.test_rights import keep, sent  # noqa: F401 - a fixture
 from tests.web.html import assert_page

@@ -9,11 +9,11 @@ from django.contrib.auth.models import Group
 from django.test import Client
 
 from catalogs.models import Catalog
-from installs import actions, follow
+from installs.actions import follow, record
 from installs.models import Action, Operator
-from installs.sync import sync_cluster
+from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.factories import make_cluster, make_component, make_operator, make_package
 from tests.web.html import assert_page
 
@@ -201,7 +201,7 @@ def test_what_another_person_reviewed_is_forbidden(
 
 def _let_every_dry_run_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows of these forms have no object in the sandbox."""
-    monkeypatch.setattr(actions, "dry_run", lambda *_: actions.DryRun(ok=True, message=""))
+    monkeypatch.setattr(record, "dry_run", lambda *_: record.DryRun(ok=True, message=""))
 
 
 def test_two_people_who_press_install_and_press_again_make_one_extension(

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from installs.queries.feeds import missing_rules
+from installs.queries.watched_resources import missing_rules
 from olmweb.models import Cluster
 from tests.factories import (
     make_cluster,

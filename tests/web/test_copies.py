@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from installs import copies
 from installs.models import CopyReport
+from installs.reports import copied_csvs
 from olmweb.models import Cluster
 from tests.factories import make_cluster
 from tests.web.html import assert_fragment, assert_page
@@ -21,7 +21,7 @@ EVIL = '"><img src=x onerror=alert(1)>'
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Ids of the reports that a worker was asked for."""
     ids: list[int] = []
-    monkeypatch.setattr(copies, "enqueue", lambda task, pk, queue: ids.append(pk))
+    monkeypatch.setattr(copied_csvs, "enqueue", lambda task, pk, queue: ids.append(pk))
     return ids
 
 

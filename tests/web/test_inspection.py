@@ -9,12 +9,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from catalogs import tasks
-from catalogs.inspection import contents_of, inspect, manifests_of, stored
+from catalogs.contents import contents_of, inspect, manifests_of, stored
 from catalogs.models import Bundle, BundleInspection, BundleManifests, Prediction
 from catalogs.sources.oci.bundle import BundleSource
-from installs import predictions
-from olmweb import leases
+from installs.facts import refresh_verdicts
 from olmweb.models import ApiToken
+from olmweb.runtime import leases
 from tests.catalogs.bundleimages import CRD, SERVICE, bundle_image, csv, files
 from tests.catalogs.registryfake import RegistryFake, registry_fake, status, tar
 from tests.factories import make_bundle, make_catalog, make_package
@@ -103,18 +103,18 @@ def test_an_operator_asks_for_it_once_and_a_worker_settles_what_was_unknown(
         "CustomResourceDefinition",
         "Service",
     }
-    predictions.refresh_all()
+    refresh_verdicts.refresh_all()
     page = operator.get(url(bundle, "catalogs:bundle")).content.decode()
     assert "the bundle defines 1 webhook" in page
 
 
 def test_stored_predictions_are_made_anew_with_what_the_image_tells(bundle):
     catalog = bundle.package.catalog
-    predictions.refresh(catalog)
-    assert predictions.refresh(catalog) is None
+    refresh_verdicts.refresh(catalog)
+    assert refresh_verdicts.refresh(catalog) is None
     assert po_verdict(bundle) == "unknown"
     inspected(bundle)
-    assert predictions.refresh(catalog) is not None
+    assert refresh_verdicts.refresh(catalog) is not None
     assert po_verdict(bundle) == "not_installable"
 
 
@@ -124,7 +124,7 @@ def test_folders_among_the_manifests_of_an_image_are_refused(fake, bundle):
     Bundle.objects.filter(pk=bundle.pk).update(image=f"{fake.host}/olm/kettle@{digest}")
     bundle.refresh_from_db()
     inspected(bundle)
-    predictions.refresh(bundle.package.catalog)
+    refresh_verdicts.refresh(bundle.package.catalog)
     rows = Prediction.objects.filter(bundle=bundle, target="all").order_by("path")
     assert {row.path: row.rule for row in rows} == {
         "clusterextension": "ce-folder",

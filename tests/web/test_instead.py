@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 
 from catalogs.models import Catalog, Package
+from installs.actions.permissions import rights_of
 from installs.models import AccessAnswer, Operator
-from installs.rights import rights_of
 from olmweb.models import Cluster
 from tests.factories import (
     SERVED,

@@ -7,12 +7,12 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from catalogs.models import Package
-from installs import actions
+from installs.actions import record
+from installs.actions.requests import asking, deciding, rules
 from installs.models import Action, AllowRule, InstallRequest
-from installs.requests import asking, deciding, rules
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
-from olmweb.sandbox.server import Sandbox
+from olmweb.sandbox.apiserver.server import Sandbox
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 from tests.web.html import assert_page
 
@@ -161,7 +161,7 @@ def test_two_operators_who_approve_at_once_approve_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, second = signed_in(olivia), signed_in(oscar)
-    real = actions.dry_run
+    real = record.dry_run
     inner: list[bool] = []
 
     def meanwhile(plan: Any, user: Any) -> Any:
@@ -170,7 +170,7 @@ def test_two_operators_who_approve_at_once_approve_once(
             assert decide(second, asked, "approve").status_code == 302
         return real(plan, user)
 
-    monkeypatch.setattr(actions, "dry_run", meanwhile)
+    monkeypatch.setattr(record, "dry_run", meanwhile)
     page = assert_page(decide(first, asked, "approve"), 409)
     assert "oscar has approved this request already." in page.text
     assert Action.objects.get().user == oscar

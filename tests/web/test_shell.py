@@ -11,8 +11,8 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from olmweb.models import Cluster
-from olmweb.polling import every, revision_token
 from olmweb.templatetags import olmweb as tags
+from olmweb.web.polling import every, revision_token
 from tests.factories import make_cluster, make_operator
 from tests.web.html import assert_fragment, assert_page, read
 

@@ -14,15 +14,15 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from catalogs.content import no_progress
 from catalogs.models import Catalog
-from catalogs.own_catalogs import own_catalog
 from catalogs.queries import get_called
 from catalogs.sources import own
 from catalogs.sources.base import SourceError, listening
-from catalogs.sync import FAILED, SyncResult, sync_catalog
-from olmweb import leases
+from catalogs.sources.custom import own_catalog
+from catalogs.sync.catalog import FAILED, SyncResult, sync_catalog
+from catalogs.sync.replace import no_progress
 from olmweb.errors import Missing
+from olmweb.runtime import leases
 
 LEASE_SECONDS = 1800
 BAR_WIDTH = 30

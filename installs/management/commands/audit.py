@@ -7,11 +7,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from catalogs.models import Catalog
-from catalogs.prediction import Path, Target
 from catalogs.queries import get_called
-from installs.audit import Audit, audit
-from installs.audit_report import TITLES, agreement, as_csv, as_json
-from installs.predictions import refresh
+from catalogs.verdicts.engine import Path, Target
+from installs.audit.audit import Audit, audit
+from installs.audit.report import TITLES, agreement, as_csv, as_json
+from installs.facts.refresh_verdicts import refresh
 from olmweb.errors import Missing
 from olmweb.models import Cluster
 

@@ -8,14 +8,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from installs.sync import record_crash
-from installs.sync import sync_cluster as sync
+from installs.state.full_sync import record_crash
+from installs.state.full_sync import sync_cluster as sync
+from installs.state.watch.scheduling import pass_lease
 from installs.tasks import PASS_LEASE
-from installs.turns import pass_lease
 from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
-from olmweb.leases import lease
 from olmweb.models import Cluster, SyncRun
+from olmweb.runtime.leases import lease
 
 WAIT = 30  # seconds for a pass that a worker has under way
 

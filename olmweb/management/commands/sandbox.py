@@ -9,8 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management import BaseCommand, CommandError
 
-from olmweb.sandbox.server import Sandbox
-from olmweb.sandbox.world import SCENARIOS
+from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.scenario.world import SCENARIOS
 
 
 class Command(BaseCommand):

@@ -10,9 +10,9 @@ from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.core.management import BaseCommand, CommandError, call_command
 
-from olmweb import embedded
 from olmweb.clusters import parse_entries
 from olmweb.errors import OlmwebError
+from olmweb.runtime import embedded
 
 # (user, password, Django group); the sandbox's RBAC knows the user admin and these two groups.
 DEMO_USERS = (
@@ -65,7 +65,7 @@ class Command(BaseCommand):
                 ) from error
 
     def _start_sandbox(self, stack: ExitStack) -> None:
-        from olmweb.sandbox.server import Sandbox
+        from olmweb.sandbox.apiserver.server import Sandbox
 
         sandbox = Sandbox(scenario="audit", state_file=settings.DATA_DIR / "sandbox.json")
         sandbox.start()

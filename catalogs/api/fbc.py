@@ -1,0 +1,114 @@
+"""REST routes that give FBC back as its author published it, byte for byte."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from ninja import Router
+
+from catalogs.api.routes import find_bundle, find_catalog, find_package
+from catalogs.models import BlobRef
+from catalogs.storage.blobs import read_blob
+from catalogs.storage.stream import JSON, YAML, as_text, kind_of, media_type
+from olmweb.api.formats import (
+    finish,
+    make_etag,
+    not_modified,
+    refuse,
+    refuse_parameters,
+    require_acceptable,
+)
+from olmweb.errors import Missing
+
+NONE = "-"  # asks for blobs that have no package or no name
+PARAMETERS = {
+    "schema": "Schema of the blobs, such as olm.channel.",
+    "package": "Package that they belong to (an olm.package belongs to itself); `-` for none.",
+    "name": "Name of the blobs; `-` for those without one.",
+}
+router = Router(tags=["Catalogs"])
+
+
+def _texts(about: str) -> dict[str, Any]:
+    content = {kind: {"schema": {"type": "string"}} for kind in (JSON, YAML)}
+    return {"responses": {200: {"description": about, "content": content}}}
+
+
+# Registered before the bundle's own route: a bundle name may hold slashes.
+@router.get(
+    "/bundles/{cluster}/{catalog}/{package}/{path:bundle}/fbc",
+    openapi_extra={
+        "responses": {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
+    },
+)
+def get_bundle_fbc(
+    request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
+) -> HttpResponseBase:
+    """The bundle's blob of file-based catalog, byte for byte as the catalog had it."""
+    refuse_parameters(request)
+    found = find_bundle(find_catalog(cluster, catalog), package, bundle)
+    text = read_blob(found.blob_id) if found.blob_id else None
+    if text is None:
+        raise Missing(f"The original text of bundle {bundle[:100]} was not kept.")
+    kind = "application/json" if media_type(text) == JSON else YAML
+    require_acceptable(request, kind)
+    etag = make_etag(request, found.blob_id)
+    return not_modified(request, etag) or finish(HttpResponse(text, content_type=kind), etag)
+
+
+@router.get(
+    "/packages/{cluster}/{catalog}/{package}/fbc",
+    openapi_extra=_texts("JSON objects, one after the other, or YAML documents"),
+)
+def get_package_fbc(
+    request: HttpRequest, cluster: str, catalog: str, package: str
+) -> HttpResponseBase:
+    """Every blob of the package in the catalog's order, each byte for byte; opm reads the whole."""
+    refuse_parameters(request)
+    found = find_package(find_catalog(cluster, catalog), package)
+    refs = BlobRef.objects.filter(catalog=found.catalog, package=found.name)
+    return _answer(request, refs, found.content_hash, found.name)
+
+
+@router.get(
+    "/catalogs/{cluster}/{catalog}/fbc",
+    openapi_extra={
+        "parameters": [
+            {"in": "query", "name": name, "description": about, "schema": {"type": "string"}}
+            for name, about in PARAMETERS.items()
+        ],
+        **_texts("JSON objects, one after the other, or YAML documents"),
+    },
+)
+def get_catalog_fbc(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
+    """Every blob of the catalog, package by package, those of unknown schemas too.
+
+    Filters match exactly and together.
+    """
+    found = find_catalog(cluster, catalog)
+    refs = BlobRef.objects.filter(catalog=found)
+    for name in request.GET:
+        if name not in PARAMETERS:
+            told = f'fbc has no query parameter "{name[:60]}"; it knows {", ".join(PARAMETERS)}.'
+            raise refuse(name[:60], told, code="unknown-parameter")
+        value = request.GET[name]
+        refs = refs.filter(**{name: "" if value == NONE else value.replace("\0", "\ufffd")})
+    return _answer(request, refs, found.content_hash, found.slug)
+
+
+def _answer(
+    request: HttpRequest, refs: QuerySet[BlobRef], content_hash: str, name: str
+) -> HttpResponseBase:
+    etag = make_etag(request, content_hash)
+    unchanged = not_modified(request, etag)
+    if unchanged is not None:
+        return unchanged
+    keys = list(refs.order_by("package", "ordinal", "id").values_list("blob_id", flat=True))
+    kind = kind_of(keys)
+    require_acceptable(request, kind)
+    response = StreamingHttpResponse(as_text(keys, kind), content_type=kind)
+    ending = "json" if kind == JSON else "yaml"
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "-._") else "_" for c in name)
+    response["Content-Disposition"] = f'attachment; filename="{safe}.{ending}"'
+    return finish(response, etag)

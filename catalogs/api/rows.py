@@ -1,0 +1,318 @@
+"""What the REST API says about catalogs, packages and bundles: shapes and how rows become them.
+
+The dataclasses are the interface: their fields are the JSON keys, the CSV columns and the OpenAPI
+document. Knows no HTTP.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from django.urls import reverse
+
+from catalogs.models import (
+    Bundle,
+    BundleGVK,
+    Catalog,
+    Channel,
+    Package,
+)
+from catalogs.views.access_text import origin
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorText:
+    """Why the last attempt failed, in words."""
+
+    code: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRow:
+    cluster: str
+    catalog: str
+    source_kind: str
+    namespace: str
+    name: str
+    priority: int
+    availability: str
+    state: str
+    stale: bool
+    way: str  # how it was read, such as "catalogd" or "gRPC by port-forward"
+    exact: bool  # false: rebuilt from answers, not the author's bytes
+    resolved_digest: str
+    content_hash: str
+    revision: int
+    packages: int
+    channels: int
+    bundles: int
+    problems: int
+    error: ErrorText | None
+    failing_since: datetime | None
+    checked_at: datetime | None
+    synced_at: datetime | None
+    changed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionRow:
+    revision: int
+    at: datetime
+    content_hash: str
+    digest: str
+    counts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogDetail(CatalogRow):
+    source: str
+    ways: list[Any]  # in the order of preference: way, state, why
+    conditions: list[Any]
+    revisions: list[RevisionRow]
+
+
+@dataclass(frozen=True, slots=True)
+class PackageRow:
+    cluster: str
+    catalog: str
+    package: str
+    display_name: str
+    summary: str
+    provider: str
+    default_channel: str
+    bundle: str
+    version: str
+    categories: list[str]
+    keywords: list[str]
+    capability: str
+    infrastructure_features: list[str]
+    install_modes: list[str]
+    deprecated: bool
+    deprecation: str
+    channel_count: int
+    bundle_count: int
+    icon: str | None
+    installed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    name: str
+    replaces: str
+    skips: list[str]
+    skip_range: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRow:
+    """`head` is empty when the channel has not exactly one."""
+
+    channel: str
+    default: bool
+    head: str
+    head_version: str
+    deprecated: bool
+    deprecation: str
+    entries: list[EntryRow]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRow:
+    """What is predicted of a bundle by one path; `rule` is empty for an installable one. `watch`
+    is what a Subscription's OperatorGroup selects."""
+
+    path: str
+    watch: str
+    verdict: str
+    rule: str
+    sentence: str
+    bundle: str
+
+
+@dataclass(frozen=True, slots=True)
+class PackageDetail(PackageRow):
+    description_html: str
+    links: list[Any]
+    maintainers: list[Any]
+    channels: list[ChannelRow]
+    verdicts: list[VerdictRow]
+
+
+@dataclass(frozen=True, slots=True)
+class BundleRow:
+    """`install_modes`, `webhooks`, `owned_api_services`: null where only the full CSV tells."""
+
+    cluster: str
+    catalog: str
+    package: str
+    bundle: str
+    version: str
+    release: str
+    image: str
+    display_name: str
+    install_modes: list[str] | None
+    webhooks: int | None
+    owned_api_services: int | None
+    min_kube_version: str
+    max_openshift_version: str
+    suggested_namespace: str
+    released_at: str
+    deprecated: bool
+    deprecation: str
+    required_packages: list[Any]
+    constraint_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GvkRow:
+    group: str
+    version: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRow:
+    name: str
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class BundleDetail(BundleRow):
+    channels: list[str]
+    provides: list[GvkRow]
+    requires: list[GvkRow]
+    related_images: list[ImageRow]
+    verdicts: list[VerdictRow]
+    fbc: str | None
+
+
+def shallow(row: Any) -> dict[str, Any]:
+    """The fields of `row` by name, for the constructor of the detail that extends it."""
+    return {field.name: getattr(row, field.name) for field in fields(row)}
+
+
+def error_text(code: str, message: str, hint: str) -> ErrorText | None:
+    return ErrorText(code, message, hint) if code or message else None
+
+
+def catalog_row(catalog: Catalog) -> CatalogRow:
+    return CatalogRow(
+        cluster=catalog.cluster_name,
+        catalog=catalog.slug,
+        source_kind=catalog.source_kind,
+        namespace=catalog.namespace,
+        name=catalog.name,
+        priority=catalog.priority,
+        availability=catalog.availability,
+        state=catalog.state,
+        stale=catalog.stale,
+        way=catalog.way,
+        exact=not origin(catalog.way),
+        resolved_digest=catalog.resolved_digest,
+        content_hash=catalog.content_hash,
+        revision=catalog.revision,
+        packages=catalog.package_count,
+        channels=catalog.channel_count,
+        bundles=catalog.bundle_count,
+        problems=catalog.problem_count,
+        error=error_text(catalog.error_code, catalog.error_text, catalog.error_hint),
+        failing_since=catalog.failing_since,
+        checked_at=catalog.checked_at,
+        synced_at=catalog.synced_at,
+        changed_at=catalog.changed_at,
+    )
+
+
+def catalog_detail(catalog: Catalog, *, revisions: int) -> CatalogDetail:
+    """`revisions`: how many of the newest are told; one query."""
+    return CatalogDetail(
+        **shallow(catalog_row(catalog)),
+        source=catalog.source,
+        ways=catalog.ways,
+        conditions=catalog.conditions,
+        revisions=[
+            RevisionRow(
+                revision=revision.number,
+                at=revision.created_at,
+                content_hash=revision.content_hash,
+                digest=revision.digest,
+                counts=revision.counts,
+            )
+            for revision in catalog.revisions.all()[:revisions]
+        ],
+    )
+
+
+def package_row(package: Package, *, installed: bool) -> PackageRow:
+    """`package` comes with its catalog and cluster."""
+    return PackageRow(
+        cluster=package.catalog.cluster_name,
+        catalog=package.catalog.slug,
+        package=package.name,
+        display_name=package.display_name,
+        summary=package.summary,
+        provider=package.provider,
+        default_channel=package.default_channel,
+        bundle=package.head_bundle,
+        version=package.head_version,
+        categories=package.categories,
+        keywords=package.keywords,
+        capability=package.capability,
+        infrastructure_features=package.infrastructure_features,
+        install_modes=package.install_modes,
+        deprecated=package.deprecated,
+        deprecation=package.deprecation,
+        channel_count=package.channel_count,
+        bundle_count=package.bundle_count,
+        icon=reverse("catalogs:icon", args=[package.icon_id]) if package.icon_id else None,
+        installed=installed,
+    )
+
+
+def channel_row(channel: Channel) -> ChannelRow:
+    """`channel` comes with its entries."""
+    return ChannelRow(
+        channel=channel.name,
+        default=channel.is_default,
+        head=channel.head,
+        head_version=channel.head_version,
+        deprecated=channel.deprecated,
+        deprecation=channel.deprecation,
+        entries=[
+            EntryRow(entry.name, entry.replaces, entry.skips, entry.skip_range)
+            for entry in channel.entries.all()
+        ],
+    )
+
+
+def bundle_row(bundle: Bundle) -> BundleRow:
+    """`bundle` comes with its package, catalog and cluster."""
+    catalog = bundle.package.catalog
+    return BundleRow(
+        cluster=catalog.cluster_name,
+        catalog=catalog.slug,
+        package=bundle.package.name,
+        bundle=bundle.name,
+        version=bundle.version,
+        release=bundle.release,
+        image=bundle.image,
+        display_name=bundle.display_name,
+        install_modes=bundle.install_modes if bundle.install_modes_known else None,
+        webhooks=bundle.webhooks,
+        owned_api_services=bundle.owned_api_services,
+        min_kube_version=bundle.min_kube_version,
+        max_openshift_version=bundle.max_openshift_version,
+        suggested_namespace=bundle.suggested_namespace,
+        released_at=bundle.released_at,
+        deprecated=bundle.deprecated,
+        deprecation=bundle.deprecation,
+        required_packages=bundle.required_packages,
+        constraint_count=bundle.constraint_count,
+    )
+
+
+def gvk_rows(gvks: Iterable[BundleGVK], *, required: bool) -> list[GvkRow]:
+    return [GvkRow(gvk.group, gvk.version, gvk.kind) for gvk in gvks if gvk.required == required]

@@ -1,0 +1,156 @@
+"""A bundle's objects as JSON, from the files of its image or from its blob in a catalog.
+
+Pure: knows no row and no registry.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from catalogs.fbc import blob as fbc
+from catalogs.fbc import csv as csvs
+from catalogs.sources.base import SourceError
+
+CSV_KIND = "ClusterServiceVersion"
+MOST_OBJECTS = 2_000
+_DOCUMENT = re.compile(rb"^---(?:[ \t].*)?$", re.MULTILINE)
+_ANNOTATIONS = "annotations.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """A bundle's objects, decoded, as its files or properties have them.
+
+    `annotations` are those of metadata/annotations.yaml, `folders` those inside of manifests/;
+    a catalog tells neither. `digest` is the image's, empty when the catalog told the objects.
+    """
+
+    objects: tuple[dict[str, Any], ...]
+    annotations: dict[str, str]
+    folders: tuple[str, ...] = ()
+    digest: str = ""
+
+    @property
+    def csv(self) -> dict[str, Any]:
+        """The ClusterServiceVersion; {} when there is none."""
+        return next((each for each in self.objects if each.get("kind") == CSV_KIND), {})
+
+
+class Packed(msgspec.Struct):
+    """Shape of what is stored."""
+
+    objects: list[msgspec.Raw]
+    annotations: dict[str, str] = {}
+    folders: list[str] = []
+
+
+class _Head(msgspec.Struct):
+    apiVersion: str
+    kind: str
+
+
+class _Annotations(msgspec.Struct):
+    annotations: dict[str, Any] | None = None
+
+
+def pack(
+    label: str,
+    manifests: Iterable[tuple[str, bytes]],
+    metadata: Iterable[tuple[str, bytes]],
+    folders: Sequence[str],
+) -> Packed:
+    """The objects of these files: (name, content). Raises SourceError that names the file for one
+    that holds anything else, and for files without a ClusterServiceVersion."""
+    objects: list[msgspec.Raw] = []
+    kinds = set()
+    for name, data in manifests:
+        for document in _documents(data, name, label):
+            head = _head(document, name, label)
+            if head is None:
+                continue
+            kinds.add(head.kind)
+            objects.append(msgspec.Raw(document))
+            if len(objects) > MOST_OBJECTS:
+                raise _bad(label, f"holds more than {MOST_OBJECTS:,} objects", "too-many-objects")
+    if CSV_KIND not in kinds:
+        raise _bad(label, "has no ClusterServiceVersion among its manifests", "no-csv")
+    annotations: dict[str, str] = {}
+    for name, data in metadata:
+        if name == _ANNOTATIONS:
+            for document in _documents(data, name, label):
+                found = fbc.decode(document, _Annotations)[0].annotations or {}
+                annotations |= {key: str(value) for key, value in found.items()}
+    return Packed(objects, annotations, list(folders))
+
+
+def _documents(data: bytes, name: str, label: str) -> list[bytes]:
+    """The documents of a file as JSON."""
+    try:
+        if data.lstrip().startswith(b"{"):
+            msgspec.json.decode(data)
+            return [data]
+        parts = [part for part in _DOCUMENT.split(data) if part.strip()]
+        return [fbc.yaml_to_json(part) for part in parts]
+    except fbc.BadBlob as error:
+        raise _bad(
+            label, f"holds {name[:200]}, which can't be read: {error}", error.code
+        ) from error
+    except fbc.DECODE_ERRORS as error:
+        why = str(error) or "it nests too deep"
+        raise _bad(label, f"holds {name[:200]}, which can't be read: {why}", "not-json") from error
+
+
+def _head(document: bytes, name: str, label: str) -> _Head | None:
+    if document == b"null":
+        return None
+    try:
+        return msgspec.json.decode(document, type=_Head)
+    except fbc.DECODE_ERRORS as error:
+        raise _bad(label, f"holds {name[:200]}, which is no Kubernetes object", "no-object") from (
+            error
+        )
+
+
+def _bad(label: str, why: str, code: str) -> SourceError:
+    return SourceError(f"{label} {why}.", code=code)
+
+
+class _Blob(msgspec.Struct):
+    properties: list[fbc.PropertyIn] | None = None
+
+
+def objects_in(blob: bytes) -> list[bytes]:
+    """The objects in a blob's olm.bundle.object properties, JSON or YAML; those that can't be read
+    are left out, their faults are the catalog's problems. [] for what is no bundle."""
+    if b"olm.bundle.object" not in blob:
+        return []
+    try:
+        properties = fbc.decode(blob, _Blob)[0].properties or []
+    except fbc.DECODE_ERRORS:
+        return []
+    found = []
+    for each in properties:
+        if each.type == "olm.bundle.object" and each.value is not fbc.ABSENT:
+            manifest = csvs.read_manifest(each.value)[0]
+            if manifest:
+                found.append(manifest)
+    return found
+
+
+def decoded(manifests: Iterable[bytes | msgspec.Raw]) -> tuple[dict[str, Any], ...]:
+    """JSON or YAML as objects; what is none is left out."""
+    found = []
+    for each in manifests:
+        try:
+            text = bytes(each)
+            if not text.lstrip().startswith(b"{"):
+                text = fbc.yaml_to_json(text)
+            value = msgspec.json.decode(text)
+        except (fbc.BadBlob, *fbc.DECODE_ERRORS):
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return tuple(found)

@@ -1,0 +1,372 @@
+"""File-based catalog blobs: typed, tolerant reading of one blob.
+
+Owns the shapes of the four known schemas and the `Problem` that a fault of the content becomes.
+What a ClusterServiceVersion says is `catalogs.fbc.csv`'s. Where bytes come from, how they are split
+into blobs (`catalogs.fbc.split`) and what a package must satisfy (`catalogs.sync.derive`) is not
+known here. No Django, no network.
+"""
+
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import msgspec
+import yaml
+
+from catalogs.fbc.lint_impact import reactions_of
+
+PACKAGE, CHANNEL, BUNDLE, DEPRECATIONS = (
+    "olm.package",
+    "olm.channel",
+    "olm.bundle",
+    "olm.deprecations",
+)
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+NULL = msgspec.Raw(b"null")
+ABSENT = msgspec.Raw(b"")  # told from null by identity
+YAML_DEPTH = 100
+# Keys and values of one document: reading a million takes 10 s; real blobs have at most 20,000.
+YAML_VALUES = 300_000
+LONGEST_INTEGER = 1_000  # characters in YAML; JSON holds 20 digits
+# Parts of a wrong type in one blob; what comes after them is left out. One more than are listed of
+# a package (`faults.MOST`), so that it is said that there are more.
+MOST_FAULTS = 1_001
+# A document may repeat a little by alias; more than this is how a few bytes become gigabytes.
+YAML_ALIASES = 10
+YAML_ALIAS_DOCUMENT = 65_536  # bytes; a larger document may hold no alias at all
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A fault of the content; `code` is a key of `catalogs.fbc.lint_impact.REACTIONS`.
+
+    `offset` is the first byte of its blob in the decoded catalog until `catalogs.fbc.positions` has
+    found the field in it, and the file, the line (from 1) and the text around it.
+    """
+
+    code: str
+    message: str
+    package: str = ""
+    subject: str = ""  # channel or bundle
+    field: str = ""
+    offset: int | None = None
+    file: str = ""
+    line: int | None = None
+    excerpt: str = ""
+
+    @property
+    def severity(self) -> str:
+        """error: opm refuses the whole catalog; else warning."""
+        return reactions_of(self.code).severity
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A part of one blob that had to be left out."""
+
+    field: str
+    message: str
+
+
+class BadBlob(Exception):
+    """A blob that can't be used at all; `code` is a slug, the message a sentence."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+_Other = msgspec.Raw | msgspec.UnsetType
+
+
+class Header(msgspec.Struct):
+    """What says where a blob belongs. The format's keys match whatever their case: a blob with
+    one of the other usual spellings is read in full to fold them."""
+
+    schema: str | None = ""  # None: null was written
+    package: str | None = ""
+    name: str | None = ""
+    schema_2: _Other = msgspec.field(default=msgspec.UNSET, name="Schema")
+    schema_3: _Other = msgspec.field(default=msgspec.UNSET, name="SCHEMA")
+    package_2: _Other = msgspec.field(default=msgspec.UNSET, name="Package")
+    package_3: _Other = msgspec.field(default=msgspec.UNSET, name="PACKAGE")
+    name_2: _Other = msgspec.field(default=msgspec.UNSET, name="Name")
+    name_3: _Other = msgspec.field(default=msgspec.UNSET, name="NAME")
+    channel_2: _Other = msgspec.field(default=msgspec.UNSET, name="DefaultChannel")
+    entries_2: _Other = msgspec.field(default=msgspec.UNSET, name="Entries")
+    image_2: _Other = msgspec.field(default=msgspec.UNSET, name="Image")
+    properties_2: _Other = msgspec.field(default=msgspec.UNSET, name="Properties")
+    related_2: _Other = msgspec.field(default=msgspec.UNSET, name="RelatedImages")
+
+    @property
+    def owner(self) -> str:
+        """Name of the package that the blob belongs to, "" for none."""
+        return (self.name if self.schema == PACKAGE else self.package) or ""
+
+
+class IconIn(msgspec.Struct):
+    base64data: str | None = None
+    mediatype: str | None = None
+
+
+class PackageIn(msgspec.Struct):
+    name: str | None = None
+    defaultChannel: str | None = None
+    description: str | None = None
+    icon: IconIn | None = None
+
+
+class EntryIn(msgspec.Struct):
+    name: str | None = None
+    replaces: str | None = None
+    skips: list[str | None] | None = None
+    skipRange: str | None = None
+
+
+class ChannelIn(msgspec.Struct):
+    name: str | None = None
+    entries: list[EntryIn | None] | None = None
+
+
+class PropertyIn(msgspec.Struct):
+    type: str | None = None
+    value: msgspec.Raw = ABSENT
+
+
+class RelatedImageIn(msgspec.Struct):
+    name: str | None = None
+    image: str | None = None
+
+
+class BundleIn(msgspec.Struct):
+    name: str | None = ""  # None: null was written
+    package: str | None = ""
+    image: str | None = None
+    properties: list[PropertyIn | None] | None = None
+    relatedImages: list[RelatedImageIn | None] | None = None
+
+
+class ReferenceIn(msgspec.Struct):
+    schema: str | None = None
+    name: str | None = None
+
+
+class DeprecationIn(msgspec.Struct):
+    reference: ReferenceIn | None = None
+    message: str | None = None
+
+
+class DeprecationsIn(msgspec.Struct):
+    entries: list[DeprecationIn | None] | None = None
+
+
+class PackageProperty(msgspec.Struct):
+    packageName: str | None = None
+    version: str | None = None
+    release: str | None = None
+
+
+class RequiredPackage(msgspec.Struct):
+    packageName: str | None = None
+    versionRange: str | None = None
+
+
+class Gvk(msgspec.Struct):
+    group: str | None = None
+    version: str | None = None
+    kind: str | None = None
+
+
+def properties_of(bundle: BundleIn) -> list[PropertyIn]:
+    """Null among the properties is one without type and value, as Go reads it."""
+    return [found or PropertyIn() for found in bundle.properties or ()]
+
+
+Shape = TypeVar("Shape", bound=msgspec.Struct)
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_read_header = msgspec.json.Decoder(Header).decode
+
+
+def read_header(data: bytes) -> tuple[Header, bytes]:
+    """Header of a JSON blob, and the JSON to read it from (`data` unless keys had to be folded).
+
+    Bytes that are no UTF-8 become U+FFFD in it, as opm reads them. Raises one of DECODE_ERRORS for
+    what isn't a JSON object, BadBlob for an object that breaks the rules for its first-level keys.
+    """
+    data = readable(data)
+    try:
+        header = _read_header(data)
+    except msgspec.ValidationError:
+        return _fold(data)
+    if not header.schema or any(part is not msgspec.UNSET for part in _spelled(header)):
+        return _fold(data)
+    return header, data
+
+
+def readable(data: bytes) -> bytes:
+    """`data` itself when it is UTF-8, else with U+FFFD for what isn't."""
+    if data.isascii():
+        return data
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data.decode(errors="replace").encode()
+    return data
+
+
+_spelled = attrgetter(*(name for name in Header.__struct_fields__ if name[-2] == "_"))
+_HEADER = ("schema", "package", "name")
+_KNOWN: dict[str, str] = {
+    key.lower(): key
+    for key in (
+        *("schema", "package", "name", "defaultChannel", "description", "icon", "entries"),
+        *("image", "properties", "relatedImages"),
+    )
+}
+
+
+def _fold(data: bytes) -> tuple[Header, bytes]:
+    found = msgspec.json.decode(data)
+    if not isinstance(found, dict):
+        raise BadBlob("not-an-object", "the blob is not a JSON object; remove it or wrap it in one")
+    folded: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
+    for key, value in found.items():
+        low = str(key).lower()
+        if low in spelled:
+            keys = " ".join(sorted((key, spelled[low])))
+            raise BadBlob("duplicate-key", f'duplicate keys for key "{low}": [{keys}]')
+        spelled[low] = key
+        if low in _HEADER and not isinstance(value, str | None):
+            kind = type(value).__name__
+            raise BadBlob("key-type", f'expected value for key "{key}" to be a string, got {kind}')
+        folded[_KNOWN.get(low) or key] = value
+    if not folded.get("schema"):
+        name = folded.get("name") or ""
+        raise BadBlob("no-schema", f"object '{name}' is missing root schema field")
+    header = Header(folded["schema"], folded.get("package", ""), folded.get("name", ""))
+    return header, msgspec.json.encode(folded)
+
+
+def decode(data: bytes | msgspec.Raw, shape: type[Shape]) -> tuple[Shape, tuple[Fault, ...]]:
+    """`data` as `shape`; parts of a wrong type are left out and returned as faults.
+
+    Raises one of DECODE_ERRORS when `data` isn't JSON at all.
+    """
+    try:
+        return _decoder(shape).decode(data), ()
+    except msgspec.ValidationError:
+        faults: list[Fault] = []
+        salvaged = _salvage(msgspec.json.decode(data), shape, "", faults)
+        empty: Shape = salvaged if isinstance(salvaged, shape) else shape()
+        return empty, tuple(faults)
+
+
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Made once of each kind: making one takes longer than decoding with it."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    return decoder
+
+
+def _salvage(value: Any, kind: Any, path: str, faults: list[Fault]) -> Any:
+    """`value` as `kind` with what doesn't fit left out; UNSET when nothing of it fits."""
+    if len(faults) >= MOST_FAULTS:
+        return msgspec.UNSET
+    try:
+        return _decoder(kind).decode(msgspec.json.encode(value))
+    except msgspec.ValidationError as error:
+        message = str(error).split(" - at `")[0]
+    if get_origin(kind) in (Union, types.UnionType):
+        kind = next(part for part in get_args(kind) if part is not type(None))
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, dict):
+        kept: dict[str, Any] = {}
+        for field in msgspec.structs.fields(kind):
+            if field.encode_name in value:
+                inner = f"{path}.{field.encode_name}" if path else field.encode_name
+                part = _salvage(value[field.encode_name], field.type, inner, faults)
+                if part is not msgspec.UNSET:
+                    kept[field.name] = part
+        return kind(**kept)
+    if get_origin(kind) is list and isinstance(value, list):
+        item = get_args(kind)[0]
+        parts = (_salvage(part, item, f"{path}[{i}]", faults) for i, part in enumerate(value))
+        return [part for part in parts if part is not msgspec.UNSET]
+    if get_origin(kind) is dict and isinstance(value, dict):
+        item = get_args(kind)[1]
+        pairs = (
+            (key, _salvage(part, item, f"{path}.{key}", faults)) for key, part in value.items()
+        )
+        return {key: part for key, part in pairs if part is not msgspec.UNSET}
+    faults.append(Fault(path, message))
+    return msgspec.UNSET
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as the format's own reader takes it: an unquoted timestamp stays a string."""
+
+
+def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
+    """As YAML 1.1, which knows numbers of base 60: of many digits they take the square of time."""
+    if len(node.value) > LONGEST_INTEGER:
+        raise ValueError(f"an integer of more than {LONGEST_INTEGER} characters")
+    return loader.construct_yaml_int(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regex) for tag, regex in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def yaml_to_json(document: bytes) -> bytes:
+    """One YAML document as JSON; b"null" for an empty one.
+
+    Raises BadBlob for what isn't YAML, nests over YAML_DEPTH levels, has over YAML_VALUES keys and
+    values, expands aliases beyond a small measure, or has no JSON form.
+    """
+    try:
+        _check_events(yaml.parse(document, Loader=_Loader), len(document))
+        # Safe: _Loader is CSafeLoader less one resolver.
+        return msgspec.json.encode(yaml.load(document, Loader=_Loader))  # noqa: S506
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        what = getattr(error, "problem", None) or "unreadable"
+        raise BadBlob("not-yaml", f"the document is not valid YAML{where}: {what}") from error
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise BadBlob("not-json", f"the document has a value that JSON can't hold: {error}") from (
+            error
+        )
+
+
+def _check_events(events: Iterator[yaml.Event], size: int) -> None:
+    depth = aliases = values = 0
+    for event in events:
+        if isinstance(event, yaml.NodeEvent):
+            values += 1
+            if values > YAML_VALUES:
+                raise BadBlob(
+                    "blob-too-large",
+                    f"the document has over {YAML_VALUES:,} keys and values; write it as several",
+                )
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > YAML_DEPTH:
+                raise BadBlob(
+                    "too-deep", f"the document nests deeper than {YAML_DEPTH} levels; flatten it"
+                )
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.AliasEvent):
+            aliases += 1
+            if aliases > YAML_ALIASES or size > YAML_ALIAS_DOCUMENT:
+                raise BadBlob(
+                    "yaml-aliases",
+                    f"the document uses more YAML aliases than the {YAML_ALIASES} allowed in "
+                    f"{YAML_ALIAS_DOCUMENT} bytes; write the repeated parts out",
+                )

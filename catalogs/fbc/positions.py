@@ -1,0 +1,200 @@
+"""Where in a catalog a fault stands: the byte of its field, the file, the line, the text around it.
+
+Pure: reads a spool through a function and knows JSON and YAML as text; what the fault is, is
+`catalogs.fbc.lint`'s. Never raises for content: what can't be found stays at its blob's beginning.
+"""
+
+import re
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from json import JSONDecodeError
+from json.decoder import JSONDecoder
+
+import yaml
+
+from catalogs.fbc.blob import Problem
+from catalogs.fbc.split import BlobAt
+
+Read = Callable[[int, int], bytes]  # (offset, length)
+Step = str | int
+BEFORE, AFTER = 40, 120  # bytes around a position that are shown
+BUDGET = 256 * 1024**2  # bytes that may be searched for fields in one run; YAML counts as more
+YAML_COST = 40
+_STEP = re.compile(r"\[([0-9]+)\]|([^.\[]+)")
+_SPACE = re.compile(r"[ \t\n\r]*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_COUNTED = 1 << 20
+_raw_decode = JSONDecoder(parse_int=len, parse_float=len).raw_decode  # passes over, only
+
+
+class Places:
+    """Fills in the places of one run's problems. `files` as `sources.base.Fetched` has them."""
+
+    def __init__(self, read: Read, files: Sequence[tuple[int, str]] = ()) -> None:
+        self._read = read
+        self._starts = [start for start, _ in files]
+        self._names = [name for _, name in files]
+        self._lines: list[tuple[int, int]] = []  # (offset, line), by offset
+        self._budget = BUDGET
+        self._blob = (-1, b"")
+        self._node: tuple[int, yaml.Node | None] = (-1, None)
+
+    def fill(self, problems: Sequence[Problem], blobs: Iterable[BlobAt] = ()) -> list[Problem]:
+        """The problems with offset, file, line and excerpt; `blobs` are where most of them are."""
+        known = {blob.offset: blob for blob in blobs} if problems else {}
+        return [self._fill(problem, known) for problem in problems]
+
+    def _fill(self, problem: Problem, blobs: Mapping[int, BlobAt]) -> Problem:
+        if problem.offset is None:
+            return problem
+        start, at = problem.offset, 0
+        i = bisect_right(self._starts, start) - 1
+        if blob := blobs.get(start):
+            if problem.field and self._budget > 0:
+                at = self._locate(start, blob.length, problem.field)
+            line = blob.line + (self._data(start, blob.length).count(b"\n", 0, at) if at else 0)
+        else:
+            line = self._count_to(start, self._starts[i] if i >= 0 else 0)
+        return replace(
+            problem,
+            offset=start + at,
+            file=self._names[i] if i >= 0 else "",
+            line=line,
+            excerpt=self._excerpt(start, at, blob.length if blob else None),
+        )
+
+    def _data(self, start: int, length: int) -> bytes:
+        if self._blob[0] != start:
+            self._blob = (start, self._read(start, length))
+        return self._blob[1]
+
+    def _locate(self, start: int, length: int, field: str) -> int:
+        data = self._data(start, length)
+        steps = read_steps(field)
+        if data[:1] == b"{":
+            self._budget -= length
+            return locate_json(data, steps)
+        if self._node[0] != start:
+            self._budget -= length * YAML_COST
+            self._node = (start, _compose(data))
+        return _locate_node(self._node[1], steps, data)
+
+    def _excerpt(self, start: int, at: int, length: int | None) -> str:
+        first = max(0, at - BEFORE)
+        size = at - first + AFTER
+        if length is not None:
+            size = min(size, length - first)
+        text = self._read(start + first, size).decode(errors="replace").strip("\ufffd")
+        text = _CONTROL.sub(" ", text).strip()
+        cut = length is not None and first + size < length
+        return f"{'…' if first else ''}{text}{'…' if cut else ''}"
+
+    def _count_to(self, offset: int, begin: int) -> int:
+        """The line, from 1, in the file that begins at `begin`; what was counted is known."""
+        known = bisect_right(self._lines, (offset, 1 << 62)) - 1
+        place, line = self._lines[known] if known >= 0 else (begin, 1)
+        if place < begin:
+            place, line = begin, 1
+        while place < offset:
+            chunk = self._read(place, min(_COUNTED, offset - place))
+            if not chunk:
+                break
+            line += chunk.count(b"\n")
+            place += len(chunk)
+        insort(self._lines, (offset, line))
+        return line
+
+
+def read_steps(field: str) -> list[Step]:
+    """`entries[3].skips[0]` as ["entries", 3, "skips", 0]."""
+    return [
+        int(number) if number and len(number) < 10 else word or number
+        for number, word in _STEP.findall(field)
+    ]
+
+
+def locate_json(data: bytes, steps: Sequence[Step]) -> int:
+    """Offset in `data` of the value at `steps`, or of the deepest one on the way that is there."""
+    # Latin-1 makes one character of each byte, so positions are byte offsets.
+    text = data.decode("latin-1")
+    at = _space(text, 0)
+    try:
+        for step in steps:
+            found = _item(text, at, step) if isinstance(step, int) else _member(text, at, step)
+            if found < 0:
+                break
+            at = found
+    except (JSONDecodeError, RecursionError, IndexError):
+        pass
+    return at
+
+
+def _space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _member(text: str, at: int, name: str) -> int:
+    """Where the value of the key begins in the object at `at`; -1 when it isn't there."""
+    if text[at] != "{":
+        return -1
+    at = _space(text, at + 1)
+    while text[at] == '"':
+        key, at = _raw_decode(text, at)
+        value = _space(text, _space(text, at) + 1)  # past the colon
+        if key.lower() == name.lower():
+            return value
+        _, at = _raw_decode(text, value)
+        at = _space(text, at)
+        if text[at] != ",":
+            break
+        at = _space(text, at + 1)
+    return -1
+
+
+def _item(text: str, at: int, index: int) -> int:
+    """Where the item begins in the array at `at`; -1 when it isn't there."""
+    if text[at] != "[":
+        return -1
+    at = _space(text, at + 1)
+    while text[at] != "]":
+        if index == 0:
+            return at
+        index -= 1
+        _, at = _raw_decode(text, at)
+        at = _space(text, at)
+        if text[at] != ",":
+            break
+        at = _space(text, at + 1)
+    return -1
+
+
+def _compose(data: bytes) -> yaml.Node | None:
+    try:
+        return yaml.compose(data, Loader=yaml.CSafeLoader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+
+
+def _locate_node(node: yaml.Node | None, steps: Sequence[Step], data: bytes) -> int:
+    if node is None:
+        return 0
+    for step in steps:
+        found: yaml.Node | None = None
+        if isinstance(node, yaml.MappingNode) and isinstance(step, str):
+            found = next(
+                (
+                    value
+                    for key, value in node.value
+                    if isinstance(key, yaml.ScalarNode) and key.value.lower() == step.lower()
+                ),
+                None,
+            )
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            found = node.value[step] if step < len(node.value) else None
+        if found is None:
+            break
+        node = found
+    characters = node.start_mark.index
+    return len(data.decode(errors="replace")[:characters].encode())

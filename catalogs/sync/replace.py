@@ -1,0 +1,193 @@
+"""Replacing a catalog's content in one transaction, package by package, only where it changed.
+
+Takes an indexed spool; knows the database through `catalogs.sync.store` and `catalogs.sync.write`.
+Where the spool came from and what is told about the attempt is `catalogs.sync.catalog`'s.
+"""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import Count, Sum
+from django.utils import timezone
+
+from catalogs.fbc.split import Index, PackageIndex
+from catalogs.models import Catalog, CatalogRevision, ContentProblem, Package
+from catalogs.revisions.record import Recorder
+from catalogs.sync.derive import DERIVATION
+from catalogs.sync.pool import Pool
+from catalogs.sync.row_types import Asked, PackageRows
+from catalogs.sync.store import (
+    StoredPackage,
+    collect_garbage,
+    lock_for_writing,
+    may_collect,
+    stored_packages,
+)
+from catalogs.sync.write import AtMost, Writer
+
+Progress = Callable[[int, int], None]
+SALT = f"derivation {DERIVATION}".encode()
+
+
+def no_progress(done: int, total: int) -> None:
+    """Nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a replacement did. `counts` are packages, channels, bundles, problems, added, removed,
+    changed; `rows` those inserted, updated and deleted."""
+
+    counts: dict[str, int]
+    rows: int
+    revision: int
+
+
+class Replacement:
+    """One run over a catalog's content; `run` does it inside the caller's transaction."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        index: Index,
+        pool: Pool,
+        *,
+        everything: bool,
+        progress: Progress,
+    ) -> None:
+        self._catalog = catalog
+        self._index = index
+        self._parts = index.packages
+        self._pool = pool
+        self._everything = everything
+        self._progress = progress
+        self._recorder = Recorder(catalog)
+        self._tally = {"added": 0, "removed": 0, "changed": 0}  # packages
+        self._writer = Writer(catalog.pk, afresh=everything)
+
+    def run(self, digest: str, body_hash: str) -> Written:
+        """Writes every package that differs from what is stored, and the revision that says so."""
+        stored = stored_packages(self._catalog.pk, SALT)
+        hashes = {name: part.content_hash(SALT) for name, part in self._parts.items()}
+        changed = [name for name in self._parts if self._differs(name, stored, hashes)]
+        known_blobs = self._reserve(changed, stored)
+        asked = [self._asked(name, known_blobs) for name in changed if name]
+        self._progress(0, len(asked))
+        for done, rows in enumerate(self._pool.make(asked, self._writer.keep_pack), 1):
+            self._replace(rows, hashes[rows.name], stored.get(rows.name))
+            self._progress(done, len(asked))
+        for name in sorted(stored.keys() - hashes.keys() - {""}):
+            self._remove(name, stored[name])
+        self._replace_loose(known_blobs)
+        rows_written = self._writer.finish()
+        counts = self._count() | self._tally
+        rows_written += self._write_revision(counts, digest, body_hash)
+        return Written(counts, rows_written, self._catalog.revision + 1)
+
+    def _differs(self, name: str, stored: dict[str, StoredPackage], hashes: dict[str, str]) -> bool:
+        before = stored.get(name)
+        return self._everything or before is None or before.content_hash != hashes[name]
+
+    def _reserve(self, changed: list[str], stored: dict[str, StoredPackage]) -> set[bytes]:
+        bundles = others = size = 0
+        names = {"", *changed} & self._parts.keys()
+        for name in names:
+            for at in self._parts[name]:
+                bundles += at.bundle
+                others += not at.bundle
+                size += at.length
+        blobs = (at.digest for name in names for at in self._parts[name])
+        new = sum(1 for name in changed if name not in stored or stored[name].id is None)
+        return self._writer.reserve(AtMost(new, others, bundles, len(names), size), blobs)
+
+    def _asked(self, name: str, known_blobs: set[bytes]) -> Asked:
+        part = self._parts.get(name) or PackageIndex()
+        known = [i for i, at in enumerate(part) if at.digest in known_blobs] if known_blobs else []
+        return Asked(name, part.packed, known)
+
+    def _replace(self, rows: PackageRows, content_hash: str, before: StoredPackage | None) -> None:
+        if before is not None:
+            self._recorder.before(rows.name, before.id)
+        self._writer.write(content_hash, rows, before)
+        known_before = before is not None and before.id is not None
+        if rows.known:
+            self._tally["changed" if known_before else "added"] += 1
+            self._recorder.is_now(rows.name, rows.outline)
+        elif known_before:
+            self._note_removed(rows.name)
+
+    def _remove(self, name: str, before: StoredPackage) -> None:
+        self._recorder.before(name, before.id)
+        self._writer.clear(name, before.id, whole=True)
+        if before.id is not None:
+            self._note_removed(name)
+
+    def _replace_loose(self, known_blobs: set[bytes]) -> None:
+        """Blobs of no package, and faults of what could not even be read so far."""
+        rows = self._pool.maker.make(
+            self._asked("", known_blobs), self._writer.keep_pack, self._index.problems
+        )
+        self._writer.write("", rows, StoredPackage(None, ""))
+
+    def _note_removed(self, name: str) -> None:
+        self._tally["removed"] += 1
+        self._recorder.is_now(name, None)
+
+    def _count(self) -> dict[str, int]:
+        found = Package.objects.filter(catalog=self._catalog).aggregate(
+            packages=Count("id"), channels=Sum("channel_count"), bundles=Sum("bundle_count")
+        )
+        problems = ContentProblem.objects.filter(catalog=self._catalog).count()
+        return {key: value or 0 for key, value in found.items()} | {"problems": problems}
+
+    def _write_revision(self, counts: dict[str, int], digest: str, body_hash: str) -> int:
+        revision = CatalogRevision.objects.create(
+            catalog=self._catalog,
+            number=self._catalog.revision + 1,
+            content_hash=body_hash,
+            digest=digest,
+            created_at=timezone.now(),
+            counts=counts,
+        )
+        return 1 + self._recorder.finish(revision.pk)
+
+
+def replace_content(
+    catalog: Catalog,
+    index: Index,
+    pool: Pool,
+    *,
+    digest: str,
+    body_hash: str,
+    everything: bool,
+    progress: Progress = no_progress,
+) -> Written:
+    """Makes the rows of `catalog` those of the body that `pool` reads; call inside a transaction.
+
+    `everything` writes also the packages whose blobs are the same as before. `progress` is told
+    (packages done, packages to do).
+    """
+    lock_for_writing()
+    replacement = Replacement(catalog, index, pool, everything=everything, progress=progress)
+    return replacement.run(digest, body_hash)
+
+
+def sweep() -> int:
+    """Deletes blobs and icons without a reference, unless another catalog is being written."""
+    with transaction.atomic():
+        return collect_garbage() if may_collect() else 0
+
+
+@contextmanager
+def no_cyclic_gc() -> Iterator[None]:
+    """Blobs and rows in flight hold no cycles; looking for some costs a tenth of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

@@ -1,0 +1,58 @@
+"""What a check is given and may answer, and how it names things. Knows no rule."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from catalogs.verdicts.engine.contents import Contents, Kind
+from catalogs.verdicts.engine.surroundings import ClusterFacts, Installed, Market, Target
+
+ALL_NAMESPACES = "AllNamespaces"
+MENTIONED = 5  # names in one sentence; more are counted
+
+
+class Known(Enum):
+    NOT = "not"
+
+
+Answer = Mapping[str, str] | Known | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What every check may look at."""
+
+    bundle: Contents
+    cluster: ClusterFacts
+    market: Market | None
+    target: Target
+
+
+def listed(names: Iterable[str]) -> str:
+    ordered = list(dict.fromkeys(names))
+    more = len(ordered) - MENTIONED
+    return ", ".join(ordered[:MENTIONED]) + (f" and {more} more" if more > 0 else "")
+
+
+def modes_text(bundle: Contents) -> str:
+    return ", ".join(sorted(bundle.install_modes or ())) or "none"
+
+
+def counted(count: int | None, what: str) -> Answer:
+    if count is None:
+        return Known.NOT
+    return {"counted": f"{count} {what}{'' if count == 1 else 's'}"} if count else None
+
+
+def kinds_text(kinds: Iterable[Kind]) -> str:
+    return listed(each.told for each in kinds)
+
+
+def same_package(asked: Asked, *kinds: str) -> list[Installed]:
+    """What is installed of the bundle's package, by these kinds or any."""
+    package = asked.bundle.package
+    return [
+        each
+        for each in asked.cluster.installed
+        if each.package == package and (not kinds or each.kind in kinds)
+    ]

@@ -1,0 +1,469 @@
+"""How each rule on a bundle decides. A check answers None (passes), the facts of its sentence
+(hits), or Known.NOT when the fact it needs is not there.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from catalogs.fbc.semver import Version, blang_range, parse
+from catalogs.verdicts.engine import faults, gates, neighbours
+from catalogs.verdicts.engine.check import (
+    ALL_NAMESPACES,
+    Answer,
+    Asked,
+    Known,
+    counted,
+    kinds_text,
+    listed,
+    modes_text,
+    same_package,
+)
+from catalogs.verdicts.engine.contents import CRD_KIND, Contents, Kind
+from catalogs.verdicts.engine.surroundings import PLATFORM_NAMESPACE, Target
+
+# What the OperatorGroup selects -> the install modes that it needs, and words for it.
+GROUP_MODES = {
+    Target.ALL: ((ALL_NAMESPACES,), "for all namespaces"),
+    Target.OWN: (("OwnNamespace",), "of its own namespace"),
+    Target.SINGLE: (("SingleNamespace",), "of another namespace"),
+    Target.MULTI: (("MultiNamespace",), "of several namespaces"),
+    Target.MIXED: (("MultiNamespace", "OwnNamespace"), "of its own and other namespaces"),
+}
+PLATFORM_OPERATOR = "PlatformOperator"
+SUBSCRIPTION = "Subscription"
+# Written so in OLM, where resources are meant.
+WEBHOOK_KINDS = frozenset(("*", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
+
+
+# -- what every path asks --------------------------------------------------------------------------
+
+
+def _all_namespaces(asked: Asked) -> Answer:
+    modes = asked.bundle.install_modes
+    if modes is None:
+        return Known.NOT
+    return None if ALL_NAMESPACES in modes else {"modes": modes_text(asked.bundle)}
+
+
+def _api_services(asked: Asked) -> Answer:
+    return counted(asked.bundle.owned_api_services, "APIService")
+
+
+def _webhooks(asked: Asked) -> Answer:
+    return counted(asked.bundle.webhooks, "webhook")
+
+
+def _conversion_mode(asked: Asked) -> Answer:
+    if not asked.bundle.conversion_webhooks or asked.bundle.install_modes is None:
+        return None  # without the full CSV the rule for webhooks says what is not known
+    only = asked.bundle.install_modes == {ALL_NAMESPACES}
+    return None if only else {"modes": modes_text(asked.bundle)}
+
+
+def _forbidden_webhook(asked: Asked) -> Answer:
+    """What a webhook may not watch: everything, OLM itself, or webhooks."""
+    for groups, resources in asked.bundle.webhook_rules:
+        if "*" in groups:
+            return {"what": "all API groups"}
+        if "operators.coreos.com" in groups:
+            return {"what": "OLM's own API group"}
+        if "admissionregistration.k8s.io" in groups and not WEBHOOK_KINDS.isdisjoint(resources):
+            return {"what": "the configurations of webhooks"}
+    return None
+
+
+def _unserved_kinds(asked: Asked) -> Answer:
+    bundle = asked.bundle
+    if bundle.shipped is None:
+        return Known.NOT
+    served = [(each.kind, asked.cluster.serves(each.kind, bundle)) for each in bundle.shipped]
+    unserved = [kind for kind, is_served in served if is_served is False and not _own(kind, bundle)]
+    if unserved:
+        return {"kinds": kinds_text(unserved)}
+    return Known.NOT if any(is_served is None for _, is_served in served) else None
+
+
+def _own(kind: Kind, bundle: Contents) -> bool:
+    """Whether it is an object of a CRD that the bundle itself brings."""
+    groups = {name.partition(".")[2] for name, _ in bundle.crd_versions or ()}
+    return kind.group in groups
+
+
+def _stored_versions(asked: Asked) -> Answer:
+    """Asked when CRDs are written: nobody writes those of the bundle that is installed again."""
+    crds, bundle = asked.cluster.crds, asked.bundle
+    if crds is None or bundle.crd_versions is None:
+        return Known.NOT
+    if bundle.name and any(each.bundle == bundle.name for each in same_package(asked)):
+        return None
+    for name, versions in bundle.crd_versions:
+        dropped = crds[name].stored - versions if name in crds else frozenset()
+        if dropped:
+            return {"crd": name, "versions": ", ".join(sorted(dropped))}
+    return None
+
+
+def _crds(bundle: Contents) -> dict[str, None]:
+    """Names of the CRDs that a bundle owns or ships, in order."""
+    shipped = [each.name for each in bundle.shipped or () if each.kind.kind == CRD_KIND]
+    return dict.fromkeys((*bundle.owned_crds, *shipped))
+
+
+def _crd_of_another(asked: Asked, own: set[tuple[str, str]]) -> Answer:
+    """A CRD of the bundle that is on the cluster, and `own`s (kind, name) are not its owner."""
+    crds = asked.cluster.crds
+    if crds is None:
+        return Known.NOT
+    for name in _crds(asked.bundle):
+        crd = crds.get(name)
+        if crd is not None and (crd.owner_kind, crd.owner) not in own:
+            owner = f"{crd.owner_kind} {crd.owner}" if crd.owner else "no release"
+            return {"crd": name, "owner": owner}
+    return None
+
+
+def _releases(asked: Asked, kind: str) -> list[str]:
+    """Names of the objects of `kind` that have the package; one of its own name when none has."""
+    return [each.name for each in same_package(asked, kind)] or [asked.bundle.package]
+
+
+def _min_kube(asked: Asked) -> Answer:
+    needed, version = asked.bundle.min_kube_version, asked.cluster.kube_version
+    if not needed:
+        return None
+    if version is None:
+        return Known.NOT
+    wanted = _version(needed.removeprefix("v"))
+    bare = Version(version.major, version.minor, version.patch)
+    if wanted is None or wanted <= bare:
+        return None
+    return {"needed": needed, "version": str(bare)}
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return parse(text)
+    except ValueError:
+        return None
+
+
+def _max_openshift(asked: Asked) -> Answer:
+    """OpenShift's own rule: it blocks when the next minor version is above the maximum."""
+    allowed, version = asked.bundle.max_openshift_version, asked.cluster.openshift_version
+    if not allowed:
+        return None
+    if version is None:
+        return Known.NOT
+    maximum = _version(f"{allowed}.0")
+    if maximum is None or (maximum.major, maximum.minor) > (version.major, version.minor):
+        return None
+    return {"max": allowed}
+
+
+def _deprecated(asked: Asked) -> Answer:
+    return {} if asked.bundle.deprecated else None
+
+
+# -- Subscription ----------------------------------------------------------------------------------
+
+
+def _prohibited(asked: Asked) -> Answer:
+    return {} if asked.bundle.prohibited else None
+
+
+def _required_packages(asked: Asked) -> Answer:
+    for name, wanted in asked.bundle.required_packages:
+        met = _offers(asked, name, wanted)
+        if isinstance(met, str):
+            return {"package": name, "range": wanted, "fault": met}
+    return None if asked.market or not asked.bundle.required_packages else Known.NOT
+
+
+def _offers(asked: Asked, name: str, wanted: str) -> str | None:
+    """What is wrong with a required package, or None."""
+    try:
+        within = blang_range(wanted)
+    except ValueError as error:
+        return f"the range can't be read ({error})"
+    if asked.market is None:
+        return None
+    versions = asked.market.versions.get(name)
+    if not versions:
+        return "no catalog has the package"
+    return None if any(within(each) for each in versions) else "no version is in the range"
+
+
+def _required_apis(asked: Asked) -> Answer:
+    if asked.market is None:
+        return Known.NOT if asked.bundle.requires else None
+    missing = [kind for kind in asked.bundle.requires if not asked.market.providers.get(kind)]
+    return {"kinds": kinds_text(missing)} if missing else None
+
+
+def _constraints(asked: Asked) -> Answer:
+    unknown = bool(asked.bundle.required_labels)
+    for constraint in asked.bundle.constraints:
+        met = _holds(asked, constraint)
+        if met is False:
+            message = constraint.get("failureMessage") if isinstance(constraint, dict) else ""
+            return {"constraint": str(message or constraint)[:200]}
+        unknown = unknown or met is None
+    return Known.NOT if unknown else None
+
+
+def _holds(asked: Asked, constraint: Any) -> bool | None:
+    """Three-valued: None for what only the resolver evaluates, or when offers aren't known."""
+    if not isinstance(constraint, dict) or asked.market is None:
+        return None
+    if isinstance(needed := constraint.get("package"), dict):
+        name, wanted = str(needed.get("packageName")), str(needed.get("versionRange"))
+        return _offers(asked, name, wanted) is None
+    if isinstance(gvk := constraint.get("gvk"), dict):
+        kind = Kind(*(str(gvk.get(key) or "") for key in ("group", "version", "kind")))
+        return bool(asked.market.providers.get(kind))
+    for word, decide in (("all", _all), ("any", _any), ("not", _none)):
+        if isinstance(inner := constraint.get(word), dict):
+            return decide([_holds(asked, each) for each in inner.get("constraints") or ()])
+    return None
+
+
+def _all(answers: list[bool | None]) -> bool | None:
+    return False if False in answers else None if None in answers else True
+
+
+def _any(answers: list[bool | None]) -> bool | None:
+    return True if True in answers else None if None in answers else False
+
+
+def _none(answers: list[bool | None]) -> bool | None:
+    met = _any(answers)
+    return None if met is None else not met
+
+
+def _group_mode(asked: Asked) -> Answer:
+    modes = asked.bundle.install_modes
+    if modes is None:
+        return Known.NOT
+    needed, target = GROUP_MODES[asked.target]
+    missing = [mode for mode in needed if mode not in modes]
+    if not missing:
+        return None
+    return {"mode": " and ".join(missing), "target": target, "modes": modes_text(asked.bundle)}
+
+
+def _native_apis(asked: Asked) -> Answer:
+    served = [(each, asked.cluster.serves(each, asked.bundle)) for each in asked.bundle.native_apis]
+    missing = [kind for kind, is_served in served if is_served is False]
+    if missing:
+        return {"kinds": kinds_text(missing)}
+    return Known.NOT if any(is_served is None for _, is_served in served) else None
+
+
+def _required_crds(asked: Asked) -> Answer:
+    """The CRDs that the CSV names as required, when the resolver brings no provider along."""
+    missing = []
+    unknown = False
+    for name, kind in asked.bundle.required_crds:
+        if kind in asked.bundle.requires or kind in asked.bundle.provides:
+            continue  # the resolver's to find, or its own
+        if asked.cluster.crds is None:
+            unknown = True
+        elif name not in asked.cluster.crds:
+            missing.append(name)
+    if missing:
+        return {"crds": listed(missing)}
+    return Known.NOT if unknown else None
+
+
+def _provided_elsewhere(asked: Asked) -> Answer:
+    """Only an installed operator of another package that watches the same namespaces counts.
+
+    OLM writes CRDs that nobody owns, and those of other installers.
+    """
+    crds = asked.cluster.crds
+    if crds is None:
+        return Known.NOT
+    subscribed = {
+        (each.namespace, each.name): each.package
+        for each in asked.cluster.installed
+        if each.kind == SUBSCRIPTION
+    }
+    for name in _crds(asked.bundle):
+        crd = crds.get(name)
+        if crd is None or crd.owner_kind != SUBSCRIPTION:
+            continue
+        package = subscribed.get((crd.owner_namespace, crd.owner), asked.bundle.package)
+        if package != asked.bundle.package and _selects_too(asked, crd.owner_namespace):
+            return {"crd": name, "owner": f"{package} in {crd.owner_namespace}"}
+    return None
+
+
+def _selects_too(asked: Asked, namespace: str) -> bool:
+    """Whether what is installed there selects namespaces that this one would."""
+    groups = [each for each in asked.cluster.groups if each.namespace == namespace]
+    everywhere = any("" in each.selects for each in groups) or not groups
+    return everywhere or asked.target == Target.ALL
+
+
+# -- ClusterExtension, PlatformOperator ------------------------------------------------------------
+
+
+def _dependency(asked: Asked) -> Answer:
+    bundle = asked.bundle
+    declared = {
+        "olm.package.required": bundle.required_packages,
+        "olm.gvk.required": bundle.requires,
+        "olm.constraint": bundle.constraints,
+    }
+    types = [name for name, values in declared.items() if values]
+    return {"types": ", ".join(types)} if types else None
+
+
+def _needs(asked: Asked) -> Answer:
+    bundle = asked.bundle
+    packages = [f"{name} {wanted}" for name, wanted in bundle.required_packages]
+    kinds = [each.told for each in bundle.requires]
+    counted = [f"{len(bundle.constraints)} constraints"] if bundle.constraints else []
+    needs = [*packages, *kinds, *counted]
+    return {"needs": listed(needs)} if needs else None
+
+
+def _extension_crds(asked: Asked) -> Answer:
+    kind = "ClusterExtension"
+    return _crd_of_another(asked, {(kind, name) for name in _releases(asked, kind)})
+
+
+def _platform_crds(asked: Asked) -> Answer:
+    """A PlatformOperator, its BundleDeployment and its release have the same name."""
+    names = _releases(asked, PLATFORM_OPERATOR)
+    return _crd_of_another(asked, {(PLATFORM_OPERATOR, name) for name in names})
+
+
+def _namespace_exists(asked: Asked) -> Answer:
+    if asked.cluster.namespaces is None:
+        return Known.NOT
+    namespace = asked.bundle.suggested_namespace or f"{asked.bundle.package}-system"
+    owner = _other_release(asked, asked.cluster.namespaces.get(namespace))
+    return {"namespace": namespace, "owned": owner} if owner else None
+
+
+def _role_exists(asked: Asked) -> Answer:
+    """A Role that names no namespace lands where the releases are kept, with all others."""
+    roles = asked.cluster.roles
+    if roles is None or asked.bundle.shipped is None:
+        return Known.NOT
+    for each in asked.bundle.shipped:
+        if each.kind.kind == "Role" and each.namespace in ("", PLATFORM_NAMESPACE):
+            owner = _other_release(asked, roles.get(each.name))
+            if owner:
+                return {"role": each.name, "namespace": PLATFORM_NAMESPACE, "owned": owner}
+    return None
+
+
+def _platform_objects(asked: Asked) -> Answer:
+    return _object_of_another(asked, _platform_releases(asked))
+
+
+def _extension_objects(asked: Asked) -> Answer:
+    kind = "ClusterExtension"
+    return _object_of_another(asked, {f"{kind}/{name}" for name in _releases(asked, kind)})
+
+
+def _object_of_another(asked: Asked, own: set[str]) -> Answer:
+    """A shipped object that has one name in the whole cluster, and is there already."""
+    shared, shipped = asked.cluster.shared, asked.bundle.shipped
+    if shared is None or shipped is None:
+        return Known.NOT
+    for each in shipped:
+        owned = _of_another(shared.get(each.kind.kind, {}).get(each.name), own)
+        if owned:
+            return {"object": f"{each.kind.kind} {each.name}", "owned": owned}
+    return None
+
+
+def _platform_releases(asked: Asked) -> set[str]:
+    return {f"{PLATFORM_NAMESPACE}/{name}" for name in _releases(asked, PLATFORM_OPERATOR)}
+
+
+def _other_release(asked: Asked, owner: str | None) -> str:
+    return _of_another(owner, _platform_releases(asked))
+
+
+def _of_another(owner: str | None, own: set[str]) -> str:
+    """Words for the owner of an object that Helm would refuse; empty when it would not."""
+    if owner is None or owner in own:
+        return ""
+    namespace, _, name = owner.partition("/")
+    if not name:
+        return "no release owns it"
+    if namespace == "ClusterExtension":
+        return f"{namespace} {name} owns it"
+    where = "" if namespace == PLATFORM_NAMESPACE else f" ({namespace})"
+    return f"release {name}{where} owns it"
+
+
+def _package_installed(asked: Asked) -> Answer:
+    others = [each.name for each in same_package(asked, PLATFORM_OPERATOR)]
+    return {"name": listed(others)} if len(others) > 1 else None
+
+
+CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
+    "sub-prohibited": _prohibited,
+    "sub-package-required": _required_packages,
+    "sub-api-required": _required_apis,
+    "sub-constraint": _constraints,
+    "sub-api-twice": neighbours.provided_twice,
+    "sub-mode-twice": faults.mode_told_twice,
+    "sub-install-mode": _group_mode,
+    "sub-kind-unserved": _unserved_kinds,
+    "sub-stored-version": _stored_versions,
+    "sub-min-kube": _min_kube,
+    "sub-native-api": _native_apis,
+    "sub-required-crd": _required_crds,
+    "sub-webhook-name": faults.webhook_name_twice,
+    "sub-crd-owned": _provided_elsewhere,
+    "sub-api-service-owned": neighbours.api_provided_elsewhere,
+    "sub-api-service-foreign": neighbours.foreign_api,
+    "sub-conversion-mode": _conversion_mode,
+    "sub-webhook-rule": _forbidden_webhook,
+    "sub-orphan": neighbours.orphan,
+    "sub-existing-objects": neighbours.existing_objects,
+    "sub-api-several": neighbours.several_providers,
+    "ce-ambiguous": neighbours.ambiguous,
+    "ce-outranked": neighbours.outranked,
+    "ce-dependency": _dependency,
+    "ce-folder": faults.folders,
+    "ce-install-mode": gates.watching,
+    "ce-watch-namespace": gates.watch_namespace,
+    "ce-api-service": _api_services,
+    "ce-webhook": gates.webhooks,
+    "ce-webhook-provider": gates.webhook_provider,
+    "ce-bundle-fault": faults.inconsistent,
+    "ce-conversion-mode": _conversion_mode,
+    "ce-webhook-rule": _forbidden_webhook,
+    "ce-kind-unsupported": faults.unsupported_kind,
+    "ce-kind-unserved": _unserved_kinds,
+    "ce-object-unnamed": faults.unnamed_object,
+    "ce-stored-version": _stored_versions,
+    "ce-crd-owned": _extension_crds,
+    "ce-object-owned": _extension_objects,
+    "ce-min-kube": _min_kube,
+    "ce-native-api": _native_apis,
+    "po-folder": faults.folders,
+    "po-install-mode": _all_namespaces,
+    "po-api-service": _api_services,
+    "po-webhook": _webhooks,
+    "po-object-unnamed": faults.unnamed_object,
+    "po-kind-unserved": _unserved_kinds,
+    "po-namespace-exists": _namespace_exists,
+    "po-crd-owned": _platform_crds,
+    "po-role-exists": _role_exists,
+    "po-object-owned": _platform_objects,
+    "po-package-installed": _package_installed,
+    "po-dependency-ignored": _needs,
+    "po-min-kube": _min_kube,
+    "po-native-api": _native_apis,
+    "api-shared": neighbours.api_shared,
+    "max-openshift": _max_openshift,
+    "deprecated": _deprecated,
+}

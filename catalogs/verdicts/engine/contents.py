@@ -1,0 +1,354 @@
+"""What a bundle brings and needs, read from its olm.bundle blob: the facts that rules look at.
+
+With olm.bundle.object properties everything is there; with olm.csv.metadata the objects and the
+webhooks are known only to the bundle's image, and the facts about them are None.
+"""
+
+import base64
+import binascii
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from catalogs.fbc import blob as fbc
+from catalogs.fbc import csv as csvs
+
+CSV_KIND = "ClusterServiceVersion"
+CRD_KIND = "CustomResourceDefinition"
+CONVERSION = "ConversionWebhook"
+
+
+class Kind(NamedTuple):
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def told(self) -> str:
+        """For sentences."""
+        return f"{self.kind} ({self.api_version})"
+
+
+class Shipped(NamedTuple):
+    """An object among a bundle's manifests."""
+
+    kind: Kind
+    name: str
+    namespace: str = ""
+
+
+class Hook(NamedTuple):
+    """A webhook that the CSV defines."""
+
+    type: str
+    name: str
+    deployment: str = ""
+    crds: tuple[str, ...] = ()  # that it converts
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Facts of one bundle; None where only the bundle's image knows."""
+
+    name: str = ""
+    package: str = ""
+    version: str = ""
+    install_modes: frozenset[str] | None = None  # the supported ones
+    modes_told_twice: tuple[str, ...] = ()
+    owned_api_services: int | None = None
+    owned_apis: tuple[str, ...] = ()  # names of these APIServices
+    webhooks: int | None = None
+    conversion_webhooks: int | None = None
+    webhook_rules: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()  # (groups, resources)
+    hooks: tuple[Hook, ...] = ()
+    deployments: tuple[str, ...] | None = None  # names
+    folders: tuple[str, ...] = ()  # inside of manifests/ of an inspected image
+    provides: frozenset[Kind] = frozenset()
+    requires: tuple[Kind, ...] = ()
+    required_packages: tuple[tuple[str, str], ...] = ()  # (name, blang range)
+    required_labels: tuple[str, ...] = ()
+    constraints: tuple[Any, ...] = ()  # olm.constraint values as decoded
+    native_apis: tuple[Kind, ...] = ()
+    required_crds: tuple[tuple[str, Kind], ...] = ()  # (name of the CRD, what of it is needed)
+    owned_crds: tuple[str, ...] = ()  # names
+    min_kube_version: str = ""
+    max_openshift_version: str = ""
+    suggested_namespace: str = ""
+    prohibited: bool = False  # the legacy property olm.deprecated
+    deprecated: bool = False  # by olm.deprecations
+    shipped: tuple[Shipped, ...] | None = None  # without the ClusterServiceVersion
+    crd_versions: tuple[tuple[str, frozenset[str]], ...] | None = None  # of the CRDs shipped
+    # Of those without a conversion webhook: the served ones, which existing objects must fit.
+    crds_strict: tuple[tuple[str, frozenset[str]], ...] | None = None
+
+
+class _Description(msgspec.Struct):
+    """Of a CRD (name is plural.group) or an APIService (group and kind)."""
+
+    name: str = ""
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _Descriptions(msgspec.Struct):
+    owned: list[_Description] | None = None
+    required: list[_Description] | None = None
+
+
+class _WebhookRule(msgspec.Struct):
+    apiGroups: list[str] | None = None
+    resources: list[str] | None = None
+
+
+class _Webhook(msgspec.Struct):
+    type: str = ""
+    generateName: str = ""
+    deploymentName: str = ""
+    conversionCRDs: list[str] | None = None
+    rules: list[_WebhookRule] | None = None
+
+
+class _Deployment(msgspec.Struct):
+    name: str = ""
+
+
+class _Strategy(msgspec.Struct):
+    deployments: list[_Deployment] | None = None
+
+
+class _Install(msgspec.Struct):
+    spec: _Strategy | None = None
+
+
+class _Mode(msgspec.Struct):
+    type: str = ""
+    supported: bool = False
+
+
+class _Spec(msgspec.Struct):
+    """The same members under the names of a ClusterServiceVersion's spec."""
+
+    installModes: list[_Mode] | None = None
+    customresourcedefinitions: _Descriptions | None = None
+    apiservicedefinitions: _Descriptions | None = None
+    webhookdefinitions: list[_Webhook] | None = None
+    install: _Install | None = None
+    nativeAPIs: list[_Description] | None = None
+    minKubeVersion: str | None = None
+
+
+class _Metadata(msgspec.Struct):
+    """The same members under the names of olm.csv.metadata."""
+
+    installModes: list[_Mode] | None = None
+    crdDescriptions: _Descriptions | None = None
+    apiServiceDefinitions: _Descriptions | None = None
+    nativeAPIs: list[_Description] | None = None
+    minKubeVersion: str | None = None
+    annotations: csvs.Annotations | None = None
+
+
+class _ObjectMeta(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    annotations: csvs.Annotations | None = None
+
+
+class _CrdVersion(msgspec.Struct):
+    name: str = ""
+    served: bool = False
+
+
+class _Conversion(msgspec.Struct):
+    strategy: str = ""
+
+
+class _CrdSpec(msgspec.Struct):
+    versions: list[_CrdVersion] | None = None
+    version: str | None = None
+    conversion: _Conversion | None = None
+
+
+class _Manifest(msgspec.Struct):
+    apiVersion: str = ""
+    kind: str = ""
+    metadata: _ObjectMeta | None = None
+    spec: msgspec.Raw = fbc.NULL
+
+
+class _Label(msgspec.Struct):
+    label: str = ""
+
+
+def read_contents(blob: bytes, *, deprecated: bool = False) -> Contents:
+    """The facts of an olm.bundle blob, JSON. Parts of a wrong type count as absent.
+
+    `deprecated` comes from the package's olm.deprecations. Raises one of `fbc.DECODE_ERRORS` for
+    what is no JSON object.
+    """
+    bundle = fbc.decode(blob, _Blob)[0]
+    properties = bundle.properties or []
+    facts = _from_properties(properties)
+    manifests = [each for each in map(_manifest, properties) if each is not None]
+    csv = next((each for each in manifests if each.kind == CSV_KIND), None)
+    metadata = next((each for each in properties if each.type == "olm.csv.metadata"), None)
+    if csv is not None:
+        facts |= _from_csv(csv)
+    elif metadata is not None:
+        facts |= _from_metadata(fbc.decode(metadata.value, _Metadata)[0])
+    if manifests:
+        facts |= _from_manifests([each for each in manifests if each is not csv])
+    return Contents(
+        name=bundle.name or "", package=bundle.package or "", deprecated=deprecated, **facts
+    )
+
+
+class _Blob(msgspec.Struct):
+    name: str | None = None
+    package: str | None = None
+    properties: list[fbc.PropertyIn] | None = None
+
+
+def _from_properties(properties: list[fbc.PropertyIn]) -> dict[str, Any]:
+    provides, requires, packages, labels, constraints = set(), [], [], [], []
+    found: dict[str, Any] = {"prohibited": False}
+    for each in properties:
+        if each.type == "olm.gvk":
+            provides.add(_kind(bytes(each.value)))
+        elif each.type == "olm.gvk.required":
+            requires.append(_kind(bytes(each.value)))
+        elif each.type == "olm.package.required":
+            needed = fbc.decode(each.value, fbc.RequiredPackage)[0]
+            packages.append((needed.packageName or "", needed.versionRange or ""))
+        elif each.type == "olm.label.required":
+            labels.append(fbc.decode(each.value, _Label)[0].label)
+        elif each.type == "olm.constraint":
+            constraints.append(msgspec.json.decode(each.value))
+        elif each.type == "olm.deprecated":
+            found["prohibited"] = True
+        elif each.type == "olm.maxOpenShiftVersion":
+            value = msgspec.json.decode(each.value)
+            found["max_openshift_version"] = str(value).strip('"') if value is not None else ""
+        elif each.type == "olm.package":
+            found["version"] = fbc.decode(each.value, fbc.PackageProperty)[0].version or ""
+    return found | {
+        "provides": frozenset(provides),
+        "requires": tuple(requires),
+        "required_packages": tuple(packages),
+        "required_labels": tuple(labels),
+        "constraints": tuple(constraints),
+    }
+
+
+@lru_cache(maxsize=1024)
+def _kind(value: bytes) -> Kind:
+    """Of an olm.gvk property. Versions of a package repeat theirs byte for byte."""
+    gvk = fbc.decode(value, fbc.Gvk)[0]
+    return Kind(gvk.group or "", gvk.version or "", gvk.kind or "")
+
+
+def _manifest(found: fbc.PropertyIn) -> _Manifest | None:
+    """The object in an olm.bundle.object property; None for another type or what is no object."""
+    if found.type != "olm.bundle.object":
+        return None
+    data = fbc.decode(found.value, csvs.ObjectProperty)[0].data
+    try:
+        text = base64.b64decode(data or "")
+        if not text.lstrip().startswith(b"{"):
+            text = fbc.yaml_to_json(text)
+        return fbc.decode(text, _Manifest)[0]
+    except (binascii.Error, ValueError, fbc.BadBlob, *fbc.DECODE_ERRORS):
+        return None
+
+
+def _from_csv(manifest: _Manifest) -> dict[str, Any]:
+    spec = fbc.decode(manifest.spec, _Spec)[0] if manifest.spec != fbc.NULL else _Spec()
+    annotations = manifest.metadata.annotations if manifest.metadata else None
+    webhooks = spec.webhookdefinitions or []
+    conversions = [each for each in webhooks if each.type == CONVERSION]
+    strategy = (spec.install.spec if spec.install else None) or _Strategy()
+    return {
+        **_named(spec.installModes, spec.customresourcedefinitions, spec.apiservicedefinitions),
+        **_needs(spec.nativeAPIs, spec.minKubeVersion, annotations),
+        "webhooks": len(webhooks),
+        "conversion_webhooks": len(conversions),
+        "webhook_rules": tuple(
+            (tuple(rule.apiGroups or ()), tuple(rule.resources or ()))
+            for each in webhooks
+            if each.type != CONVERSION
+            for rule in each.rules or ()
+        ),
+        "hooks": tuple(
+            Hook(
+                *(each.type, each.generateName, each.deploymentName),
+                tuple(each.conversionCRDs or ()) if each.type == CONVERSION else (),
+            )
+            for each in webhooks
+        ),
+        "deployments": tuple(each.name for each in strategy.deployments or ()),
+    }
+
+
+def _from_metadata(found: _Metadata) -> dict[str, Any]:
+    return {
+        **_named(found.installModes, found.crdDescriptions, found.apiServiceDefinitions),
+        **_needs(found.nativeAPIs, found.minKubeVersion, found.annotations),
+    }
+
+
+def _named(
+    modes: list[_Mode] | None, crds: _Descriptions | None, services: _Descriptions | None
+) -> dict[str, Any]:
+    crds, services = crds or _Descriptions(), services or _Descriptions()
+    supported = frozenset(mode.type for mode in modes or () if mode.supported)
+    told = Counter(mode.type for mode in modes or ())
+    return {
+        "install_modes": supported if modes is not None else None,
+        "modes_told_twice": tuple(type_ for type_, times in told.items() if times > 1),
+        "owned_crds": tuple(each.name for each in crds.owned or ()),
+        "required_crds": tuple(
+            (each.name, Kind(each.name.partition(".")[2], each.version, each.kind))
+            for each in crds.required or ()
+        ),
+        "owned_api_services": len(services.owned or ()),
+        "owned_apis": tuple(f"{each.version}.{each.group}" for each in services.owned or ()),
+    }
+
+
+def _needs(
+    native: list[_Description] | None, min_kube: str | None, annotations: csvs.Annotations | None
+) -> dict[str, Any]:
+    return {
+        "native_apis": tuple(Kind(each.group, each.version, each.kind) for each in native or ()),
+        "min_kube_version": min_kube or "",
+        "suggested_namespace": (annotations.suggestedNamespace if annotations else None) or "",
+    }
+
+
+def _from_manifests(manifests: list[_Manifest]) -> dict[str, Any]:
+    shipped, crds, strict = [], [], []
+    for each in manifests:
+        group, _, version = each.apiVersion.rpartition("/")
+        name = each.metadata.name if each.metadata else ""
+        namespace = each.metadata.namespace if each.metadata else ""
+        shipped.append(Shipped(Kind(group, version, each.kind), name, namespace))
+        if each.kind == CRD_KIND:
+            spec = fbc.decode(each.spec, _CrdSpec)[0] if each.spec != fbc.NULL else _CrdSpec()
+            versions = {one.name for one in spec.versions or ()} | {spec.version or ""}
+            crds.append((name, frozenset(versions - {""})))
+            served = {one.name for one in spec.versions or () if one.served}
+            if spec.conversion is None or spec.conversion.strategy != "Webhook":
+                strict.append((name, frozenset(served or {spec.version or ""})))
+    return {
+        "shipped": tuple(shipped),
+        "crd_versions": tuple(crds),
+        "crds_strict": tuple(strict),
+    }

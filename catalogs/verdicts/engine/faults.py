@@ -1,0 +1,106 @@
+"""Checks of what a bundle has in itself, wherever it goes: faults that an installer refuses."""
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from typing import TypeVar
+
+from catalogs.verdicts.engine.check import Answer, Asked, Known, kinds_text, listed
+from catalogs.verdicts.engine.contents import Contents
+
+# What a registry+v1 bundle may contain: operator-registry pkg/lib/bundle/supported_resources.go.
+SUPPORTED = frozenset(
+    (
+        *("ClusterServiceVersion", "CustomResourceDefinition", "Secret", "ConfigMap"),
+        *("ServiceAccount", "Service", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
+        *("PrometheusRule", "ServiceMonitor", "PodMonitor", "PodDisruptionBudget", "PriorityClass"),
+        *("VerticalPodAutoscaler", "ConsoleYAMLSample", "ConsoleQuickStart", "ConsoleCLIDownload"),
+        *("ConsoleLink", "ConsolePlugin", "NetworkPolicy"),
+    )
+)
+_T = TypeVar("_T", bound=Hashable)
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\Z")
+
+
+def mode_told_twice(asked: Asked) -> Answer:
+    modes = asked.bundle.modes_told_twice
+    return {"modes": listed(modes)} if modes else None
+
+
+def webhook_name_twice(asked: Asked) -> Answer:
+    """OLM v0 counts the names of all webhooks together."""
+    names = _twice(hook.name for hook in asked.bundle.hooks)
+    return {"names": listed(name or "none" for name in names)} if names else None
+
+
+def folders(asked: Asked) -> Answer:
+    """Only an inspected image tells; what a catalog has of a bundle are objects without a place."""
+    found = asked.bundle.folders
+    return {"folders": listed(found)} if found else None
+
+
+def unnamed_object(asked: Asked) -> Answer:
+    """Helm looks each object up by its name; one with generateName has none."""
+    if asked.bundle.shipped is None:
+        return Known.NOT
+    found = [each.kind for each in asked.bundle.shipped if not each.name]
+    return {"kinds": kinds_text(found)} if found else None
+
+
+def unsupported_kind(asked: Asked) -> Answer:
+    if asked.bundle.shipped is None:
+        return Known.NOT
+    found = [each.kind for each in asked.bundle.shipped if each.kind.kind not in SUPPORTED]
+    return {"kinds": kinds_text(found)} if found else None
+
+
+def inconsistent(asked: Asked) -> Answer:
+    """The first of what operator-controller finds wrong in a bundle before it renders it."""
+    bundle = asked.bundle
+    if bundle.deployments is None or bundle.crd_versions is None:
+        return Known.NOT
+    fault = next(_inconsistencies(bundle), "")
+    return {"fault": fault} if fault else None
+
+
+def _inconsistencies(bundle: Contents) -> Iterator[str]:
+    """In the order of its validators; those with a rule of their own are left out."""
+    deployments = bundle.deployments or ()
+    for name in _twice(deployments):
+        yield f"its ClusterServiceVersion has Deployment {name} twice"
+    for name in deployments:
+        if not _SUBDOMAIN.match(name):
+            yield f"{_quoted(name)} is no valid name of a Deployment"
+    crds = [name for name, _ in bundle.crd_versions or ()]
+    for name in _twice(crds):
+        yield f"it has the CustomResourceDefinition {name} twice"
+    for name in bundle.owned_crds:
+        if name not in crds:
+            yield f"it says that it owns the CustomResourceDefinition {name}, and has none"
+    yield from _of_webhooks(bundle, deployments)
+
+
+def _of_webhooks(bundle: Contents, deployments: tuple[str, ...]) -> Iterator[str]:
+    for hook in bundle.hooks:
+        if hook.deployment not in deployments:
+            yield f"its webhook {hook.name} names a Deployment that it lacks: {hook.deployment}"
+    for type_, name in _twice((hook.type, hook.name) for hook in bundle.hooks):
+        yield f"it has two webhooks of type {type_} with the name {name}"
+    for hook in bundle.hooks:
+        if not _SUBDOMAIN.match(hook.name):
+            yield f"{_quoted(hook.name)} is no valid name of a webhook"
+    converting = [(crd, hook.name) for hook in bundle.hooks for crd in hook.crds]
+    for crd in _twice(crd for crd, _ in converting):
+        yield f"two conversion webhooks are for {crd}"
+    for crd, name in converting:
+        if crd not in bundle.owned_crds:
+            yield f"its conversion webhook {name} is for {crd}, which it does not own"
+
+
+def _quoted(name: str) -> str:
+    return f"“{name}”"
+
+
+def _twice(names: Iterable[_T]) -> list[_T]:
+    return [name for name, times in Counter(names).items() if times > 1]

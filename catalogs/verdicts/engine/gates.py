@@ -1,0 +1,92 @@
+"""Checks of what operator-controller takes, which depends on the feature gates that it runs with.
+
+A gate of which its Deployment says nothing is as its version has it, and so not known here.
+"""
+
+from catalogs.verdicts.engine.check import ALL_NAMESPACES, Answer, Asked, Known, counted, modes_text
+from catalogs.verdicts.engine.contents import Contents, Kind
+
+ONE_NAMESPACE = "SingleOwnNamespaceInstallSupport"
+CERT_MANAGER = "WebhookProviderCertManager"
+SERVICE_CA = "WebhookProviderOpenshiftServiceCA"
+CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate")
+
+
+def watching(asked: Asked) -> Answer:
+    """What it asks of a bundle while it watches all namespaces only; and what would do where it is
+    run so that it can watch one."""
+    modes = asked.bundle.install_modes
+    if modes is None:
+        return Known.NOT
+    if ALL_NAMESPACES in modes:
+        return None
+    which = _which_namespace(asked.bundle)
+    gate = _gates(asked).get(ONE_NAMESPACE)
+    if which and gate:
+        return None  # the next rule says what it takes
+    otherwise = "No feature gate changes that."
+    if which:
+        when = "It would take it if it ran" if gate is False else "It takes it only when it runs"
+        off = ", which is off here," if gate is False else ","
+        otherwise = (
+            f"{when} with the feature gate {ONE_NAMESPACE}{off} "
+            f"and with {which} in spec.config.inline.watchNamespace."
+        )
+    return {"modes": modes_text(asked.bundle), "otherwise": otherwise}
+
+
+def watch_namespace(asked: Asked) -> Answer:
+    """A bundle that it takes with a namespace to watch alone."""
+    modes = asked.bundle.install_modes
+    if modes is None or ALL_NAMESPACES in modes or not _gates(asked).get(ONE_NAMESPACE):
+        return None
+    which = _which_namespace(asked.bundle)
+    return {"modes": modes_text(asked.bundle), "which": which} if which else None
+
+
+def webhooks(asked: Asked) -> Answer:
+    """Webhooks, where it is not known whether it takes any; and where they aren't known: even one
+    that takes them refuses some."""
+    found = counted(asked.bundle.webhooks, "webhook")
+    if found is Known.NOT or _no_webhooks(asked) is None:
+        return found
+    return None  # it takes them, or the next rule says why not
+
+
+def webhook_provider(asked: Asked) -> Answer:
+    """Webhooks that it has no certificates for."""
+    found, why = counted(asked.bundle.webhooks, "webhook"), _no_webhooks(asked)
+    if found is None or found is Known.NOT or not why:
+        return None
+    return {**found, "why": why}
+
+
+def _gates(asked: Asked) -> dict[str, bool]:
+    return dict(asked.cluster.gates or {})
+
+
+def _which_namespace(bundle: Contents) -> str:
+    """Words for what it may watch (isWatchNamespaceConfigRequired and selectNamespaceFormat of
+    internal/operator-controller/rukpak/bundle/registryv1.go); empty for no single namespace."""
+    modes = bundle.install_modes or frozenset()
+    own, single = "OwnNamespace" in modes, "SingleNamespace" in modes
+    if own and single:
+        return "one namespace"
+    if own:
+        return "the namespace of the ClusterExtension"
+    return "another namespace than its own" if single else ""
+
+
+def _no_webhooks(asked: Asked) -> str | None:
+    """Why it takes no webhooks, empty where it does; None when that is not known. Mirrors
+    getCertificateProvider of cmd/operator-controller/main.go: cert-manager's comes first."""
+    gates = _gates(asked)
+    manager, service = gates.get(CERT_MANAGER), gates.get(SERVICE_CA)
+    if manager:
+        served = asked.cluster.serves(CERTIFICATE, asked.bundle)
+        if served is False:
+            return f"the certificates would be cert-manager's, and {CERTIFICATE.told} is not served"
+        return "" if served else None
+    if manager is None or service is None:
+        return None
+    return "" if service else f"the feature gates {CERT_MANAGER} and {SERVICE_CA} are off"

@@ -1,0 +1,428 @@
+"""What catalog pages show, worked out from what `search` and `queries` found.
+
+Owns URLs of packages and bundles, facet links, page slices and the words for a catalog's state.
+Reads no rows.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote_plus, urlencode
+
+from django.db.models import QuerySet
+from django.http import QueryDict
+from django.urls import NoReverseMatch, reverse
+from django.utils.safestring import SafeString
+
+from catalogs import search
+from catalogs.fbc.words import fold
+from catalogs.models import Catalog, Package
+from catalogs.search.highlight import has_word, mark, snippet
+from catalogs.verdicts.engine import Path, Verdict
+from catalogs.verdicts.stored import KIND_OF, title_of
+from catalogs.views.forms import FILTER_NAMES
+from olmweb.models import LOCAL
+
+Item = TypeVar("Item")
+
+FACET_FIRST = 8  # values of a facet in sight, the others are folded
+FACET_MOST = 300  # values of a facet at all
+TITLES = {
+    "installable": "Installable by",
+    search.INSTALLED: "Installed",
+    "catalog": "Source",
+    "cluster": "Cluster",
+    "category": "Category",
+    "provider": "Provider",
+    "capability": "Capability level",
+    "install_mode": "Install mode",
+    "infrastructure_feature": "Infrastructure features",
+    "deprecated": "Deprecated",
+    "keyword": "Keyword",
+    "provides": "Provides",
+}
+SHOWN_FACETS = tuple(name for name in TITLES if name not in search.UNCOUNTED)
+SAID = {
+    Verdict.INSTALLABLE.value: "Installable by",
+    Verdict.NOT_INSTALLABLE.value: "Not by",
+    Verdict.UNKNOWN.value: "Unknown by",
+}
+KINDS_SHOWN = 3  # of those that a search asked for, on one card
+CAPABILITIES = (
+    "Basic Install",
+    "Seamless Upgrades",
+    "Full Lifecycle",
+    "Deep Insights",
+    "Auto Pilot",
+)
+WORDS = {search.YES: "Yes", search.FAILED: "Failed", search.NO: "No", "-": "No cluster"} | {
+    f"{path}{mark}": f"{KIND_OF[path]}{word}"
+    for path in Path
+    for mark, word in (("", ""), ("-unknown", ": unknown"))
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FacetValue:
+    label: str
+    count: int
+    chosen: bool
+    url: str  # the same page with this value added or taken away
+
+    def html(self) -> SafeString:
+        """The list item. Made here, and by hand, because a page has hundreds of them."""
+        css = (" olm-facet__value--chosen" if self.chosen else "") + (
+            "" if self.count else " olm-facet__value--none"
+        )
+        current = ' aria-current="true"' if self.chosen else ""
+        return SafeString(
+            f'<li><a class="olm-facet__value{css}" href="{escape(self.url)}"{current}>'
+            f'<span class="olm-facet__label">{escape(self.label)}</span>'
+            f'<span class="olm-facet__count">{self.count}</span></a></li>'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    name: str
+    title: str
+    first: Sequence[FacetValue]
+    rest: Sequence[FacetValue]
+
+
+def verdict_labels(said: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """(verdict, words) for a label each: by which paths it installs, by which not and why."""
+    return [(verdict, f"{SAID[verdict]} {words}") for verdict, words in verdict_words(said)]
+
+
+def verdict_words(said: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """(verdict, its paths and why not), each verdict once, of (path, verdict, rule)."""
+    by: dict[str, list[str]] = {}
+    for path, verdict, rule in said:
+        why = f": {title_of(rule)}" if verdict == Verdict.NOT_INSTALLABLE else ""
+        by.setdefault(verdict, []).append(KIND_OF[Path(path)] + why)
+    return [(verdict, ", ".join(by[verdict])) for verdict in SAID if verdict in by]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A package as the list shows it; `url` is empty when none can name it. Texts are marked with
+    the words of the search; `why` tells, beyond them, why the package was found."""
+
+    row: search.Row
+    sources: Sequence[search.Row]
+    installed: Sequence[search.Installation]
+    url: str
+    icon_url: str
+    title: SafeString
+    name: SafeString
+    provider: SafeString
+    summary: SafeString
+    why: Sequence[SafeString] = ()
+    differs: Sequence[str] = ()
+
+    @property
+    def key(self) -> str:
+        """Names the package in the form of a bulk install."""
+        return f"{self.row.cluster}/{self.row.catalog}/{self.row.name}"
+
+    @property
+    def difference(self) -> str:
+        """In what the sources differ, in words; empty when they are one package."""
+        return " and ".join(self.differs)
+
+    @property
+    def source_names(self) -> str:
+        """Every catalog that has it, for a tooltip."""
+        return ", ".join(
+            row.catalog if row.cluster == LOCAL else f"{row.catalog} on {row.cluster}"
+            for row in self.sources
+        )
+
+    @property
+    def sources_html(self) -> SafeString:
+        """The one catalog, or how many there are. By hand for the reason of `FacetValue.html`."""
+        if len(self.sources) < 2:
+            return SafeString(escape(self.row.catalog))
+        return SafeString(
+            f'<span title="{escape(self.source_names)}">{len(self.sources)} sources</span>'
+        )
+
+    @property
+    def verdicts(self) -> list[tuple[str, str]]:
+        """(verdict, words) for a label each: by which paths it installs, by which not and why."""
+        return verdict_labels(self.row.said)
+
+    @property
+    def judged_for(self) -> str:
+        """For which cluster that is said."""
+        return "no cluster" if self.row.cluster == LOCAL else f"cluster {self.row.cluster}"
+
+    @property
+    def healths(self) -> dict[str, str]:
+        """Health to the clusters that say so: what the labels show."""
+        found: dict[str, dict[str, None]] = {}
+        for each in self.installed:
+            found.setdefault(each.health, {})[each.cluster] = None
+        return {health: ", ".join(clusters) for health, clusters in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A chosen filter and the URL without it."""
+
+    title: str
+    value: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """A slice of a list; `number` counts from 1, `first` and `last` are positions from 1."""
+
+    items: Sequence[Item]
+    number: int
+    pages: int
+    total: int
+    size: int
+
+    @property
+    def first(self) -> int:
+        return (self.number - 1) * self.size + 1 if self.total else 0
+
+    @property
+    def last(self) -> int:
+        return min(self.number * self.size, self.total)
+
+    @property
+    def previous(self) -> int | None:
+        return self.number - 1 if self.number > 1 else None
+
+    @property
+    def next(self) -> int | None:
+        return self.number + 1 if self.number < self.pages else None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`tone` is one of success, info, warning, danger, neutral; `sentence` may be empty."""
+
+    word: str
+    tone: str
+    sentence: str = ""
+    hint: str = ""
+
+
+def paginate(
+    items: Sequence[Item] | QuerySet[Any, Item],
+    number: int,
+    size: int,
+    notices: list[str],
+    *,
+    total: int,
+) -> Page[Item]:
+    """Page `number` of `items`; beyond the end it is the last one, with a notice."""
+    pages = max(1, -(-total // size))
+    if number > pages:
+        notices.append(f"There is no page {number}; the last one, {pages}, is shown.")
+        number = pages
+    start = (number - 1) * size
+    return Page(list(items[start : start + size]), number, pages, total, size)
+
+
+# Both are asked for dozens of times a page and routes don't change while a process lives.
+@lru_cache(maxsize=16384)
+def package_url(cluster: str, catalog: str, name: str) -> str:
+    """Empty for a name that no URL can carry (a catalog may hold anything)."""
+    try:
+        return reverse("catalogs:package", args=(cluster, catalog, name))
+    except NoReverseMatch:
+        return ""
+
+
+def cards(
+    matches: Sequence[search.Match], asked: search.Asked, hits: search.Hits | None
+) -> list[Card]:
+    """The cards of a page; at most one query, for the descriptions that have what was found."""
+    read_as = hits.read_as if hits else {}
+    words = (*asked.words, *(near for found in read_as.values() for near in found))
+    kinds = hits.kinds if hits else frozenset()
+    sought = {match.row.id: _unseen_words(match.row, asked.words) for match in matches}
+    texts = search.descriptions_of([key for key, unseen in sought.items() if unseen])
+    found = []
+    for match in matches:
+        row = match.row
+        why = _kinds_found(row, words, kinds)
+        passage = snippet(texts.get(row.id, ""), sought[row.id])
+        found.append(
+            Card(
+                row,
+                match.sources,
+                match.installed,
+                package_url(row.cluster, row.catalog, row.name),
+                icon_url(row.icon) if row.icon else "",
+                title=mark(row.title, words),
+                name=mark(row.name, words),
+                provider=mark(row.provider, words),
+                summary=mark(row.summary, words),
+                why=[*why, passage] if passage else why,
+                differs=match.differs,
+            )
+        )
+    return found
+
+
+def read_as(hits: search.Hits | None) -> list[tuple[str, str]]:
+    """Mistyped words with the names that were taken for them."""
+    found = hits.read_as if hits else {}
+    return [(word, ", ".join(near)) for word, near in found.items()]
+
+
+def _unseen_words(row: search.Row, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `words` that no text of the card has."""
+    return tuple(
+        word for word in search.unplaced_words(row, words) if not has_word(row.summary, word)
+    )
+
+
+def _kinds_found(
+    row: search.Row, words: tuple[str, ...], kinds: frozenset[str]
+) -> list[SafeString]:
+    """The kinds that were asked for, as `provides:` or as a plain word."""
+
+    def wanted(kind: str) -> bool:
+        return kind in kinds or fold(kind.rpartition("/")[2]) in words
+
+    if not (kinds or words):
+        return []
+    now = [kind for kind in row.provides if wanted(kind)]
+    before = [kind for kind in row.provided_before if kind in kinds]
+    lines = []
+    for said, listed in (("Provides", now), ("Older versions provide", before)):
+        if listed:
+            more = f" and {len(listed) - KINDS_SHOWN} more" if len(listed) > KINDS_SHOWN else ""
+            lines.append(SafeString(escape(f"{said} {', '.join(listed[:KINDS_SHOWN])}{more}")))
+    return lines
+
+
+@lru_cache(maxsize=4096)
+def icon_url(sha256: str) -> str:
+    return reverse("catalogs:icon", args=(sha256,))
+
+
+def bundle_url(package: Package, name: str, route: str = "catalogs:bundle") -> str:
+    """The page of a bundle, or the API's `route` for it; empty for a name no URL can carry."""
+    catalog = package.catalog
+    try:
+        return reverse(route, args=(catalog.cluster_name, catalog.slug, package.name, name))
+    except NoReverseMatch:
+        return ""
+
+
+def facets(result: search.Result, filters: search.Filters, params: QueryDict) -> list[Facet]:
+    """The facets worth showing: those with a choice to make or one made."""
+    pairs = kept_pairs(params)
+    found = []
+    for name in SHOWN_FACETS:
+        counts = result.counts[name]
+        chosen = filters.chosen.get(name, frozenset())
+        values = sorted({*counts, *chosen}, key=lambda value: _order(name, value, counts, chosen))[
+            :FACET_MOST
+        ]
+        if not chosen and (not any(counts.values()) or (name == "cluster" and len(values) < 2)):
+            continue
+        shown = [
+            FacetValue(
+                label=WORDS.get(value, value),
+                count=counts.get(value, 0),
+                chosen=value in chosen,
+                url=_toggled(pairs, name, value),
+            )
+            for value in values
+        ]
+        if shown:
+            first = max(FACET_FIRST, len(chosen))
+            found.append(Facet(name, TITLES[name], shown[:first], shown[first:]))
+    return found
+
+
+def chosen_labels(filters: search.Filters, params: QueryDict) -> list[Label]:
+    pairs = kept_pairs(params)
+    labels = [
+        Label(TITLES[name], WORDS.get(value, value), _toggled(pairs, name, value))
+        for name, values in filters.chosen.items()
+        for value in sorted(values)
+    ]
+    if filters.q:
+        without = [(key, value) for key, value in pairs if key != "q"]
+        labels.insert(0, Label("Search", filters.q, f"?{urlencode(without)}"))
+    return labels
+
+
+def kept_pairs(params: QueryDict) -> list[tuple[str, str]]:
+    """The query string without the page and the revision token."""
+    return [
+        (key, value.replace("\x00", ""))
+        for key in ("q", *FILTER_NAMES, "sort", "view")
+        for value in params.getlist(key)
+        if value
+    ]
+
+
+def order_channels(channels: Iterable[str], default: str) -> list[str]:
+    return sorted(set(channels), key=lambda name: (name != default, name))
+
+
+def catalog_status(catalog: Catalog) -> Status:
+    """The catalog's state in a word and, unless all is well, what it means for the reader."""
+    states = Catalog.State
+    if catalog.state == states.DISABLED:
+        return Status(
+            "Disabled",
+            "neutral",
+            "The cluster keeps this catalog but serves nothing from it (availabilityMode is "
+            "Unavailable). What was read before is shown.",
+            "Set spec.availabilityMode to Available on the ClusterCatalog.",
+        )
+    if catalog.cluster is not None and catalog.cluster.reachable is False:
+        return Status(
+            "Unreachable",
+            "warning",
+            f"Cluster {catalog.cluster.name} can't be reached.",  # the shell says why
+        )
+    if catalog.state == states.FAILED:
+        return Status(
+            "Failed",
+            "danger",
+            catalog.error_text or "The last attempt to read it failed.",
+            catalog.error_hint,
+        )
+    if catalog.state == states.NEW:
+        return Status("Not read yet", "info", catalog.error_text, catalog.error_hint)
+    if catalog.stale:
+        return Status(
+            "Stale",
+            "warning",
+            "It was not read for longer than three polls.",
+            "Check that the worker runs: Activity lists its last runs.",
+        )
+    return Status("Serving", "success")
+
+
+def _order(
+    name: str, value: str, counts: Mapping[str, int], chosen: frozenset[str]
+) -> tuple[bool, int, int, str]:
+    """Chosen ones first, then levels from low to high, the rest by count."""
+    fixed = CAPABILITIES.index(value) if value in CAPABILITIES and name == "capability" else 99
+    if name in search.ANSWERS:
+        return False, search.ANSWERS[name].index(value), 0, value
+    return value not in chosen, fixed, -counts.get(value, 0), value.lower()
+
+
+def _toggled(pairs: Sequence[tuple[str, str]], name: str, value: str) -> str:
+    pair = (name, value)
+    if pair in pairs:
+        return f"?{urlencode([each for each in pairs if each != pair])}"
+    return f"?{urlencode(pairs)}&{name}={quote_plus(value)}" if pairs else f"?{urlencode([pair])}"

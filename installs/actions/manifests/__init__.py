@@ -1,0 +1,40 @@
+"""The objects that OLM Web writes, made from form values. Pure: knows neither Django nor clusters.
+
+`choice` says what may be chosen and what is wrong with it, `objects` makes the manifests of it.
+"""
+
+from installs.actions.manifests.choice import (
+    AUTOMATIC,
+    CLUSTER_EXTENSION,
+    ENFORCEMENTS,
+    FIELDS,
+    MANUAL,
+    PATHS,
+    PLATFORM_OPERATOR,
+    POLICIES,
+    SUBSCRIPTION,
+    Choice,
+    default_name,
+    form_field,
+    problems,
+)
+from installs.actions.manifests.objects import as_yaml, main_object, objects_for
+
+__all__ = [
+    "AUTOMATIC",
+    "CLUSTER_EXTENSION",
+    "ENFORCEMENTS",
+    "FIELDS",
+    "MANUAL",
+    "PATHS",
+    "PLATFORM_OPERATOR",
+    "POLICIES",
+    "SUBSCRIPTION",
+    "Choice",
+    "as_yaml",
+    "default_name",
+    "form_field",
+    "main_object",
+    "objects_for",
+    "problems",
+]

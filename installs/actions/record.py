@@ -1,0 +1,310 @@
+"""What people may ask a cluster for. Tries and records plans; sends nothing.
+
+Sending and following is the worker's (installs.actions.follow). An Action row is written before
+anything is sent, and at most one is open per object, so asking twice is asking once.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from django.core import signing
+from django.db import IntegrityError, transaction
+
+from catalogs.models import Package
+from installs.actions import plan as planning
+from installs.actions.change import REMOVABLE, removal_consequences
+from installs.actions.manifests import PLATFORM_OPERATOR
+from installs.actions.objects import (
+    RETRIED,
+    WRITTEN,
+    is_deletion,
+    is_there,
+    label,
+    may_write,
+    remake_problem,
+)
+from installs.actions.plan import Plan
+from installs.actions.refusals import explain
+from installs.models import Action
+from installs.tasks import run_action
+from olmweb.accounts.roles import AnyUser, impersonation_for, person
+from olmweb.clusters import client_for
+from olmweb.errors import OlmwebError
+from olmweb.kube.client import Impersonation, KubeClient
+from olmweb.kube.errors import KubeError, NotFound
+from olmweb.models import Cluster
+
+__all__ = ["REMOVABLE", "DryRun", "Plan", "plan_install", "removal_consequences"]
+
+DRY_RUN_TIMEOUT = (5.0, 5.0)  # seconds to connect and to wait for the answer: a person waits
+REVIEW_SECONDS = 3600  # how long what was reviewed may be confirmed
+_SALT = "installs.actions.review"
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What the cluster said when it only tried. `fields`: form or object field -> sentence;
+    `objects`: (what, what would become of it) in the order of application."""
+
+    ok: bool
+    message: str
+    fields: dict[str, str] = field(default_factory=dict)
+    code: str = ""
+    hint: str = ""
+    objects: tuple[tuple[str, str], ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {"ok": self.ok, "message": self.message, "fields": self.fields}
+
+
+def plan_install(
+    cluster: Cluster,
+    package: Package,
+    name: str,
+    user: AnyUser,
+    path: str = PLATFORM_OPERATOR,
+    asked: Mapping[str, str] | None = None,
+) -> Plan:
+    """planning.plan_install for somebody who may act; OlmwebError (403) for everybody else."""
+    person(user)
+    return planning.plan_install(cluster, package, name, path, asked)
+
+
+def dry_run(plan: Plan, user: AnyUser) -> DryRun:
+    """Lets the cluster try the plan without keeping it, as the person who would ask for it.
+
+    Waits at most five seconds an object. Never raises for what the cluster says or its absence.
+    What can't be tried, because the namespace that it goes to is still to be made, is asked about
+    by an access review.
+    """
+    who = impersonation_for(user)
+    current: dict[str, Any] = plan.manifests[-1]
+    told: list[tuple[str, str]] = []
+    try:
+        with client_for(plan.cluster, timeout=DRY_RUN_TIMEOUT) as client:
+            if refused := _not_remade(client, plan):
+                return refused
+            fresh: set[str] = set()
+            for current in plan.manifests:
+                told.append((label(current), _try(client, plan, current, who, fresh)))
+    except KubeError as error:
+        return _refused(error, plan, current, who)
+    return DryRun(True, f"Cluster {plan.cluster.name} would accept this.", objects=tuple(told))
+
+
+def _not_remade(client: KubeClient, plan: Plan) -> DryRun | None:
+    """The refusal to delete and make again what is not as it was shown."""
+    if not plan.remakes:
+        return None
+    resource, meta = WRITTEN[plan.path], plan.manifest["metadata"]
+    version = plan.manifest["apiVersion"].rpartition("/")[2]
+    try:
+        there = client.get(resource, version, meta["name"], meta["namespace"])
+    except NotFound:
+        return None
+    why = remake_problem(there, plan.manifest)
+    if not why:
+        return None
+    return DryRun(
+        False, f"{label(plan.manifest)} can't be made again as it was: {why}.", code="changed"
+    )
+
+
+def _refused(
+    error: KubeError, plan: Plan, current: dict[str, Any], who: Impersonation | None
+) -> DryRun:
+    resource = WRITTEN[current["kind"]]
+    refusal = explain(
+        error,
+        cluster=plan.cluster.name,
+        as_user=who.user if who else "",
+        verb=Action.Verb.REMOVE if is_deletion(current) else plan.verb,
+        plural=f"{resource.plural}.{resource.group}".rstrip("."),
+        kind=current["kind"],
+    )
+    return DryRun(False, refusal.message, refusal.fields, refusal.code, refusal.hint)
+
+
+def _try(
+    client: KubeClient,
+    plan: Plan,
+    manifest: dict[str, Any],
+    who: Impersonation | None,
+    fresh: set[str],
+) -> str:
+    """What would become of one object, in words. `fresh`: namespaces that the plan makes."""
+    kind = manifest["kind"]
+    resource = WRITTEN[kind]
+    if is_deletion(manifest):
+        version = plan.cluster.kinds.get(kind, {}).get("version") or resource.versions[0]
+        try:
+            client.delete(
+                resource,
+                version,
+                manifest["name"],
+                manifest["namespace"],
+                uid=manifest["uid"],
+                dry_run=True,
+                as_user=who,
+            )
+        except NotFound:
+            return "is gone already"
+        return "deleted"
+    metadata = manifest["metadata"]
+    version = manifest["apiVersion"].rpartition("/")[2]
+    if metadata.get("namespace", "") in fresh:
+        may_write(client, resource, metadata["namespace"], who)
+        return "allowed; can be tried only when its namespace is there"
+    is_main = manifest is plan.manifests[-1]
+    is_beside = plan.verb == Action.Verb.INSTALL and not is_main
+    if is_beside and is_there(client, resource, version, metadata, who):
+        return "is there already and left as it is"
+    client.apply(
+        resource, version, manifest, dry_run=True, force=plan.force and is_main, as_user=who
+    )
+    if kind == "Namespace":
+        fresh.add(metadata["name"])
+    return "accepted"
+
+
+def reviewed(plan: Plan, user: AnyUser) -> str:
+    """A token that says that this person was shown exactly this plan; lasts an hour."""
+    return signing.dumps(digest(plan, user), salt=_SALT)
+
+
+def require_reviewed(token: str, plan: Plan, user: AnyUser) -> None:
+    """Raises OlmwebError (403) unless the person was shown exactly this plan."""
+    try:
+        seen = signing.loads(token, salt=_SALT, max_age=REVIEW_SECONDS)
+    except signing.BadSignature:
+        seen = ""
+    if seen != digest(plan, user):
+        raise OlmwebError(
+            "This is not what was reviewed, so nothing was asked for.",
+            code="not-reviewed",
+            status=403,
+            hint="Open the form again, review it, and confirm what it shows.",
+        )
+
+
+def digest(plan: Plan, user: AnyUser) -> str:
+    """A hash of everything that would be sent and of who asks for it."""
+    said = [
+        user.pk,
+        plan.cluster.pk,
+        plan.verb,
+        plan.path,
+        plan.namespace,
+        plan.name,
+        plan.uid,
+        plan.force,
+        [_untimed(one) for one in plan.manifests],
+    ]
+    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+
+
+def _untimed(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Without the time at which a retry is asked, which is another at each look."""
+    metadata = manifest.get("metadata", {})
+    if RETRIED not in metadata.get("annotations", {}):
+        return manifest
+    return {**manifest, "metadata": {k: v for k, v in metadata.items() if k != "annotations"}}
+
+
+def request(
+    plan: Plan,
+    user: AnyUser,
+    *,
+    tried: DryRun | None = None,
+    idempotency_key: str = "",
+    waits: bool = False,
+) -> Action:
+    """Records the plan and lets a worker send it; with `waits` the caller sees to that.
+
+    Asked twice, the second call returns the first one's action: while that is open, or for ever
+    with the same `idempotency_key` of the same person. Raises OlmwebError (409) when the object
+    has another open action or the key was used for something else, 403 when they may not act.
+    """
+    acting, who = person(user), impersonation_for(user)
+    values = {
+        "cluster": plan.cluster,
+        "verb": plan.verb,
+        "path": plan.path,
+        "namespace": plan.namespace,
+        "name": plan.name,
+        "package": plan.package,
+        "catalog": plan.catalog,
+        "channel": plan.channel,
+        "version": plan.version[:300],
+        "target": plan.target,
+        "manifests": list(plan.manifests),
+        "force": plan.force,
+        "object_uid": "" if plan.verb == Action.Verb.INSTALL else plan.uid,
+        "dry_run": tried.as_json() if tried else {},
+        "user": acting,
+        "as_user": who.user if who else "",
+        "as_groups": list(who.groups) if who else [],
+        "idempotency_key": idempotency_key,
+    }
+    if idempotency_key and (known := _with_key(values)):
+        return known
+    for _ in range(2):
+        # The open action that is in the way may be finished when we look: then ask again.
+        action = _create(values, waits=waits) or _open_action(values)
+        if action:
+            return action
+    raise _busy(values, "action")
+
+
+def _with_key(values: dict[str, Any]) -> Action | None:
+    """The action that the person's key was used for; raises when that was something else."""
+    known = Action.objects.filter(
+        user=values["user"], idempotency_key=values["idempotency_key"]
+    ).first()
+    same = ("cluster", "verb", "path", "namespace", "name")
+    if known is None or all(getattr(known, one) == values[one] for one in same):
+        return known
+    raise OlmwebError(
+        "This Idempotency-Key was used for another action.",
+        code="key-reused",
+        status=409,
+        hint="Take a new key for each thing you ask for.",
+    )
+
+
+def _create(values: dict[str, Any], *, waits: bool) -> Action | None:
+    """The recorded action; None when its object has an open one."""
+    try:
+        with transaction.atomic():
+            action = Action.objects.create(**values)
+            if not waits:
+                run_action.delay_on_commit(action.pk)
+    except IntegrityError:
+        return None
+    return action
+
+
+def _open_action(values: dict[str, Any]) -> Action | None:
+    """The open action that the new one would double. Raises OlmwebError when it is another one."""
+    identity = {key: values[key] for key in ("cluster", "path", "namespace", "name")}
+    action = Action.objects.filter(**identity, state__in=Action.OPEN).first()
+    if action is None:
+        return None
+    asked, there = (list(map(_untimed, one)) for one in (values["manifests"], action.manifests))
+    if action.verb == values["verb"] and asked == there:
+        return action
+    raise _busy(values, str(action.verb))
+
+
+def _busy(values: dict[str, Any], doing: str) -> OlmwebError:
+    return OlmwebError(
+        f"Another {doing} of {values['path']} {values['name']} on cluster "
+        f"{values['cluster'].name} is not finished.",
+        code="busy",
+        status=409,
+        retryable=True,
+        hint="Wait until it is finished, then ask again.",
+    )

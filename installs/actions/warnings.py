@@ -1,0 +1,186 @@
+"""What should make a person think twice about an install; never stops them. Reads rows only."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from catalogs.models import Bundle, Package
+from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
+from catalogs.verdicts.engine import RULES, Path
+from installs.actions.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
+from installs.audit.namespaces import Spots
+from installs.diagnosis.knowledge import by_id
+from installs.facts.operator_groups import groups_in, watched
+from installs.models import Operator, Surface
+from olmweb.models import Cluster
+
+ONE_GROUP = "sub-one-group"
+SOURCES = {rule.id: rule.source for rule in RULES}
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """`rule` is the id of the finding that would come of it, or of our own rule; `source` is where
+    the rule stands in the controllers' code."""
+
+    rule: str
+    text: str
+    source: str = ""
+
+
+# What speaks against a bundle: finding that it would end in, and whether its facts say so.
+_BUNDLE_RULES: tuple[tuple[str, Callable[[Bundle], bool], str], ...] = (
+    (
+        "allnamespaces-required",
+        lambda one: one.install_modes_known and "AllNamespaces" not in one.install_modes,
+        "does not support the AllNamespaces install mode and would fail to unpack",
+    ),
+    (
+        "apiservicedefinitions-unsupported-rukpak",
+        lambda one: bool(one.owned_api_services),
+        "owns APIServices and would fail to unpack",
+    ),
+    (
+        "webhookdefinitions-unsupported-rukpak",
+        lambda one: bool(one.webhooks),
+        "declares webhooks and would fail to unpack",
+    ),
+)
+
+
+def cautions_of(
+    choice: Choice, cluster: Cluster, package: Package, target: str, *, judged: bool = False
+) -> Iterator[Caution]:
+    """`target` is the bundle that would be chosen, empty when there is none.
+
+    With `judged` a stored verdict is shown beside these, so what its rules say is left out.
+    """
+    yield from _of_catalog(choice, cluster, package)
+    if choice.path == PLATFORM_OPERATOR:
+        yield from _of_platform_operator(package, judged)
+    else:
+        yield from _of_bundle(choice, cluster, package, target)
+    if choice.path not in (PLATFORM_OPERATOR, CLUSTER_EXTENSION):
+        yield from _of_groups(choice, cluster, package, judged)
+    yield from _of_neighbours(choice, cluster)
+
+
+def _of_catalog(choice: Choice, cluster: Cluster, package: Package) -> Iterator[Caution]:
+    """What stands beside every verdict on the catalog, such as that it does not answer."""
+    notes = notes_on(site_of(package.catalog, cluster.pk))[Path(choice.path.lower())]
+    for note in notes:
+        yield Caution(note.rule, note.sentence, SOURCES[note.rule])
+
+
+def _of_platform_operator(package: Package, judged: bool) -> Iterator[Caution]:
+    if judged:
+        return
+    # The controller takes the highest version of all channels, whatever the default channel is.
+    bundle = package.bundles.order_by("-version_key", "ordinal").first()
+    for rule, applies, why in _BUNDLE_RULES if bundle else ():
+        if bundle and applies(bundle):
+            yield Caution(rule, f"The bundle {bundle.name} {why}.", by_id()[rule].source[0])
+
+
+def _of_bundle(
+    choice: Choice, cluster: Cluster, package: Package, target: str
+) -> Iterator[Caution]:
+    if not target:
+        asked = f" in channel {choice.channel}" if choice.channel else ""
+        yield Caution("nothing-chosen", f"Nothing of {package.name}{asked} would be chosen.")
+        return
+    bundle = package.bundles.filter(name=target).first()
+    if bundle is None:
+        yield Caution("unknown-bundle", f"The catalog has no bundle {target}.")
+        return
+    if bundle.deprecated:
+        yield Caution("deprecated", f"Its catalog no longer recommends {target}.")
+    if choice.path == CLUSTER_EXTENSION and choice.service_account:
+        yield Caution(
+            "service-account-rights",
+            f"The ServiceAccount {choice.service_account} needs every right that {target} asks "
+            f"for; a new one has none. {_who_looks(cluster)} 1.11 and later do not look at the "
+            "ServiceAccount.",
+        )
+
+
+def _who_looks(cluster: Cluster) -> str:
+    """What operator-controller makes of missing rights, by the gates that it runs with."""
+    gates = Surface.objects.filter(cluster=cluster).values_list("gates", flat=True).first()
+    if gates is None:
+        return (
+            "operator-controller 1.3 to 1.10 with the feature gate PreflightPermissions lists all "
+            "that is missing before it installs; without it, the install stops at the first."
+        )
+    if gates.get("PreflightPermissions"):
+        return (
+            "operator-controller runs with the feature gate PreflightPermissions here and lists "
+            "all that is missing before it installs."
+        )
+    return (
+        "operator-controller runs without the feature gate PreflightPermissions here: up to 1.10, "
+        "the install stops at the first that is missing."
+    )
+
+
+def _of_groups(
+    choice: Choice, cluster: Cluster, package: Package, judged: bool
+) -> Iterator[Caution]:
+    modes = frozenset(map(str, package.install_modes))
+    groups = groups_in(cluster, choice.namespace)
+    if len(groups) > 1:
+        names = ", ".join(one.name for one in groups[:4])
+        yield Caution(
+            "too-many-operatorgroups",
+            f"Namespace {choice.namespace} has {len(groups)} OperatorGroups ({names}); OLM "
+            "installs nothing where there is more than one.",
+        )
+    spot = Spots(cluster, source_of(package.catalog)).of(choice.namespace)
+    for said in (*((spot.obstacle,) if spot.obstacle else ()), *spot.notes):
+        # Where there is no group, one is made with it; that there are several is said above.
+        if said.rule != ONE_GROUP or len(groups) == 1:
+            yield Caution(said.rule, said.sentence, SOURCES[said.rule])
+    targets = watched(groups[0]) if groups else choice.targets
+    if not judged and modes and (need := _mode(targets, choice.namespace)) not in modes:
+        where = "The OperatorGroup there" if groups else "This choice"
+        yield Caution(
+            "unsupported-operatorgroup",
+            f"{where} asks for the install mode {need}, and {package.name} supports "
+            f"{', '.join(sorted(modes))} only.",
+        )
+
+
+def _mode(targets: tuple[str, ...], namespace: str) -> str:
+    """The install mode that an OperatorGroup asks for (OLM pkg/api InstallModeSet.Supports)."""
+    if not targets:
+        return "AllNamespaces"
+    if len(targets) > 1:
+        return "MultiNamespace"
+    return "OwnNamespace" if targets[0] == namespace else "SingleNamespace"
+
+
+def _of_neighbours(choice: Choice, cluster: Cluster) -> Iterator[Caution]:
+    kind, own = choice.path, {"name": choice.name}
+    if kind not in (PLATFORM_OPERATOR, CLUSTER_EXTENSION):
+        own["namespace"] = choice.namespace
+    same = Operator.objects.filter(cluster=cluster, package=choice.package).exclude(
+        kind=kind, **own
+    )
+    for other in same.order_by("kind", "namespace", "name")[:3]:
+        conflict = by_id()["helm-ownership-conflict"].source[0] if kind == other.kind else ""
+        where = f" in {other.namespace}" if other.namespace else ""
+        yield Caution(
+            "helm-ownership-conflict"
+            if kind == PLATFORM_OPERATOR == other.kind
+            else "same-package",
+            f"{other.kind} {other.name}{where} installs the same package; a second one would "
+            "fail, because both bring the same objects."
+            if kind == PLATFORM_OPERATOR == other.kind
+            else f"{other.kind} {other.name}{where} installs the same package; both would bring "
+            "the same CustomResourceDefinitions.",
+            conflict if kind == PLATFORM_OPERATOR else "",
+        )
+    for row in Operator.objects.filter(cluster=cluster, kind=kind, **own):
+        yield Caution(
+            "already-there",
+            f"A {kind} named {choice.name} exists already, for the package {row.package}.",
+        )

@@ -1,0 +1,255 @@
+"""What a bundle would install, beside what a cluster has of it: stored rows only.
+
+The facts of the bundle are `catalogs.contents`'s; here are the owners of its CRDs, who provides
+what it needs, which bundle is installed now, and how the two differ.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from catalogs.contents import contents_of, manifests_of
+from catalogs.contents.difference import Section, difference
+from catalogs.contents.objects import Manifests
+from catalogs.contents.report import Crd, Report, images, report
+from catalogs.fbc import blob as fbc
+from catalogs.models import Bundle, BundleGVK, Catalog, Package
+from catalogs.storage import blobs
+from catalogs.verdicts.engine import Contents, read_contents
+from installs.models import CRDState, Operator
+from installs.state.offers import usable
+from olmweb.models import Cluster
+
+PROVIDERS = 10  # named of one need
+BUNDLE_PACKAGE = "operators.operatorframework.io.bundle.package.v1"
+
+
+@dataclass(frozen=True, slots=True)
+class CrdHere:
+    """A CRD of the bundle beside the cluster's. `here` is None when no cluster was asked.
+
+    `owner` is empty where none is known; `warnings` say what installing it would break.
+    """
+
+    name: str
+    kind: str
+    scope: str
+    versions: tuple[str, ...]
+    here: bool | None
+    stored: tuple[str, ...] = ()
+    owner: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the bundle depends on; `providers` are packages of the cluster's catalogs, `installed`
+    those of them that the cluster has already."""
+
+    what: str
+    providers: tuple[str, ...] = ()
+    installed: tuple[str, ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BundleContents:
+    """All that a page or the API tells of one bundle. With `known` False only the catalog's
+    metadata is known: kinds, permissions and webhooks are then empty because nobody knows."""
+
+    known: bool
+    report: Report
+    crds: tuple[CrdHere, ...]
+    needs: tuple[Need, ...]
+    namespaces: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def contents(bundle: Bundle, cluster: Cluster | None) -> BundleContents:
+    """At most ten queries, whatever the bundle holds. `bundle` comes with its package."""
+    manifests = manifests_of(bundle)
+    related = list(bundle.related_images.values_list("name", "image"))
+    facts = _facts(bundle)
+    if manifests is not None:
+        found = report(manifests, related)
+    else:
+        found = Report(images=images(related), crds=_told_crds(facts))
+    return BundleContents(
+        known=manifests is not None,
+        report=found,
+        crds=_crds_here(found.crds, cluster, versions_known=manifests is not None),
+        needs=_needs(bundle.package.catalog, facts, cluster),
+        namespaces=_namespaces(bundle, found),
+        notes=_notes(bundle, manifests),
+    )
+
+
+def installed_bundle(package: Package, cluster: Cluster | None) -> Bundle | None:
+    """The bundle of the package that the cluster runs, when the catalog has it. Two queries."""
+    if cluster is None:
+        return None
+    for name, version in Operator.objects.filter(
+        cluster=cluster, package=package.name, health__in=("Healthy", "Degraded", "Upgrading")
+    ).values_list("bundle", "version"):
+        same = Q(name=name) | Q(image=name) if name else Q(version=version)
+        found = Bundle.objects.filter(same, package=package).first()
+        if found is None and version:
+            found = Bundle.objects.filter(package=package, version=version).first()
+        if found is not None:
+            return found
+    return None
+
+
+def between(before: Bundle, after: BundleContents) -> tuple[Section, ...] | None:
+    """How `after` differs from the bundle `before`; None when either is not inspected.
+
+    At most four queries.
+    """
+    manifests = manifests_of(before)
+    if manifests is None or not after.known:
+        return None
+    related = before.related_images.values_list("name", "image")
+    return difference(report(manifests, related), after.report)
+
+
+def _facts(bundle: Bundle) -> Contents:
+    found = contents_of(bundle)
+    if found is not None:
+        return found
+    blob = blobs.read_blob(bundle.blob_id) if bundle.blob_id else None
+    try:
+        return read_contents(blob) if blob else Contents()
+    except fbc.DECODE_ERRORS:
+        return Contents()
+
+
+def _told_crds(facts: Contents) -> tuple[Crd, ...]:
+    """As far as the metadata goes: names and kinds."""
+    kinds = {each.group: each.kind for each in facts.provides}
+    names = dict.fromkeys(facts.owned_crds)
+    return tuple(Crd(name, kinds.get(name.partition(".")[2], ""), "", ()) for name in names)
+
+
+def _crds_here(
+    crds: Sequence[Crd], cluster: Cluster | None, *, versions_known: bool
+) -> tuple[CrdHere, ...]:
+    rows = {}
+    if cluster is not None and crds:
+        names = [crd.name for crd in crds]
+        rows = {row.name: row for row in CRDState.objects.filter(cluster=cluster, name__in=names)}
+    found = []
+    for crd in crds:
+        row = rows.get(crd.name)
+        versions = {each.name: each.served for each in crd.versions}
+        found.append(
+            CrdHere(
+                crd.name,
+                crd.kind,
+                crd.scope,
+                tuple(versions),
+                None if cluster is None else row is not None,
+                tuple(row.stored) if row else (),
+                _owner(row) if row else "",
+                _warnings(row, versions) if row and versions_known else (),
+            )
+        )
+    return tuple(found)
+
+
+def _owner(row: CRDState) -> str:
+    if not row.owner_name:
+        return ""
+    where = f"{row.owner_namespace}/" if row.owner_namespace else ""
+    return f"{row.owner_kind} {where}{row.owner_name}".strip()
+
+
+def _warnings(row: CRDState, versions: dict[str, bool]) -> tuple[str, ...]:
+    found = []
+    lost = [name for name in row.stored if name not in versions]
+    if lost:
+        found.append(
+            f"Objects are stored as {', '.join(lost)} here, which the bundle no longer has: "
+            "the install is refused until they are migrated."
+        )
+    gone = [name for name in row.served if not versions.get(name) and name not in lost]
+    if gone:
+        found.append(
+            f"{', '.join(gone)} is served here and would not be any more: whoever uses it breaks."
+        )
+    return tuple(found)
+
+
+def _needs(catalog: Catalog, facts: Contents, cluster: Cluster | None) -> tuple[Need, ...]:
+    """Packages, APIs and more that the bundle declares to depend on. At most three queries."""
+    ids = {catalog.pk}
+    if cluster is not None and (facts.required_packages or facts.requires):
+        ids |= set(Catalog.objects.filter(usable(cluster.pk)).values_list("pk", flat=True))
+    wanted = [f"Package {name} {text}".strip() for name, text in facts.required_packages]
+    providers: list[list[str]] = [[name] for name, _ in facts.required_packages]
+    by_kind = _providers(facts, ids)
+    for kind in facts.requires:
+        wanted.append(f"API {kind.told}")
+        providers.append(sorted(by_kind[kind.group, kind.version, kind.kind]))
+    every = {name for names in providers for name in names}
+    here = set()
+    if cluster is not None and every:
+        rows = Operator.objects.filter(cluster=cluster, package__in=every)
+        here = set(rows.values_list("package", flat=True))
+    needs = [
+        Need(
+            what,
+            tuple(names[:PROVIDERS]),
+            tuple(name for name in names if name in here),
+            max(0, len(names) - PROVIDERS),
+        )
+        for what, names in zip(wanted, providers, strict=True)
+    ]
+    needs += [Need(f"Label {name}") for name in facts.required_labels]
+    needs += [Need(f"API of the cluster {kind.told}") for kind in facts.native_apis]
+    if facts.constraints:
+        count = len(facts.constraints)
+        needs.append(Need(f"{count} further constraint{'s' * (count != 1)} (olm.constraint)"))
+    return tuple(needs)
+
+
+def _providers(facts: Contents, catalogs: Iterable[int]) -> dict[tuple[str, str, str], set[str]]:
+    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    if not facts.requires:
+        return found
+    wanted = Q()
+    for kind in facts.requires:
+        wanted |= Q(group=kind.group, version=kind.version, kind=kind.kind)
+    rows = BundleGVK.objects.filter(
+        wanted, required=False, bundle__package__catalog__in=catalogs
+    ).order_by()
+    fields = ("group", "version", "kind", "bundle__package__name")
+    for group, version, kind, package in rows.values_list(*fields).distinct():
+        found[group, version, kind].add(package)
+    return found
+
+
+def _namespaces(bundle: Bundle, found: Report) -> tuple[str, ...]:
+    """What is made or written to, beside the one that a person picks."""
+    own = bundle.suggested_namespace or f"{bundle.package.name}-system"
+    why = "suggested by the bundle" if bundle.suggested_namespace else "when nobody picks another"
+    return (f"{own} ({why})", *(name for name in found.namespaces if name != own))
+
+
+def _notes(bundle: Bundle, manifests: Manifests | None) -> tuple[str, ...]:
+    if manifests is None:
+        return ()
+    notes = []
+    told = manifests.annotations.get(BUNDLE_PACKAGE, bundle.package.name)
+    if told != bundle.package.name:
+        notes.append(
+            f"The image says that it is of package {told}, the catalog that it is of "
+            f"{bundle.package.name}."
+        )
+    if manifests.folders:
+        notes.append(
+            f"manifests/ holds the folder {', '.join(manifests.folders[:5])}: a PlatformOperator "
+            "refuses to unpack that, and other installers pass it over."
+        )
+    return tuple(notes)

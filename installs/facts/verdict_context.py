@@ -1,0 +1,196 @@
+"""What rows tell of the place that a bundle would be installed into: a cluster, and its catalogs.
+
+Reads rows into the facts of `catalogs.verdicts.engine`; decides nothing.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+from django.db.models import Count
+
+from catalogs.fbc.semver import Version, parse
+from catalogs.models import Bundle, BundleGVK, Catalog, Package
+from catalogs.verdicts.engine import ClusterFacts, Crd, Installed, Market
+from catalogs.verdicts.engine.contents import Kind
+from catalogs.verdicts.engine.surroundings import Offered
+from installs.actions.manifests import PLATFORM_OPERATOR, SUBSCRIPTION
+from installs.facts.operator_groups import groups_of
+from installs.models import Component, CRDState, Operator, Surface
+from installs.state.offers import usable
+from olmweb.models import Cluster
+
+Owner = tuple[str, str, str]  # kind, namespace, name
+CLUSTER_CATALOG = Catalog.SourceKind.CLUSTER_CATALOG
+
+
+def cluster_facts(cluster: Cluster) -> ClusterFacts:
+    """Seven queries. What was never read is None: CRDs, kinds, namespaces, Roles."""
+    crds_read = cluster.streams.filter(
+        kind="CustomResourceDefinition", listed_at__isnull=False
+    ).exists()
+    version = (
+        Component.objects.filter(cluster=cluster, kind="ClusterVersion")
+        .values_list("details__version", flat=True)
+        .first()
+    )
+    operators = Operator.objects.filter(cluster=cluster).order_by("kind", "namespace", "name")
+    surface = Surface.objects.filter(cluster=cluster).first()
+    return ClusterFacts(
+        cluster.name,
+        served=_served(cluster, surface.kinds) if surface and surface.kinds else None,
+        crds=_crds(cluster, surface.instances if surface else {}) if crds_read else None,
+        namespaces=_namespaces(surface) if surface else None,
+        roles=surface.roles if surface else None,
+        shared=surface.shared if surface else None,
+        kube_version=None if version else read_version(cluster.version),
+        openshift_version=read_version(str(version or "")),
+        installed=tuple(
+            Installed(*values)
+            for values in operators.values_list("kind", "namespace", "name", "package", "bundle")
+        ),
+        groups=groups_of(cluster),
+        apis=_apis(cluster),
+        foreign_apis=_foreign_apis(surface),
+        gates=surface.gates if surface else None,
+    )
+
+
+def _apis(cluster: Cluster) -> dict[str, tuple[str, str]]:
+    """What ClusterServiceVersions say that they own; one that goes leaves it to any other."""
+    rows = Component.objects.filter(
+        cluster=cluster, kind="ClusterServiceVersion", details__api_services__gt=0
+    ).exclude(phase__in=("Replacing", "Deleting"))
+    return {
+        str(name): (str(details.get("package") or ""), namespace)
+        for namespace, details in rows.order_by("namespace", "name").values_list(
+            "namespace", "details"
+        )
+        for name in details.get("owned_apis") or ()
+    }
+
+
+def _namespaces(surface: Surface) -> dict[str, str] | None:
+    """Name -> the Helm release that owns it, empty for none."""
+    if surface.namespaces is None:
+        return None
+    return {name: surface.releases.get(name, "") for name in surface.namespaces}
+
+
+def _foreign_apis(surface: Surface | None) -> frozenset[str] | None:
+    told = surface.foreign_apis if surface else None
+    return None if told is None else frozenset(told)
+
+
+def _served(cluster: Cluster, kinds: list[str]) -> frozenset[Kind]:
+    """What discovery told, and what CRDs brought since: they are followed from second to second."""
+    found = {Kind(*each.rsplit("/", 2)) for each in kinds}
+    crds = CRDState.objects.filter(cluster=cluster).values_list("group", "served_kind", "served")
+    found |= {Kind(group, version, kind) for group, kind, served in crds for version in served}
+    return frozenset(found)
+
+
+def _crds(cluster: Cluster, counted: Mapping[str, int]) -> dict[str, Crd]:
+    fields = ("served", "stored", "owner_kind", "owner_namespace", "owner_name")
+    subscribed = {
+        f"{package}.{namespace}": (SUBSCRIPTION, namespace, name)
+        for package, namespace, name in Operator.objects.filter(cluster=cluster, kind=SUBSCRIPTION)
+        .order_by("id")
+        .values_list("package", "namespace", "name")
+    }
+    return {
+        name: Crd(
+            *(frozenset(served), frozenset(stored), *_owner(owner, subscribed)),
+            objects=_about(counted.get(name)),
+        )
+        for name, served, stored, *owner in CRDState.objects.filter(cluster=cluster).values_list(
+            "name", *fields
+        )
+    }
+
+
+def _about(count: int | None) -> int | None:
+    """Its first digit: objects that come and go change no prediction each time."""
+    if not count:
+        return count
+    unit = int("1".ljust(len(str(count)), "0"))
+    return count // unit * unit
+
+
+def _owner(label: list[str], subscribed: Mapping[str, Owner]) -> Owner:
+    """The operator that a CRD's labels lead to: they name what OLM or rukpak made of it.
+
+    OLM v0 leaves its label on the CRDs of what is removed; such a one belongs to nobody.
+    """
+    kind, namespace, name = label
+    if kind == "Operator":
+        return subscribed.get(name, ("", "", ""))
+    return (PLATFORM_OPERATOR if kind == "BundleDeployment" else kind), namespace, name
+
+
+def read_version(text: str) -> Version | None:
+    """A version with or without its `v`; None for what is none."""
+    try:
+        return parse(text.removeprefix("v"))
+    except ValueError:
+        return None
+
+
+def market_of(catalog: Catalog, cluster: Cluster | None) -> Market:
+    """What `catalog` offers, and every other that `cluster` can use. At most six queries."""
+    ids = {catalog.pk}
+    if cluster is not None:
+        ids |= set(Catalog.objects.filter(usable(cluster.pk)).values_list("pk", flat=True))
+    versions: dict[str, list[Version]] = defaultdict(list)
+    held: Counter[str] = Counter()  # bundles by package
+    bundles = Bundle.objects.filter(package__catalog__in=ids).order_by()
+    told = bundles.values_list("package__name", "version").annotate(Count("id"))
+    for package, text, times in told:
+        held[package] += times
+        version = read_version(text)
+        if version is not None:
+            versions[package].append(version)
+    providers: dict[Kind, set[str]] = defaultdict(set)
+    always: dict[str, set[Kind]] = defaultdict(set)
+    provided = BundleGVK.objects.filter(bundle__package__catalog__in=ids, required=False)
+    fields = ("group", "version", "kind", "bundle__package__name")
+    counted = provided.order_by().values_list(*fields).annotate(Count("bundle", distinct=True))
+    for *gvk, package, times in counted:
+        kind = Kind(*gvk)
+        providers[kind].add(package)
+        if times == held[package]:
+            always[package].add(kind)
+    return Market(
+        {kind: frozenset(names) for kind, names in providers.items()},
+        {name: tuple(found) for name, found in versions.items()},
+        catalog.name,
+        _offers(catalog, cluster) if cluster is not None else {},
+        {name: frozenset(kinds) for name, kinds in always.items()},
+    )
+
+
+def _offers(catalog: Catalog, cluster: Cluster) -> dict[str, tuple[Offered, ...]]:
+    """The packages of `catalog` that another of the ClusterCatalogs has as well, which a
+    ClusterExtension chooses from; none where it is no such one itself."""
+    choice = Catalog.objects.filter(
+        usable(cluster.pk), source_kind=CLUSTER_CATALOG, cluster=cluster
+    )
+    rows = {
+        row.pk: row for row in choice.exclude(availability=Catalog.UNAVAILABLE).order_by("name")
+    }
+    if catalog.pk not in rows or len(rows) == 1:
+        return {}
+    packages = Package.objects.filter(catalog__in=rows)
+    offers: dict[str, dict[int, int]] = defaultdict(dict)  # name -> catalog -> package
+    for pk, name, catalog_id in packages.order_by().values_list("pk", "name", "catalog"):
+        offers[name][catalog_id] = pk
+    bundles = Bundle.objects.filter(package__catalog__in=rows, deprecated=False).order_by()
+    living = set(bundles.values_list("package", flat=True).distinct())
+    return {
+        name: tuple(
+            Offered(row.name, row.priority, found[pk] not in living)
+            for pk, row in rows.items()
+            if pk in found
+        )
+        for name, found in offers.items()
+        if len(found) > 1 and catalog.pk in found
+    }

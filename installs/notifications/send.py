@@ -1,0 +1,361 @@
+"""Sends what installs.notifications.select remembered to the one webhook, each row at least once.
+
+Everything that a retry needs is in the rows, so a restart or a lost broker loses nothing. One
+sender at a time holds a lease, which names the receiver; when the receiver is down or asks us to
+wait, the lease is kept until then instead of given back, so nobody asks sooner. Changes of one
+object go out in their order; others overtake an object whose body the receiver can't digest.
+
+The address is a setting, so it may well be one of this network; no redirect leads elsewhere. It may
+hold a secret: errors and logs name its host only.
+"""
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from secrets import SystemRandom
+from typing import Any
+
+import msgspec
+import structlog
+import urllib3
+from django.conf import settings
+from django.db.models import F, QuerySet
+from django.urls import reverse
+from django.utils import timezone
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    LocationParseError,
+    NameResolutionError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+from urllib3.util import Timeout, Url, make_headers, parse_url
+
+from installs.models import Notification
+from installs.notifications.formats import FORMATS, GROUP, Change
+from installs.notifications.select import Subject, going_on, remember_deleted, subject_of
+from olmweb.kube.errors import shorten
+from olmweb.runtime.leases import acquire, release
+
+log = structlog.get_logger(__name__)
+
+TIMEOUT = Timeout(connect=5, read=10)
+RUN_SECONDS = 60  # a run begins no request after this
+TASK_LIMIT = 150
+LEASE_SECONDS = TASK_LIMIT + 30
+QUEUE_LIMIT = 2000  # rows looked at in one run
+FIRST_WAIT, LONGEST_WAIT = 10.0, 1800.0  # seconds; doubled after each attempt
+RETRY_AFTER_LIMIT = 3600.0
+GIVE_UP_AFTER = timedelta(days=1)
+ATTEMPTS = 5  # at least, however old
+RENEW = timedelta(minutes=5)
+LOOK_AGAIN = timedelta(days=1)
+AGAIN = frozenset({408, 425, 429})
+CONTENT = frozenset({400, 413, 422})  # one change of several may be at fault
+ANSWER_LIMIT = 2048
+SECRET_LENGTH = 8
+_random = SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one request. `wait`: seconds that the receiver asked for.
+
+    `answered` with an error may be the fault of this body; without, of the receiver.
+    """
+
+    error: str = ""
+    retry: bool = False
+    answered: bool = False
+    content: bool = False
+    wait: float | None = None
+
+
+class Receiver:
+    """The webhook of the settings. Raises LocationParseError for an address that is none."""
+
+    def __init__(self, url: str, form: str) -> None:
+        self._url = _alerts_path(parse_url(url)) if form == "alertmanager" else parse_url(url)
+        self._form = form
+        self.group = GROUP[form]
+        self.host = self._url.netloc or ""
+        # The same receiver under another token is another one: it is not waited for.
+        self.lease = f"webhook:{hashlib.sha256(url.encode()).hexdigest()[:32]}"
+        self._pool = urllib3.PoolManager(retries=False)
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def send(self, changes: Sequence[Change]) -> Outcome:
+        body = FORMATS[self._form](changes, timezone.now())
+        if not body:
+            return Outcome()  # Alertmanager is not told of what neither begins nor ends an alert
+        headers = {"Content-Type": "application/json", "User-Agent": "olmweb"}
+        if self._url.auth:
+            headers |= make_headers(basic_auth=self._url.auth)
+        try:
+            answer = self._pool.request(
+                "POST",
+                self._url._replace(auth=None, fragment=None).url,
+                body=msgspec.json.encode(body),
+                headers=headers,
+                timeout=TIMEOUT,
+                redirect=False,
+                preload_content=False,
+            )
+        except (HTTPError, OSError) as error:
+            return Outcome(f"{self.host} {_fault(error)}.", retry=True)
+        try:
+            return self._judge(answer)
+        finally:
+            answer.close()
+
+    def _judge(self, answer: Any) -> Outcome:
+        status = int(answer.status)
+        if 200 <= status < 300:
+            return Outcome()
+        if 300 <= status < 400:
+            return Outcome(
+                f"{self.host} answered {status}, a redirect, which is not followed; set "
+                "OLMWEB_WEBHOOK_URL to the address that it leads to."
+            )
+        said = self._said(answer)
+        error = f"{self.host} answered {status}" + (f": {said}" if said else ".")
+        if status in AGAIN or status >= 500:
+            return Outcome(error, retry=True, answered=True, wait=_retry_after(answer.headers))
+        return Outcome(error, content=status in CONTENT, answered=True)
+
+    def _said(self, answer: Any) -> str:
+        """What the receiver says, if it is for people and repeats nothing of the address."""
+        if "html" in answer.headers.get("Content-Type", ""):
+            return ""
+        try:
+            text = answer.read1(ANSWER_LIMIT).decode(errors="replace")
+        except (HTTPError, OSError):
+            return ""
+        path, query, auth = (
+            part or "" for part in (self._url.path, self._url.query, self._url.auth)
+        )
+        secrets = (part for part in (*path.split("/"), query, auth) if len(part) >= SECRET_LENGTH)
+        if any(secret in text for secret in secrets):
+            return ""
+        return shorten(text, 200)
+
+
+def send_waiting() -> None:
+    """Sends what is due, unless another worker is at it or the receiver wants to be left alone."""
+    if not settings.WEBHOOK_URL:
+        return
+    try:
+        receiver = Receiver(settings.WEBHOOK_URL, settings.WEBHOOK_FORMAT)
+    except LocationParseError:
+        log.error("webhook address is wrong", hint="OLMWEB_WEBHOOK_URL: write https://host/path.")
+        return
+    remember_deleted()
+    held = acquire(receiver.lease, LEASE_SECONDS) if _is_any_due() else None
+    if held is None:
+        return
+    pause = 0.0
+    try:
+        pause = _Run(receiver).all()
+    finally:
+        receiver.close()
+        if pause:
+            held.renew(int(pause) + 1)
+        else:
+            release(held)
+
+
+class _Run:
+    """One run over the rows that wait. `blocked`: objects of which an older change waits."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._blocked: set[Subject] = set()
+        self._failures = 0
+        self._until = time.monotonic() + RUN_SECONDS
+
+    def all(self) -> float:
+        """Returns for how many seconds the receiver is to be left alone."""
+        pause = self._send_pending()
+        if not pause and settings.WEBHOOK_FORMAT == "alertmanager":
+            pause = self._renew()
+        return pause
+
+    def _send_pending(self) -> float:
+        rows = list(_pending())
+        while rows and time.monotonic() < self._until:
+            batch, rows = self._next_batch(rows)
+            if not batch:
+                break
+            pause = self._deliver(batch)
+            if pause:
+                return pause
+        return 0.0
+
+    def _next_batch(
+        self, rows: Sequence[Notification]
+    ) -> tuple[list[Notification], list[Notification]]:
+        """The next rows to send together, and those behind them.
+
+        A body that failed before is sent again in smaller parts, until what is wrong stands alone.
+        """
+        now = timezone.now()
+        batch: list[Notification] = []
+        for number, row in enumerate(rows):
+            subject = subject_of(row.transition)
+            if row.next_at > now:
+                self._blocked.add(subject)
+            if subject in self._blocked:
+                continue
+            batch.append(row)
+            if len(batch) >= max(1, self._receiver.group >> min(batch[0].attempts, 8)):
+                return batch, list(rows[number + 1 :])
+        return batch, []
+
+    def _deliver(self, batch: Sequence[Notification]) -> float:
+        """Sends one body and writes down what became of it; returns seconds to pause."""
+        outcome = self._receiver.send([_change(row) for row in batch])
+        if not outcome.error:
+            self._failures = 0
+            _update(batch, state=Notification.State.SENT, error="", sent_at=timezone.now(),
+                    next_at=timezone.now() + RENEW)  # fmt: skip
+            return 0.0
+        log.warning(
+            "webhook failed", host=self._receiver.host, changes=len(batch), error=outcome.error
+        )
+        if outcome.content and len(batch) > 1:
+            middle = len(batch) // 2
+            return self._deliver(batch[:middle]) or self._deliver(batch[middle:])
+        if not outcome.retry:
+            _give_up(batch, outcome.error)
+            return 0.0
+        wait = _wait(batch, outcome)
+        self._postpone(batch, outcome.error, wait)
+        self._failures += 1
+        # Two bodies in a row: it is the receiver, not what it was sent.
+        is_down = not outcome.answered or outcome.wait is not None or self._failures > 1
+        return wait if is_down else 0.0
+
+    def _postpone(self, batch: Sequence[Notification], error: str, wait: float) -> None:
+        now = timezone.now()
+        old = [
+            row
+            for row in batch
+            if row.attempts + 1 >= ATTEMPTS and now - row.transition.at > GIVE_UP_AFTER
+        ]
+        if old:
+            _give_up(old, f"Given up after {old[0].attempts + 1} attempts: {error}")
+        _update(
+            [row for row in batch if row not in old],
+            error=error,
+            next_at=now + timedelta(seconds=wait),
+        )
+        self._blocked |= {subject_of(row.transition) for row in batch}
+
+    def _renew(self) -> float:
+        """Sends standing alerts again, as Alertmanager wants; their rows are sent already.
+
+        Other rows are over for now: they are put off, so that few are looked at in each run.
+        """
+        now = timezone.now()
+        due = list(_sent_due(now).filter(pk__in=going_on()))
+        over = _sent_due(now).exclude(pk__in=[row.pk for row in due])
+        over.update(next_at=now + LOOK_AGAIN)
+        size = self._receiver.group
+        for start in range(0, len(due), size):
+            if time.monotonic() > self._until:
+                break
+            batch = due[start : start + size]
+            # What it once ended is over: only the alert that stands.
+            outcome = self._receiver.send([_change(row, standing=True) for row in batch])
+            if outcome.error:
+                log.warning("alerts not renewed", host=self._receiver.host, error=outcome.error)
+                return outcome.wait or FIRST_WAIT
+            ids = [row.pk for row in batch]
+            Notification.objects.filter(pk__in=ids).update(next_at=timezone.now() + RENEW)
+        return 0.0
+
+
+def _pending() -> QuerySet[Notification]:
+    waiting = Notification.objects.filter(state=Notification.State.PENDING)
+    return waiting.select_related("transition").order_by("id")[:QUEUE_LIMIT]
+
+
+def _sent_due(now: datetime) -> QuerySet[Notification]:
+    return Notification.objects.filter(state=Notification.State.SENT, next_at__lte=now)
+
+
+def _is_any_due() -> bool:
+    """Looked at first: a lease is written for, and most of the time there is nothing to send."""
+    now = timezone.now()
+    pending = Notification.objects.filter(state=Notification.State.PENDING, next_at__lte=now)
+    renews = settings.WEBHOOK_FORMAT == "alertmanager"
+    return pending.exists() or (renews and _sent_due(now).exists())
+
+
+def _change(row: Notification, *, standing: bool = False) -> Change:
+    told = row.body | {"ends": None} if standing else row.body
+    url = ""
+    if settings.PUBLIC_URL:
+        place = [told["cluster"], told["kind"], told["namespace"] or "-", told["name"]]
+        url = settings.PUBLIC_URL + reverse("installs:operator", args=place)
+    return Change(row.pk, told, url)
+
+
+def _update(rows: Sequence[Notification], **values: Any) -> None:
+    """Only what still waits: somebody else may have sent it when our lease ran out."""
+    Notification.objects.filter(
+        pk__in=[row.pk for row in rows], state=Notification.State.PENDING
+    ).update(attempts=F("attempts") + 1, **values)
+
+
+def _give_up(rows: Sequence[Notification], error: str) -> None:
+    _update(rows, state=Notification.State.GIVEN_UP, error=error)
+    log.error("notifications given up", changes=len(rows), error=error)
+
+
+def _wait(batch: Sequence[Notification], outcome: Outcome) -> float:
+    if outcome.wait is not None:
+        return outcome.wait
+    attempts = min(max(row.attempts for row in batch), 16)
+    doubled = float(min(FIRST_WAIT * 2**attempts, LONGEST_WAIT))
+    return doubled * _random.uniform(0.75, 1.25)
+
+
+def _retry_after(headers: Any) -> float | None:
+    """Seconds, at most an hour; the header has a number of them or a date."""
+    text = headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), RETRY_AFTER_LIMIT)
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        return None
+    return min(max((moment - timezone.now()).total_seconds(), 0.0), RETRY_AFTER_LIMIT)
+
+
+def _alerts_path(url: Url) -> Url:
+    """Alertmanager's own address is enough."""
+    path = (url.path or "").rstrip("/")
+    return url if path.endswith("/alerts") else url._replace(path=f"{path}/api/v2/alerts")
+
+
+def _fault(error: Exception) -> str:
+    """What happened, by type: urllib3's own texts quote the whole address."""
+    if isinstance(error, NameResolutionError):
+        return "can't be found: its name is not known"
+    if isinstance(error, NewConnectionError) and "refused" in str(error):
+        return "refuses the connection"
+    if isinstance(error, ConnectTimeoutError | ReadTimeoutError | TimeoutError):
+        return "did not answer in time"
+    if isinstance(error, SSLError):
+        return "has a certificate that is not accepted, or speaks no https"
+    return f"can't be reached ({type(error).__name__})"

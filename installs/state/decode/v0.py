@@ -1,0 +1,322 @@
+"""OLM v0: Subscription, InstallPlan, ClusterServiceVersion, CatalogSource and their neighbours."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from installs import diagnosis
+from installs.diagnosis.outdated import conflicting
+from installs.state.decode.common import (
+    PACKAGE_LABEL,
+    Kept,
+    Key,
+    Object,
+    component,
+    dig,
+    items,
+    kept,
+    number,
+    picked,
+    read_conditions,
+    read_time,
+    text,
+    texts,
+)
+
+_PROPERTIES_LIMIT = 300_000  # characters of a CSV's properties that are parsed
+_STEPS = 300
+_DEPENDENTS = 200
+_DEPENDENCIES = ("olm.package.required", "olm.gvk.required", "olm.constraint")
+
+
+def subscription(obj: Object) -> Kept | None:
+    current = text(obj, "status", "currentCSV", limit=253)
+    installed = text(obj, "status", "installedCSV", limit=253)
+    return kept(
+        obj,
+        "Subscription",
+        {
+            "package": text(obj, "spec", "name", limit=253),
+            "catalog": text(obj, "spec", "source", limit=253),
+            "catalog_namespace": text(obj, "spec", "sourceNamespace", limit=63),
+            "channel": text(obj, "spec", "channel", limit=300),
+            "version_asked": text(obj, "spec", "startingCSV", limit=200),
+            "bundle": installed or current,
+        },
+        {
+            "approval": text(obj, "spec", "installPlanApproval", limit=60),
+            "state": text(obj, "status", "state", limit=60),
+            "current_csv": current,
+            "installed_csv": installed,
+            "starting_csv": text(obj, "spec", "startingCSV", limit=253),
+            "config": _config(obj),
+            "conflicting_csvs": ", ".join(_conflicting(obj)),
+            "plan": text(obj, "status", "installPlanRef", "name", limit=253),
+            "plan_namespace": text(obj, "status", "installPlanRef", "namespace", limit=63),
+            "generated_by": text(obj, "metadata", "annotations", "olm.generated-by", limit=253),
+            "catalog_health": [
+                {
+                    "name": text(one, "catalogSourceRef", "name", limit=253),
+                    "namespace": text(one, "catalogSourceRef", "namespace", limit=63),
+                    "healthy": one.get("healthy") is True,
+                }
+                for one in items(obj, "status", "catalogHealth", limit=100)
+            ],
+        },
+    )
+
+
+def _conflicting(obj: Object) -> tuple[str, ...]:
+    """The ClusterServiceVersions that a failed resolution names: whether they are there tells
+    whether the failure is of now."""
+    conditions = diagnosis.read_conditions(read_conditions(obj))
+    return conflicting(conditions, text(obj, "metadata", "namespace"))
+
+
+def _config(obj: Object) -> list[str]:
+    """Which parts of an operator the Subscription sets: env, resources, tolerations ..."""
+    config = dig(obj, "spec", "config")
+    return sorted(str(one)[:60] for one in config)[:20] if isinstance(config, Mapping) else []
+
+
+def install_plan(obj: Object) -> Kept | None:
+    plan = items(obj, "status", "plan", limit=100_000)
+    owners = items(obj, "metadata", "ownerReferences")
+    details = {
+        "approval": text(obj, "spec", "approval", limit=60),
+        "approved": dig(obj, "spec", "approved") is True,
+        "csvs": texts(obj, "spec", "clusterServiceVersionNames"),
+        "generation": number(obj, "spec", "generation"),
+        "message": text(obj, "status", "message"),
+        "start_time": text(obj, "status", "startTime", limit=60),
+        "steps": [_step(one) for one in plan[:_STEPS]],
+        "steps_total": len(plan),
+        "lookups": [_lookup(one) for one in items(obj, "status", "bundleLookups", limit=100)],
+        "subscriptions": [
+            text(one, "name", limit=253) for one in owners if one.get("kind") == "Subscription"
+        ],
+    }
+    return kept(obj, "InstallPlan", component(obj, phase=text(obj, "status", "phase")), details)
+
+
+def _step(step: Object) -> dict[str, str]:
+    resource = dig(step, "resource")
+    return {
+        "resolving": text(step, "resolving", limit=253),
+        "kind": text(resource, "kind", limit=100),
+        "name": text(resource, "name", limit=253),
+        "group": text(resource, "group", limit=253),
+        "version": text(resource, "version", limit=63),
+        "status": text(step, "status", limit=60),
+    }
+
+
+def _lookup(lookup: Object) -> dict[str, Any]:
+    return {
+        "identifier": text(lookup, "identifier", limit=1000),
+        "catalog": text(lookup, "catalogSourceRef", "name", limit=253),
+        "catalog_namespace": text(lookup, "catalogSourceRef", "namespace", limit=63),
+        "conditions": read_conditions({"status": lookup}),
+    }
+
+
+def cluster_service_version(obj: Object) -> Kept | None:
+    """None for a copy, which stands for the CSV of another namespace; its log is not kept."""
+    if dig(obj, "metadata", "labels", "olm.copiedFrom") or (
+        dig(obj, "status", "reason") == "Copied"
+    ):
+        return None
+    modes = items(obj, "spec", "installModes", limit=20)
+    names = items(obj, "spec", "install", "spec", "deployments")
+    crds = dig(obj, "spec", "customresourcedefinitions")
+    webhooks = [text(one, "type", limit=60) for one in items(obj, "spec", "webhookdefinitions")]
+    apis = items(obj, "spec", "apiservicedefinitions", "owned")
+    noted = _properties(obj)
+    properties = noted or []
+    details = {
+        "reason": text(obj, "status", "reason", limit=1024),
+        "message": text(obj, "status", "message"),
+        "display_name": text(obj, "spec", "displayName", limit=300),
+        "version": text(obj, "spec", "version", limit=200),
+        "replaces": text(obj, "spec", "replaces", limit=253),
+        "provider": text(obj, "spec", "provider", "name", limit=300),
+        "package": _package(obj, properties),
+        "last_update": text(obj, "status", "lastUpdateTime", limit=60),
+        "last_transition": text(obj, "status", "lastTransitionTime", limit=60),
+        "requirements": [_requirement(one) for one in items(obj, "status", "requirementStatus")],
+        "deployments": [text(one, "name", limit=253) for one in names],
+        "owned_crds": [text(one, "name", limit=253) for one in items(crds, "owned")],
+        "required_crds": [text(one, "name", limit=253) for one in items(crds, "required")],
+        "install_modes": {
+            text(one, "type", limit=60): one.get("supported") is True for one in modes
+        },
+        "webhooks": len(webhooks),
+        "conversion_webhooks": webhooks.count("ConversionWebhook"),
+        "api_services": len(apis),
+        "owned_apis": [f"{text(one, 'version')}.{text(one, 'group')}"[:253] for one in apis],
+        "min_kube": text(obj, "spec", "minKubeVersion", limit=60),
+        "max_openshift": None if noted is None else _max_openshift(noted),
+        "dependencies": sorted(
+            {str(one["type"]) for one in properties if one.get("type") in _DEPENDENCIES}
+        ),
+    }
+    columns = component(obj, phase=text(obj, "status", "phase"))
+    return kept(obj, "ClusterServiceVersion", columns, details, conditions=[])
+
+
+def _requirement(requirement: Object) -> dict[str, Any]:
+    """What is not satisfied comes first where a long list has to be cut."""
+    dependents = [
+        picked(one, "group", "version", "kind", "status", "message")
+        for one in items(requirement, "dependents", limit=10_000)
+    ]
+    if len(dependents) > _DEPENDENTS:
+        dependents.sort(key=lambda one: one["status"] == "Satisfied")
+    return {
+        **picked(requirement, "group", "version", "kind", "name", "status", "message"),
+        "dependents": dependents[:_DEPENDENTS],
+    }
+
+
+def _properties(obj: Object) -> list[Object] | None:
+    """The bundle's properties as OLM noted them on its CSV, else those that its author wrote there;
+    None when neither did.
+
+    OLM's own is `operatorframework.io/properties`, {"properties": [...]}; the author's is
+    `olm.properties`, a list (operator-lifecycle-manager pkg/controller/registry/resolver/
+    projection).
+    """
+    for name in ("operatorframework.io/properties", "olm.properties"):
+        noted = text(obj, "metadata", "annotations", name, limit=_PROPERTIES_LIMIT)
+        try:
+            found = msgspec.json.decode(noted) if noted else None
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            continue
+        listed = items({"all": found}, "all", limit=10_000) or items(
+            found, "properties", limit=10_000
+        )
+        if listed:
+            return listed
+    return None
+
+
+def _max_openshift(properties: list[Object]) -> list[str]:
+    """Every value of the property, a number as text; OLM takes quotes off, too."""
+    values = [
+        one.get("value") for one in properties if one.get("type") == "olm.maxOpenShiftVersion"
+    ]
+    return [text({"value": str(one)}, "value", limit=60).strip('"') for one in values][:20]
+
+
+def _package(obj: Object, properties: list[Object]) -> str:
+    """The package of a CSV: OLM notes it in a property, and in the name of a label."""
+    for one in properties:
+        if one.get("type") == "olm.package" and (
+            name := text(one, "value", "packageName", limit=253)
+        ):
+            return name
+    labels = dig(obj, "metadata", "labels")
+    suffix = "." + text(obj, "metadata", "namespace")
+    for label in labels if isinstance(labels, dict) else ():
+        if label.startswith(PACKAGE_LABEL) and label.endswith(suffix):
+            return text(label[len(PACKAGE_LABEL) : -len(suffix)], limit=253)
+    return ""
+
+
+def catalog_source(obj: Object) -> Kept | None:
+    """Its content belongs to the app `catalogs`, which gets the object itself."""
+    connection = dig(obj, "status", "connectionState")
+    details = {
+        "type": text(obj, "spec", "sourceType", limit=60),
+        "image": text(obj, "spec", "image", limit=1000),
+        "address": text(obj, "spec", "address", limit=1000),
+        "connected_to": text(connection, "address", limit=1000),
+        "priority": number(obj, "spec", "priority"),
+        "display_name": text(obj, "spec", "displayName", limit=300),
+        "state": text(connection, "lastObservedState", limit=60),
+        "last_connect": text(connection, "lastConnect", limit=60),
+        "reason": text(obj, "status", "reason", limit=1024),
+        "message": text(obj, "status", "message"),
+        "last_poll": text(obj, "status", "latestImageRegistryPoll", limit=60),
+    }
+    return kept(obj, "CatalogSource", component(obj), details, source=obj)
+
+
+# On an OperatorGroup: OLM then resolves from catalogs of its namespace only (step_resolver.go).
+_OWN_CATALOGS_ONLY = "olm.operatorframework.io/exclude-global-namespace-resolution"
+
+
+def operator_group(obj: Object) -> Kept | None:
+    provided = text(obj, "metadata", "annotations", "olm.providedAPIs")
+    own_catalogs_only = text(obj, "metadata", "annotations", _OWN_CATALOGS_ONLY, limit=5)
+    details = {
+        "targets": texts(obj, "spec", "targetNamespaces"),
+        "selects": bool(dig(obj, "spec", "selector")),
+        "namespaces": texts(obj, "status", "namespaces"),
+        "service_account": text(obj, "spec", "serviceAccountName", limit=253),
+        "upgrade_strategy": text(obj, "spec", "upgradeStrategy", limit=60),
+        "provided_apis": [one for one in provided.split(",") if one],
+        "own_catalogs_only": own_catalogs_only == "true",
+    }
+    return kept(obj, "OperatorGroup", component(obj), details)
+
+
+def operator_condition(obj: Object) -> Kept | None:
+    """Has the name of the CSV that it is about."""
+    owner: Key = (
+        "ClusterServiceVersion",
+        text(obj, "metadata", "namespace"),
+        text(obj, "metadata", "name"),
+    )
+    details = {
+        "overrides": read_conditions({"status": {"conditions": dig(obj, "spec", "overrides")}}),
+        "spec_conditions": read_conditions(
+            {"status": {"conditions": dig(obj, "spec", "conditions")}}
+        ),
+    }
+    return kept(obj, "OperatorCondition", component(obj, owner), details)
+
+
+def olm_operator(obj: Object) -> Kept | None:
+    """OLM's own grouping of what one package brought: belongs to the one Subscription that it
+    lists, else to the one CSV."""
+    refs = [
+        {
+            "kind": text(one, "kind", limit=100),
+            "namespace": text(one, "namespace", limit=63),
+            "name": text(one, "name", limit=253),
+        }
+        for one in items(obj, "status", "components", "refs")
+    ]
+    owner: Key = ("", "", "")
+    for kind in ("ClusterServiceVersion", "Subscription"):
+        listed = [one for one in refs if one["kind"] == kind]
+        if len(listed) == 1:
+            owner = kind, listed[0]["namespace"], listed[0]["name"]
+    return kept(obj, "Operator", component(obj, owner), {"refs": refs})
+
+
+def event(obj: Object) -> Kept | None:
+    """`columns` are those of installs.models.Event: the object that it is about has the key."""
+    about = dig(obj, "involvedObject")
+    series = dig(obj, "series")
+    first = read_time(dig(obj, "firstTimestamp")) or read_time(dig(obj, "eventTime"))
+    last = read_time(dig(obj, "lastTimestamp")) or read_time(dig(series, "lastObservedTime"))
+    created = read_time(dig(obj, "metadata", "creationTimestamp"))
+    source = text(obj, "reportingComponent", limit=253)
+    count = number(obj, "count") or number(series, "count") or 1
+    columns = {
+        "kind": text(about, "kind", limit=100),
+        "namespace": text(about, "namespace", limit=63),
+        "name": text(about, "name", limit=253),
+        "type": text(obj, "type", limit=20),
+        "reason": text(obj, "reason", limit=128),
+        "message": text(obj, "message"),
+        "source": source or text(obj, "source", "component", limit=253),
+        "count": min(max(count, 1), 2**31 - 1),
+        "first_at": first or created,
+        "last_at": last or first or created,
+    }
+    one = kept(obj, "Event", columns, conditions=[])
+    return one if one is not None and one.uid and columns["name"] else None

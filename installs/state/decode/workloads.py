@@ -1,0 +1,144 @@
+"""What installed operators leave in a cluster: CustomResourceDefinitions and Deployments."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from installs.state.decode.common import (
+    PACKAGE_LABEL,
+    Kept,
+    Key,
+    Object,
+    component,
+    dig,
+    items,
+    kept,
+    labelled_owner,
+    number,
+    text,
+    texts,
+)
+from installs.state.decode.platform import RUKPAK
+from installs.state.decode.v1 import OLM_V1
+from olmweb.kube.shapes import WRITTEN
+
+_NOBODY: Key = ("", "", "")
+_DEPRECATED = re.compile(r"\bis a deprecated field\b|\bDeprecated:", re.IGNORECASE)
+_FIELDS = 500
+_DEPTH = 4
+
+
+def custom_resource_definition(obj: Object) -> Kept | None:
+    """Owned by what its labels name: OLM v0 labels it with its Operator `<package>.<namespace>`."""
+    versions = items(obj, "spec", "versions", limit=100)
+    kind, namespace, name = _crd_owner(obj)
+    columns = {
+        "group": text(obj, "spec", "group", limit=253),
+        "served_kind": text(obj, "spec", "names", "kind", limit=100),
+        "served": [text(one, "name", limit=63) for one in versions if one.get("served") is True],
+        "defined": [text(one, "name", limit=63) for one in versions],
+        "stored": [one[:63] for one in texts(obj, "status", "storedVersions", limit=100)],
+        "owner_kind": kind[:100],
+        "owner_namespace": namespace[:63],
+        "owner_name": name[:253],
+    }
+    fields = {
+        text(one, "name", limit=63): schema_fields(dig(one, "schema", "openAPIV3Schema"))
+        for one in versions
+        if text(obj, "metadata", "name", limit=253) in WRITTEN and one.get("served") is True
+    }
+    return kept(obj, "CustomResourceDefinition", columns, {"fields": fields} if fields else {})
+
+
+def schema_fields(schema: Any) -> list[str]:
+    """Paths of the fields below `spec` that a schema has and does not call deprecated, sorted.
+
+    Without the items of lists, and five levels deep at most: only what a form could offer.
+    """
+    found: list[str] = []
+    below = [("spec", dig(schema, "properties", "spec"), 0)]
+    while below and len(found) < _FIELDS:
+        path, one, depth = below.pop()
+        properties = dig(one, "properties")
+        if not isinstance(properties, Mapping) or depth > _DEPTH:
+            continue
+        for name, child in sorted(properties.items()):
+            if _DEPRECATED.search(text(child, "description", limit=4000)):
+                continue
+            found.append(f"{path}.{str(name)[:100]}")
+            below.append((found[-1], child, depth + 1))
+    return sorted(found)[:_FIELDS]
+
+
+def _crd_owner(obj: Object) -> Key:
+    for prefix in (OLM_V1, RUKPAK):
+        owner = labelled_owner(obj, prefix)
+        if owner[2]:
+            return owner
+    labels = dig(obj, "metadata", "labels")
+    named = (
+        sorted(one for one in labels or () if one.startswith(PACKAGE_LABEL))
+        if (isinstance(labels, Mapping))
+        else []
+    )
+    return ("Operator", "", named[0].removeprefix(PACKAGE_LABEL)) if named else _NOBODY
+
+
+def deployment(obj: Object) -> Kept | None:
+    """A Deployment of an installed operator, which its labels name.
+
+    `details["pods"]` is filled by installs.state.pods; the object itself does not know.
+    """
+    status = dig(obj, "status")
+    details = {
+        "replicas": number(obj, "spec", "replicas", default=1),
+        "ready": number(status, "readyReplicas"),
+        "available": number(status, "availableReplicas"),
+        "unavailable": number(status, "unavailableReplicas"),
+        "updated": number(status, "updatedReplicas"),
+        "observed_generation": number(status, "observedGeneration"),
+        "selector": _selector(obj),
+        "pods": [],
+    }
+    return kept(obj, "Deployment", component(obj, deployment_owner(obj)), details)
+
+
+def is_available(details: Object) -> bool:
+    """Whether all replicas that a Deployment wants are there, as its details say."""
+    return number(details, "available") >= number(details, "replicas")
+
+
+def carry_pods(one: Kept, before: Object) -> dict[str, Any]:
+    """Details of a Deployment with the pods last seen, for as long as it is not available."""
+    if is_available(one.details):
+        return one.details
+    return {**one.details, "pods": items(before, "pods")}
+
+
+def deployment_owner(obj: Object) -> Key:
+    labels = dig(obj, "metadata", "labels")
+    if name := text(labels, "olm.owner"):
+        namespace = text(labels, "olm.owner.namespace") or text(obj, "metadata", "namespace")
+        return "ClusterServiceVersion", namespace, name
+    if name := labelled_owner(obj, RUKPAK)[2]:
+        return "BundleDeployment", "", name
+    if name := labelled_owner(obj, OLM_V1)[2]:
+        return "ClusterExtension", "", name
+    return _NOBODY
+
+
+def _selector(obj: Object) -> dict[str, Any]:
+    selector = dig(obj, "spec", "selector")
+    found: dict[str, Any] = {}
+    labels = dig(selector, "matchLabels")
+    if isinstance(labels, Mapping):
+        found["matchLabels"] = {text(key): text(value) for key, value in labels.items()}
+    expressions = [
+        {
+            "key": text(one, "key"),
+            "operator": text(one, "operator"),
+            "values": texts(one, "values"),
+        }
+        for one in items(selector, "matchExpressions", limit=20)
+    ]
+    return found | ({"matchExpressions": expressions} if expressions else {})

@@ -1,0 +1,245 @@
+"""One level-triggered pass over a cluster: read everything, write what differs, diagnose it.
+
+The list is the truth; a pass may be repeated, skipped or killed half-way without loss. Reading
+happens before the transaction, so the database is never locked while a cluster thinks. What a
+watch tells between two passes goes the same way, through `apply_changes`.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import structlog
+from django.db.models import F
+from django.utils import timezone
+
+from installs.state.pods import refresh_pods
+from installs.state.read import Snapshot, read_feeds
+from installs.state.resources import BY_NAME, Change, Position
+from installs.state.write import Written, apply_changes, write_snapshot
+from olmweb.clusters import client_for
+from olmweb.kube.client import KubeClient
+from olmweb.kube.errors import KubeError
+from olmweb.models import Cluster, SyncRun
+
+__all__ = [
+    "Change",
+    "Position",
+    "Snapshot",
+    "SyncReport",
+    "Written",
+    "apply_changes",
+    "read_feeds",
+    "record_crash",
+    "record_failure",
+    "refresh_pods",
+    "sync_cluster",
+    "write_snapshot",
+]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What a pass did. `kinds`: kind -> objects, written, deleted; `error` a sentence or empty."""
+
+    outcome: str  # a value of SyncRun.Outcome
+    kinds: dict[str, dict[str, int]] = field(default_factory=dict)
+    requests: int = 0
+    seconds: float = 0.0
+    error: str = ""
+
+    def as_json(self, cluster: str) -> dict[str, Any]:
+        return {
+            "cluster": cluster,
+            "outcome": self.outcome,
+            "kinds": self.kinds,
+            "requests": self.requests,
+            "seconds": round(self.seconds, 3),
+            "error": self.error or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a pass failed: a slug, a sentence, what to do."""
+
+    code: str
+    message: str
+    hint: str
+
+
+def sync_cluster(
+    cluster: Cluster,
+    client: KubeClient | None = None,
+    *,
+    still_ours: Callable[[], bool] = lambda: True,
+) -> SyncReport:
+    """Reads the cluster once and brings our rows to what it says.
+
+    Never raises for what a cluster does: a failed pass keeps every row, says why in the Cluster
+    row and in a SyncRun. `still_ours` is asked before writing; False (the lease went to another
+    worker meanwhile) ends the pass without a trace. An unchanged pass writes only the Cluster row.
+    """
+    cluster.refresh_from_db()
+    started, clock = timezone.now(), time.monotonic()
+    opened: KubeClient | None = client
+    try:
+        if opened is None:
+            opened = client_for(cluster)
+        try:
+            return _pass(cluster, opened, still_ours, started, clock)
+        finally:
+            if client is None:
+                opened.close()
+    except KubeError as error:
+        return record_failure(cluster, error, started, opened.requests if opened else 0)
+
+
+def _pass(
+    cluster: Cluster,
+    client: KubeClient,
+    still_ours: Callable[[], bool],
+    started: datetime,
+    clock: float,
+) -> SyncReport:
+    """The pass itself; raises the KubeError that no feed could be read for."""
+    snapshot = read_feeds(client)
+    refusal = snapshot.refusal()
+    if refusal is not None:
+        raise refusal
+    if not still_ours():
+        return SyncReport(
+            SyncRun.Outcome.FAILED.value,
+            requests=client.requests,
+            seconds=time.monotonic() - clock,
+            error=f"Another worker took over cluster {cluster.name}; nothing was written.",
+        )
+    was_failing = bool(cluster.error_code)
+    written = write_snapshot(cluster, snapshot)
+    pods = _pods(cluster, client)
+    changed = written.changed or pods.changed
+    report = SyncReport(
+        (SyncRun.Outcome.CHANGED if changed else SyncRun.Outcome.UNCHANGED).value,
+        kinds=_counts(cluster, snapshot, written),
+        requests=client.requests,
+        seconds=time.monotonic() - clock,
+    )
+    if changed or was_failing:
+        _record(cluster, report, started, rows=written)
+        log.info("cluster synced", cluster=cluster.name, rows=written.total + pods.total)
+    return report
+
+
+def _pods(cluster: Cluster, client: KubeClient) -> Written:
+    """What pods wait for is worth a request each, but never the pass."""
+    try:
+        return refresh_pods(cluster, client)
+    except KubeError as error:
+        log.info("pods not read", cluster=cluster.name, code=error.code)
+        return Written()
+
+
+def _counts(cluster: Cluster, snapshot: Snapshot, written: Written) -> dict[str, dict[str, int]]:
+    kinds = dict.fromkeys(BY_NAME[name].kind for name in snapshot.feeds)
+    return {
+        kind: {
+            "objects": cluster.kinds[kind]["objects"],
+            "written": written.written[kind],
+            "deleted": written.deleted[kind],
+        }
+        for kind in kinds
+    }
+
+
+def record_failure(
+    cluster: Cluster, error: KubeError, started: datetime, requests: int
+) -> SyncReport:
+    """Records that the cluster can't be reached or read, in its row and a SyncRun; no row goes."""
+    failure = Failure(error.code, error.message, error.hint)
+    return _failed(cluster, failure, started, requests, (timezone.now() - started).total_seconds())
+
+
+def record_crash(cluster: Cluster, error: Exception, started: datetime) -> SyncReport:
+    """Records a pass that our own fault ended, in the Cluster row and a SyncRun, without details.
+
+    Called at the boundary of a task or command, which logs the exception itself.
+    """
+    failure = Failure(
+        "internal",
+        f"The sync of cluster {cluster.name} failed inside OLM Web ({type(error).__name__}).",
+        "The worker's log has the details; the rows shown are those of the last good pass.",
+    )
+    return _failed(cluster, failure, started, 0, (timezone.now() - started).total_seconds())
+
+
+def _failed(
+    cluster: Cluster, error: Failure, started: datetime, requests: int, seconds: float
+) -> SyncReport:
+    report = SyncReport(
+        SyncRun.Outcome.FAILED.value, requests=requests, seconds=seconds, error=error.message
+    )
+    now = timezone.now()
+    differs = (cluster.reachable, cluster.error_code, cluster.error_text) != (
+        False,
+        error.code,
+        error.message,
+    )
+    _save(
+        cluster,
+        differs,
+        reachable=False,
+        error_code=error.code,
+        error_text=error.message,
+        error_hint=error.hint,
+        unreachable_since=cluster.unreachable_since or now,
+        checked_at=now,
+    )
+    if differs:  # the same failure again, a few times a minute, is in the Cluster row
+        _record(cluster, report, started, error=error)
+        log.warning(
+            "cluster not synced",
+            cluster=cluster.name,
+            code=error.code,
+            error=error.message,
+            hint=error.hint,
+        )
+    return report
+
+
+def _save(cluster: Cluster, changed: bool, **fields: Any) -> None:
+    """One UPDATE of the row; `revision` grows in the database, as others may raise it too."""
+    if changed:
+        fields["revision"] = F("revision") + 1
+    Cluster.objects.filter(pk=cluster.pk).update(**fields)
+    cluster.refresh_from_db()
+
+
+def _record(
+    cluster: Cluster,
+    report: SyncReport,
+    started: datetime,
+    *,
+    rows: Written | None = None,
+    error: Failure | None = None,
+) -> None:
+    SyncRun.objects.create(
+        kind=SyncRun.Kind.CLUSTER,
+        target=cluster.name,
+        cluster=cluster,
+        started_at=started,
+        finished_at=timezone.now(),
+        outcome=report.outcome,
+        counts={
+            "rows_written": rows.written.total() if rows else 0,
+            "rows_deleted": rows.deleted.total() if rows else 0,
+            "requests": report.requests,
+            "seconds": round(report.seconds, 3),
+        },
+        error_code=error.code if error else "",
+        error_text=error.message if error else "",
+        error_hint=error.hint if error else "",
+    )

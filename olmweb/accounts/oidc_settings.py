@@ -1,0 +1,126 @@
+"""The settings OLMWEB_OIDC_*, read and checked. Pure: knows neither Django nor the provider."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from olmweb.runtime.env import Env
+
+ROLE_NAMES = (
+    "viewer",
+    "operator",
+    "admin",
+)  # lowest first; olmweb.accounts.roles.ROLES has the same
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class OidcSettings:
+    """`roles`: the provider's group -> role; `cluster_groups`: its group -> the cluster's name.
+
+    `default_role` is that of people in no group of `roles`; empty: they can't sign in.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    scopes: str
+    username_claim: str
+    groups_claim: str
+    roles: dict[str, str]
+    cluster_groups: dict[str, str]
+    default_role: str
+
+
+def read_oidc(env: Env) -> OidcSettings | None:
+    """The settings, or None where sign-in by OpenID Connect is off. Tells `env` every problem."""
+    issuer = env.text("OLMWEB_OIDC_ISSUER").rstrip("/")
+    default = env.choice("OLMWEB_OIDC_DEFAULT_ROLE", "none", ("none", *ROLE_NAMES[:2]))
+    found = OidcSettings(
+        issuer=issuer,
+        client_id=env.text("OLMWEB_OIDC_CLIENT_ID"),
+        client_secret=env.text("OLMWEB_OIDC_CLIENT_SECRET"),
+        scopes=env.text("OLMWEB_OIDC_SCOPES", "openid profile email"),
+        username_claim=env.text("OLMWEB_OIDC_USERNAME_CLAIM", "preferred_username"),
+        groups_claim=env.text("OLMWEB_OIDC_GROUPS_CLAIM", "groups"),
+        roles=_pairs(env, "OLMWEB_OIDC_ROLES"),
+        cluster_groups=_pairs(env, "OLMWEB_OIDC_CLUSTER_GROUPS"),
+        default_role="" if default == "none" else default,
+    )
+    if not issuer:
+        _refuse_lonely(env, found)
+        return None
+    for sentence in _problems(found):
+        env.problem(sentence)
+    return found
+
+
+def is_safe_address(address: str) -> bool:
+    """Whether this is https, or http on this machine, and names a host."""
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname
+    except ValueError:
+        return False
+    return bool(host) and (
+        parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
+    )
+
+
+def _pairs(env: Env, name: str) -> dict[str, str]:
+    """`group=value,...`; a group alone stands for itself. The last `=` counts: LDAP names have."""
+    found = {}
+    for entry in env.listing(name):
+        group, equals, value = entry.rpartition("=")
+        found[group.strip() if equals else value.strip()] = value.strip()
+    return found
+
+
+def _refuse_lonely(env: Env, found: OidcSettings) -> None:
+    given = found.client_id or found.client_secret or found.roles or found.cluster_groups
+    if given or found.default_role:
+        env.problem(
+            "OLMWEB_OIDC_ISSUER is not set but other OLMWEB_OIDC_ settings are; set it to the "
+            "address of the provider, or remove them."
+        )
+
+
+def _problems(found: OidcSettings) -> list[str]:
+    told = []
+    if not is_safe_address(found.issuer) or "?" in found.issuer or "#" in found.issuer:
+        told.append(
+            f'OLMWEB_OIDC_ISSUER is "{found.issuer}"; write the https:// address of the provider, '
+            "without /.well-known/openid-configuration."
+        )
+    told += [
+        f"{name} is not set; OLMWEB_OIDC_ISSUER needs it: the provider gave it when OLM Web was "
+        "registered there."
+        for name, value in (
+            ("OLMWEB_OIDC_CLIENT_ID", found.client_id),
+            ("OLMWEB_OIDC_CLIENT_SECRET", found.client_secret),
+        )
+        if not value
+    ]
+    if "openid" not in found.scopes.split():
+        told.append('OLMWEB_OIDC_SCOPES must name "openid", with other scopes after spaces.')
+    for name, value in (("USERNAME", found.username_claim), ("GROUPS", found.groups_claim)):
+        if not value or not value.isprintable():
+            told.append(f"OLMWEB_OIDC_{name}_CLAIM is empty; name a claim of the ID token.")
+    told += [
+        f'OLMWEB_OIDC_ROLES gives the group "{group}" the role "{role}"; the roles are '
+        f"{', '.join(ROLE_NAMES)}."
+        for group, role in found.roles.items()
+        if role not in ROLE_NAMES or not group
+    ]
+    told += [
+        f'OLMWEB_OIDC_CLUSTER_GROUPS names "{name}", which a person can\'t be given: it belongs to '
+        "the cluster or is empty."
+        for group, name in found.cluster_groups.items()
+        if not group or not re.fullmatch(r"[!-~]{1,150}", name) or name.startswith("system:")
+    ]
+    if not found.roles and not found.default_role:
+        told.append(
+            "OLMWEB_OIDC_ROLES is not set, so nobody could sign in; write group=role,... or give "
+            "everybody a role with OLMWEB_OIDC_DEFAULT_ROLE."
+        )
+    return told

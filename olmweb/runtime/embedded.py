@@ -1,0 +1,119 @@
+"""Everything in one process: web server, Celery worker and beat, and the sandbox for a demo.
+
+The same code runs in production as separate processes; only settings differ (memory:// broker,
+SQLite). Must not know what the tasks do.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import structlog
+from celery import beat
+from celery.worker import WorkController
+from django.conf import settings
+from django.core.wsgi import get_wsgi_application
+from waitress.server import create_server
+
+from olmweb.celery import app
+from olmweb.clusters import WATCHED_AT_ONCE
+from olmweb.runtime import stopping
+from olmweb.runtime.beat import InMemory
+
+log = structlog.get_logger(__name__)
+
+QUEUES = ("actions", "sync", "watch")
+OTHER_TASKS = 8  # a followed action waits in its thread most of the time
+
+
+class Stopped(BaseException):
+    """Raised in the main thread by SIGTERM or SIGINT; no `except Exception` may swallow it."""
+
+
+def _raise_stopped(_number: int, _frame: FrameType | None) -> None:
+    # Once is enough: a second Ctrl-C must not break the orderly end.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise Stopped
+
+
+class Background:
+    """The Celery worker and beat as threads of this process."""
+
+    def __init__(self) -> None:
+        self._worker = WorkController(
+            app=app,
+            pool="threads",
+            # Each watched cluster takes a thread for good, and never one of the others.
+            concurrency=OTHER_TASKS + min(len(settings.CLUSTERS), WATCHED_AT_ONCE),
+            without_heartbeat=True,
+            without_gossip=True,
+            without_mingle=True,
+            queues=",".join(QUEUES),
+        )
+        self._beat = beat.Service(app, scheduler_cls=InMemory)
+        self._threads = (
+            threading.Thread(target=self._worker.start, name="worker", daemon=True),
+            threading.Thread(target=self._beat.start, name="beat", daemon=True),
+        )
+
+    def start(self) -> None:
+        stopping.reset()
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Ends both within seconds; running tasks are safe to lose (they are level-triggered)."""
+        stopping.ask()
+        self._beat.stop()
+        self._worker.stop(in_sighandler=False)
+        for thread in self._threads:
+            thread.join(timeout=2)
+
+
+def serve(port: int, on_ready: Callable[[], None]) -> None:
+    """Serves until SIGTERM or Ctrl-C. Raises OSError when the port is taken.
+
+    `on_ready` is called in a thread of its own once the server answers.
+    """
+    app.loader.import_default_modules()
+    server: Any = create_server(
+        get_wsgi_application(), host="127.0.0.1", port=port, threads=8, ident=None
+    )
+    background = Background()
+    signal.signal(signal.SIGTERM, _raise_stopped)
+    signal.signal(signal.SIGINT, _raise_stopped)
+    try:
+        background.start()
+        app.send_task("installs.sync_clusters", queue="actions")
+        threading.Thread(target=on_ready, name="ready", daemon=True).start()
+        server.run()
+    except Stopped:
+        log.info("stopping")
+    finally:
+        server.close()
+        background.stop()
+
+
+def wait_for_first_sync(timeout: float) -> bool:
+    """Waits until every configured cluster and its catalogs were read once; False on timeout."""
+    from django.db import connection
+
+    from catalogs.models import Catalog
+    from olmweb.models import Cluster
+
+    deadline = time.monotonic() + timeout
+    try:
+        while time.monotonic() < deadline:
+            synced = Cluster.objects.exclude(synced_at=None).count()
+            catalogs = Catalog.objects.exclude(cluster=None)
+            waiting = catalogs.filter(state=Catalog.State.NEW).count()
+            if synced == len(settings.CLUSTERS) and catalogs.exists() and not waiting:
+                return True
+            time.sleep(0.1)
+        return False
+    finally:
+        connection.close()

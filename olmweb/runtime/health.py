@@ -1,0 +1,148 @@
+"""/livez, /readyz and /metrics.
+
+Probes say whether this process can serve; metrics are read from rows at each scrape, so any web
+process answers for the whole installation. Reads models through the app registry: this module
+sits below the apps.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.http import require_safe
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from olmweb.accounts.api_tokens import may_read
+from olmweb.api.errors import guard
+from olmweb.api.formats import json_response
+from olmweb.errors import OlmwebError
+from olmweb.runtime.metrics import StateCollector
+
+BROKER_TIMEOUT = 2  # seconds; a probe must answer before its own timeout
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One condition of being ready; `message` is a sentence, the same whoever asks."""
+
+    ok: bool
+    message: str
+
+
+@guard
+@require_safe
+def livez(request: HttpRequest) -> HttpResponseBase:
+    """The process is up and answers; touches nothing else."""
+    return json_response({"ok": True})
+
+
+@guard
+@require_safe
+def readyz(request: HttpRequest) -> HttpResponseBase:
+    """200 when every check passes, else 503 with the sentence of the first that failed."""
+    checks = {name: check() for name, check in CHECKS.items()}
+    failed = [check.message for check in checks.values() if not check.ok]
+    response = json_response(
+        {"ok": not failed, "message": failed[0] if failed else "Ready.", "checks": checks}
+    )
+    response.status_code = 503 if failed else 200
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+@guard
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponseBase:
+    """Prometheus text; whoever may read the pages or the API may read it."""
+    if not may_read(request):
+        raise OlmwebError(
+            "Metrics need a bearer token.",
+            code="unauthorized",
+            status=401,
+            hint="Make one with `manage.py apitoken USER --scope read`.",
+        )
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(StateCollector())
+    return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+def check_database() -> Check:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        if _is_read_only():
+            return Check(False, "The database can't be written to; check its disk and its rights.")
+    except DatabaseError as error:
+        return Check(False, f"The database can't be reached ({type(error).__name__}).")
+    return Check(True, "The database answers.")
+
+
+def _is_read_only() -> bool:
+    """Without trying to write: that would wait for whoever writes just now."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW transaction_read_only")
+            return bool(cursor.fetchone()[0] == "on")
+    name = str(connection.settings_dict["NAME"])
+    return Path(name).is_file() and not os.access(name, os.W_OK)
+
+
+def check_migrations() -> Check:
+    try:
+        executor = MigrationExecutor(connection)
+        waiting = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    except DatabaseError as error:
+        return Check(False, f"Migrations can't be read ({type(error).__name__}).")
+    if waiting:
+        return Check(False, f"{waiting} migrations are not applied; run `manage.py migrate`.")
+    return Check(True, "Every migration is applied.")
+
+
+def check_broker() -> Check:
+    """Error texts of the client may hold the URL with its password: only their class is told."""
+    if settings.EMBEDDED:
+        return Check(True, "The broker is in this process.")
+    try:
+        client = redis.Redis.from_url(
+            settings.REDIS_URL, socket_timeout=BROKER_TIMEOUT, socket_connect_timeout=BROKER_TIMEOUT
+        )
+        try:
+            client.ping()
+        finally:
+            client.close()
+    except (redis.RedisError, OSError, ValueError) as error:
+        return Check(False, f"The broker can't be reached ({type(error).__name__}).")
+    return Check(True, "The broker answers.")
+
+
+class ProbeMiddleware:
+    """Answers the two probes before hosts are checked and http is redirected: a kubelet or a
+    container engine asks by address, over plain http.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        probe = PROBES.get(request.path)
+        if probe is None:
+            return self.get_response(request)
+        response = probe(request)
+        response["X-Content-Type-Options"] = "nosniff"  # as SecurityMiddleware, which comes later
+        return response
+
+
+PROBES = {"/livez": livez, "/readyz": readyz}
+CHECKS: dict[str, Callable[[], Check]] = {
+    "database": check_database,
+    "migrations": check_migrations,
+    "broker": check_broker,
+}

@@ -1,0 +1,233 @@
+"""From a request's body to an object of the target's kind: decoding and what is refused there.
+
+Must not know the store.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from olmweb.sandbox.apiserver import errors, metadata, schema
+from olmweb.sandbox.apiserver.errors import ApiError
+from olmweb.sandbox.apiserver.kinds import Kind, Schema
+from olmweb.sandbox.apiserver.messages import Request
+from olmweb.sandbox.apiserver.store import Object
+
+ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_SHOWN = 30  # characters of a body that a message repeats
+_NO_NAME = "the name of the object ({0} based on URL) was undeterminable: name must be provided"
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as JSON has it: a time is a string."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
+        for first, found in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _yaml(body: bytes) -> Any:
+    return yaml.load(body, _Loader)  # noqa: S506  # a safe loader that knows one type less
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a request is about; `subresource` is "" for the object itself."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    subresource: str = ""
+
+    @property
+    def status(self) -> bool:
+        return self.subresource == "status"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """An object as it came in, without what no schema knows, and the warnings about that."""
+
+    object: Object
+    warnings: tuple[str, ...] = ()
+
+
+def created(target: Target, request: Request) -> Body:
+    """The object of a POST, of the right kind and namespace. Raises ApiError."""
+    item = _decoded(target.kind, request)
+    _check_kind(target.kind, item)
+    _settle_namespace(target, item["metadata"])
+    return _pruned(target.kind, item, request)
+
+
+def replaced(target: Target, request: Request) -> Body:
+    """The object of a PUT, with the name of the path. Raises ApiError."""
+    item = _decoded(target.kind, request)
+    check_name(target, item["metadata"])
+    _check_kind(target.kind, item)
+    _settle_namespace(target, item["metadata"])
+    return _pruned(target.kind, item, request)
+
+
+def changed(target: Target, item: Object, request: Request) -> Body:
+    """A patched object, that it still is what it was. Raises ApiError."""
+    _check_types(target.kind, item)
+    check_name(target, item["metadata"])
+    _check_kind(target.kind, item)
+    return _pruned(target.kind, item, request)
+
+
+def applied(target: Target, request: Request) -> Object:
+    """The body of a server-side apply: every field must be declared. Raises ApiError."""
+    kind = target.kind
+    try:
+        item = _yaml(request.body)
+    except (ValueError, yaml.YAMLError) as error:
+        text = f"error decoding YAML: error converting YAML to JSON: {error}"
+        raise errors.bad_request(text) from error
+    if not isinstance(item, dict):
+        raise errors.bad_request("error decoding YAML: error unmarshaling JSON: no object")
+    version, name = item.get("apiVersion", ""), item.get("kind", "")
+    if (version, name) != (kind.api_version, kind.kind):
+        text = f"invalid object type: {version or '/'}, Kind={name}"
+        raise errors.bad_request(text)
+    _check_types(kind, item)
+    check_name(target, item["metadata"])
+    if item["metadata"].get("managedFields") is not None:
+        raise errors.bad_request("metadata.managedFields must be nil")
+    fault = schema.typed_fault(
+        {k: v for k, v in item.items() if k not in ("apiVersion", "kind")}, _rooted(kind)
+    )
+    if fault:
+        given = item["metadata"].get("namespace", "")
+        title = f"{given}/{target.name}; {kind.api_version}, Kind={kind.kind}"
+        raise ApiError(500, "", f"failed to create typed patch object ({title}): {fault}")
+    _settle_namespace(target, item["metadata"])
+    return item
+
+
+def _rooted(kind: Kind) -> Schema:
+    """The kind's schema with metadata's; a built-in kind's knows every other field."""
+    properties = {**kind.schema.get("properties", {}), "metadata": metadata.SCHEMA}
+    return {**kind.schema, "properties": properties}
+
+
+def _decoded(kind: Kind, request: Request) -> Object:
+    item = parsed(kind.kind, request)
+    if kind.custom:
+        if not item.get("kind"):
+            body = request.body.decode(errors="replace")
+            raise _unrecognized(kind.kind, request, f"Object 'Kind' is missing in '{body}'")
+        if item.get("apiVersion") != kind.api_version:
+            raise errors.bad_request(
+                f"the API version in the data ({item.get('apiVersion', '')}) does not match the "
+                f"expected API version ({kind.api_version})"
+            )
+    else:
+        item.setdefault("kind", kind.kind)
+        item.setdefault("apiVersion", kind.api_version)
+    item.setdefault("metadata", {})
+    _check_types(kind, item)
+    return item
+
+
+def parsed(kind: str, request: Request) -> Object:
+    """The body as JSON or YAML of an object. Raises ApiError 400, or 415 when it is neither."""
+    if request.media_type not in ("", *ACCEPTED[:2]):
+        raise errors.unsupported_media_type(ACCEPTED)
+    is_yaml = request.media_type == ACCEPTED[1]
+    try:
+        item = _yaml(request.body) if is_yaml else json.loads(request.body)
+    except (ValueError, yaml.YAMLError) as error:
+        prefix = "" if is_yaml else "couldn't get version/kind; json parse error: "
+        raise _unrecognized(kind, request, f"{prefix}{error}") from error
+    if not isinstance(item, dict):
+        fault = f"couldn't get version/kind; json parse error: {type(item).__name__} is no object"
+        raise _unrecognized(kind, request, fault)
+    return item
+
+
+def _unrecognized(kind: str, request: Request, fault: str) -> ApiError:
+    shown = request.body[:_SHOWN].decode(errors="replace") if request.body else "<empty>"
+    shown += " ..." if len(request.body) > _SHOWN else ""
+    text = f"the object provided is unrecognized (must be of type {kind}): {fault} ({shown})"
+    return errors.bad_request(text)
+
+
+def _check_types(kind: Kind, item: Object) -> None:
+    fault = metadata.type_fault(item.setdefault("metadata", {}))
+    if fault:
+        raise errors.bad_request(f"{_cannot(kind, kind.kind)}: {fault}")
+
+
+def _cannot(kind: Kind, given: str) -> str:
+    return f'{given} in version "{kind.version}" cannot be handled as a {kind.kind}'
+
+
+def _check_kind(kind: Kind, item: Object) -> None:
+    given = item["kind"]
+    if given == kind.kind:
+        return
+    if not kind.custom:
+        text = f'no kind "{given}" is registered for version "{kind.api_version}"'
+        raise errors.bad_request(f"{_cannot(kind, given)}: {text}")
+    text = f"Invalid value: {errors.quoted(given)}: must be {kind.kind}"
+    cause = errors.Cause("FieldValueInvalid", text, "kind")
+    raise errors.invalid(given, kind.group, item["metadata"].get("name", ""), [cause])
+
+
+def check_name(target: Target, given: Object) -> None:
+    """Raises ApiError 400 when the metadata names another object than the path."""
+    name = given.get("name", "")
+    if not name:
+        raise errors.bad_request(_NO_NAME.format(target.name))
+    if name != target.name:
+        raise errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        )
+
+
+def _settle_namespace(target: Target, given: Object) -> None:
+    if not target.kind.namespaced:
+        given.pop("namespace", None)
+    elif given.setdefault("namespace", target.namespace) != target.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def _pruned(kind: Kind, item: Object, request: Request) -> Body:
+    """Unknown fields dropped, defaults set; `fieldValidation=Strict` refuses instead."""
+    fixed = {key: item[key] for key in ("apiVersion", "kind")}
+    rest = {key: value for key, value in item.items() if key not in ("apiVersion", "kind")}
+    known, unknown = schema.prune(rest, _rooted(kind))
+    mode = request.query.get("fieldValidation", "") or "Warn"
+    texts = [f'unknown field "{path}"' for path in unknown]
+    if texts and mode == "Strict":
+        listed = ", ".join(texts)
+        raise errors.bad_request(f"{_cannot(kind, kind.kind)}: strict decoding error: {listed}")
+    made = {**fixed, **schema.with_defaults(known, kind.schema)}
+    return Body(made, tuple(texts) if mode == "Warn" else ())
+
+
+def check_options(request: Request, options: str, apply: bool = False) -> None:
+    """The parameters of a write. Raises ApiError 422; `options` is their kind."""
+    mode = request.query.get("fieldValidation", "")
+    if mode not in _VALIDATIONS:
+        cause = errors.unsupported("fieldValidation", mode, _VALIDATIONS)
+        raise errors.bad_option(options, cause)
+    if request.query.get("dryRun", "All") != "All":
+        cause = errors.unsupported("dryRun", [request.query["dryRun"]], ["All"])
+        raise errors.bad_option(options, cause)
+    manager = request.query.get("fieldManager", "")
+    if apply and not manager:
+        text = "Required value: is required for apply patch"
+        cause = errors.Cause("FieldValueRequired", text, "fieldManager")
+        raise errors.bad_option(options, cause)
+    if len(manager) > 128:
+        text = "Too long: may not be more than 128 bytes"
+        raise errors.bad_option(options, errors.Cause("FieldValueTooLong", text, "fieldManager"))
