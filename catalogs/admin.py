@@ -35,7 +35,8 @@ from catalogs.models import (
 from catalogs.sources import own
 from catalogs.sources.base import SourceError
 from catalogs.sources.custom import check_name, check_source, forget_source
-from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin, enqueue
+from olmweb.tasks import enqueue
+from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin
 
 if TYPE_CHECKING:
     CatalogForm = forms.ModelForm[Catalog]
@@ -105,7 +106,7 @@ class CatalogAdmin(ReadOnlyAdmin):
     @admin.action(description="Sync now", permissions=["view"])
     def sync_now(self, request: HttpRequest, queryset: QuerySet[Catalog]) -> None:
         for catalog in queryset:
-            enqueue("catalogs.sync_catalog", catalog.pk, queue="sync")
+            enqueue("catalogs.sync_catalog", catalog.pk)
         messages.success(request, f"Sync of {len(queryset)} catalog(s) was asked for.")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -135,7 +136,7 @@ class CatalogAdmin(ReadOnlyAdmin):
         if {"source", "source_kind"} & set(form.changed_data):
             forget_source(obj)
         super().save_model(request, obj, form, change)
-        enqueue("catalogs.sync_catalog", obj.pk, queue="sync")
+        enqueue("catalogs.sync_catalog", obj.pk)
 
 
 def _is_own(catalog: Catalog | None) -> bool:

@@ -5,13 +5,14 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from installs import retention
 from installs.actions import follow, permissions
 from installs.actions.bulk import pacing
 from installs.facts import cluster as surface
 from installs.facts import refresh_verdicts
 from installs.models import CopyReport
 from installs.notifications import send
-from installs.reports import copied_csvs, retention
+from installs.reports import copied_csvs
 from installs.state import full_sync, watch
 from installs.state.watch import scheduling
 from olmweb.clusters import configured
@@ -187,7 +188,7 @@ def resume_actions() -> None:
         run_action.delay(action_id)
 
 
-@task(name=copied_csvs.TASK, queue=copied_csvs.QUEUE, time_limit=copied_csvs.TASK_LIMIT)
+@task(name=copied_csvs.TASK, time_limit=copied_csvs.TASK_LIMIT)
 def count_copies(report_id: int) -> None:
     """Makes a report of copied ClusterServiceVersions, unless it is made already."""
     with lease(f"copies:{report_id}", copied_csvs.TASK_LIMIT + 30) as held:

@@ -7,7 +7,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from olmweb.models import ApiToken, Cluster, Lease, OidcIdentity, Stream, SyncRun
-from olmweb.web.admin import ReadOnlyAdmin, enqueue
+from olmweb.tasks import enqueue
+from olmweb.web.admin import ReadOnlyAdmin
 
 
 @admin.register(Cluster)
@@ -20,7 +21,7 @@ class ClusterAdmin(ReadOnlyAdmin):
     @admin.action(description="Sync now", permissions=["view"])
     def sync_now(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
         for cluster in queryset:
-            enqueue("installs.sync_cluster", cluster.pk, queue="sync")
+            enqueue("installs.sync_cluster", cluster.pk)
         messages.success(request, f"Sync of {len(queryset)} cluster(s) was asked for.")
 
 

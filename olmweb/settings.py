@@ -97,7 +97,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",  # first: redirects, probes and static files get the policy too
-    "olmweb.runtime.health.ProbeMiddleware",
+    "olmweb.serving.health.ProbeMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "olmweb.runtime.logs.RequestLogMiddleware",

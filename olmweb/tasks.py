@@ -1,9 +1,10 @@
-"""The task decorator: only named options, because Celery accepts misspelt ones silently."""
+"""The task decorator and the enqueueing of tasks by name."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-from celery import shared_task
+from celery import current_app, shared_task
 from celery.contrib.django.task import DjangoTask
 from django.conf import settings
 
@@ -18,6 +19,7 @@ def task(
 ) -> Callable[[Callable[..., None]], "DjangoTask[Any, Any]"]:
     """Registers a Celery task that may run twice, half-way or late.
 
+    Takes named options only, because Celery accepts misspelt ones silently.
     `time_limit` in seconds is the hard limit; the soft one is 15 s shorter. `retry_on` errors are
     retried with backoff and jitter, five times. Arguments must be JSON (ids, never objects).
     Enqueue with `.delay_on_commit(...)`.
@@ -46,3 +48,14 @@ def task(
         return registered
 
     return register
+
+
+def enqueue(name: str, *args: int | str) -> None:
+    """Sends the task `name` ("app.task", defined in `app/tasks.py`) when the transaction commits.
+
+    By name, because the modules that enqueue a task are imported by the task. The task's own queue
+    and limits apply. Raises KeyError for a name that is not registered.
+    """
+    import_module(f"{name.partition('.')[0]}.tasks")
+    registered: Any = current_app.tasks[name]  # a DjangoTask, by the decorator above
+    registered.delay_on_commit(*args)

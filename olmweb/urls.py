@@ -6,7 +6,7 @@ from django.urls import include, path
 from installs.views.overview import overview
 from olmweb.accounts import views
 from olmweb.api import routes
-from olmweb.runtime import health
+from olmweb.serving import health
 
 urlpatterns = [
     path("", overview, name="overview"),

@@ -13,7 +13,6 @@ from uuid import uuid4
 import zstandard
 from django.utils import timezone
 
-from catalogs.fbc.semver import sort_key
 from catalogs.fbc.texts import Texts
 from catalogs.fbc.words import document, repository_of
 from catalogs.models import (
@@ -33,6 +32,7 @@ from catalogs.models import (
     PredictionRun,
     RelatedImage,
 )
+from catalogs.semver import sort_key
 from installs.models import Component, CRDState, Event, Observed, Operator, Reference, Transition
 from olmweb.models import Cluster, Stream
 

@@ -5,7 +5,3 @@ asks (`inspect`), and what it holds is stored by its digest (`stored`). `objects
 `report` says what they would bring to a cluster, `difference` how two differ. Must not know pages,
 nor what a cluster has.
 """
-
-from catalogs.contents.stored import contents_of, manifests_of
-
-__all__ = ["contents_of", "manifests_of"]

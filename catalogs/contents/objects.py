@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from catalogs.fbc import blob as fbc
-from catalogs.fbc import csv as csvs
+from catalogs.fbc import csvs
 from catalogs.sources.base import SourceError
 
 CSV_KIND = "ClusterServiceVersion"

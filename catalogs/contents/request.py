@@ -1,10 +1,10 @@
 """Asking for the inspection of a bundle's image, from a page or by REST: who may, and for what."""
 
-from catalogs import tasks
 from catalogs.contents import inspect
 from catalogs.models import Bundle, BundleInspection
 from olmweb.accounts.roles import AnyUser, may_inspect
 from olmweb.errors import OlmwebError
+from olmweb.tasks import enqueue
 
 WHO = 150  # characters of a name, as the column holds
 
@@ -32,5 +32,5 @@ def ask_inspection(bundle: Bundle, user: AnyUser) -> tuple[BundleInspection, boo
     row = inspect.ask(bundle.image, user.get_username()[:WHO])
     if row is None:
         return BundleInspection.objects.get(image=bundle.image), False
-    tasks.inspect_bundle.delay_on_commit(row.pk)
+    enqueue("catalogs.inspect_bundle", row.pk)
     return row, True

@@ -12,11 +12,11 @@ import msgspec
 import zstandard
 from django.db.models import Exists, OuterRef
 
+from catalogs.contents.bundle_facts import Contents, read_contents
 from catalogs.contents.objects import Manifests, Packed, decoded, objects_in
 from catalogs.fbc import blob as fbc
 from catalogs.models import Bundle, BundleInspection, BundleManifests, Catalog
 from catalogs.storage import blobs
-from catalogs.verdicts.engine import Contents, read_contents
 
 ZSTD_LEVEL = 9
 QUERY_KEYS = 500

@@ -1,9 +1,9 @@
 """File-based catalog blobs: typed, tolerant reading of one blob.
 
 Owns the shapes of the four known schemas and the `Problem` that a fault of the content becomes.
-What a ClusterServiceVersion says is `catalogs.fbc.csv`'s. Where bytes come from, how they are split
-into blobs (`catalogs.fbc.split`) and what a package must satisfy (`catalogs.sync.derive`) is not
-known here. No Django, no network.
+What a ClusterServiceVersion says is `catalogs.fbc.csvs`'s. Where bytes come from, how they are
+split into blobs (`catalogs.fbc.split`) and what a package must satisfy (`catalogs.fbc.package`) is
+not known here. No Django, no network.
 """
 
 import types

@@ -1,7 +1,7 @@
 """Facts of one bundle from its properties, related images and CSV.
 
 Pure: knows the shapes of `catalogs.fbc.blob`; the package around the bundle is
-`catalogs.sync.derive`'s.
+`catalogs.fbc.package`'s.
 """
 
 import re
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from catalogs.fbc import blob, semver
-from catalogs.fbc import csv as csvs
+from catalogs import semver
+from catalogs.fbc import blob, csvs
 from catalogs.fbc.blob import Fault
 
 PACKAGE_PROPERTY = "olm.package"

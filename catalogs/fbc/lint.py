@@ -1,6 +1,6 @@
 """What opm would refuse of one package, in its words, all of it at once.
 
-Pure: knows the outline of a package that `catalogs.sync.derive` gathers, not how it was read.
+Pure: knows the outline of a package that `catalogs.fbc.package` gathers, not how it was read.
 Mirrors operator-registry: alpha/declcfg (load.go, declcfg_to_model.go) and alpha/model (model.go).
 What each installer makes of a fault is `REACTIONS`.
 """
@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from catalogs import graph
-from catalogs.fbc import blob, semver
-from catalogs.fbc import csv as csvs
+from catalogs import graph, semver
+from catalogs.fbc import blob, csvs
 from catalogs.fbc.blob import Fault, Problem
 from catalogs.fbc.bundle import LONGEST_TEXT, PACKAGE_PROPERTY, Gathered, range_fault
 from catalogs.fbc.image_reference import image_fault

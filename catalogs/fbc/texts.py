@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from catalogs.fbc import blob
-from catalogs.fbc import csv as csvs
+from catalogs.fbc import blob, csvs
 from catalogs.fbc.bundle import supported
 from catalogs.markup import text as markup
 

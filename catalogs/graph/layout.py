@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from catalogs.fbc.semver import Version, blang_spans
 from catalogs.graph.rules import (
     REPLACES,
     SKIP_RANGE,
@@ -23,6 +22,7 @@ from catalogs.graph.rules import (
     heads,
     version_of,
 )
+from catalogs.semver import Version, blang_spans
 
 COLUMN = 152  # from one node's left side to the next one's, in SVG user units
 NODE_WIDTH, NODE_HEIGHT = 112, 36

@@ -8,9 +8,9 @@ skipRange, each with its kind. Pure text; knows nothing of pages.
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from catalogs.fbc.semver import Version
 from catalogs.graph.layout import drawn_edges, time_order
 from catalogs.graph.rules import REPLACES, Entry
+from catalogs.semver import Version
 
 # as svg.FACTS, which the classes are named after
 STYLES = {

@@ -8,7 +8,7 @@ Must not know: Django, Celery, drawings, the blobs that entries were read from.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from catalogs.fbc.semver import Version, blang_range, blang_spans, parse
+from catalogs.semver import Version, blang_range, blang_spans, parse
 
 REPLACES, SKIPS, SKIP_RANGE = "replaces", "skips", "skipRange"
 Table = dict[str, dict[str, str]]  # installed -> successor -> kind of the edge

@@ -7,7 +7,6 @@ Pure.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from catalogs.fbc.semver import Version, VersionRelease, parse
 from catalogs.graph import Entry, heads, successors, v0_candidates
 from catalogs.graph.paths import Way, cyclic, find_way, next_steps, reaching
 from catalogs.graph.rules import (
@@ -20,6 +19,7 @@ from catalogs.graph.rules import (
 )
 from catalogs.resolve import v1
 from catalogs.resolve.facts import PackageFacts, listed
+from catalogs.semver import Version, VersionRelease, parse
 
 V0, V1 = "v0", "v1"
 SEMANTICS = (V0, V1)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catalogs.fbc.semver import Version, parse
 from catalogs.graph import Entry
+from catalogs.semver import Version, parse
 
 
 class BadQuestion(ValueError):

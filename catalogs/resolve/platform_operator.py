@@ -6,9 +6,9 @@ package that the registry lists, highest version first come first served. Pure.
 
 from collections.abc import Sequence
 
-from catalogs.fbc.semver import Version, parse
 from catalogs.resolve.facts import BundleFacts, Candidate, Installed, PackageFacts, Resolution
 from catalogs.resolve.v0 import read_range
+from catalogs.semver import Version, parse
 
 
 def pick(listed: Sequence[BundleFacts]) -> BundleFacts | None:

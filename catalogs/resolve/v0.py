@@ -7,7 +7,6 @@ together with it on the cluster and not known here. Pure.
 
 from collections.abc import Sequence
 
-from catalogs.fbc.semver import Range, Version, blang_range, parse
 from catalogs.graph import Entry, v0_candidates
 from catalogs.graph.rules import v0_fault
 from catalogs.resolve.facts import (
@@ -18,6 +17,7 @@ from catalogs.resolve.facts import (
     PackageFacts,
     Resolution,
 )
+from catalogs.semver import Range, Version, blang_range, parse
 
 
 def read_range(text: str) -> Range | None:

@@ -6,14 +6,6 @@ filter/successors.go, catalogmetadata/compare/compare.go and resolve/validation.
 
 from collections.abc import Collection, Sequence
 
-from catalogs.fbc.semver import (
-    Key,
-    Range,
-    Version,
-    VersionRelease,
-    masterminds_range,
-    version_release,
-)
 from catalogs.graph.rules import edge_kind
 from catalogs.resolve.facts import (
     BadQuestion,
@@ -24,6 +16,7 @@ from catalogs.resolve.facts import (
     Resolution,
     listed,
 )
+from catalogs.semver import Key, Range, Version, VersionRelease, masterminds_range, version_release
 
 RANGE_LENGTH = 64  # characters that the CRD allows (clusterextension_types.go)
 SELF_CERTIFIED = "SelfCertified"

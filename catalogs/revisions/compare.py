@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from catalogs.fbc import semver
+from catalogs import semver
 from catalogs.revisions.outline import BundleOutline, ChannelOutline, Outline
 
 

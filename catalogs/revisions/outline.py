@@ -1,6 +1,6 @@
 """The outline of a package: what of it is kept of every revision, enough to compare any two.
 
-Pure: made of the facts that `catalogs.sync.derive` reads, stored as compact JSON under zstd. Must
+Pure: made of the facts that `catalogs.fbc.package` reads, stored as compact JSON under zstd. Must
 not know the database, nor what a difference between two outlines means (`revisions.compare`).
 """
 
@@ -14,7 +14,7 @@ import zstandard
 
 from catalogs.fbc.bundle import BundleFacts
 from catalogs.fbc.lint import EntryFacts
-from catalogs.sync.derive import ChannelFacts, PackageReader
+from catalogs.fbc.package import ChannelFacts, PackageReader
 
 DIGEST_BYTES = 9  # 12 characters of base64; tells contents of one name apart
 _ZSTD_LEVEL = 9  # a package is a few kB: twice the ratio of level 1 at no cost that shows

@@ -16,6 +16,7 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
+from catalogs.fbc.package import DERIVATION
 from catalogs.fbc.split import CutShort, Index, NotFbc, index_spool
 from catalogs.models import Catalog
 from catalogs.sources.base import (
@@ -27,10 +28,9 @@ from catalogs.sources.base import (
     listening,
     opened,
 )
-from catalogs.sources.cluster_catalogs import record_cluster_catalogs as record_cluster_catalogs
 from catalogs.sources.select import READABLE as READABLE
 from catalogs.sources.select import source_of
-from catalogs.sync.derive import DERIVATION
+from catalogs.sync.cluster_catalogs import record_cluster_catalogs as record_cluster_catalogs
 from catalogs.sync.pool import Broken, Pool
 from catalogs.sync.progress import Run
 from catalogs.sync.replace import (

@@ -1,6 +1,6 @@
 """Making the rows of one package from its blobs, which are read from the spool again.
 
-Pure: knows what `catalogs.sync.derive` reads and the shapes of rows, not the database.
+Pure: knows what `catalogs.fbc.package` reads and the shapes of rows, not the database.
 """
 
 import os
@@ -11,12 +11,12 @@ from catalogs.fbc import blob
 from catalogs.fbc.blob import Problem
 from catalogs.fbc.bundle import BundleFacts
 from catalogs.fbc.json_text import as_json
+from catalogs.fbc.package import ChannelFacts, PackageReader
 from catalogs.fbc.positions import Places
 from catalogs.fbc.split import BlobAt, PackageIndex, read_blob
 from catalogs.fbc.words import Gatherer
 from catalogs.revisions.outline import BundleOutline, bundle_outline, encode, outline_of
 from catalogs.storage.packs import Keep, Packer
-from catalogs.sync.derive import ChannelFacts, PackageReader
 from catalogs.sync.row_types import Asked, BundleRows, ChannelRows, PackageRows, Row
 
 

@@ -13,10 +13,10 @@ from django.db import transaction
 from django.db.models import Count, Sum
 from django.utils import timezone
 
+from catalogs.fbc.package import DERIVATION
 from catalogs.fbc.split import Index, PackageIndex
 from catalogs.models import Catalog, CatalogRevision, ContentProblem, Package
 from catalogs.revisions.record import Recorder
-from catalogs.sync.derive import DERIVATION
 from catalogs.sync.pool import Pool
 from catalogs.sync.row_types import Asked, PackageRows
 from catalogs.sync.store import (

@@ -14,8 +14,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q
 
-from catalogs.contents import contents_of
-from catalogs.contents.stored import inspected_images
+from catalogs.contents.stored import contents_of, inspected_images
 from catalogs.fbc import blob as fbc
 from catalogs.fbc.json_text import as_json
 from catalogs.models import Bundle, Catalog, Package, Prediction

@@ -7,12 +7,12 @@ from typing import Any
 from django.http import QueryDict
 
 from catalogs import queries
-from catalogs.fbc.semver import identifiers_key
 from catalogs.models import Bundle, Package
 from catalogs.resolve import PATHS, BadQuestion, resolve, v1
 from catalogs.resolve.analysis import V1
 from catalogs.resolve.facts import PackageFacts
 from catalogs.resolve.stored import facts_of
+from catalogs.semver import identifiers_key
 from catalogs.verdicts.engine import Path
 from catalogs.verdicts.stored import Predicted, verdicts
 from catalogs.views import forms, presenters

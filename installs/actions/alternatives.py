@@ -12,8 +12,8 @@ from django.urls import reverse
 from catalogs.models import Catalog, Package
 from catalogs.verdicts.engine import RULES, Verdict
 from installs.actions.buttons import path_refusal
-from installs.actions.manifests import PATHS
 from installs.actions.plan import paths_of, plan_install
+from installs.methods import PATHS
 from installs.models import Operator
 from olmweb.accounts.roles import AnyUser, may_act
 from olmweb.errors import OlmwebError

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from catalogs.models import Catalog
 from installs.actions import permissions
 from installs.actions.change import INSTALL_PLAN, REMOVABLE
-from installs.actions.manifests import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.actions.permissions import Answer, rights_of
 from installs.actions.plan import paths_of
+from installs.methods import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import Action, Operator
 from olmweb.accounts.roles import AnyUser
 from olmweb.models import Cluster

@@ -9,12 +9,12 @@ from catalogs.resolve import analysis, v1
 from catalogs.resolve.facts import BadQuestion
 from catalogs.resolve.stored import facts_of
 from catalogs.verdicts.stored import Predicted
-from installs.actions.manifests import CLUSTER_EXTENSION, MANUAL, PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.actions.objects import step
 from installs.actions.plan import RESOURCES, Plan, served_version, verdict_on
 from installs.diagnosis import Approval, approval
 from installs.facts.operator_groups import watched_from
 from installs.facts.stored_verdicts import judged_target, verdicts_on
+from installs.methods import CLUSTER_EXTENSION, MANUAL, PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import Action, Component, CRDState, Operator
 from installs.state.observation import details_of, observe
 from olmweb.errors import BadRequest, OlmwebError

@@ -18,8 +18,8 @@ from django.db.models import Q
 from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
-from installs.actions.manifests import SUBSCRIPTION
 from installs.actions.objects import WRITTEN
+from installs.methods import SUBSCRIPTION
 from installs.models import AccessAnswer, Action
 from olmweb.accounts.roles import AnyUser, impersonation_for, may_act
 from olmweb.clusters import client_for

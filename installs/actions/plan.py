@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from catalogs.fbc.semver import parse
 from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
+from catalogs.semver import parse
 from catalogs.verdicts.stored import Predicted
-from installs.actions import manifests
+from installs import methods
 from installs.actions import objects as writing
-from installs.actions.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, SUBSCRIPTION, Choice
 from installs.actions.objects import is_deletion
 from installs.actions.warnings import Caution, cautions_of
 from installs.facts.operator_groups import groups_in, watched_from
 from installs.facts.stored_verdicts import judged_target, verdicts_on
+from installs.methods import CLUSTER_EXTENSION, PLATFORM_OPERATOR, SUBSCRIPTION, Choice
 from installs.models import Action, Component, CRDState, Operator
 from installs.state.observation import details_of
 from olmweb.errors import BadRequest, OlmwebError
@@ -83,7 +83,7 @@ class Plan:
     @property
     def yaml(self) -> str:
         """What is applied."""
-        return manifests.as_yaml([one for one in self.manifests if not is_deletion(one)])
+        return methods.as_yaml([one for one in self.manifests if not is_deletion(one)])
 
 
 def served_version(cluster: Cluster, kind: str) -> str:
@@ -105,7 +105,7 @@ def paths_of(cluster: Cluster, catalog: Catalog) -> list[str]:
         CLUSTER_EXTENSION: catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG,
         SUBSCRIPTION: is_source or _sources_of(cluster, catalog).exists(),
     }
-    return [one for one in manifests.PATHS if fits[one] and served_version(cluster, one)]
+    return [one for one in methods.PATHS if fits[one] and served_version(cluster, one)]
 
 
 def plan_install(
@@ -123,7 +123,7 @@ def plan_install(
     serve the path.
     """
     choice = choice_for(cluster, package, name, path, asked or {})
-    found = manifests.problems(choice)
+    found = methods.problems(choice)
     chosen: Resolution | None = None
     if not found:
         try:
@@ -149,7 +149,7 @@ def plan_install(
         path=path,
         namespace=choice.namespace if path == SUBSCRIPTION else "",
         name=choice.name,
-        manifests=tuple(manifests.objects_for(path, choice)),
+        manifests=tuple(methods.objects_for(path, choice)),
         package=package.name,
         catalog=package.catalog.name,
         channel=choice.channel,
@@ -185,8 +185,8 @@ def choice_for(
     cluster: Cluster, package: Package, name: str, path: str, asked: Mapping[str, str]
 ) -> Choice:
     """The choice with every default filled in. Raises OlmwebError (409) for a path not served."""
-    if path not in manifests.PATHS:
-        listed = ", ".join(manifests.PATHS)
+    if path not in methods.PATHS:
+        listed = ", ".join(methods.PATHS)
         raise BadRequest(f'"{path[:40]}" is no path: use {listed}.', path="No such path.")
     version = served_version(cluster, path)
     if not version:
@@ -201,13 +201,13 @@ def choice_for(
     choice = Choice(
         path=path,
         package=package.name,
-        name=name.strip() or manifests.default_name(package.name, path),
+        name=name.strip() or methods.default_name(package.name, path),
         api_version=version,
         known=known_fields(cluster, path, version),
         channel=said.get("channel", ""),
         version=said.get("version", ""),
-        approval=said.get("approval", "") or manifests.AUTOMATIC,
-        policy=said.get("policy", "") or manifests.POLICIES[0],
+        approval=said.get("approval", "") or methods.AUTOMATIC,
+        policy=said.get("policy", "") or methods.POLICIES[0],
         service_account=said.get("service_account", ""),
         crd_safety=said.get("crd_safety", ""),
     )
@@ -316,7 +316,7 @@ def _install_consequences(choice: Choice, target: str) -> list[str]:
         found.append(
             "Upgrades wait for a person; one that waits holds up all Subscriptions of the "
             "namespace."
-            if choice.approval == manifests.MANUAL
+            if choice.approval == methods.MANUAL
             else "Upgrades come by themselves, whatever they bring."
         )
     if choice.path == CLUSTER_EXTENSION:

@@ -16,7 +16,6 @@ from django.db import IntegrityError, transaction
 from catalogs.models import Package
 from installs.actions import plan as planning
 from installs.actions.change import REMOVABLE, removal_consequences
-from installs.actions.manifests import PLATFORM_OPERATOR
 from installs.actions.objects import (
     RETRIED,
     WRITTEN,
@@ -28,14 +27,15 @@ from installs.actions.objects import (
 )
 from installs.actions.plan import Plan
 from installs.actions.refusals import explain
+from installs.methods import PLATFORM_OPERATOR
 from installs.models import Action
-from installs.tasks import run_action
 from olmweb.accounts.roles import AnyUser, impersonation_for, person
 from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import KubeError, NotFound
 from olmweb.models import Cluster
+from olmweb.tasks import enqueue
 
 __all__ = ["REMOVABLE", "DryRun", "Plan", "plan_install", "removal_consequences"]
 
@@ -281,7 +281,7 @@ def _create(values: dict[str, Any], *, waits: bool) -> Action | None:
         with transaction.atomic():
             action = Action.objects.create(**values)
             if not waits:
-                run_action.delay_on_commit(action.pk)
+                enqueue("installs.run_action", action.pk)
     except IntegrityError:
         return None
     return action

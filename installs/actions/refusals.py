@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from installs.actions.manifests import PLATFORM_OPERATOR, form_field
+from installs.methods import PLATFORM_OPERATOR, form_field
 from olmweb.kube.errors import Conflict, Forbidden, Invalid, KubeError
 
 _MANAGER = re.compile(r'"([^"]{1,128})"')

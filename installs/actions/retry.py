@@ -22,11 +22,11 @@ from installs.actions.change import (
     plan_for,
     targets_of,
 )
-from installs.actions.manifests import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.actions.objects import RETRIED, step
 from installs.actions.plan import Plan, served_version
 from installs.diagnosis.knowledge import by_id
 from installs.diagnosis.remedies import fill_steps
+from installs.methods import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import NEEDS_ATTENTION, Action, Component, Operator
 from installs.state.observation import details_of
 from olmweb.kube.resources import (

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from catalogs.models import Bundle, Package
 from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
 from catalogs.verdicts.engine import RULES, Path
-from installs.actions.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
 from installs.audit.namespaces import Spots
 from installs.diagnosis.knowledge import by_id
 from installs.facts.operator_groups import groups_in, watched
+from installs.methods import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
 from installs.models import Operator, Surface
 from olmweb.models import Cluster
 

@@ -13,8 +13,8 @@ from ninja import Router
 from installs.actions.bulk import recording, reviewing, selection
 from installs.actions.bulk.reviewing import Item
 from installs.actions.bulk.selection import Candidate, Key
-from installs.actions.manifests import PATHS, PLATFORM_OPERATOR
 from installs.api.actions import read_body, read_key
+from installs.methods import PATHS, PLATFORM_OPERATOR
 from installs.models import Action
 from installs.queries.batches import Progress, progress_of
 from olmweb.accounts.api_tokens import require_scope

@@ -11,7 +11,15 @@ from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve import resolve, v1
 from catalogs.resolve.facts import BadQuestion, Resolution
 from catalogs.resolve.stored import facts_of
-from installs.actions.manifests import (
+from installs.export.files import (
+    Manifest,
+    Repository,
+    argo_application,
+    kustomize_folder,
+    one_stream,
+    zipped,
+)
+from installs.methods import (
     AUTOMATIC,
     CLUSTER_EXTENSION,
     FIELDS,
@@ -23,14 +31,6 @@ from installs.actions.manifests import (
     default_name,
     objects_for,
     problems,
-)
-from installs.export.files import (
-    Manifest,
-    Repository,
-    argo_application,
-    kustomize_folder,
-    one_stream,
-    zipped,
 )
 from installs.models import Component, Surface
 from olmweb.errors import BadRequest, OlmwebError

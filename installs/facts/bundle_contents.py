@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
-from catalogs.contents import contents_of, manifests_of
 from catalogs.contents.difference import Section, difference
 from catalogs.contents.objects import Manifests
 from catalogs.contents.report import Crd, Report, images, report
+from catalogs.contents.stored import contents_of, manifests_of
 from catalogs.fbc import blob as fbc
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.storage import blobs

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from django.db.models import Count
 
-from catalogs.fbc.semver import Version, parse
+from catalogs.contents.bundle_facts import Kind
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
+from catalogs.semver import Version, parse
 from catalogs.verdicts.engine import ClusterFacts, Crd, Installed, Market
-from catalogs.verdicts.engine.contents import Kind
 from catalogs.verdicts.engine.surroundings import Offered
-from installs.actions.manifests import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.facts.operator_groups import groups_of
+from installs.methods import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import Component, CRDState, Operator, Surface
 from installs.state.offers import usable
 from olmweb.models import Cluster

@@ -6,9 +6,9 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from catalogs.fbc.semver import masterminds_range
 from catalogs.models import Catalog
-from installs.actions.manifests import PATHS
+from catalogs.semver import masterminds_range
+from installs.methods import PATHS
 from installs.models.actions import Action
 from olmweb.models import Cluster
 

@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from catalogs.fbc.semver import Version
 from catalogs.models import Catalog
+from catalogs.semver import Version
 from installs.facts.verdict_context import read_version
 from installs.models import ClusterOperator, Component, Operator
 from installs.queries.update import cluster_versions, update_of

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from catalogs.contents.bundle_facts import Kind
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.revisions.markdown import plain
 from catalogs.verdicts.engine import Contents
-from catalogs.verdicts.engine.contents import Kind
 from installs.models import Component, Operator
 from installs.readiness.takeover import Fate, Group, Source, Taken, fate_of, hindrances, steps
 from installs.state.observation import details_of

@@ -7,12 +7,12 @@ can't be pinned, OLM v1 can, a PlatformOperator is never upgraded.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from catalogs.fbc.semver import Version, parse
 from catalogs.graph import successors, v0_candidates
 from catalogs.graph.paths import next_steps
 from catalogs.graph.rules import v0_fault, version_of
 from catalogs.resolve import PLATFORM_OPERATOR, resolve
 from catalogs.resolve.analysis import V1, Analysis, analyse, way_to
+from catalogs.semver import Version, parse
 from installs.readiness.obstacles import Subject
 from installs.readiness.shelves import Shelf
 

@@ -61,13 +61,13 @@ from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS as CSVS
 from olmweb.kube.resources import Resource
 from olmweb.kube.transport import Call
 from olmweb.models import Cluster
-from olmweb.web.admin import enqueue
+from olmweb.tasks import enqueue
 
 ROWS = 500
 PAGES = 400  # of 500 objects: 200,000 copies
 MEASURED = 200
 WATCH_SECONDS = 60
-TASK, QUEUE = "installs.count_copies", "sync"
+TASK = "installs.count_copies"
 TASK_LIMIT = 600  # seconds
 OPEN = (CopyReport.State.PENDING, CopyReport.State.RUNNING)
 COPIED = "olm.copiedFrom"
@@ -142,7 +142,7 @@ def request_report(cluster: Cluster, user: User | AnonymousUser) -> CopyReport:
             report = None
         report = report or CopyReport.objects.create(cluster=cluster, user=user)
         # Also for one that waits already: its message may be lost, and a second one does no harm.
-        enqueue(TASK, report.pk, queue=QUEUE)
+        enqueue(TASK, report.pk)
     return report
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from catalogs.sources.cluster_catalogs import record_catalog_sources, record_cluster_catalogs
+from catalogs.sync.cluster_catalogs import record_catalog_sources, record_cluster_catalogs
 from installs.state.decode import Kept
 from installs.state.decode.common import Object
 from installs.state.store import Delta

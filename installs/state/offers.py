@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from django.db.models import Q
 
-from catalogs.fbc.semver import Version, parse
 from catalogs.graph import Entry
 from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
+from catalogs.semver import Version, parse
 from catalogs.sources.ways import PACKAGE_MANIFEST
 
 

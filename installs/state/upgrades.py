@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catalogs.fbc.semver import Version, masterminds_range
 from catalogs.graph import successors
+from catalogs.semver import Version, masterminds_range
 from installs.diagnosis.outdated import RESOLUTION_FAILED, over
 from installs.models import Component, Operator
 from installs.state.decode import text

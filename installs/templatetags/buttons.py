@@ -6,8 +6,8 @@ from django import template
 
 from catalogs.models import Package
 from installs.actions.buttons import Offer, install_offer, path_refusal
-from installs.actions.manifests import PATHS
-from installs.actions.manifests.choice import NAMESPACE_LIMIT
+from installs.methods import PATHS
+from installs.methods.choice import NAMESPACE_LIMIT
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
 

@@ -14,12 +14,12 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from installs.actions import manifests
+from installs import methods
 from installs.actions.bulk import recording, reviewing, selection
 from installs.actions.bulk.reviewing import SHARED, Item
 from installs.actions.bulk.selection import CAP, Candidate, Selection
-from installs.actions.manifests import PLATFORM_OPERATOR
 from installs.actions.plan import known_fields, served_version
+from installs.methods import PLATFORM_OPERATOR
 from installs.queries.batches import progress_of
 from installs.views.confirm import METHODS, form_key, go_to, show_form
 from installs.views.live import render_live
@@ -119,9 +119,7 @@ def _read(request: HttpRequest, values: QueryDict) -> Asked:
 def _shown(asked: Asked) -> dict[str, Any]:
     version = served_version(asked.cluster, asked.path)
     known = known_fields(asked.cluster, asked.path, version)
-    choice = manifests.Choice(
-        path=asked.path, package="", name="", api_version=version, known=known
-    )
+    choice = methods.Choice(path=asked.path, package="", name="", api_version=version, known=known)
     return {
         "keys": [str(key) for key in asked.selection.keys],
         "places": list(asked.places),
@@ -130,8 +128,8 @@ def _shown(asked: Asked) -> dict[str, Any]:
         "path": asked.path,
         "asked": asked.shared,
         "offered": choice.offered if asked.path != PLATFORM_OPERATOR else frozenset(),
-        "approvals": (manifests.AUTOMATIC, manifests.MANUAL),
-        "policies": manifests.POLICIES,
+        "approvals": (methods.AUTOMATIC, methods.MANUAL),
+        "policies": methods.POLICIES,
         "targets": ("all", "own"),
         "rows": _rows([Item(one) for one in asked.candidates], asked),
         "ticked_count": len(asked.chosen),

@@ -12,11 +12,12 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from installs.actions import change, manifests, record
+from installs import methods
+from installs.actions import change, record
 from installs.actions import retry as retries
-from installs.actions.manifests import SUBSCRIPTION
 from installs.actions.plan import Plan
 from installs.facts import instances
+from installs.methods import SUBSCRIPTION
 from installs.models import Component, Operator
 from installs.presenters.chain import steps
 from installs.views.confirm import METHODS, follow_action, form_key, review, show_form
@@ -45,8 +46,8 @@ def upgrade(
         "operator": operator,
         "back": _page_of(operator),
         "asked": asked,
-        "approvals": (manifests.AUTOMATIC, manifests.MANUAL),
-        "policies": manifests.POLICIES,
+        "approvals": (methods.AUTOMATIC, methods.MANUAL),
+        "policies": methods.POLICIES,
         "is_v0": operator.kind == SUBSCRIPTION,
         "choices": True,
         "installed": change.installed_bundle(operator),

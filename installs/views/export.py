@@ -12,7 +12,6 @@ from django.views.decorators.http import require_safe
 
 from catalogs import queries
 from catalogs.models import Package
-from installs.actions.manifests import PATHS, SUBSCRIPTION
 from installs.export.asked import (
     ARGOCD,
     KUSTOMIZE,
@@ -27,6 +26,7 @@ from installs.export.asked import (
     read_repository,
 )
 from installs.export.files import kustomize_folder
+from installs.methods import PATHS, SUBSCRIPTION
 from olmweb.errors import OlmwebError
 from olmweb.web.htmx import render_page
 

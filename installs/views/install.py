@@ -13,7 +13,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from catalogs.models import Package
-from installs.actions import manifests, record
+from installs import methods
+from installs.actions import record
 from installs.actions.plan import choice_for, paths_of
 from installs.views.confirm import METHODS, form_key, review, show_form
 from olmweb.accounts.roles import person
@@ -53,9 +54,9 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "key": form_key(request),
         "fields": {},
         "asked": asked,
-        "approvals": (manifests.AUTOMATIC, manifests.MANUAL),
-        "policies": manifests.POLICIES,
-        "safeties": manifests.ENFORCEMENTS,
+        "approvals": (methods.AUTOMATIC, methods.MANUAL),
+        "policies": methods.POLICIES,
+        "safeties": methods.ENFORCEMENTS,
     }
     if target is None:
         context |= {"refusal": NOWHERE, "nowhere": True}
@@ -81,8 +82,8 @@ def _paths(target: Cluster, package: Package, values: Mapping[str, str]) -> dict
     """The ways there are, and the one that is asked for; the first is the default."""
     paths = paths_of(target, package.catalog)
     path = values.get("path", "")
-    if path not in manifests.PATHS:
-        path = paths[0] if paths else manifests.PLATFORM_OPERATOR
+    if path not in methods.PATHS:
+        path = paths[0] if paths else methods.PLATFORM_OPERATOR
     channels = package.channels.order_by("name").values_list("name", flat=True)
     return {"paths": paths, "path": path, "channels": list(channels)}
 

@@ -16,9 +16,9 @@ from catalogs.models import Bundle, Package
 from catalogs.queries import get_sources
 from installs.actions import plan as planning
 from installs.actions import record
-from installs.actions.manifests import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
 from installs.actions.plan import Plan
 from installs.actions.requests import asking, deciding
+from installs.methods import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
 from installs.models import InstallRequest
 from installs.queries import requests as queries
 from installs.queries.filters import read_choice, read_value

@@ -3,29 +3,17 @@
 Knows no model of the apps.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
-from django.db import DataError, transaction
+from django.db import DataError
 from django.db.models import QuerySet
 from django.http import HttpRequest
-
-from olmweb.celery import app
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
 else:  # generic for the type checker only
     ModelAdmin = admin.ModelAdmin
-
-
-def enqueue(task: str, row_id: int, *, queue: str) -> None:
-    """Sends the task of that name once the request's transaction is committed.
-
-    By name and with its queue, because an admin may not import the tasks of its own or a higher
-    layer.
-    """
-    transaction.on_commit(partial(app.send_task, task, args=[row_id], queue=queue))
 
 
 class ReadOnlyAdmin(ModelAdmin):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from celery import Task
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Permission, User
@@ -20,7 +21,6 @@ from installs.models import (
     Notification,
     UnknownMessage,
 )
-from olmweb import celery_app
 from olmweb.models import ApiToken, Cluster, OidcIdentity
 from tests.api.world import BLOB, World
 
@@ -138,7 +138,7 @@ def test_sync_now_sends_the_task_after_commit(
 ) -> None:
     sent: list[Any] = []
     monkeypatch.setattr(
-        celery_app, "send_task", lambda name, args, queue: sent.append((name, args, queue))
+        Task, "apply_async", lambda self, args, kwargs: sent.append((self.name, args, self.queue))
     )
     model = apps.get_model(label)
     row = model._default_manager.first()
@@ -146,7 +146,7 @@ def test_sync_now_sends_the_task_after_commit(
     with django_capture_on_commit_callbacks(execute=True):
         signed_in.post(address(model, "changelist"), chosen)
         assert sent == []
-    assert sent == [(task, [row.pk], queue)]
+    assert sent == [(task, (row.pk,), queue)]
 
 
 def test_a_notification_that_was_given_up_can_be_sent_again(signed_in: Client) -> None:

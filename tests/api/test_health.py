@@ -12,7 +12,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
 
 from olmweb.models import ApiToken
-from olmweb.runtime import health
+from olmweb.serving import health
 from tests.api.world import ROOT
 
 
@@ -103,7 +103,7 @@ def test_apitoken_refuses_an_unknown_or_disabled_user(bob: User) -> None:
 def test_readyz_tells_a_database_that_is_read_only(
     client: Client, db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("olmweb.runtime.health._is_read_only", lambda: True)
+    monkeypatch.setattr("olmweb.serving.health._is_read_only", lambda: True)
     response = client.get("/readyz")
     assert response.status_code == 503
     assert "can't be written to" in response.json()["message"]

@@ -17,8 +17,9 @@ from installs.models import Notification
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster, Stream
-from olmweb.runtime import metrics, request_counts
-from olmweb.runtime.metrics import StateCollector
+from olmweb.runtime import request_counts
+from olmweb.serving import metrics
+from olmweb.serving.metrics import StateCollector
 from tests.api.world import World
 from tests.factories import (
     make_cluster,

@@ -3,9 +3,9 @@
 import io
 
 from catalogs.fbc.blob import Problem
+from catalogs.fbc.package import PackageReader
 from catalogs.fbc.positions import Places
 from catalogs.fbc.split import Index, NotFbc, PackageIndex, index_spool, read_blob
-from catalogs.sync.derive import PackageReader
 
 
 def read_package(data: bytes, name: str, part: PackageIndex) -> PackageReader:

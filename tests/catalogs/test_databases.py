@@ -3,10 +3,10 @@
 import pytest
 from django.db import transaction
 
-from catalogs.fbc.semver import sort_key
 from catalogs.models import Blob, BlobRef, Bundle, BundleGVK, Catalog, Channel, Package
-from catalogs.sources.cluster_catalogs import record_cluster_catalogs
+from catalogs.semver import sort_key
 from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.cluster_catalogs import record_cluster_catalogs
 from olmweb.models import Cluster
 from tests.catalogs.fbc_samples import jsonl, package
 from tests.factories import make_cluster

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from catalogs.fbc import blob as fbc
+from catalogs.fbc.package import PackageReader
 from catalogs.fbc.split import MOST, CutShort, NotFbc, Splitter, index_spool, read_blob
-from catalogs.sync.derive import PackageReader
 from tests.catalogs.fbc_samples import bundle_blob, channel_blob, jsonl, package, package_blob
 
 

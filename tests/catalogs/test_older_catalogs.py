@@ -6,8 +6,8 @@ import pytest
 
 from catalogs.models import Catalog
 from catalogs.sources.catalogd import content_path, proxy_path
-from catalogs.sources.cluster_catalogs import record_cluster_catalogs
 from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.cluster_catalogs import record_cluster_catalogs
 from installs.state.decode.v1 import catalog as decode_catalog
 from installs.state.decode.v1 import cluster_catalog as decode_cluster_catalog
 from olmweb.kube.resources import CATALOGS, CLUSTER_CATALOGS
@@ -48,7 +48,7 @@ OLD = (
 @pytest.fixture
 def cluster(tmp_path, settings, monkeypatch):
     """The sandbox, whose service proxy also has the server of those days."""
-    monkeypatch.setattr("catalogs.sources.cluster_catalogs._enqueue", lambda _: None)
+    monkeypatch.setattr("catalogs.sync.cluster_catalogs._enqueue", lambda _: None)
     sandbox = Sandbox()
     newer = sandbox._server.handle_api
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from catalogs.fbc.semver import blang_range, masterminds_range, parse
 from catalogs.graph import Entry, v0_candidates
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import BundleFacts, PackageFacts
 from catalogs.resolve.platform_operator import listing, pick
 from catalogs.resolve.stored import DEPENDENCIES
+from catalogs.semver import blang_range, masterminds_range, parse
 from tests.conftest import SHARED
 
 pytestmark = pytest.mark.data

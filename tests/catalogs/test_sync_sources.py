@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from catalogs.models import Catalog, Channel, ContentProblem, Package
 from catalogs.sources import select
-from catalogs.sources.cluster_catalogs import record_catalog_sources, record_cluster_catalogs
 from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.cluster_catalogs import record_catalog_sources, record_cluster_catalogs
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
 from olmweb.kube.portforward import forwarded
@@ -35,7 +35,7 @@ def sandbox():
 
 @pytest.fixture
 def cluster(sandbox, tmp_path, settings, monkeypatch):
-    monkeypatch.setattr("catalogs.sources.cluster_catalogs._enqueue", lambda _: None)
+    monkeypatch.setattr("catalogs.sync.cluster_catalogs._enqueue", lambda _: None)
     path = tmp_path / "kubeconfig"
     sandbox.write_kubeconfig(path, context="sandbox")
     settings.KUBECONFIG = str(path)

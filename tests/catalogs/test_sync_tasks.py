@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from catalogs import tasks
 from catalogs.models import Blob, Bundle, Catalog, CatalogRevision
-from catalogs.sources import cluster_catalogs
 from catalogs.sources.file import FileSource
+from catalogs.sync import cluster_catalogs
 from catalogs.sync.catalog import record_cluster_catalogs, sync_catalog
 from olmweb.models import Cluster
 from olmweb.runtime import leases

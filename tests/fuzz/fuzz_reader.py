@@ -15,9 +15,9 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["catalogs"]):
+    from catalogs.fbc.package import PackageReader
     from catalogs.fbc.positions import Places
     from catalogs.fbc.split import CutShort, NotFbc, PackageIndex, index_spool, read_blob
-    from catalogs.sync.derive import PackageReader
 
 from tests.catalogs.fault_samples import SAMPLES, YAML_SAMPLES
 from tests.catalogs.fbc_samples import jsonl, package

@@ -281,9 +281,7 @@ def test_a_report_whose_worker_died_is_made_by_the_next(fake: KubeFake, report: 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     tasks_sent: list[tuple[str, int]] = []
-    monkeypatch.setattr(
-        copied_csvs, "enqueue", lambda name, pk, queue: tasks_sent.append((name, pk))
-    )
+    monkeypatch.setattr(copied_csvs, "enqueue", lambda name, pk: tasks_sent.append((name, pk)))
     return tasks_sent
 
 

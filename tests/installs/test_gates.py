@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from catalogs.verdicts.engine import ClusterFacts, Contents, Path, predict
-from installs.actions.manifests import CLUSTER_EXTENSION, Choice
 from installs.actions.warnings import cautions_of
 from installs.facts.gates import NAME, gates_of, read_gates
+from installs.methods import CLUSTER_EXTENSION, Choice
 from installs.models import Surface
 from olmweb.kube.session import open_client
 from tests.factories import make_bundle, make_catalog, make_cluster, make_package

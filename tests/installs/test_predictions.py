@@ -10,12 +10,12 @@ import pytest
 from django.db.models import Model
 from django.utils import timezone
 
+from catalogs.contents.bundle_facts import Kind
 from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
 from catalogs.sources.ways import PACKAGE_MANIFEST
 from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.store import delete_catalog
 from catalogs.verdicts.engine import Path, Target, Verdict
-from catalogs.verdicts.engine.contents import Kind
 from catalogs.verdicts.engine.surroundings import Offered
 from installs import tasks
 from installs.facts import refresh_verdicts

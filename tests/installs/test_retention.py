@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from installs import tasks
+from installs import retention, tasks
 from installs.models import ActionBatch, CopyReport, Event, Notification, Transition, UnknownMessage
-from installs.reports import retention
 from olmweb.models import Cluster
 from tests.factories import make_cluster, make_event, make_operator
 from tests.installs.test_notify import walk

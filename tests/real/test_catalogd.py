@@ -14,8 +14,8 @@ from catalogs.models import Catalog, Package
 from catalogs.sources import guard, select
 from catalogs.sources.base import SourceError
 from catalogs.sources.catalogd import direct_source
-from catalogs.sources.cluster_catalogs import record_cluster_catalogs
 from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.cluster_catalogs import record_cluster_catalogs
 from catalogs.views.presenters import catalog_status
 from olmweb.clusters import client_for
 from olmweb.kube.resources import CLUSTER_CATALOGS
@@ -46,7 +46,7 @@ def running(catalogd_is_built, real_etcd) -> Iterator[SimpleNamespace]:
 
 @pytest.fixture
 def cluster(running, tmp_path, settings, monkeypatch) -> Cluster:
-    monkeypatch.setattr("catalogs.sources.cluster_catalogs._enqueue", lambda _: None)
+    monkeypatch.setattr("catalogs.sync.cluster_catalogs._enqueue", lambda _: None)
     monkeypatch.setattr(select, "RULES", LOOPBACK)
     settings.CATALOGD_CA = str(running.catalogd.ca_file)
     settings.KUBECONFIG = str(running.server.write_kubeconfig(tmp_path / "kubeconfig"))

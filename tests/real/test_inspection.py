@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from catalogs import tasks
-from catalogs.contents import contents_of, inspect, manifests_of
+from catalogs.contents import inspect
+from catalogs.contents.stored import contents_of, manifests_of
 from catalogs.models import Bundle, BundleInspection, BundleManifests
 from tests.catalogs.bundleimages import CRD, LABELS, SERVICE, csv, files
 from tests.catalogs.registryfake import tar

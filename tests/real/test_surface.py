@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from catalogs.contents.bundle_facts import Kind, Shipped
 from catalogs.verdicts.engine import Contents, Path, predict
-from catalogs.verdicts.engine.contents import Kind, Shipped
 from installs.facts.cluster import read_surface
 from installs.facts.gates import NAME
 from installs.facts.verdict_context import cluster_facts

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.fbc.semver import Version, blang_range, masterminds_range, parse
 from catalogs.graph import Entry, Successor, heads, successors, v0_candidates
 from catalogs.graph import validate as validate_channel
 from catalogs.graph.layout import MAX_NODES, drawn_edges, layout
+from catalogs.semver import Version, blang_range, masterminds_range, parse
 
 SHARED = Path(__file__).parents[3] / "shared"
 REFERENCE = SHARED / "reference" / "fbc_ref.py"

@@ -5,9 +5,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.fbc.semver import parse
 from catalogs.graph import Entry
 from catalogs.graph.mermaid import mermaid, quoted
+from catalogs.semver import parse
 
 NODE = re.compile(r'  n\d+\["[^"\[\]<>{}|`]*(?:<br>\(\w+\))*"\](?::::\w+)?')
 EDGE = re.compile(r"  n\d+ (?:-->\|replaces\||-\.->\|(?:skips|skipRange)\|) n\d+")

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.fbc.semver import parse
 from catalogs.graph import Entry, successors
 from catalogs.graph.paths import cyclic, find_way, next_steps, reaching
 from catalogs.graph.rules import successor_table
 from catalogs.resolve import resolve
 from catalogs.resolve.analysis import V0, V1, analyse, way_to, why_no_way
 from catalogs.resolve.facts import BundleFacts, PackageFacts
+from catalogs.semver import parse
 
 VERSIONS = ("1.0.0", "1.0.1", "1.0.2", "1.1.0", "1.1.1", "1.2.0", "2.0.0")
 CHANNEL = [

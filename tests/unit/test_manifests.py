@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from installs.actions.manifests import (
+from installs.methods import (
     CLUSTER_EXTENSION,
     MANUAL,
     PLATFORM_OPERATOR,

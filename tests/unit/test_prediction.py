@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.fbc.semver import parse
+from catalogs.contents.bundle_facts import Hook, Kind, Shipped
+from catalogs.semver import parse
 from catalogs.verdicts.engine import (
     RULES,
     ClusterFacts,
@@ -28,7 +29,6 @@ from catalogs.verdicts.engine import (
 )
 from catalogs.verdicts.engine.check import Answer, Asked, Known
 from catalogs.verdicts.engine.checks import CHECKS
-from catalogs.verdicts.engine.contents import Hook, Kind, Shipped
 from catalogs.verdicts.engine.rules import Rule
 from catalogs.verdicts.engine.sites import SITE_CHECKS
 from catalogs.verdicts.engine.surroundings import Offered

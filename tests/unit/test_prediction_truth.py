@@ -8,7 +8,8 @@ from pathlib import Path as File
 
 import pytest
 
-from catalogs.fbc.semver import parse
+from catalogs.contents.bundle_facts import Kind
+from catalogs.semver import parse
 from catalogs.verdicts.engine import (
     ClusterFacts,
     Contents,
@@ -20,7 +21,6 @@ from catalogs.verdicts.engine import (
     predict,
     read_contents,
 )
-from catalogs.verdicts.engine.contents import Kind
 from catalogs.verdicts.engine.surroundings import built_in
 
 pytestmark = pytest.mark.data

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.fbc.semver import (
+from catalogs.semver import (
     KEY_LENGTH,
     Version,
     blang_range,

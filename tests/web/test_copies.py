@@ -21,7 +21,7 @@ EVIL = '"><img src=x onerror=alert(1)>'
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Ids of the reports that a worker was asked for."""
     ids: list[int] = []
-    monkeypatch.setattr(copied_csvs, "enqueue", lambda task, pk, queue: ids.append(pk))
+    monkeypatch.setattr(copied_csvs, "enqueue", lambda task, pk: ids.append(pk))
     return ids
 
 

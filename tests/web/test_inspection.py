@@ -9,7 +9,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from catalogs import tasks
-from catalogs.contents import contents_of, inspect, manifests_of, stored
+from catalogs.contents import inspect, stored
+from catalogs.contents.stored import contents_of, manifests_of
 from catalogs.models import Bundle, BundleInspection, BundleManifests, Prediction
 from catalogs.sources.oci.bundle import BundleSource
 from installs.facts import refresh_verdicts

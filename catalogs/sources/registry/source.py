@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
-from catalogs.fbc.semver import sort_key
+from catalogs.semver import sort_key
 from catalogs.sources.base import LIMITS, Fetched, Limits
 from catalogs.sources.registry import blobs, messages
 from catalogs.sources.registry.calls import TIMEOUTS, Calls, Timeouts

@@ -6,7 +6,7 @@ Pure: no Django, no network. Must not know: rows, pages, and the controllers of 
 decide by code of their own.
 """
 
-from catalogs.verdicts.engine.contents import Contents, read_contents
+from catalogs.contents.bundle_facts import Contents, read_contents
 from catalogs.verdicts.engine.evaluate import Found, Prediction, on_site, predict
 from catalogs.verdicts.engine.rules import RULES, RULES_VERSION, Path, Scope, Verdict
 from catalogs.verdicts.engine.sites import Site, Source

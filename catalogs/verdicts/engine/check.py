@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from catalogs.verdicts.engine.contents import Contents, Kind
+from catalogs.contents.bundle_facts import Contents, Kind
 from catalogs.verdicts.engine.surroundings import ClusterFacts, Installed, Market, Target
 
 ALL_NAMESPACES = "AllNamespaces"

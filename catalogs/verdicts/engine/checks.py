@@ -5,7 +5,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from catalogs.fbc.semver import Version, blang_range, parse
+from catalogs.contents.bundle_facts import CRD_KIND, Contents, Kind
+from catalogs.semver import Version, blang_range, parse
 from catalogs.verdicts.engine import faults, gates, neighbours
 from catalogs.verdicts.engine.check import (
     ALL_NAMESPACES,
@@ -18,7 +19,6 @@ from catalogs.verdicts.engine.check import (
     modes_text,
     same_package,
 )
-from catalogs.verdicts.engine.contents import CRD_KIND, Contents, Kind
 from catalogs.verdicts.engine.surroundings import PLATFORM_NAMESPACE, Target
 
 # What the OperatorGroup selects -> the install modes that it needs, and words for it.

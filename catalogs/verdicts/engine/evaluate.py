@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from catalogs.contents.bundle_facts import Contents
 from catalogs.verdicts.engine.check import Answer, Asked, Known
 from catalogs.verdicts.engine.checks import CHECKS
-from catalogs.verdicts.engine.contents import Contents
 from catalogs.verdicts.engine.rules import Path, Rule, Scope, Verdict, rules_of
 from catalogs.verdicts.engine.sites import SITE_CHECKS, Site
 from catalogs.verdicts.engine.surroundings import NO_CLUSTER, ClusterFacts, Market, Target

@@ -3,8 +3,8 @@
 A gate of which its Deployment says nothing is as its version has it, and so not known here.
 """
 
+from catalogs.contents.bundle_facts import Contents, Kind
 from catalogs.verdicts.engine.check import ALL_NAMESPACES, Answer, Asked, Known, counted, modes_text
-from catalogs.verdicts.engine.contents import Contents, Kind
 
 ONE_NAMESPACE = "SingleOwnNamespaceInstallSupport"
 CERT_MANAGER = "WebhookProviderCertManager"

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from catalogs.contents.bundle_facts import Contents, Kind
 from catalogs.verdicts.engine.check import Answer, Asked, Known, listed, same_package
-from catalogs.verdicts.engine.contents import Contents, Kind
 from catalogs.verdicts.engine.surroundings import Market, Offered
 
 CSV = "ClusterServiceVersion"

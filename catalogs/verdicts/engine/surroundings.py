@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import yaml
 
-from catalogs.fbc.semver import Version
-from catalogs.verdicts.engine.contents import Contents, Kind
+from catalogs.contents.bundle_facts import Contents, Kind
+from catalogs.semver import Version
 
 
 class Target(StrEnum):

@@ -15,10 +15,10 @@ from installs.actions.bulk.reviewing import SHARED, Item
 from installs.actions.bulk.selection import Key
 from installs.actions.plan import Plan
 from installs.models import Action, ActionBatch
-from installs.tasks import run_action
 from olmweb.accounts.roles import AnyUser, person
 from olmweb.errors import Missing, OlmwebError
 from olmweb.models import Cluster
+from olmweb.tasks import enqueue
 
 log = structlog.get_logger(__name__)
 LeftOut = list[dict[str, str]]
@@ -101,7 +101,7 @@ def _fill(batch: ActionBatch, items: Sequence[Item], acting: User) -> None:
     Action.objects.filter(pk__in=made).update(batch=batch)
     # Those after them are sent for when these end; a message for each would only stand in the way.
     for first in made[: pacing.AT_ONCE]:
-        run_action.delay_on_commit(first)
+        enqueue("installs.run_action", first)
     batch.left_out = left
     batch.save(update_fields=["left_out"])
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from catalogs.models import Catalog, Package
 from catalogs.verdicts.engine import Target, Verdict
 from catalogs.verdicts.stored import KIND_OF, Predicted, chosen_rows, predicted
-from installs.actions.manifests import PATHS
 from installs.actions.plan import install_modes, paths_of
+from installs.methods import PATHS
 from installs.models import Action, Operator
 from olmweb.models import LOCAL, Cluster
 

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from catalogs.models import Bundle, Package
 from installs.actions import plan as planning
-from installs.actions.manifests import CLUSTER_EXTENSION, MANUAL, PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.actions.plan import Plan
 from installs.actions.requests import deciding, rules
+from installs.methods import CLUSTER_EXTENSION, MANUAL, PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import InstallRequest
 from olmweb.accounts.roles import ASK, AnyUser, may
 from olmweb.errors import BadRequest, OlmwebError

@@ -4,7 +4,7 @@ from fnmatch import fnmatchcase
 
 from django.db.models import Q
 
-from catalogs.fbc.semver import masterminds_range, parse
+from catalogs.semver import masterminds_range, parse
 from installs.models import AllowRule
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster

@@ -12,7 +12,7 @@ from django.core.management import BaseCommand, CommandError, call_command
 
 from olmweb.clusters import parse_entries
 from olmweb.errors import OlmwebError
-from olmweb.runtime import embedded
+from olmweb.serving import embedded
 
 # (user, password, Django group); the sandbox's RBAC knows the user admin and these two groups.
 DEMO_USERS = (

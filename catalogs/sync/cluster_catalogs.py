@@ -3,14 +3,13 @@
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any
 
-from celery import current_app
 from django.db import transaction
 
 from catalogs.models import Catalog
 from catalogs.sync.store import delete_catalog
 from olmweb.models import Cluster
+from olmweb.tasks import enqueue
 
-TASK = "catalogs.sync_catalog"  # by name: tasks know sync, not the other way round
 _Key = tuple[str, str]  # namespace, name
 _Fields = dict[str, Any]
 
@@ -173,10 +172,5 @@ def _record(row: Catalog, fields: _Fields) -> int:
     else:
         another = row.resolved_digest != row.synced_digest
     if told and readable and another:
-        pk = row.pk
-        transaction.on_commit(lambda: _enqueue(pk))
+        enqueue("catalogs.sync_catalog", row.pk)
     return int(new or bool(changed))
-
-
-def _enqueue(catalog_id: int) -> None:
-    current_app.send_task(TASK, args=[catalog_id], queue="sync")

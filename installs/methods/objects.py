@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from installs.actions.manifests.choice import (
+from installs.methods.choice import (
     AUTOMATIC,
     CATALOG_PROVIDED,
     CLUSTER_EXTENSION,

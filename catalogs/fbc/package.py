@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from catalogs import graph
-from catalogs.fbc import blob
-from catalogs.fbc import csv as csvs
+from catalogs.fbc import blob, csvs
 from catalogs.fbc.bundle import BundleFacts, Gathered, bundle_facts, gather, order_key
 from catalogs.fbc.lint import EntryFacts, PackageFaults, Seen
 from catalogs.fbc.texts import Texts, read_texts

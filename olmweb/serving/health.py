@@ -24,7 +24,7 @@ from olmweb.accounts.api_tokens import may_read
 from olmweb.api.errors import guard
 from olmweb.api.formats import json_response
 from olmweb.errors import OlmwebError
-from olmweb.runtime.metrics import StateCollector
+from olmweb.serving.metrics import StateCollector
 
 BROKER_TIMEOUT = 2  # seconds; a probe must answer before its own timeout
 

@@ -3,7 +3,7 @@
 `choice` says what may be chosen and what is wrong with it, `objects` makes the manifests of it.
 """
 
-from installs.actions.manifests.choice import (
+from installs.methods.choice import (
     AUTOMATIC,
     CLUSTER_EXTENSION,
     ENFORCEMENTS,
@@ -18,7 +18,7 @@ from installs.actions.manifests.choice import (
     form_field,
     problems,
 )
-from installs.actions.manifests.objects import as_yaml, main_object, objects_for
+from installs.methods.objects import as_yaml, main_object, objects_for
 
 __all__ = [
     "AUTOMATIC",

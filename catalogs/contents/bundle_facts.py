@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from catalogs.fbc import blob as fbc
-from catalogs.fbc import csv as csvs
+from catalogs.fbc import csvs
 
 CSV_KIND = "ClusterServiceVersion"
 CRD_KIND = "CustomResourceDefinition"
