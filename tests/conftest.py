@@ -15,13 +15,18 @@ from olmweb.kube.limits import TokenBucket
 from olmweb.sandbox.apiserver.server import Sandbox
 from tests.services import HOW_TO_GET, postgres_bin, required
 
-pytest_plugins = ["tests.peers.fixtures", "tests.real.fixtures"]
+pytest_plugins = [
+    "tests.peers.fixtures",
+    "tests.real.fixtures",
+    "tests.worlds.page_fixtures",
+    "tests.worlds.rest_fixtures",
+]
 
 LONGEST = (
-    "tests/installs/test_watch_cluster.py",
+    "tests/installs/state/test_watch_cluster.py",
     "tests/real/test_watch_faults.py",
     "tests/real/test_olm_v0.py",
-    "tests/tasks/test_watch_worker.py",
+    "tests/installs/state/test_watch_worker.py",
     "tests/real/test_seen.py",
     "tests/real/test_watch_cache.py",
     "tests/real/test_watch_clocks.py",
@@ -30,7 +35,8 @@ LONGEST = (
     "tests/e2e/test_real_olm.py",
 )
 DATABASE_FIXTURES = {"db", "transactional_db"}
-SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared"
 
 
 def pytest_configure() -> None:

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.e2e.product import product_folder, serve
-from tests.oidc.provider import provider
+from tests.worlds.oidc_provider import provider
 
 pytestmark = pytest.mark.e2e
 

@@ -19,8 +19,8 @@ with atheris.instrument_imports(include=["catalogs"]):
     from catalogs.fbc.positions import Places
     from catalogs.fbc.split import CutShort, NotFbc, PackageIndex, index_spool, read_blob
 
-from tests.catalogs.fault_samples import SAMPLES, YAML_SAMPLES
-from tests.catalogs.fbc_samples import jsonl, package
+from tests.worlds.fault_samples import SAMPLES, YAML_SAMPLES
+from tests.worlds.fbc import jsonl, package
 
 SOUND = jsonl(package("sound"))
 FILES = ((0, "sound.json"), (len(SOUND), "fuzzed"))

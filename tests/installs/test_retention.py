@@ -10,8 +10,8 @@ from installs import retention, tasks
 from installs.models import ActionBatch, CopyReport, Event, Notification, Transition, UnknownMessage
 from olmweb.models import Cluster
 from tests.factories import make_cluster, make_event, make_operator
-from tests.installs.test_notify import walk
-from tests.web.world import make_action
+from tests.installs.notifications.test_notify import walk
+from tests.worlds.operators import make_action
 
 
 @pytest.fixture

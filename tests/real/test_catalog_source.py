@@ -9,9 +9,9 @@ import pytest
 from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
 from catalogs.sources.registry.source import RegistrySource
 from catalogs.sync.catalog import sync_catalog
-from tests.catalogs.fbc_samples import bundle_blob, channel_blob, jsonl, package, package_blob
-from tests.catalogs.syncing import make
 from tests.peers.controllers import Opm, opm_serve
+from tests.worlds.fbc import bundle_blob, channel_blob, jsonl, package, package_blob
+from tests.worlds.syncing import make
 
 pytestmark = [pytest.mark.peers, pytest.mark.django_db]
 

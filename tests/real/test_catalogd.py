@@ -20,10 +20,10 @@ from catalogs.views.presenters import catalog_status
 from olmweb.clusters import client_for
 from olmweb.kube.resources import CLUSTER_CATALOGS
 from olmweb.models import Cluster
-from tests.catalogs.fbc_samples import package
 from tests.peers import servers
 from tests.peers.client import wait_until
 from tests.peers.controllers import catalogd, registry
+from tests.worlds.fbc import package
 
 pytestmark = [pytest.mark.peers, pytest.mark.django_db]
 

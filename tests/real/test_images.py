@@ -16,10 +16,10 @@ from catalogs.sources.base import SourceError, opened
 from catalogs.sources.file import path_source
 from catalogs.sources.oci.source import Access, ImageSource
 from catalogs.sync.catalog import sync_catalog
-from tests.catalogs.fbc_samples import jsonl, package
-from tests.catalogs.registryfake import DOCKER_LIST, digest, link, tar
 from tests.peers.build import binary
 from tests.peers.controllers import Registry, registry
+from tests.worlds.fbc import jsonl, package
+from tests.worlds.image_registry_fake import DOCKER_LIST, digest, link, tar
 
 pytestmark = pytest.mark.peers
 

@@ -10,10 +10,10 @@ from catalogs import tasks
 from catalogs.contents import inspect
 from catalogs.contents.stored import contents_of, manifests_of
 from catalogs.models import Bundle, BundleInspection, BundleManifests
-from tests.catalogs.bundleimages import CRD, LABELS, SERVICE, csv, files
-from tests.catalogs.registryfake import tar
 from tests.factories import make_bundle, make_catalog, make_package
 from tests.peers.controllers import Registry, registry
+from tests.worlds.bundle_images import CRD, LABELS, SERVICE, csv, files
+from tests.worlds.image_registry_fake import tar
 
 pytestmark = [pytest.mark.peers, pytest.mark.django_db]
 State = BundleInspection.State

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalogs.fault_parts import Sample
-from tests.catalogs.fault_samples import SAMPLES, YAML_SAMPLES
 from tests.peers.build import binary
+from tests.worlds.fault_parts import Sample
+from tests.worlds.fault_samples import SAMPLES, YAML_SAMPLES
 
 pytestmark = pytest.mark.peers
 

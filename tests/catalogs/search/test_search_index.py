@@ -1,0 +1,58 @@
+"""What packages are found by, as syncs leave it: in the index of the database that runs."""
+
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from catalogs.models import Package, PackageSearch
+from catalogs.search.fulltext import packages_with
+from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.store import delete_catalog
+from tests.factories import make_package
+from tests.worlds.fbc import package
+from tests.worlds.syncing import make
+
+
+def found(word: str) -> set[str]:
+    (ids,) = packages_with([word])
+    names = Package.objects.in_bulk(ids)
+    assert names.keys() == ids  # no words of packages that are gone
+    return {each.name for each in names.values()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.mark.django_db
+def test_words_come_change_and_go_with_their_package(folder: Path) -> None:
+    catalog = make(folder, [*package("etcd"), *package("kafka")])
+    sync_catalog(catalog)
+    assert found("kafka") == {"kafka"}
+    row = PackageSearch.objects.get(package__name="etcd")
+    assert "etcd" in row.words.split()
+
+    blobs = [*package("etcd"), {"schema": "olm.deprecations", "package": "etcd", "entries": []}]
+    sync_catalog(make(folder, blobs))
+    assert found("kafka") == set()
+    assert found("etcd") == {"etcd"}
+    assert PackageSearch.objects.count() == Package.objects.count() == 1
+
+    delete_catalog(catalog.pk)
+    assert packages_with(["etcd"]) == [set()]
+    assert not PackageSearch.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_migration_goes_back_and_forth_with_rows_there() -> None:
+    latest = MigrationExecutor(connection).loader.graph.leaf_nodes()
+    MigrationExecutor(connection).migrate([("catalogs", "0005_blobs_in_packs")])
+    try:
+        assert "catalogs_packagesearch" not in connection.introspection.table_names()
+    finally:
+        MigrationExecutor(connection).migrate(latest)
+    kept = make_package(name="kafka")
+    assert packages_with(["kafka"]) == [{kept.pk}]

@@ -1,0 +1,319 @@
+"""The pages of changes: one catalog's revisions, since an earlier one, and any two compared."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from catalogs.models import Catalog, CatalogChange, CatalogRevision
+from installs.models import Operator
+from olmweb.models import Cluster
+from tests.factories import make_catalog, make_cluster, make_operator
+from tests.worlds.html import assert_page
+from tests.worlds.outlines import write_packages
+
+pytestmark = pytest.mark.django_db
+COMPARE = "/catalogs/compare"
+URL = "/catalogs/prod/redhat-operators"
+EVIL = '"><script>alert(1)</script>'
+
+
+@pytest.fixture
+def catalog(prod: Cluster) -> Catalog:
+    """Two revisions: kept stays, gone goes, new comes, moved gets a version."""
+    found = make_catalog(cluster=prod, revision=0)
+    write_packages(found, {"kept": ["1.0.0"], "gone": ["1.0.0"], "moved": ["1.0.0", "1.1.0"]})
+    write_packages(found, {"kept": ["1.0.0"], "new": ["3.0.0"], "moved": ["1.1.0", "1.2.0"]})
+    return found
+
+
+@pytest.fixture
+def other() -> Catalog:
+    found = make_catalog(name="next", revision=0)
+    write_packages(found, {"kept": ["1.0.0"], "moved": ["2.0.0"]})
+    return found
+
+
+def installed(cluster: Cluster, name: str, version: str = "1.0.0", **fields: Any) -> Operator:
+    values = {"kind": "Subscription", "namespace": "ops", "channel": "stable", **fields}
+    return make_operator(
+        cluster=cluster, name=name, version=version, bundle=f"{name}.v{version}", **values
+    )
+
+
+# --- since an earlier revision ----------------------------------------------------------------
+
+
+def test_since_an_earlier_revision_is_one_net_difference_in_words(
+    reader: Client, catalog: Catalog
+) -> None:
+    page = assert_page(reader.get(URL, {"tab": "changes", "since": "1"}))
+    assert "From revision 1" in page.text
+    assert "1 package gone, 1 added, 1 changed; none of your installed operators" in page.text
+    assert "1 bundle pruned, 1 head moved, 1 bundle added." in page.text
+    assert "stable: moved.v1.1.0 → moved.v1.2.0" in page.text
+    assert "kept" not in page.text.split("From revision 1")[1]
+    assert "/software/prod/redhat-operators/new" in page.links
+    assert "/software/prod/redhat-operators/gone" not in page.links, "it has no page any more"
+
+
+def test_what_is_installed_from_the_catalog_comes_first_with_the_way_it_is_affected(
+    reader: Client, catalog: Catalog, prod: Cluster
+) -> None:
+    installed(prod, "gone")
+    installed(prod, "moved")
+    page = assert_page(reader.get(URL, {"tab": "changes", "since": "1"}))
+    assert "2 of your installed operators are affected" in page.text
+    assert "gone on prod: its package is gone from the catalog" in page.text
+    assert "moved on prod: its installed version 1.0.0 was pruned" in page.text
+    assert "the head of its channel stable is now moved.v1.2.0" in page.text
+    assert "/operators/prod/Subscription/ops/gone" in page.links
+
+
+@pytest.mark.parametrize(
+    "fields", [{"catalog": "another"}, {"cluster": None}], ids=["another catalog", "cluster"]
+)
+def test_what_is_installed_from_elsewhere_is_not_affected(
+    reader: Client, catalog: Catalog, prod: Cluster, fields: dict[str, Any]
+) -> None:
+    cluster = make_cluster(name="edge") if "cluster" in fields else prod
+    installed(cluster, "gone", catalog=fields.get("catalog", ""))
+    page = assert_page(reader.get(URL, {"tab": "changes", "since": "1"}))
+    assert "none of your installed operators is affected" in page.text
+
+
+def test_a_catalog_of_no_cluster_concerns_whatever_is_installed_anywhere(
+    reader: Client, other: Catalog, prod: Cluster
+) -> None:
+    write_packages(other, {"moved": ["2.0.0"]})
+    installed(prod, "kept", catalog="redhat-operators")
+    page = assert_page(reader.get("/catalogs/-/next", {"tab": "changes", "since": "1"}))
+    assert "kept on prod: its package is gone" in page.text
+
+
+def test_since_a_day_compares_with_what_was_current_then(reader: Client, catalog: Catalog) -> None:
+    old = timezone.now() - timedelta(days=9)
+    CatalogRevision.objects.filter(number=1).update(created_at=old)
+    day = (timezone.now() - timedelta(days=3)).date().isoformat()
+    page = assert_page(reader.get(URL, {"tab": "changes", "day": day}))
+    assert "From revision 1" in page.text
+    before_all = assert_page(reader.get(URL, {"tab": "changes", "since": "2001-01-01"}))
+    assert "Nothing older than revision 1 is kept" in before_all.text
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"since": "99"}, "Revision 99 of catalog prod/redhat-operators is not kept; there are 1"),
+        ({"since": "yesterday"}, "the number of a revision or a date such as"),
+        ({"since": "2026-99-99"}, "the number of a revision or a date such as"),
+        ({"revision": "99"}, "Revision “99” of this catalog is not kept"),
+        ({"kind": "nonsense"}, "“kind” can be package added"),
+        ({"since": "1", "show": "all"}, "“show” can be"),
+        ({"since": "1", "show": "gone", "page": "9"}, "There is no page 9"),
+        ({"page": "9"}, "There is no page 9"),
+    ],
+)
+def test_what_can_not_be_read_is_left_out_and_said(
+    reader: Client, catalog: Catalog, query: dict[str, str], words: str
+) -> None:
+    assert words in assert_page(reader.get(URL, {"tab": "changes", **query})).text
+
+
+# --- revision by revision ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def history(catalog: Catalog) -> Catalog:
+    """The second revision tells changes of twenty packages."""
+    revision = catalog.revisions.get(number=2)
+    for number in range(20):
+        for kind in ("bundle added", "channel head moved"):
+            CatalogChange.objects.create(
+                revision=revision, kind=kind, package=f"p{number:02}", subject="s", after="x"
+            )
+    return catalog
+
+
+def test_revisions_are_told_by_package_and_those_that_concern_you_first(
+    reader: Client, history: Catalog, prod: Cluster
+) -> None:
+    installed(prod, "p19", channel="s")
+    page = assert_page(reader.get(URL, {"tab": "changes"}))
+    assert "Revision 2" in page.text
+    assert "20 heads moved, 20 bundles added." in page.text
+    assert page.text.index("p19") < page.text.index("p00")
+    assert "All 20 packages of revision 2" in page.text
+    assert "p15" not in page.text
+    assert "nothing to compare with" in page.text, "of revision 1"
+
+
+def test_one_revision_by_itself_has_all_its_packages_in_pages(
+    reader: Client, history: Catalog
+) -> None:
+    query = {"tab": "changes", "revision": "2", "show": "changed"}
+    page = assert_page(reader.get(URL, query))
+    assert "20 changed" in page.text
+    assert all(f"p{number:02}" in page.text for number in range(20))
+    assert not any("format=md" in link for link in page.links)
+
+
+def test_a_filter_narrows_revisions_and_stays_in_the_links(
+    reader: Client, history: Catalog
+) -> None:
+    page = assert_page(
+        reader.get(URL, {"tab": "changes", "kind": "bundle added", "package": "p03"})
+    )
+    assert "1 bundle added." in page.text
+    assert "head moved" not in page.text.split("Revision 2")[1]
+    assert any("package=p03" in link and "revision=2" in link for link in page.links)
+    assert (
+        "Nothing that matches the filters"
+        in assert_page(reader.get(URL, {"tab": "changes", "package": "nobody"})).text
+    )
+
+
+def test_without_a_change_a_revision_says_so(reader: Client, catalog: Catalog) -> None:
+    page = assert_page(reader.get(URL, {"tab": "changes"}))
+    assert "No package, channel or bundle differs from the revision before." in page.text
+
+
+# --- any two compared -------------------------------------------------------------------------
+
+
+def test_without_a_choice_there_are_two_pickers_with_every_revision(
+    reader: Client, catalog: Catalog, other: Catalog
+) -> None:
+    response = reader.get(COMPARE)
+    page = assert_page(response)
+    assert "Pick two catalogs" in page.text
+    html = response.content.decode()
+    for value in ("prod/redhat-operators", "prod/redhat-operators@1", "-/next"):
+        assert html.count(f'<option value="{value}"') == 2
+
+
+def test_two_catalogs_are_compared_in_sections(
+    reader: Client, catalog: Catalog, other: Catalog, prod: Cluster
+) -> None:
+    installed(prod, "new", "3.0.0")
+    query = {"from": "prod/redhat-operators", "to": "-/next"}
+    page = assert_page(reader.get(COMPARE, query))
+    assert (
+        "1 package gone, 0 added, 1 changed; 1 of your installed operators is affected" in page.text
+    )
+    assert page.text.index("Gone 1 package") < page.text.index("Changed 1 package")
+    assert "Added 0 packages" not in page.text
+    assert "/software/prod/redhat-operators/new" in page.links, "where it can still be seen"
+    assert "/software/-/next/moved" in page.links
+    swapped = next(link for link in page.links if link.startswith("?from=-"))
+    back = assert_page(reader.get(f"{COMPARE}{swapped}"))
+    assert "0 packages gone, 1 added, 1 changed" in back.text
+
+
+def test_revisions_may_be_named_and_an_export_leads_to_the_same(
+    reader: Client, catalog: Catalog
+) -> None:
+    query = {
+        "from": "prod/redhat-operators@1",
+        "to": "prod/redhat-operators@2",
+        "kind": "package added",
+    }
+    page = assert_page(reader.get(COMPARE, query))
+    assert "0 packages gone, 1 added, 0 changed" in page.text
+    for form in ("csv", "json", "md"):
+        link = next(link for link in page.links if link.endswith(f"format={form}"))
+        answer: Any = reader.get(link)
+        assert answer.status_code == 200
+        body = b"".join(answer.streaming_content) if answer.streaming else answer.content
+        assert b"new" in body
+        assert b"gone" not in body
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "words"),
+    [
+        ("nonsense", 400, "“nonsense” names no catalog."),
+        ("prod/nobody", 404, "There is no catalog “nobody” on cluster “prod”"),
+        ("prod/redhat-operators@7", 404, "Revision 7 of catalog prod/redhat-operators is not kept"),
+        ("prod/redhat-operators@x", 404, "There is no catalog “redhat-operators@x”"),
+        (EVIL, 404, "There is no catalog"),
+        ("\x00", 400, "names no catalog"),
+    ],
+)
+def test_what_can_not_be_compared_is_said_beside_the_pickers(
+    reader: Client, catalog: Catalog, value: str, status: int, words: str
+) -> None:
+    response = reader.get(COMPARE, {"from": value, "to": "prod/redhat-operators"})
+    page = assert_page(response, status)
+    assert words in page.text
+    assert "Pick two catalogs" in page.text
+
+
+def test_a_catalog_that_was_never_read_says_so(reader: Client, catalog: Catalog) -> None:
+    make_catalog(name="fresh", revision=0)
+    page = assert_page(reader.get(COMPARE, {"from": "-/fresh", "to": str(catalog)}), 404)
+    assert "Catalog -/fresh was not read yet" in page.text
+
+
+def test_catalog_pages_lead_to_comparisons_and_feeds(reader: Client, catalog: Catalog) -> None:
+    page = assert_page(reader.get(URL, {"tab": "changes"}))
+    assert "/catalogs/compare?from=prod%2Fredhat-operators" in page.links
+    assert f"{URL}/changes.atom" in page.links
+
+
+def test_names_of_a_catalog_are_text_wherever_they_are_shown(
+    reader: Client, catalog: Catalog, other: Catalog
+) -> None:
+    write_packages(other, {EVIL: ["1.0.0"], "moved": ["1.0.0", EVIL]})
+    revision = other.revisions.get(number=2)
+    for kind in CatalogChange.Kind.values:
+        CatalogChange.objects.create(
+            revision=revision, kind=kind, package=EVIL, subject=EVIL, before=EVIL, after=EVIL
+        )
+    for path, query in (
+        (COMPARE, {"from": str(catalog), "to": "-/next"}),
+        ("/catalogs/-/next", {"tab": "changes"}),
+        ("/catalogs/-/next", {"tab": "changes", "since": "1"}),
+        ("/catalogs/-/next", {"tab": "changes", "revision": "2", "package": EVIL}),
+    ):
+        response = reader.get(path, query)
+        assert_page(response)
+        assert EVIL not in response.content.decode()
+
+
+def test_long_sections_come_in_pages_and_many_items_fold(reader: Client, catalog: Catalog) -> None:
+    many = make_catalog(name="many", revision=0)
+    versions = [f"1.{minor}.0" for minor in range(30)]
+    write_packages(many, {f"p{i:03}": ["1.0.0"] for i in range(120)} | {"moved": versions})
+    query = {"from": str(catalog), "to": "-/many"}
+    page = assert_page(reader.get(COMPARE, query))
+    assert "All 120 added packages" in page.text
+    assert "and 22 more" in page.text, "of 28 versions"
+    last = assert_page(reader.get(COMPARE, {**query, "show": "added", "page": "3"}))
+    assert "101 to 120 of 120" in last.text
+    assert "p119" in last.text
+    assert "p099" not in last.text
+
+
+def test_comparing_332_packages_costs_at_most_twenty_queries(
+    reader: Client, prod: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    one, other = make_catalog(cluster=prod, revision=0), make_catalog(name="next", revision=0)
+    write_packages(one, {f"p{i:03}": ["1.0.0", "1.1.0"] for i in range(332)})
+    write_packages(other, {f"p{i:03}": ["1.1.0", "1.2.0"] for i in range(10, 342)})
+    for number in range(30):
+        installed(prod, f"p{number:03}")
+    with django_assert_max_num_queries(20):
+        page = assert_page(reader.get(COMPARE, {"from": str(one), "to": str(other)}))
+    assert "10 packages gone, 10 added, 322 changed; 30 of your" in page.text
+    with django_assert_max_num_queries(20):
+        reader.get(URL, {"tab": "changes"})
+
+
+def test_comparisons_need_the_same_right_as_other_pages(client: Client, catalog: Catalog) -> None:
+    for path in (COMPARE, f"{URL}?tab=changes", f"{URL}/changes.atom", "/catalogs/changes.atom"):
+        response = client.get(path)
+        assert response.status_code == 302
+        assert response["Location"].startswith("/login/")

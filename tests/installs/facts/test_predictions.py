@@ -1,0 +1,468 @@
+"""Predictions as rows: written in batches, only where something changed, and read in one query."""
+
+import base64
+import json
+from datetime import timedelta
+from pathlib import Path as File
+from typing import Any
+
+import pytest
+from django.db.models import Model
+from django.utils import timezone
+
+from catalogs.contents.bundle_facts import Kind
+from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
+from catalogs.sources.ways import PACKAGE_MANIFEST
+from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.store import delete_catalog
+from catalogs.verdicts.engine import Path, Target, Verdict
+from catalogs.verdicts.engine.surroundings import Offered
+from installs import tasks
+from installs.facts import refresh_verdicts
+from installs.facts.refresh_verdicts import refresh, verdicts, verdicts_of
+from installs.facts.verdict_context import cluster_facts, market_of
+from installs.models import Surface
+from olmweb.models import Cluster
+from tests.factories import (
+    make_bundle,
+    make_catalog,
+    make_component,
+    make_crd,
+    make_operator,
+    make_package,
+)
+from tests.worlds.fbc import bundle_blob, channel_blob, package_blob
+from tests.worlds.syncing import make, rewrite
+from tests.worlds.verdicts import bundle_called, judged_cluster, package_blobs
+
+pytestmark = pytest.mark.django_db
+OWN = [{"type": "OwnNamespace", "supported": True}]
+CHOSEN = [
+    (Path.PLATFORM_OPERATOR, "po-webhook"),
+    (Path.CLUSTER_EXTENSION, "ce-webhook"),
+    (Path.SUBSCRIPTION, ""),
+]
+
+
+@pytest.fixture
+def catalog(tmp_path: File) -> Catalog:
+    found = make(
+        tmp_path,
+        [
+            *package_blobs("good", "1.0.0", "1.1.0"),
+            *package_blobs("own", "2.0.0", installModes=OWN),
+        ],
+    )
+    assert sync_catalog(found).outcome == "changed"
+    return found
+
+
+def _rules(bundle: str, cluster: Cluster | None = None) -> dict[Path, str]:
+    pk = bundle_called(bundle).pk
+    found = verdicts([pk], cluster.pk if cluster else None)
+    return {path: each.rule for path, each in found[pk].items()}
+
+
+def test_every_bundle_gets_a_verdict_in_every_way(catalog: Catalog) -> None:
+    judged = refresh(catalog)
+    assert judged is not None
+    assert (judged.bundles, judged.written) == (3, 12)
+    assert _rules("good.v1.0.0") == _rules("good.v1.1.0") == dict(CHOSEN)
+    assert [each.rule for each in verdicts_of(bundle_called("own.v2.0.0"))] == [
+        "po-install-mode",
+        "ce-install-mode",
+        "sub-install-mode",
+        "",
+    ]
+
+
+def test_the_target_of_an_operator_group_is_a_way_of_its_own(catalog: Catalog) -> None:
+    refresh(catalog)
+    pk = bundle_called("own.v2.0.0").pk
+    own = verdicts([pk], target=Target.OWN)[pk][Path.SUBSCRIPTION]
+    assert (own.verdict, own.target) == (Verdict.INSTALLABLE, Target.OWN)
+    assert verdicts([pk])[pk][Path.SUBSCRIPTION].verdict == Verdict.NOT_INSTALLABLE
+
+
+def test_verdicts_are_read_in_one_query(catalog: Catalog, django_assert_num_queries: Any) -> None:
+    refresh(catalog, [cluster := judged_cluster()])
+    ids = list(Bundle.objects.values_list("id", flat=True))
+    with django_assert_num_queries(1):
+        assert set(verdicts(ids, cluster.pk)) == set(ids)
+    assert verdicts([]) == {}
+
+
+def test_what_nothing_changed_of_is_not_judged_again(catalog: Catalog) -> None:
+    cluster = judged_cluster()
+    refresh(catalog, [cluster])
+    ids = set(Prediction.objects.values_list("id", flat=True))
+    assert refresh(catalog, [cluster]) is None
+    cluster.revision += 1
+    cluster.save()
+    assert refresh(catalog, [cluster]) is None
+    assert set(Prediction.objects.values_list("id", flat=True)) == ids
+
+
+def test_a_cluster_has_rows_only_where_its_facts_change_what_is_said(catalog: Catalog) -> None:
+    cluster = judged_cluster("v1.20.4")
+    refresh(catalog, [cluster])
+    rows = Prediction.objects.filter(cluster=cluster)
+    assert {row.bundle.name for row in rows if row.bundle} == {
+        "good.v1.0.0",
+        "good.v1.1.0",
+        "own.v2.0.0",
+    }
+    assert _rules("good.v1.1.0", cluster)[Path.SUBSCRIPTION] == "sub-min-kube"
+    assert _rules("good.v1.1.0")[Path.SUBSCRIPTION] == ""
+    cluster.version = "v1.30.0"
+    cluster.save()
+    judged = refresh(catalog, [cluster])
+    assert judged is not None
+    assert not Prediction.objects.filter(cluster=cluster).exists()
+    assert _rules("good.v1.1.0", cluster)[Path.SUBSCRIPTION] == ""
+
+
+def test_a_new_revision_of_the_catalog_is_judged_and_the_old_rows_go(
+    catalog: Catalog, tmp_path: File
+) -> None:
+    refresh(catalog)
+    kept = set(Prediction.objects.filter(package__name="own").values_list("id", flat=True))
+    rewrite(
+        catalog,
+        [
+            *package_blobs("good", "1.0.0", installModes=OWN),
+            *package_blobs("own", "2.0.0", installModes=OWN),
+        ],
+    )
+    assert sync_catalog(catalog).outcome == "changed"
+    judged = refresh(catalog)
+    assert judged is not None
+    assert (judged.bundles, judged.written) == (2, 4)
+    assert kept < set(Prediction.objects.values_list("id", flat=True))
+    assert _rules("good.v1.0.0")[Path.PLATFORM_OPERATOR] == "po-install-mode"
+    runs = PredictionRun.objects.filter(catalog=catalog).order_by("id")
+    assert [(run.revision, run.counts["platformoperator"]) for run in runs] == [
+        (1, {"unknown": 1, "not_installable": 1}),
+        (2, {"not_installable": 2}),
+    ]
+
+
+def test_a_sync_that_writes_everything_anew_leaves_nothing_unjudged(catalog: Catalog) -> None:
+    refresh(catalog)
+    sync_catalog(catalog, force=True)
+    assert not Prediction.objects.exists()
+    refresh(catalog)
+    assert Prediction.objects.count() == 12
+
+
+def test_a_package_of_which_nothing_would_be_chosen_says_why(tmp_path: File) -> None:
+    blobs = package_blobs("torn", "1.0.0", "1.1.0")
+    blobs[1]["entries"] = [{"name": "torn.v1.0.0"}, {"name": "torn.v1.1.0"}]
+    catalog = make(tmp_path, blobs)
+    sync_catalog(catalog)
+    refresh(catalog)
+    row = Prediction.objects.get(chosen=True, path="subscription", target="all")
+    assert (row.bundle, row.rule, row.verdict) == (None, "channel-graph", "not_installable")
+    assert row.sentence
+
+
+def test_what_a_catalog_leaves_behind_goes_with_it(catalog: Catalog) -> None:
+    refresh(catalog)
+    delete_catalog(catalog.pk)
+    left: list[type[Model]] = [Prediction, PredictionRun, Package]
+    assert [model._default_manager.count() for model in left] == [0, 0, 0]
+
+
+def _object(manifest: dict[str, Any]) -> dict[str, Any]:
+    data = base64.b64encode(json.dumps(manifest).encode()).decode()
+    return {"type": "olm.bundle.object", "value": {"data": data}}
+
+
+def _monitored(tmp_path: File) -> Catalog:
+    csv = {
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": {"name": "m.v1.0.0"},
+        "spec": {"installModes": [{"type": "AllNamespaces", "supported": True}]},
+    }
+    monitor = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": {"name": "m"},
+    }
+    blob = bundle_blob("1.0.0", "m", csv=_object(csv), properties=[_object(monitor)])
+    catalog = make(
+        tmp_path, [package_blob("m"), channel_blob("m", "stable", [{"name": "m.v1.0.0"}]), blob]
+    )
+    sync_catalog(catalog)
+    return catalog
+
+
+def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_told(
+    tmp_path: File,
+) -> None:
+    catalog, cluster = _monitored(tmp_path), judged_cluster()
+    refresh(catalog, [cluster])
+    assert set(_rules("m.v1.0.0", cluster).values()) == {""}
+    surface = Surface.objects.create(
+        cluster=cluster, kinds=["apps/v1/Deployment"], namespaces=["default", "m-system"]
+    )
+    refresh(catalog, [cluster])
+    assert _rules("m.v1.0.0", cluster) == {
+        Path.PLATFORM_OPERATOR: "po-kind-unserved",
+        Path.CLUSTER_EXTENSION: "ce-kind-unserved",
+        Path.SUBSCRIPTION: "sub-kind-unserved",
+    }
+    make_crd(
+        cluster=cluster,
+        name="servicemonitors.monitoring.coreos.com",
+        group="monitoring.coreos.com",
+        served_kind="ServiceMonitor",
+        served=["v1"],
+    )
+    refresh(catalog, [cluster])
+    assert _rules("m.v1.0.0", cluster) == {
+        Path.PLATFORM_OPERATOR: "po-namespace-exists",
+        Path.CLUSTER_EXTENSION: "",
+        Path.SUBSCRIPTION: "",
+    }
+    surface.namespaces = ["default"]
+    surface.save()
+    refresh(catalog, [cluster])
+    assert set(_rules("m.v1.0.0", cluster).values()) == {""}
+
+
+def _stored(tmp_path: File) -> Catalog:
+    """Two versions that differ in name and version only; each brings a CRD with v1."""
+    blobs = [package_blob("m")]
+    entries = [{"name": "m.v1.0.0"}, {"name": "m.v1.1.0", "replaces": "m.v1.0.0"}]
+    blobs.append(channel_blob("m", "stable", entries))
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "ms.m.example"},
+        "spec": {"versions": [{"name": "v1"}]},
+    }
+    csv = {
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": {"name": "m"},
+        "spec": {"installModes": [{"type": "AllNamespaces", "supported": True}]},
+    }
+    blobs += [
+        bundle_blob(version, "m", csv=_object(csv), properties=[_object(crd)])
+        for version in ("1.0.0", "1.1.0")
+    ]
+    catalog = make(tmp_path, blobs)
+    sync_catalog(catalog)
+    return catalog
+
+
+def test_versions_of_one_shape_are_told_apart_where_one_is_installed(tmp_path: File) -> None:
+    catalog, cluster = _stored(tmp_path), judged_cluster()
+    make_crd(cluster=cluster, name="ms.m.example", group="m.example", stored=["v1alpha1", "v1"])
+    make_operator(cluster=cluster, kind="Subscription", namespace="n", name="m", bundle="m.v1.0.0")
+    refresh(catalog, [cluster])
+    assert _rules("m.v1.0.0", cluster)[Path.SUBSCRIPTION] == ""
+    assert _rules("m.v1.1.0", cluster)[Path.SUBSCRIPTION] == "sub-stored-version"
+
+
+def test_a_group_of_several_namespaces_is_a_way_of_its_cluster(
+    catalog: Catalog,
+) -> None:
+    cluster = judged_cluster()
+    make_component(
+        cluster=cluster,
+        kind="OperatorGroup",
+        namespace="n",
+        name="g",
+        details={"namespaces": ["a", "b"]},
+    )
+    refresh(catalog, [cluster])
+    rows = Prediction.objects.filter(target="multi", bundle__name="good.v1.1.0")
+    assert [(row.cluster_id, row.rule) for row in rows] == [(cluster.pk, "sub-install-mode")]
+    counts = PredictionRun.objects.get(catalog=catalog, cluster=cluster).counts
+    assert counts["subscription-multi"] == {"not_installable": 2}
+
+
+def test_what_the_package_manifest_api_leaves_out_is_not_known(tmp_path: File) -> None:
+    catalog = _monitored(tmp_path)
+    Catalog.objects.filter(pk=catalog.pk).update(way=PACKAGE_MANIFEST)
+    refresh(catalog)
+    assert _rules("m.v1.0.0") == dict(CHOSEN)
+
+
+def test_what_is_installed_counts(catalog: Catalog) -> None:
+    cluster = judged_cluster()
+    refresh(catalog, [cluster])
+    make_operator(cluster=cluster, name="good", package="good")
+    make_operator(cluster=cluster, name="good-2", package="good")
+    refresh(catalog, [cluster])
+    found = verdicts([bundle_called("good.v1.1.0").pk], cluster.pk)
+    [one] = [each[Path.PLATFORM_OPERATOR] for each in found.values()]
+    assert one.rule == "po-package-installed"
+    assert [said.rule for said in one.found] == [
+        "po-package-installed",
+        "po-webhook",
+        "api-shared",
+    ]
+
+
+def test_the_task_judges_each_catalog_for_its_clusters(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(tasks.read_surface, "delay", asked.append)
+    cluster = judged_cluster("v1.20.4")
+    cluster.synced_at = cluster.checked_at
+    cluster.save()
+    Surface.objects.create(cluster=cluster, read_at=timezone.now() - timedelta(hours=1))
+    tasks.predict()
+    assert asked == [cluster.pk]
+    assert {run.cluster_id for run in PredictionRun.objects.all()} == {None, cluster.pk}
+    assert refresh_verdicts.refresh_all() == 0
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_what_a_cluster_newly_told_is_judged_at_once(
+    changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
+    monkeypatch.setattr("installs.facts.cluster.read_surface", lambda _: changed)
+    cluster = judged_cluster("v1.20.4")
+    Cluster.objects.filter(pk=cluster.pk).update(synced_at=cluster.checked_at)
+    tasks.read_surface(cluster.pk)
+    assert asked == ["predict"] * changed
+
+
+@pytest.mark.parametrize(
+    ("label", "kind", "owner"),
+    [
+        (("Operator", "etcd.apps"), "Subscription", ("Subscription", "apps", "mine")),
+        (("Operator", "other.apps"), "Subscription", ("", "", "")),
+        (("BundleDeployment", "mine"), "PlatformOperator", ("PlatformOperator", "", "mine")),
+        (("ClusterExtension", "mine"), "ClusterExtension", ("ClusterExtension", "", "mine")),
+    ],
+)
+def test_a_crd_belongs_to_the_operator_that_its_labels_lead_to(
+    db: None, label: tuple[str, str], kind: str, owner: tuple[str, str, str]
+) -> None:
+    cluster = judged_cluster()
+    namespace = "apps" if kind == "Subscription" else ""
+    make_operator(cluster=cluster, kind=kind, namespace=namespace, name="mine", package="etcd")
+    make_crd(cluster=cluster, owner_kind=label[0], owner_name=label[1])
+    (crd,) = (cluster_facts(cluster).crds or {}).values()
+    assert (crd.owner_kind, crd.owner_namespace, crd.owner) == owner
+
+
+def _twins(cluster: Cluster, **second: Any) -> Catalog:
+    """A package in two ClusterCatalogs, and another in the first alone; the first is judged."""
+    first = make_catalog(name="first", cluster=cluster)
+    make_package(name="good", catalog=first)
+    make_package(name="alone", catalog=first)
+    make_package(name="good", catalog=make_catalog(name="second", cluster=cluster, **second))
+    return first
+
+
+def _warnings(catalog: Catalog, package: str) -> set[str]:
+    rows = Prediction.objects.filter(package__catalog=catalog, package__name=package)
+    rows = rows.filter(path="clusterextension", cluster=catalog.cluster)
+    return {
+        one["rule"]
+        for row in rows
+        for one in row.found
+        if one["rule"] in ("ce-ambiguous", "ce-outranked")
+    }
+
+
+def test_catalogs_of_one_priority_with_the_same_package_are_told(db: None) -> None:
+    cluster = judged_cluster()
+    catalog = _twins(cluster)
+    market = market_of(catalog, cluster)
+    assert dict(market.offers) == {"good": (Offered("first"), Offered("second"))}
+    assert market_of(catalog, None).offers == {}
+
+
+@pytest.mark.parametrize(
+    ("second", "offered"),
+    [
+        ({"priority": 7}, Offered("second", 7)),
+        ({"availability": "Unavailable"}, None),
+        ({"source_kind": "CatalogSource"}, None),
+    ],
+)
+def test_only_available_cluster_catalogs_compete(
+    db: None, second: dict[str, Any], offered: Offered | None
+) -> None:
+    cluster = judged_cluster()
+    found = market_of(_twins(cluster, **second), cluster).offers
+    assert found == ({"good": (Offered("first"), offered)} if offered else {})
+
+
+def test_a_catalog_whose_bundles_are_all_deprecated_competes_as_such(db: None) -> None:
+    cluster = judged_cluster()
+    catalog = _twins(cluster)
+    Bundle.objects.filter(package__catalog=catalog).update(deprecated=True)
+    assert market_of(catalog, cluster).offers == {
+        "good": (Offered("first", deprecated=True), Offered("second"))
+    }
+
+
+def test_another_priority_of_a_catalog_is_judged_anew(tmp_path: File) -> None:
+    cluster = judged_cluster()
+    catalog = make(tmp_path, package_blobs("good", "1.0.0"))
+    sync_catalog(catalog)
+    Catalog.objects.filter(pk=catalog.pk).update(cluster=cluster, source_kind="ClusterCatalog")
+    other = make_catalog(name="other", cluster=cluster)
+    make_package(name="good", catalog=other)
+    refresh(catalog, [cluster])
+    assert _warnings(catalog, "good") == {"ce-ambiguous"}
+    Catalog.objects.filter(pk=other.pk).update(priority=7)
+    refresh(catalog, [cluster])
+    assert _warnings(catalog, "good") == {"ce-outranked"}
+    Catalog.objects.filter(pk=other.pk).update(availability="Unavailable")
+    refresh(catalog, [cluster])
+    assert _warnings(catalog, "good") == set()
+
+
+def test_apis_of_installed_operators_are_known_until_these_go(db: None) -> None:
+    cluster = judged_cluster()
+    owned = {"api_services": 1, "owned_apis": ["v1.x.example"], "package": "a"}
+    row = make_component(
+        cluster=cluster, kind="ClusterServiceVersion", namespace="n", name="a.v1",
+        phase="Succeeded", details=owned,
+    )  # fmt: skip
+    make_component(
+        cluster=cluster, kind="ClusterServiceVersion", namespace="n", name="b.v1",
+        phase="Succeeded", details={"api_services": 0},
+    )  # fmt: skip
+    assert cluster_facts(cluster).apis == {"v1.x.example": ("a", "n")}
+    row.phase = "Replacing"
+    row.save()
+    assert cluster_facts(cluster).apis == {}
+
+
+def test_an_api_that_another_operator_provides_is_judged(tmp_path: File) -> None:
+    owned = {"owned": [{"group": "x.example", "version": "v1", "kind": "X"}]}
+    catalog = make(tmp_path, package_blobs("good", "1.0.0", apiServiceDefinitions=owned))
+    sync_catalog(catalog)
+    cluster = judged_cluster()
+    refresh(catalog, [cluster])
+    assert _rules("good.v1.0.0", cluster)[Path.SUBSCRIPTION] == ""
+    make_component(
+        cluster=cluster, kind="ClusterServiceVersion", namespace="n", name="b.v1",
+        details={"api_services": 1, "owned_apis": ["v1.x.example"], "package": "b"},
+    )  # fmt: skip
+    refresh(catalog, [cluster])
+    assert _rules("good.v1.0.0", cluster)[Path.SUBSCRIPTION] == "sub-api-service-owned"
+
+
+def test_what_every_bundle_of_a_package_provides_is_known_of_the_market(db: None) -> None:
+    package = make_package(catalog=make_catalog(), name="a", channels={})
+    kept, new = Kind("g", "v1", "Kept"), Kind("g", "v1", "New")
+    make_bundle(package=package, version="1.0.0", provides=[kept])
+    make_bundle(package=package, version="2.0.0", provides=[kept, new])
+    market = market_of(package.catalog, None)
+    assert market.always == {"a": {kept}}
+    assert market.providers[new] == {"a"}

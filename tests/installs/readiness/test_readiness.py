@@ -1,0 +1,322 @@
+"""What blocks the next minor: each rule, and the way out that the graph has."""
+
+from typing import Any
+
+import pytest
+
+from catalogs.models import Catalog, Channel
+from installs.models import Operator
+from installs.readiness import Row, readiness
+from installs.readiness.asked import Asked, markdown
+from installs.readiness.minors import read_maximum, read_minor
+from installs.readiness.obstacles import supports
+from olmweb.models import Cluster
+from tests.factories import make_catalog, make_cluster, make_component, make_operator, make_package
+from tests.worlds.operators import make_clusteroperator
+from tests.worlds.subscriptions import CATALOG, NAMESPACE, make_subscription
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def prod() -> Cluster:
+    cluster = make_cluster(name="prod", version="4.16.3")
+    make_component(
+        cluster=cluster, kind="ClusterVersion", name="version", details={"version": "4.16.3"}
+    )
+    return cluster
+
+
+@pytest.fixture
+def catalog(prod: Cluster) -> Catalog:
+    return make_catalog(name=CATALOG, cluster=prod)
+
+
+def rows_of(cluster: Cluster, following: Catalog | None = None) -> list[Row]:
+    return list(readiness([cluster], following)[0].rows)
+
+
+def the_row(cluster: Cluster, code: str, following: Catalog | None = None) -> Row:
+    found = [row for row in rows_of(cluster, following) if row.code == code]
+    assert len(found) == 1, [row.code for row in rows_of(cluster, following)]
+    return found[0]
+
+
+def make_csv(row: Operator, **details: Any) -> None:
+    """The ClusterServiceVersion as a sync keeps it."""
+    row.components.filter(kind="ClusterServiceVersion").delete()
+    make_component(
+        operator=row,
+        kind="ClusterServiceVersion",
+        namespace=row.namespace,
+        name=row.bundle,
+        details={"max_openshift": [], "min_kube": "", **details},
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "minor", "answer"),
+    [
+        ((), "4.17", True),
+        (("4.17",), "4.17", True),
+        (("4.16",), "4.17", False),
+        (("5.0",), "4.23", True),
+        (("4.23",), "5.0", True),
+        (("4.22",), "4.23", False),
+        (("4.16", "4.17"), "4.17", False),
+        (("4.17.1",), "4.17", False),
+        (("",), "4.17", False),
+    ],
+)
+def test_the_maximum_is_read_as_olm_reads_it(
+    values: tuple[str, ...], minor: str, answer: bool
+) -> None:
+    wanted = read_minor(minor)
+    assert wanted is not None
+    assert supports(values, wanted) is answer
+
+
+def test_a_version_that_is_none_has_no_minor() -> None:
+    assert read_minor("latest") is None
+    assert str(read_minor("v1.29.4+k3s1")) == "1.29"
+    assert read_maximum("4.16.3") is None
+
+
+def test_an_operator_that_supports_no_later_openshift_blocks_and_its_channel_is_the_way_out(
+    prod: Cluster, catalog: Catalog
+) -> None:
+    make_package(
+        name="grafana",
+        catalog=catalog,
+        channels={"stable": ("1.0.0", "1.1.0", "1.2.0", "1.3.0")},
+        bundles={
+            "1.0.0": {"max_openshift_version": "4.16"},
+            "1.1.0": {"max_openshift_version": "4.16"},
+            "1.2.0": {"max_openshift_version": "4.17"},
+        },
+    )
+    make_subscription(prod)
+    row = the_row(prod, "max-openshift")
+    assert (row.weight, row.following, row.target) == ("blocks", "4.17", "1.2.0")
+    assert "supports OpenShift up to 4.16, the next is 4.17" in row.sentence
+    assert "Channel stable leads to 1.2.0" in row.ways[0]
+    assert "1.0.0 → 1.1.0 → 1.2.0" in row.ways[0]
+
+
+def test_what_the_csv_says_counts_more_than_the_catalog(prod: Cluster, catalog: Catalog) -> None:
+    make_package(
+        name="grafana", catalog=catalog, bundles={"1.0.0": {"max_openshift_version": "4.16"}}
+    )
+    row = make_subscription(prod)
+    make_csv(row, max_openshift=["4.18"])
+    assert rows_of(prod) == []
+    make_csv(row, max_openshift=["4.16", "4.18"])
+    assert the_row(prod, "max-openshift-unreadable").weight == "blocks"
+
+
+def test_another_channel_is_the_way_out_when_the_own_one_has_none(
+    prod: Cluster, catalog: Catalog
+) -> None:
+    old = {"max_openshift_version": "4.16"}
+    make_package(
+        name="grafana",
+        catalog=catalog,
+        channels={"stable": ("1.0.0", "1.1.0"), "v2": ("1.0.0", "2.0.0")},
+        bundles={"1.0.0": old, "1.1.0": old},
+    )
+    make_subscription(prod, details={"approval": "Manual"})
+    row = the_row(prod, "max-openshift")
+    assert row.target == "2.0.0"
+    assert "Change spec.channel of Subscription grafana" in row.ways[0]
+    assert "from stable to v2" in row.ways[0]
+    assert row.ways[1] == "Approval is Manual: approve its InstallPlan."
+
+
+def test_without_an_upgrade_the_way_is_to_install_anew_and_without_a_version_to_ask(
+    prod: Cluster, catalog: Catalog
+) -> None:
+    old = {"max_openshift_version": "4.16"}
+    package = make_package(
+        name="grafana",
+        catalog=catalog,
+        channels={"stable": ("1.0.0",), "v2": ("2.0.0",)},
+        bundles={"1.0.0": old},
+    )
+    make_subscription(prod)
+    row = the_row(prod, "max-openshift")
+    assert row.target == ""
+    assert "no upgrade leads to it" in row.ways[0]
+    assert "startingCSV: grafana.v2.0.0" in row.ways[0]
+    package.bundles.update(max_openshift_version="4.16")
+    assert "No version of grafana" in the_row(prod, "max-openshift").ways[0]
+
+
+def test_a_cluster_extension_is_pinned_to_the_way_and_nothing_enforces_its_maximum(
+    prod: Cluster, catalog: Catalog
+) -> None:
+    make_package(
+        name="argocd",
+        catalog=catalog,
+        channels={"stable": ("1.0.0", "1.1.0", "1.2.0")},
+        bundles={"1.0.0": {"max_openshift_version": "4.16"}},
+    )
+    make_operator(cluster=prod, kind="ClusterExtension", name="argocd", version_asked="1.0.x")
+    row = the_row(prod, "max-openshift")
+    assert (row.weight, row.target) == ("plan", "1.1.0")
+    assert "1.0.0 → 1.1.0" in row.ways[0]
+    assert "Its version range 1.0.x has to allow 1.1.0." in row.ways
+
+
+def test_a_platform_operator_is_made_anew(prod: Cluster, catalog: Catalog) -> None:
+    make_package(name="etcd", catalog=catalog, bundles={"1.0.0": {"max_openshift_version": "4.16"}})
+    make_operator(cluster=prod, name="etcd")
+    row = the_row(prod, "max-openshift")
+    assert (row.weight, row.target) == ("plan", "1.1.0")
+    assert "never upgraded: remove it and make it again" in row.ways[0]
+
+
+def test_an_operator_that_no_catalog_has_is_not_called_ready(prod: Cluster) -> None:
+    make_operator(cluster=prod, kind="ClusterExtension", name="unheard")
+    found = readiness([prod])[0]
+    assert [row.code for row in found.rows] == ["max-openshift-unknown"]
+    assert found.counts == {"blocks": 0, "holds": 0, "unknown": 1, "plan": 0}
+
+
+def test_what_the_cluster_itself_says_comes_first(prod: Cluster, catalog: Catalog) -> None:
+    make_clusteroperator(
+        prod,
+        "operator-lifecycle-manager",
+        upgradeable="False",
+        reason="IncompatibleOperatorsInstalled",
+        message="ClusterServiceVersions blocking cluster upgrade",
+    )
+    make_package(
+        name="grafana", catalog=catalog, bundles={"1.0.0": {"max_openshift_version": "4.16"}}
+    )
+    make_subscription(prod)
+    first, second = rows_of(prod)
+    assert (first.kind, first.code) == ("ClusterOperator", "cluster-operator")
+    assert "have rows of their own here" in first.ways[0]
+    assert second.code == "max-openshift"
+
+
+def test_an_operator_condition_holds_its_operator_unless_it_was_overruled(prod: Cluster) -> None:
+    row = make_subscription(prod)
+    make_csv(row)
+    said = {"type": "Upgradeable", "status": "False", "message": "a migration runs"}
+    condition = make_component(
+        operator=row,
+        kind="OperatorCondition",
+        namespace=NAMESPACE,
+        name=row.bundle,
+        conditions=[said],
+    )
+    found = the_row(prod, "operator-condition")
+    assert found.weight == "holds"
+    assert "a migration runs." in found.sentence
+    condition.details = {"overrides": [{**said, "status": "True"}]}
+    condition.save()
+    assert rows_of(prod) == []
+
+
+def test_deprecations_name_their_message_and_the_version_that_is_not(
+    prod: Cluster, catalog: Catalog
+) -> None:
+    make_package(
+        name="grafana",
+        catalog=catalog,
+        deprecated=True,
+        deprecation="Use tempo.",
+        channels={"stable": ("1.0.0", "1.1.0"), "next": ("1.0.0", "1.1.0")},
+        bundles={"1.0.0": {"deprecated": True, "deprecation": "Has a\nleak."}},
+    )
+    Channel.objects.filter(name="stable").update(deprecated=True, deprecation="Moved.")
+    make_csv(make_subscription(prod))
+    codes = [row.code for row in rows_of(prod)]
+    assert codes == ["package-deprecated", "channel-deprecated", "bundle-deprecated"]
+    assert "Use tempo." in the_row(prod, "package-deprecated").sentence
+    assert the_row(prod, "channel-deprecated").ways == (
+        "Change its channel to next, which has 1.0.0, too.",
+    )
+    bundle = the_row(prod, "bundle-deprecated")
+    assert (bundle.target, "Has a leak." in bundle.sentence) == ("1.1.0", True)
+
+
+@pytest.fixture
+def following() -> Catalog:
+    return make_catalog(name="next", cluster=None)
+
+
+def test_a_package_that_the_next_catalog_lacks_is_told(
+    prod: Cluster, catalog: Catalog, following: Catalog
+) -> None:
+    make_package(name="grafana", catalog=catalog)
+    make_csv(make_subscription(prod))
+    assert rows_of(prod) == []
+    assert "-/next has no package grafana" in the_row(prod, "package-gone", following).sentence
+
+
+def test_a_channel_that_the_next_catalog_lacks_has_its_successor_named(
+    prod: Cluster, catalog: Catalog, following: Catalog
+) -> None:
+    make_package(name="grafana", catalog=catalog)
+    make_package(name="grafana", catalog=following, channels={"v2": ("1.0.0", "2.0.0")})
+    make_csv(make_subscription(prod))
+    row = the_row(prod, "channel-gone", following)
+    assert "Change its channel to v2" in row.ways[0]
+
+
+def test_a_stranded_version_is_upgraded_first_to_one_that_the_next_catalog_has(
+    prod: Cluster, catalog: Catalog, following: Catalog
+) -> None:
+    make_package(name="grafana", catalog=catalog, channels={"stable": ("1.0.0", "1.1.0", "1.2.0")})
+    make_package(name="grafana", catalog=following, channels={"stable": ("1.2.0", "1.3.0")})
+    make_csv(make_subscription(prod))
+    row = the_row(prod, "version-gone", following)
+    assert row.target == "1.2.0"
+    assert "Upgrade to 1.2.0 in channel stable before the update" in row.ways[0]
+
+
+def test_a_version_that_something_in_the_next_catalog_replaces_is_not_stranded(
+    prod: Cluster, catalog: Catalog, following: Catalog
+) -> None:
+    make_package(name="grafana", catalog=catalog)
+    package = make_package(name="grafana", catalog=following, channels={"stable": ("1.2.0",)})
+    package.channels.get().entries.update(replaces="grafana.v1.0.0")
+    make_csv(make_subscription(prod))
+    assert rows_of(prod, following) == []
+
+
+def test_a_plain_kubernetes_has_a_next_minor_and_no_openshift_rules(catalog: Catalog) -> None:
+    plain = make_cluster(name="plain", version="v1.29.4")
+    row = make_subscription(plain)
+    make_csv(row, max_openshift=["4.8"], min_kube="1.30.0")
+    found = readiness([plain])[0]
+    assert (found.platform, found.following) == ("Kubernetes", "1.30")
+    assert [row.code for row in found.rows] == ["min-kube"]
+
+
+def test_the_number_of_queries_does_not_grow_with_operators_and_clusters(
+    prod: Cluster, catalog: Catalog, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(4):
+        make_package(
+            name=f"op-{number}",
+            catalog=catalog,
+            bundles={"1.0.0": {"max_openshift_version": "4.16"}},
+        )
+        make_subscription(prod, name=f"op-{number}")
+    other = make_cluster(name="other")
+    make_subscription(other, name="op-1")
+    with django_assert_max_num_queries(14):
+        found = readiness([other, prod])
+    assert sum(len(one.rows) for one in found) == 4
+
+
+def test_the_report_for_a_ticket_has_no_markup_of_others(prod: Cluster, catalog: Catalog) -> None:
+    evil = "<img src=x>[a](b)"
+    make_operator(cluster=prod, kind="ClusterExtension", name="evil", bundle=evil)
+    text = "".join(markdown(readiness([prod]), Asked()))
+    assert "## prod: 4.16.3" in text
+    assert "\\<img src=x\\>\\[a\\](b)" in text
+    assert "[a](b)" not in text

@@ -1,0 +1,481 @@
+"""Following the sandbox: what resumes, what is listed again, what is written, and by whom."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from installs.models import Component, Operator, Transition
+from installs.state.full_sync import apply_changes, sync_cluster
+from installs.state.resources import decode
+from installs.state.watch import End, engine, plan
+from olmweb.models import Cluster, Stream, SyncRun
+from olmweb.sandbox.apiserver.server import Sandbox
+from tests.worlds.watching import all_open, do, follow, paths, wait, writes
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PO = "/apis/platform.openshift.io/v1alpha1/platformoperators"
+GROUP = "/apis/platform.openshift.io/v1alpha1"
+
+
+def serve(path: Path, settings: Any, **more: Any) -> Sandbox:
+    server = Sandbox(**{"step_seconds": 0.05, "bookmark_seconds": 0.5, **more})
+    server.start()
+    server.write_kubeconfig(path / "kubeconfig")
+    settings.KUBECONFIG = str(path / "kubeconfig")
+    return server
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+    server = serve(tmp_path, settings)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def cluster(sandbox: Sandbox, settings: Any) -> Cluster:
+    settings.CLUSTERS = ["sandbox"]
+    return Cluster.objects.create(name="sandbox", context="sandbox")
+
+
+@pytest.fixture
+def seen(sandbox: Sandbox, cluster: Cluster) -> Cluster:
+    """The cluster after a first turn: its rows are there, and so are its positions."""
+    follow(cluster, all_open)
+    sandbox.script.requests.clear()
+    return cluster
+
+
+def put(sandbox: Sandbox, name: str, package: str = "etcd") -> None:
+    sandbox.store.put(
+        {
+            "apiVersion": "platform.openshift.io/v1alpha1",
+            "kind": "PlatformOperator",
+            "metadata": {"name": name},
+            "spec": {"package": {"name": package}},
+        }
+    )
+
+
+def has(name: str) -> bool:
+    return Operator.objects.filter(name=name).exists()
+
+
+def stream(feed: str = "PlatformOperator") -> Stream:
+    return Stream.objects.get(feed=feed)
+
+
+def twice() -> list[Any]:
+    """Changes that were recorded more than once."""
+    fields = ("kind", "namespace", "name", "uid", "type", "from_status", "from_reason")
+    rows = list(Transition.objects.values_list(*fields, "to_status", "to_reason"))
+    return [row for row in rows if rows.count(row) > 1]
+
+
+def is_same(cluster: Cluster) -> bool:
+    """Whether a full pass finds nothing to write."""
+    report = sync_cluster(cluster)
+    told = [(kind, one["written"], one["deleted"]) for kind, one in report.kinds.items()]
+    return not any(written or deleted for _, written, deleted in told)
+
+
+def test_a_cluster_never_seen_is_read_once_and_then_watched(
+    sandbox: Sandbox, cluster: Cluster
+) -> None:
+    report = follow(cluster, all_open)
+    assert report.end is End.TIME
+    assert Operator.objects.filter(kind="PlatformOperator").count() == 69
+    served = Stream.objects.exclude(state="absent")
+    assert set(served.values_list("lists", "watches", "state")) == {(1, 1, "watching")}
+    assert len(paths(sandbox, watch=True)) == served.count()
+    cluster.refresh_from_db()
+    assert cluster.reachable
+    assert not Transition.objects.filter(type="Object").exists()
+
+
+def test_what_happens_in_the_cluster_comes_into_the_rows(sandbox: Sandbox, seen: Cluster) -> None:
+    report = follow(
+        seen,
+        all_open,
+        do(lambda: put(sandbox, "new")),
+        lambda: has("new"),
+        lambda: Operator.objects.get(name="new").reason,
+        do(lambda: sandbox.store.delete("PlatformOperator", "new")),
+        lambda: not has("new"),
+    )
+    assert report.rows
+    assert paths(sandbox, watch=False) == []
+    moves = Transition.objects.filter(name="new", kind="PlatformOperator", type="Object")
+    assert list(moves.order_by("id").values_list("to_status", flat=True)) == ["appeared", "deleted"]
+    run = SyncRun.objects.first()
+    assert run is not None
+    assert run.counts["rows_written"] == report.rows
+
+
+def test_a_new_turn_goes_on_from_the_stored_positions_and_lists_nothing(
+    sandbox: Sandbox, seen: Cluster
+) -> None:
+    position = stream().resource_version
+    put(sandbox, "meanwhile")
+    follow(seen, lambda: has("meanwhile"))
+    (asked,) = [path for path in paths(sandbox, watch=True) if path.startswith(PO)]
+    assert f"resourceVersion={position}&" in asked
+    assert paths(sandbox, watch=False) == []
+    assert (stream().lists, stream().watches) == (1, 2)
+    assert twice() == []
+
+
+def test_bookmarks_move_the_positions_of_quiet_feeds(sandbox: Sandbox, seen: Cluster) -> None:
+    before = int(stream("ClusterCatalog").resource_version)
+    put(sandbox, "elsewhere")
+    follow(seen, lambda: has("elsewhere"), wait(4))
+    assert int(stream("ClusterCatalog").resource_version) > before
+
+
+def test_what_was_deleted_while_nobody_watched_and_history_was_forgotten_goes(
+    sandbox: Sandbox, seen: Cluster
+) -> None:
+    (name,) = Operator.objects.filter(kind="PlatformOperator").values_list("name", flat=True)[:1]
+    sandbox.store.delete("PlatformOperator", name)
+    put(sandbox, "meanwhile")
+    sandbox.store.compact()
+    follow(seen, lambda: has("meanwhile"), lambda: not has(name), all_open)
+    assert is_same(seen)
+    assert twice() == []
+
+
+def test_only_the_feed_whose_position_is_too_old_is_listed(sandbox: Sandbox, seen: Cluster) -> None:
+    Stream.objects.filter(feed="PlatformOperator").update(resource_version="1")
+    put(sandbox, "meanwhile")
+    follow(seen, lambda: has("meanwhile"), all_open)
+    assert [path.partition("?")[0] for path in paths(sandbox, watch=False)] == [PO]
+    assert stream().lists == 2
+
+
+def test_nothing_is_written_asked_or_opened_while_nothing_happens(
+    sandbox: Sandbox, seen: Cluster, settings: Any
+) -> None:
+    settings.STATE_POLL = 3600
+    asked: list[int] = []
+    with writes() as written:
+        note = do(lambda: asked.append(len(sandbox.script.requests)))
+        follow(seen, all_open, wait(4), note, do(written.clear), wait(12), note, do(written.freeze))
+    assert written == []
+    assert asked[0] == asked[1]
+    assert paths(sandbox, watch=False) == []
+
+
+def test_of_a_quiet_cluster_only_the_times_are_written(
+    sandbox: Sandbox, seen: Cluster, settings: Any
+) -> None:
+    settings.STATE_POLL = 1
+    seen.refresh_from_db()
+    before = seen.synced_at, seen.revision
+    with writes() as written:
+        follow(seen, all_open, wait(4), do(written.clear), wait(8), do(written.freeze))
+    assert {sql.split(" SET ")[0] for sql in written} == {'UPDATE "olmweb_cluster"'}
+    seen.refresh_from_db()
+    assert before[0] is not None
+    assert seen.synced_at is not None
+    assert (seen.synced_at > before[0], seen.revision) == (True, before[1])
+
+
+def test_positions_are_saved_now_and_then_while_nothing_else_is(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "SAVE_SECONDS", 0.5)
+    sandbox.store.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "any"}})
+    newest = sandbox.store.version
+    follow(seen, lambda: int(stream("ClusterCatalog").resource_version) == newest)
+    heard_at = stream("ClusterCatalog").heard_at
+    assert heard_at is not None
+
+
+def test_a_lease_that_is_lost_ends_the_watch_before_it_writes(
+    sandbox: Sandbox, seen: Cluster
+) -> None:
+    ours = [True]
+
+    def steal() -> bool:
+        if ours[0]:
+            written.clear()
+            ours[0] = False
+            put(sandbox, "too-late")
+        return False
+
+    with writes() as written:
+        report = follow(seen, all_open, steal, still_ours=lambda: ours[0], done=False)
+    assert report.end is End.LOST
+    assert written == []
+    assert not has("too-late")
+
+
+def test_a_lease_that_is_lost_is_noticed_while_nothing_happens(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "ASK_SECONDS", 0.3)
+    ours = [True]
+
+    def steal() -> bool:
+        ours[0] = False
+        return False
+
+    report = follow(seen, all_open, steal, still_ours=lambda: ours[0], done=False)
+    assert report.end is End.LOST
+
+
+def test_the_lease_is_renewed_with_writes_and_rarely_without(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    monkeypatch.setattr(engine, "ASK_SECONDS", 60)
+    settings.STATE_POLL = 60
+    asked: list[int] = []
+
+    def ours() -> bool:
+        asked.append(1)
+        return True
+
+    counts: list[int] = []
+    note = do(lambda: counts.append(len(asked)))
+    change = do(lambda: put(sandbox, "new"))
+    follow(
+        seen, all_open, wait(4), note, wait(8), note, change, lambda: has("new"), note,
+        still_ours=ours,
+    )  # fmt: skip
+    assert counts[0] == counts[1] < counts[2]
+
+
+class Killed(BaseException):
+    """As kill -9 would: nothing that follows is done, no `except Exception` sees it."""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_worker_killed_around_a_transaction_loses_and_repeats_nothing(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    real = apply_changes
+
+    def killed(cluster: Cluster, changes: Any, positions: Any) -> Any:
+        if any(one.kept.name == "new" for one in changes):
+            if when == "after":
+                real(cluster, changes, positions)
+            raise Killed
+        return real(cluster, changes, positions)
+
+    steps = all_open, do(lambda: put(sandbox, "new")), lambda: False
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "apply_changes", killed)
+        with pytest.raises(Killed):
+            follow(seen, *steps)
+    assert has("new") is (when == "after")
+    follow(
+        seen, all_open, lambda: has("new"), lambda: Operator.objects.get(name="new").reason, wait(4)
+    )
+    assert twice() == []
+    assert is_same(seen)
+
+
+def test_a_feed_that_fails_says_so_and_the_others_go_on(sandbox: Sandbox, seen: Cluster) -> None:
+    catalogs = "/apis/olm.operatorframework.io/v1/clustercatalogs"
+    sandbox.script.fail_next(500, count=1000, path_prefix=catalogs)
+
+    def told() -> bool:
+        return "an error (500)" in stream("ClusterCatalog").error
+
+    follow(seen, told, do(lambda: put(sandbox, "new")), lambda: has("new"))
+    assert (stream("ClusterCatalog").state, stream().state) == ("retrying", "watching")
+    seen.refresh_from_db()
+    assert seen.reachable
+
+
+def test_a_feed_that_recovers_is_watched_again(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("installs.state.watch.backoff.STEADY", 0.5)
+    sandbox.script.fail_next(500, count=2, path_prefix=PO)
+    follow(seen, lambda: stream().error, all_open)
+    assert stream().error == ""
+    assert paths(sandbox, watch=False) == []
+
+
+def test_a_feed_that_may_not_be_read_is_told_apart(sandbox: Sandbox, seen: Cluster) -> None:
+    sandbox.script.fail_next(403, count=1000, path_prefix=PO)
+    follow(seen, lambda: stream().state == "forbidden")
+    assert "does not allow this" in stream().error
+    assert Operator.objects.filter(kind="PlatformOperator").count() == 69
+
+
+def test_a_cluster_that_was_made_anew_is_read_anew(
+    sandbox: Sandbox, seen: Cluster, tmp_path: Path, settings: Any
+) -> None:
+    for number in range(50):
+        put(sandbox, f"old-{number}")
+    follow(seen, lambda: has("old-49"), wait(4))
+    follow(seen, all_open)
+    other = serve(tmp_path, settings)
+    try:
+        assert int(stream().resource_version) > other.store.version
+        follow(seen, lambda: not has("old-1"), all_open, do(lambda: put(other, "new")),
+               lambda: has("new"))  # fmt: skip
+        assert is_same(seen)
+    finally:
+        other.stop()
+
+
+def test_a_cluster_that_goes_away_and_comes_back_resumes(
+    sandbox: Sandbox, seen: Cluster, tmp_path: Path, settings: Any
+) -> None:
+    state, port = tmp_path / "state.json", int(sandbox.url.rpartition(":")[2])
+    sandbox.stop()
+    back: list[Sandbox] = []
+
+    def is_down() -> bool:
+        seen.refresh_from_db()
+        return seen.reachable is False and stream().state == "retrying"
+
+    def restart() -> None:
+        back.append(serve(tmp_path, settings, port=port, state_file=state))
+
+    first = serve(tmp_path, settings, port=port, state_file=state)
+    try:
+        follow(seen, all_open, do(first.stop), is_down, do(restart), all_open,
+               do(lambda: put(back[0], "new")), lambda: has("new"))  # fmt: skip
+    finally:
+        for one in back:
+            one.stop()
+    seen.refresh_from_db()
+    assert (seen.reachable, seen.error_code, seen.unreachable_since) == (True, "", None)
+    assert twice() == []
+
+
+def test_a_cluster_that_stays_away_is_given_up(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "GIVE_UP", 1.0)
+    report = follow(seen, all_open, do(sandbox.stop), lambda: False, done=False)
+    assert report.end is End.UNREACHABLE
+    seen.refresh_from_db()
+    assert (seen.reachable, seen.error_code) == (False, "unreachable")
+    assert Operator.objects.filter(kind="PlatformOperator").count() == 69
+    report = follow(seen, lambda: False, done=False)
+    assert (report.end, report.rows) == (End.UNREACHABLE, 0)
+
+
+def test_a_database_that_is_away_for_a_moment_costs_nothing(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    real, failures = apply_changes, [2]
+
+    def away(*given: Any) -> Any:
+        if given[1] and failures[0]:
+            failures[0] -= 1
+            raise OperationalError("the server closed the connection")
+        return real(*given)
+
+    monkeypatch.setattr(engine, "apply_changes", away)
+    monkeypatch.setattr("installs.state.watch.engine.connection.close", lambda: None)
+    follow(seen, all_open, do(lambda: put(sandbox, "new")), lambda: has("new"))
+    assert failures == [0]
+    assert "database away" in caplog.text
+    assert twice() == []
+
+
+def test_our_own_fault_in_one_feed_is_told_and_logged_and_the_others_go_on(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    def broken(feed: Any, item: dict[str, Any]) -> Any:
+        if item["metadata"]["name"] == "broken":
+            raise ZeroDivisionError
+        return decode(feed, item)
+
+    monkeypatch.setattr("installs.state.watch.streams.decode", broken)
+    monkeypatch.setattr("installs.state.read.decode", broken)
+    catalog: dict[str, Any] = {"apiVersion": "olm.operatorframework.io/v1"}
+    catalog |= {"kind": "ClusterCatalog", "metadata": {"name": "broken"}, "spec": {}}
+    known = set(Component.objects.filter(kind="ClusterCatalog"))
+    told = "Reading ClusterCatalog of cluster sandbox failed inside OLM Web (ZeroDivisionError)."
+    follow(
+        seen,
+        all_open,
+        do(lambda: sandbox.store.put(catalog)),
+        lambda: stream("ClusterCatalog").error == told,
+        do(lambda: put(sandbox, "new")),
+        lambda: has("new"),
+    )
+    assert (stream("ClusterCatalog").state, stream().state) == ("retrying", "watching")
+    assert "Traceback" in caplog.text
+    put(sandbox, "newer")
+    assert sync_cluster(seen).outcome == SyncRun.Outcome.CHANGED
+    assert has("newer")
+    assert set(Component.objects.filter(kind="ClusterCatalog")) == known
+
+
+def test_a_burst_is_few_transactions_with_the_last_state_of_each_object(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    real = apply_changes
+
+    def counted(cluster: Cluster, changes: Any, positions: Any) -> Any:
+        sizes.append(len(changes))
+        return real(cluster, changes, positions)
+
+    def burst() -> None:
+        sizes.clear()
+        for number in range(300):
+            put(sandbox, f"op-{number % 100}", f"package-{number}")
+
+    monkeypatch.setattr(engine, "apply_changes", counted)
+    last = Operator.objects.filter(name="op-99", package="package-299")
+    follow(seen, all_open, do(burst), last.exists)
+    assert max(sizes) <= engine.BATCH
+    assert len([size for size in sizes if size]) < 30
+
+
+def test_lists_are_made_anew_after_an_hour_a_few_at_a_time(
+    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "LIST_AGAIN", plan.LIST_AGAIN * 0)
+    follow(seen, all_open, wait(4))
+    assert len(paths(sandbox, watch=False)) == plan.LISTS_AT_ONCE
+    assert sorted(Stream.objects.values_list("lists", flat=True))[-4:] == [1, 2, 2, 2]
+
+
+def test_a_turn_ends_at_its_time_with_every_thread(sandbox: Sandbox, seen: Cluster) -> None:
+    report = follow(seen, lambda: False, seconds=2, done=False)
+    assert report.end is End.TIME
+    assert report.seconds < 6
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("watch sandbox")]
+
+
+def test_an_outage_that_turns_into_a_refusal_says_so(
+    sandbox: Sandbox, seen: Cluster, tmp_path: Path, settings: Any
+) -> None:
+    state, port = tmp_path / "state.json", int(sandbox.url.rpartition(":")[2])
+    sandbox.stop()
+    first = serve(tmp_path, settings, port=port, state_file=state)
+    back: list[Sandbox] = []
+
+    def tells(code: str) -> bool:
+        seen.refresh_from_db()
+        return seen.error_code == code
+
+    def restart() -> None:
+        made = Sandbox(port=port, state_file=state, token="another")
+        made.start()
+        back.append(made)
+
+    try:
+        follow(seen, all_open, do(first.stop), lambda: tells("unreachable"), do(restart),
+               lambda: tells("unauthorized"),
+               do(lambda: back[0].write_kubeconfig(tmp_path / "kubeconfig")),
+               lambda: tells(""), all_open)  # fmt: skip
+    finally:
+        for one in back:
+            one.stop()
+    assert twice() == []

@@ -1,0 +1,193 @@
+"""Activity: actions and sync runs, and one action followed until its end."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from installs.models import Action
+from olmweb.models import Cluster, SyncRun
+from tests.worlds.html import assert_fragment, assert_page
+from tests.worlds.operators import MODE, make_action, make_failing
+
+pytestmark = pytest.mark.django_db
+EVIL = '"><img src=x onerror=alert(1)>'
+POLL = {"HX-Request": "true"}
+
+
+def run(**fields: Any) -> SyncRun:
+    values = {"kind": "cluster", "target": "prod", "outcome": "changed", **fields}
+    return SyncRun.objects.create(finished_at=timezone.now(), **values)
+
+
+def test_before_anything_was_asked_it_says_what_will_be_here(reader: Client) -> None:
+    assert "Nobody has asked for anything yet" in assert_page(reader.get("/activity/")).text
+    assert "No sync run yet" in assert_page(reader.get("/activity/", {"show": "syncs"})).text
+
+
+def test_actions_say_what_who_as_whom_and_how_it_ended(
+    reader: Client, prod: Cluster, alice: Any
+) -> None:
+    now = timezone.now()
+    make_action(
+        prod, "etcd", user=alice, as_user="alice@corp", state="failed",
+        outcome="It failed to unpack.",
+        created_at=now - timedelta(seconds=20), finished_at=now,
+    )  # fmt: skip
+    page = assert_page(reader.get("/activity/"))
+    assert "Install etcd" in page.text
+    assert "It failed to unpack." in page.text
+    assert "alice as alice@corp" in page.text
+    assert "20 s" in page.text
+
+
+def test_sync_runs_say_what_they_did_or_why_they_failed(reader: Client, prod: Cluster) -> None:
+    run(counts={"rows_written": 93, "requests": 9, "kinds": {"a": 1}, "bytes_read": 0})
+    run(outcome="failed", error_text="connection refused", error_hint="Is it up?")
+    page = assert_page(reader.get("/activity/", {"show": "syncs"}))
+    assert "rows written 93" in page.text
+    assert "requests 9" in page.text
+    assert "bytes read" not in page.text
+    assert "connection refused Is it up?" in page.text
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"state": "failed"}, "1 action"),
+        ({"cluster": "prod"}, "2 actions"),
+        ({"cluster": "nope"}, "0 actions"),
+        ({"q": "etc"}, "1 action"),
+        ({"user": "olivia"}, "2 actions"),
+        ({"user": "nobody"}, "0 actions"),
+        ({"show": "syncs", "outcome": "failed"}, "1 sync run"),
+        ({"show": "syncs", "q": "refused"}, "1 sync run"),
+        ({"show": "syncs", "cluster": "prod"}, "2 sync runs"),
+    ],
+)
+def test_filters_narrow(
+    reader: Client, prod: Cluster, params: dict[str, str], expected: str
+) -> None:
+    make_action(prod, "etcd")
+    make_action(prod, "other", state="failed")
+    run()
+    run(outcome="failed", error_text="connection refused")
+    assert expected in assert_page(reader.get("/activity/", params)).text
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"show": "odd"}, {"state": "odd"}, {"show": "syncs", "outcome": "odd"}, {"q": "\x00"},
+     {"cursor": "odd"}, {"cursor": "W3sidCI6ICIyMDI2LTAxLTAxIn0sIDFd"}],
+)  # fmt: skip
+def test_what_can_not_be_read_is_refused(reader: Client, params: dict[str, str]) -> None:
+    assert_page(reader.get("/activity/", params), 400)
+
+
+def test_old_actions_are_on_the_next_page(reader: Client, prod: Cluster) -> None:
+    for number in range(60):
+        make_action(prod, f"op-{number}", state="succeeded")
+    first = assert_page(reader.get("/activity/"))
+    following = [link for link in first.links if "cursor=" in link]
+    second = assert_page(reader.get("/activity/" + following[0]))
+    actions = [
+        {link for link in page.links if link.startswith("/activity/actions/")}
+        for page in (first, second)
+    ]
+    assert len(actions[0]) == 50
+    assert len(actions[1]) == 10
+    assert not actions[0] & actions[1]
+
+
+def test_lists_cost_at_most_twelve_queries_and_polls_little(
+    reader: Client, prod: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(20):
+        make_action(prod, f"op-{number}")
+        run()
+    for show in ("actions", "syncs"):
+        with django_assert_max_num_queries(12):
+            response = reader.get("/activity/", {"show": show}, headers=POLL)
+        assert_fragment(response)
+        rev = response.content.decode().split("rev=")[1][:18]
+        with django_assert_max_num_queries(4):
+            same = reader.get("/activity/", {"show": show, "rev": rev}, headers=POLL)
+        assert same.status_code == 204
+        run()
+        make_action(prod, f"new-{show}")
+        changed = reader.get("/activity/", {"show": show, "rev": rev}, headers=POLL)
+        assert changed.status_code == 200
+
+
+# --- one action --------------------------------------------------------------------------------
+
+
+def test_an_action_under_way_shows_what_was_sent_and_is_followed(
+    reader: Client, prod: Cluster
+) -> None:
+    action = make_action(prod, "etcd")
+    page = assert_page(reader.get(f"/activity/actions/{action.pk}"))
+    assert "The cluster took it" in page.text
+    assert "kind: PlatformOperator" in page.text
+    assert "olivia" in page.text
+    assert "Dry run Accepted" in page.text
+    assert "data-live" in reader.get(f"/activity/actions/{action.pk}").content.decode()
+
+
+def test_following_ends_with_286_and_the_cause(reader: Client, prod: Cluster) -> None:
+    action = make_action(prod, "mode-00")
+    path = f"/activity/actions/{action.pk}"
+    rev = reader.get(path).content.decode().split("rev=")[1][:18]
+    assert reader.get(path, {"rev": rev}, headers=POLL).status_code == 204
+    make_failing(prod, "mode-00", MODE)
+    Cluster.objects.update(revision=5)
+    moving = reader.get(path, {"rev": rev}, headers=POLL)
+    page = assert_fragment(moving)
+    assert "BundleDeployment failed" in page.text
+    Action.objects.update(
+        state="failed", outcome="mode-00 failed.", finding="allnamespaces-required",
+        finished_at=timezone.now(),
+    )  # fmt: skip
+    ended = reader.get(path, {"rev": rev}, headers=POLL)
+    page = assert_fragment(ended, 286)
+    assert page.text.count("AllNamespaces install mode required") == 1
+    assert "kubectl delete platformoperator mode-00" in page.text
+    assert "data-live" not in ended.content.decode()
+    assert_page(reader.get(path))
+
+
+def test_a_refused_action_shows_the_clusters_words(reader: Client, prod: Cluster) -> None:
+    action = make_action(
+        prod, state="refused", outcome="olivia may not create this.", outcome_hint="Ask for RBAC.",
+        outcome_code="forbidden", sent_at=None, finished_at=timezone.now(),
+        dry_run={"ok": False, "message": "forbidden", "fields": {}},
+    )  # fmt: skip
+    page = assert_page(reader.get(f"/activity/actions/{action.pk}"))
+    assert "olivia may not create this." in page.text
+    assert "Ask for RBAC." in page.text
+    assert "Refused forbidden" in page.text
+
+
+def test_a_removal_names_what_it_deletes(reader: Client, prod: Cluster) -> None:
+    action = make_action(prod, verb="remove", manifests=[])
+    assert (
+        "DELETE of PlatformOperator etcd"
+        in assert_page(reader.get(f"/activity/actions/{action.pk}")).text
+    )
+
+
+@pytest.mark.parametrize("pk", ["4711", str(2**63), "9" * 40])
+def test_an_unknown_action_is_not_found(reader: Client, pk: str) -> None:
+    assert "There is no action" in assert_page(reader.get(f"/activity/actions/{pk}"), 404).text
+
+
+def test_hostile_texts_are_escaped(reader: Client, prod: Cluster) -> None:
+    action = make_action(
+        prod, EVIL, state="failed", outcome=EVIL, outcome_hint=EVIL, as_user=EVIL,
+        manifests=[{"a": EVIL}], finding="no-such-finding",
+    )  # fmt: skip
+    for path in ("/activity/", f"/activity/actions/{action.pk}"):
+        page = assert_page(reader.get(path))
+        assert "img" not in page.tags[page.tags.index("main") :]

@@ -1,0 +1,139 @@
+"""Forms of the other paths and of changes: every field is there; no cluster is asked."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from catalogs.models import Bundle, Catalog
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_component,
+    make_operator,
+    make_package,
+    make_prediction,
+)
+from tests.worlds.html import assert_page
+
+pytestmark = pytest.mark.django_db
+KINDS = {
+    kind: {"state": "served", "version": version}
+    for kind, version in (
+        ("PlatformOperator", "v1alpha1"),
+        ("ClusterExtension", "v1"),
+        ("Subscription", "v1alpha1"),
+    )
+}
+
+
+@pytest.fixture
+def writer(client: Client, olivia: Any) -> Client:
+    client.force_login(olivia)
+    return client
+
+
+def test_each_path_has_its_fields_and_its_manifests(writer: Client) -> None:
+    prod = make_cluster(kinds=KINDS)
+    catalog = make_catalog(cluster=prod, source_kind=Catalog.SourceKind.CLUSTER_CATALOG)
+    make_package(catalog=catalog)
+    make_component(
+        cluster=prod, kind="CatalogSource", name=catalog.name, namespace="openshift-marketplace"
+    )
+    address = "/software/prod/redhat-operators/etcd/install"
+    page = assert_page(writer.get(address, {"path": "Subscription", "approval": "Manual"}))
+    assert "installPlanApproval: Manual" in page.text
+    assert "kind: OperatorGroup" in page.text
+    page = assert_page(writer.get(address, {"path": "ClusterExtension", "channel": "stable"}))
+    assert "kind: ClusterExtension" in page.text
+    bad = writer.get(address, {"path": "ClusterExtension", "version": "no range"})
+    assert 'id="field-version-error"' in bad.content.decode()
+
+
+def test_an_upgrade_and_an_approval_are_shown_in_full(writer: Client) -> None:
+    prod = make_cluster(kinds=KINDS)
+    make_package(catalog=make_catalog(cluster=prod))
+    make_operator(
+        cluster=prod,
+        kind="Subscription",
+        namespace="apps",
+        name="etcd",
+        package="etcd",
+        channel="stable",
+        details={"installed_csv": "etcd.v1.0.0", "current_csv": "etcd.v1.1.0"},
+    )
+    page = assert_page(writer.get("/operators/prod/Subscription/apps/etcd/upgrade"))
+    assert "etcd.v1.1.0" in page.text
+    make_component(
+        cluster=prod,
+        kind="InstallPlan",
+        name="install-x",
+        namespace="apps",
+        phase="RequiresApproval",
+        details={"csvs": ["etcd.v1.1.0"], "steps": [], "approved": False},
+    )
+    page = assert_page(writer.get("/installplans/prod/apps/install-x/approve"))
+    assert "upgrades etcd.v1.0.0 to etcd.v1.1.0" in page.text
+    assert "approved: true" in page.text
+
+
+def judged(rule: str, path: str, version: str = "1.1.0", **fields: Any) -> None:
+    """A stored verdict on a bundle of etcd, with a sentence that no template has."""
+    make_prediction(
+        bundle=Bundle.objects.get(name=f"etcd.v{version}"),
+        rule=rule,
+        sentence=f"{rule} speaks here." if rule else "",
+        path=path,
+        **fields,
+    )
+
+
+def test_the_install_form_shows_the_stored_verdict_of_its_path_and_group(writer: Client) -> None:
+    prod = make_cluster(kinds=KINDS)
+    catalog = make_catalog(cluster=prod, source_kind=Catalog.SourceKind.CLUSTER_CATALOG)
+    make_package(catalog=catalog)
+    make_component(cluster=prod, kind="CatalogSource", name=catalog.name, namespace="olm")
+    make_component(
+        cluster=prod,
+        kind="OperatorGroup",
+        name="own",
+        namespace="apps",
+        details={"namespaces": ["apps"]},
+    )
+    judged("sub-install-mode", "subscription")
+    judged("", "subscription", target="own")
+    judged("ce-webhook", "clusterextension", cluster=prod, verdict="unknown")
+    address = "/software/prod/redhat-operators/etcd/install"
+
+    everywhere = assert_page(writer.get(address, {"path": "Subscription", "namespace": "new"}))
+    assert "Not installable" in everywhere.text
+    assert "sub-install-mode speaks here." in everywhere.text
+    assert "/software/prod/redhat-operators/etcd/etcd.v1.1.0#verdicts" in everywhere.links
+    own = assert_page(writer.get(address, {"path": "Subscription", "namespace": "apps"}))
+    assert "Installable" in own.text
+    assert "speaks here" not in own.text
+    extension = assert_page(writer.get(address, {"path": "ClusterExtension"}))
+    assert "ce-webhook speaks here." in extension.text
+    platform = assert_page(writer.get(address, {"path": "PlatformOperator"}))
+    assert "Not judged" in platform.text
+
+
+def test_every_upgrade_target_has_its_verdict_beside_it(writer: Client) -> None:
+    prod = make_cluster(kinds=KINDS)
+    versions = {"stable": ("1.0.0", "1.1.0", "1.2.0")}
+    make_package(catalog=make_catalog(cluster=prod), channels=versions)
+    details = {"installed_csv": "etcd.v1.0.0", "current_csv": "etcd.v1.0.0"}
+    where: dict[str, Any] = {"kind": "Subscription", "namespace": "apps", "name": "etcd"}
+    where |= {"channel": "stable"}
+    make_operator(cluster=prod, **where, details=details)
+    judged("sub-min-kube", "subscription", "1.1.0")
+    judged("", "subscription", "1.2.0")
+    response = writer.get("/operators/prod/Subscription/apps/etcd/upgrade")
+    page = assert_page(response)
+    found = {target.version: verdict for target, verdict in response.context["targets"]}
+    assert {version: one.verdict.value for version, one in found.items()} == {
+        "1.1.0": "not_installable",
+        "1.2.0": "installable",
+    }
+    assert page.text.count("sub-min-kube speaks here.") == 1
+    assert "/software/prod/redhat-operators/etcd/etcd.v1.1.0#verdicts" in page.links

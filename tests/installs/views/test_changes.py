@@ -1,0 +1,189 @@
+"""The overview's news: what changed, what waits for a person, what is in the way of updates."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from installs.models import Transition
+from installs.queries.changes import BAR_HEIGHT, DIRECTIONS, recent
+from olmweb.models import Cluster
+from tests.factories import make_cluster, make_component, make_crd, make_operator, make_transition
+from tests.worlds.html import assert_page
+from tests.worlds.operators import make_clusteroperator, make_failing_world
+from tests.worlds.subscriptions import make_orphan, make_pending_approval, make_subscription
+
+pytestmark = pytest.mark.django_db
+
+
+def change(cluster: Cluster, before: str, after: str, minutes: int = 5, **fields: Any) -> None:
+    Transition.objects.create(
+        cluster=cluster, from_status=before, to_status=after,
+        at=timezone.now() - timedelta(minutes=minutes),
+        **{"kind": "Subscription", "namespace": "apps", "name": f"{before}-{after}",
+           "type": "Health", **fields},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("Healthy", "Failed", "failed"),
+        ("Installing", "Blocked", "failed"),
+        ("NeedsApproval", "Failed", "failed"),
+        ("Failed", "Blocked", ""),
+        ("Healthy", "NeedsApproval", ""),
+        ("", "Failed", ""),
+        ("Failed", "Healthy", "recovered"),
+        ("Degraded", "Healthy", "recovered"),
+        ("Installing", "Healthy", "installed"),
+        ("Upgrading", "Healthy", "installed"),
+        ("NeedsApproval", "Healthy", "installed"),
+        ("", "Healthy", ""),
+        ("Failed", "Installing", ""),
+    ],
+)
+def test_a_change_of_health_has_one_direction_or_is_no_news(
+    prod: Cluster, before: str, after: str, expected: str
+) -> None:
+    change(prod, before, after)
+    found = {one.id: one.day for one in recent([prod]).directions}
+    assert found == dict.fromkeys(DIRECTIONS, 0) | ({expected: 1} if expected else {})
+
+
+def test_an_operator_that_is_gone_was_removed_and_a_component_was_not(prod: Cluster) -> None:
+    change(prod, "present", "deleted", type="Object")
+    change(prod, "present", "deleted", type="Object", kind="InstallPlan")
+    change(prod, "", "appeared", type="Object")
+    found = recent([prod])
+    assert found.day("removed") == 1
+    assert len(found.changes) == 2
+
+
+def test_the_last_hour_and_the_last_day_are_counted_apart(reader: Client, prod: Cluster) -> None:
+    make_subscription(prod)
+    change(prod, "Healthy", "Failed", 10)
+    change(prod, "Healthy", "Failed", 90)
+    change(prod, "Failed", "Healthy", 600)
+    change(prod, "Installing", "Healthy", 25 * 60)
+    page = assert_page(reader.get("/"))
+    assert "began to fail 1 2 recovered 0 1 were installed or upgraded 0 0" in page.text
+    assert "2 began to fail, 1 recovered" in page.text
+    assert "/operators/prod/Subscription/apps/Healthy-Failed" in page.links
+    assert "Hour until Failed Recovered Installed Removed" in page.text, "the table twin"
+
+
+def test_what_was_only_first_seen_is_counted_apart(reader: Client, prod: Cluster) -> None:
+    make_subscription(prod)
+    change(prod, "", "Failed", 10)
+    text = assert_page(reader.get("/")).text
+    assert "0 began to fail, 0 recovered 1 first seen, in the state they are in" not in text
+    assert "0 began to fail, 0 recovered 1 first seen, in the state it is in" in text
+
+
+def test_bars_fill_their_box_and_stack(prod: Cluster) -> None:
+    for number in range(30):
+        change(prod, "Healthy", "Failed", 5, name=f"a{number}")
+    change(prod, "Failed", "Healthy", 5)
+    change(prod, "Failed", "Healthy", 200)
+    hours = recent([prod]).hours
+    assert len(hours) == 24
+    failed, recovered = hours[-1].bars
+    assert failed.y + failed.height == BAR_HEIGHT
+    assert recovered.y + recovered.height == failed.y
+    assert recovered.height >= 3, "seen however small its part"
+    assert [bool(hour.bars) for hour in hours[-4:]] == [True, False, False, True]
+
+
+def test_a_removed_operator_is_named_and_not_linked(reader: Client, prod: Cluster) -> None:
+    make_subscription(prod)
+    change(prod, "present", "deleted", type="Object", name="gone")
+    page = assert_page(reader.get("/"))
+    assert "gone Subscription in apps – Removed" in page.text
+    assert "/operators/prod/Subscription/apps/gone" not in page.links
+
+
+def test_an_install_plan_waits_once_however_many_operators_it_moves(
+    reader: Client, prod: Cluster
+) -> None:
+    make_pending_approval(prod)
+    page = assert_page(reader.get("/"))
+    assert "1 InstallPlan to approve" in page.text
+    assert "grafana to 1.1.0, loki openshift-operators" in page.text
+    assert "1 upgrade available" in page.text
+    found = assert_page(reader.get("/operators/?view=all&upgrade=yes"))
+    assert "1 operator" in found.text
+    assert "Upgrade available" in found.text
+
+
+def test_an_upgrade_filter_that_is_none_is_refused(reader: Client, prod: Cluster) -> None:
+    page = assert_page(reader.get("/operators/", {"upgrade": "maybe"}), 400)
+    assert "upgrade=maybe is not possible" in page.text
+
+
+def test_crds_that_will_block_an_upgrade_are_counted(reader: Client, prod: Cluster) -> None:
+    make_orphan(prod)
+    make_crd(cluster=prod)
+    make_crd(cluster=prod, name="gadgets.example.com", finding="crd-stored-not-defined")
+    page = assert_page(reader.get("/"))
+    assert "1 with stored versions that stand in the way: gadgets.example.com" in page.text
+    assert "/crds/?cluster=prod&q=gadgets.example.com" in page.links
+
+
+def test_what_blocks_the_update_of_the_cluster_is_named(reader: Client, prod: Cluster) -> None:
+    make_operator(cluster=prod)
+    make_component(
+        cluster=prod, kind="ClusterVersion", name="version",
+        conditions=[
+            {"type": "Upgradeable", "status": "False", "reason": "X", "message": "copied"},
+            {"type": "ReleaseAccepted", "status": "False", "reason": "VerifyPayload",
+             "message": "no signature"},
+            {"type": "Failing", "status": "True", "reason": "Y", "message": "etcd is slow"},
+        ],
+        details={"version": "4.16.3", "desired": "4.16.9", "available": ["4.16.9", "4.17.1"]},
+    )  # fmt: skip
+    make_clusteroperator(
+        prod, "olm", upgradeable="False", severity=1, reason="IncompatibleOperatorsInstalled",
+        message="etcd is incompatible with OpenShift 4.17",
+    )  # fmt: skip
+    page = assert_page(reader.get("/"))
+    assert "Blocked by 2: olm IncompatibleOperatorsInstalled" in page.text
+    assert "VerifyPayload no signature" in page.text
+    assert "copied" not in page.text, "it repeats what the ClusterOperator says"
+    assert "Updating from 4.16.3 to 4.16.9" in page.text
+    assert "etcd is slow" in page.text
+    assert "Available: 4.16.9, 4.17.1" in page.text
+
+
+def test_a_cluster_version_alone_may_block(reader: Client, prod: Cluster) -> None:
+    make_operator(cluster=prod)
+    make_component(
+        cluster=prod, kind="ClusterVersion", name="version", details={"available": 3},
+        conditions=[{"type": "Upgradeable", "status": "False", "reason": "Overrides"}],
+    )  # fmt: skip
+    text = assert_page(reader.get("/")).text
+    assert "Blocked by 1: ClusterVersion Overrides" in text
+    assert "No update is available in its channel" in text
+
+
+def test_an_update_that_nothing_blocks_says_so(reader: Client, prod: Cluster) -> None:
+    make_operator(cluster=prod)
+    make_component(cluster=prod, kind="ClusterVersion", name="version")
+    assert "Nothing says that the next update can't start" in assert_page(reader.get("/")).text
+
+
+def test_the_fullest_overview_costs_at_most_twelve_queries(
+    reader: Client, django_assert_max_num_queries: Any
+) -> None:
+    for name in ("a", "b", "c"):
+        cluster = make_cluster(name=name)
+        make_failing_world(cluster)
+        make_pending_approval(cluster)
+        make_crd(cluster=cluster, finding="crd-stored-not-defined")
+        version = make_component(cluster=cluster, kind="ClusterVersion", name="version")
+        make_transition(subject=version, type="Upgradeable", to_status="False")
+    for address in ("/", "/?cluster=a"):
+        with django_assert_max_num_queries(12):
+            reader.get(address)

@@ -1,0 +1,184 @@
+"""The page of one cluster: how fresh each feed is, and what to do when it can't be read."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from installs.queries.watched_resources import missing_rules
+from olmweb.models import Cluster
+from tests.factories import (
+    make_cluster,
+    make_crd,
+    make_event,
+    make_operator,
+    make_stream,
+)
+from tests.worlds.html import assert_fragment, assert_page
+from tests.worlds.subscriptions import make_orphan, make_subscription
+
+pytestmark = pytest.mark.django_db
+EVIL = '"><img src=x onerror=alert(1)>'
+PAGE = "/clusters/prod"
+
+
+@pytest.fixture
+def prod() -> Cluster:
+    return make_cluster(name="prod", kinds={})
+
+
+def test_each_feed_tells_its_state_its_age_and_its_cost(reader: Client, prod: Cluster) -> None:
+    make_subscription(prod)
+    heard = timezone.now() - timedelta(seconds=90)
+    listed = timezone.now() - timedelta(hours=3)
+    make_stream(cluster=prod, heard_at=heard, listed_at=listed, lists=2, watches=7)
+    page = assert_page(reader.get(PAGE))
+    assert "Everything that this cluster serves is read" in page.text
+    assert "Watching 1 of 1 feeds that it serves, last heard 1 min ago" in page.text
+    assert "2 lists and 7 watches asked of its API server so far" in page.text
+    assert "Subscription Watching – 1 1 min ago 3 h ago 2 7" in page.text
+
+
+def test_a_kind_that_is_not_served_is_normal(reader: Client, prod: Cluster) -> None:
+    make_stream(cluster=prod)
+    make_stream(cluster=prod, kind="PlatformOperator", state="absent")
+    page = assert_page(reader.get(PAGE))
+    assert "Not served This cluster does not serve the kind. That is normal." in page.text
+    assert "Everything that this cluster serves is read" in page.text
+
+
+def test_a_forbidden_kind_comes_with_the_rule_to_add(reader: Client, prod: Cluster) -> None:
+    make_stream(cluster=prod, state="forbidden")
+    make_stream(cluster=prod, kind="InstallPlan", state="forbidden")
+    make_stream(cluster=prod, kind="Event", state="forbidden")
+    page = assert_page(reader.get(PAGE))
+    assert "3 of 3 feeds can't be read as they should" in page.text
+    assert "The account of OLM Web may not list InstallPlans" in page.text
+    assert 'apiGroups: ["operators.coreos.com"] resources: [installplans, subscriptions]' in (
+        page.text
+    )
+    assert 'apiGroups: [""] resources: [events]' in page.text
+
+
+def test_rules_of_kinds_that_are_not_known_are_left_out() -> None:
+    assert missing_rules(("Nonsense",)) == ""
+
+
+def test_a_feed_that_fails_says_why_and_stands_first(reader: Client, prod: Cluster) -> None:
+    make_stream(cluster=prod)
+    make_stream(cluster=prod, kind="InstallPlan", state="retrying", error="connection refused")
+    page = assert_page(reader.get(PAGE))
+    assert "InstallPlan Retrying connection refused It is tried again by itself." in page.text
+    assert page.text.index("InstallPlan Retrying") < page.text.index("Subscription Watching")
+
+
+def test_a_watch_that_nobody_keeps_alive_is_told(reader: Client, prod: Cluster) -> None:
+    make_stream(cluster=prod, heard_at=timezone.now() - timedelta(hours=1))
+    page = assert_page(reader.get(PAGE))
+    assert "Subscription Silent Nothing was heard for longer" in page.text
+    assert "Is the worker running?" in page.text
+
+
+def test_objects_are_counted_once_a_kind(reader: Client, prod: Cluster) -> None:
+    orphan = make_orphan(prod)
+    make_crd(cluster=prod)
+    make_event(subject=orphan)
+    make_event(subject=orphan)
+    for kind in ("ClusterServiceVersion", "CustomResourceDefinition"):
+        make_stream(cluster=prod, kind=kind)
+    for version in ("v1", "v1alpha1"):
+        make_stream(cluster=prod, kind="Event", feed=f"Event (operators.coreos.com/{version})")
+    page = assert_page(reader.get(PAGE))
+    assert "ClusterServiceVersion Watching – 1 " in page.text
+    assert "CustomResourceDefinition Watching – 1 " in page.text
+    assert "Event (operators.coreos.com/v1) Watching – 2 " in page.text
+    assert "Event (operators.coreos.com/v1alpha1) Watching – – " in page.text
+
+
+def test_kinds_without_a_feed_show_the_last_pass(reader: Client) -> None:
+    make_cluster(
+        name="prod",
+        kinds={
+            "PlatformOperator": {"state": "served", "synced_at": "2026-01-01T00:00:00+00:00"},
+            "Bundle": {"state": "failed", "error": "internal error"},
+            "ClusterExtension": {"state": "absent"},
+            "Odd": "text",
+            "Odder": {"state": "so-so", "synced_at": "yesterday"},
+        },
+    )
+    page = assert_page(reader.get(PAGE))
+    assert "PlatformOperator Listed" in page.text
+    assert "Bundle Retrying internal error" in page.text
+    assert "ClusterExtension Not served" in page.text
+
+
+def test_before_the_first_pass_it_says_so(reader: Client) -> None:
+    make_cluster(name="prod", kinds={}, synced_at=None, reachable=None)
+    page = assert_page(reader.get(PAGE))
+    assert "The first sync is running" in page.text
+    assert "Nothing was read yet" in page.text
+
+
+def test_a_silent_cluster_says_since_when_and_why(reader: Client) -> None:
+    make_cluster(
+        name="prod", kinds={}, reachable=False, error_text="connection refused",
+        error_hint="VPN?", synced_at=timezone.now() - timedelta(hours=2),
+    )  # fmt: skip
+    page = assert_page(reader.get(PAGE))
+    assert "Not heard from since" in page.text
+    assert "connection refused VPN?" in page.text
+    assert page.text.count("connection refused") == 1
+    assert "Not heard from cluster prod" not in page.text
+    elsewhere = assert_page(reader.get("/software/"))
+    assert "Not heard from cluster prod" in elsewhere.text
+    assert PAGE in elsewhere.links
+
+
+def test_no_feed_of_a_cluster_that_is_gone_is_said_to_be_watched(reader: Client) -> None:
+    gone = make_cluster(name="prod", kinds={}, reachable=False, error_text="connection refused")
+    make_stream(cluster=gone, heard_at=timezone.now() - timedelta(seconds=90))
+    text = assert_page(reader.get(PAGE)).text
+    assert "Watching" not in text
+    assert "Silent The cluster can't be reached" in text
+    assert "Is the worker running" not in text
+
+
+def test_the_masthead_leads_here(reader: Client, prod: Cluster) -> None:
+    assert PAGE in assert_page(reader.get("/")).links
+    make_cluster(name="two")
+    links = assert_page(reader.get("/")).links
+    assert PAGE in links
+    assert "/clusters/two" in links
+
+
+@pytest.mark.parametrize("name", ["nope", "a%00b", "%F0%9F%92%A9"])
+def test_an_unknown_cluster_is_not_found(reader: Client, prod: Cluster, name: str) -> None:
+    page = assert_page(reader.get(f"/clusters/{name}"), 404)
+    assert "There is no cluster" in page.text
+    assert "Known clusters: prod" in page.text
+
+
+def test_hostile_errors_are_escaped(reader: Client) -> None:
+    cluster = make_cluster(name="prod", version=EVIL, server=EVIL)
+    make_stream(cluster=cluster, feed=EVIL, kind=EVIL, state="retrying", error=EVIL * 30)
+    page = assert_page(reader.get(PAGE))
+    assert "img" not in page.tags[page.tags.index("main") :]
+
+
+def test_its_fragment_is_swapped_only_when_a_feed_was_heard(
+    reader: Client, prod: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    stream = make_stream(cluster=prod)
+    make_operator(cluster=prod)
+    with django_assert_max_num_queries(5):  # session, user, clusters, feeds, objects
+        reader.get(PAGE)
+    fragment = reader.get(PAGE, headers={"HX-Request": "true"})
+    assert_fragment(fragment)
+    rev = fragment.content.decode().split("rev=")[1][:18]
+    again = {"HX-Request": "true"}
+    assert reader.get(PAGE, {"rev": rev}, headers=again).status_code == 204
+    stream.heard_at = timezone.now()
+    stream.save()
+    assert reader.get(PAGE, {"rev": rev}, headers=again).status_code == 200

@@ -1,0 +1,233 @@
+"""Export instead of install: what the files hold, that they are pinned, and hostile words."""
+
+import io
+import zipfile
+from typing import Any
+
+import pytest
+import yaml
+from django.test import Client
+
+from catalogs.models import Catalog
+from installs.export.files import kustomize_folder, one_stream, zipped
+from olmweb.models import Cluster
+from tests.factories import make_catalog, make_component, make_package
+from tests.worlds.html import assert_page
+
+pytestmark = pytest.mark.django_db
+EVIL = 'a: "b"\n---\nkind: Secret #'
+FOLDER = "/software/prod/community/grafana/export"
+
+
+@pytest.fixture
+def catalog(prod: Cluster) -> Catalog:
+    kind = Catalog.SourceKind.CATALOG_SOURCE
+    catalog = make_catalog(
+        name="community", cluster=prod, source_kind=kind, namespace="marketplace"
+    )
+    make_package(
+        name="grafana",
+        catalog=catalog,
+        channels={"stable": ("1.0.0", "1.1.0"), "v2": ("1.1.0", "2.0.0")},
+    )
+    return catalog
+
+
+def documents(reader: Client, query: str = "", name: str = "manifests.yaml") -> list[Any]:
+    answer = reader.get(f"{FOLDER}/{name}?{query}")
+    assert answer.status_code == 200, answer.content.decode()
+    return list(yaml.safe_load_all(answer.content))
+
+
+def test_a_subscription_starts_at_the_resolved_version_and_stays_there(
+    reader: Client, catalog: Catalog
+) -> None:
+    namespace, group, subscription = documents(reader)
+    assert [one["kind"] for one in (namespace, group, subscription)] == [
+        "Namespace", "OperatorGroup", "Subscription",
+    ]  # fmt: skip
+    assert subscription["spec"] == {
+        "name": "grafana",
+        "source": "community",
+        "sourceNamespace": "marketplace",
+        "channel": "stable",
+        "startingCSV": "grafana.v1.1.0",
+        "installPlanApproval": "Manual",
+    }
+    assert subscription["metadata"]["namespace"] == namespace["metadata"]["name"]
+
+
+def test_a_channel_and_a_version_narrow_what_is_chosen(reader: Client, catalog: Catalog) -> None:
+    assert documents(reader, "channel=v2")[-1]["spec"]["startingCSV"] == "grafana.v2.0.0"
+    assert documents(reader, "version=1.0.0")[-1]["spec"]["startingCSV"] == "grafana.v1.0.0"
+
+
+def test_a_group_that_is_there_is_not_made_twice(
+    reader: Client, catalog: Catalog, prod: Cluster
+) -> None:
+    make_component(cluster=prod, kind="OperatorGroup", namespace="apps", name="global")
+    found = documents(reader, "namespace=apps")
+    assert [one["kind"] for one in found] == ["Namespace", "Subscription"]
+
+
+def test_a_bundle_that_only_watches_its_own_namespace_gets_such_a_group(
+    reader: Client, catalog: Catalog
+) -> None:
+    catalog.packages.get().bundles.update(install_modes=["OwnNamespace"])
+    group = documents(reader, "namespace=apps")[1]
+    assert group["spec"] == {"targetNamespaces": ["apps"]}
+    assert documents(reader, "namespace=apps&targets=*")[1]["spec"] == {}
+
+
+def test_a_cluster_extension_is_pinned_to_the_exact_version(
+    reader: Client, catalog: Catalog
+) -> None:
+    extension = documents(reader, "path=ClusterExtension&version=1.x&source=operatorhub")[-1]
+    assert extension["kind"] == "ClusterExtension"
+    source = extension["spec"]["source"]["catalog"]
+    assert (source["packageName"], source["version"]) == ("grafana", "1.1.0")
+    assert "operatorhub" in source["selector"]["matchLabels"].values()
+    account = documents(reader, "path=ClusterExtension&service_account=installer")
+    assert [one["kind"] for one in account] == ["Namespace", "ServiceAccount", "ClusterExtension"]
+
+
+def test_a_platform_operator_can_not_be_pinned_and_the_file_says_so(
+    reader: Client, catalog: Catalog
+) -> None:
+    answer = reader.get(f"{FOLDER}/manifests.yaml?path=PlatformOperator")
+    assert b"# A PlatformOperator can't be pinned" in answer.content
+    (found,) = yaml.safe_load_all(answer.content)
+    assert found["spec"] == {"package": {"name": "grafana"}}
+
+
+def test_the_kustomize_folder_lists_every_file_and_its_bytes_never_change(
+    reader: Client, catalog: Catalog
+) -> None:
+    first, second = (reader.get(f"{FOLDER}/kustomize.zip").content for _ in range(2))
+    assert first == second
+    with zipfile.ZipFile(io.BytesIO(first)) as archive:
+        names = set(archive.namelist())
+        listed = yaml.safe_load(archive.read("grafana/kustomization.yaml"))
+        held = [yaml.safe_load(archive.read(f"grafana/{one}")) for one in listed["resources"]]
+    assert names == {f"grafana/{one}" for one in (*listed["resources"], "kustomization.yaml")}
+    assert held == documents(reader)
+    assert listed["kind"] == "Kustomization"
+
+
+def test_the_application_points_to_the_folder(reader: Client, catalog: Catalog) -> None:
+    query = "repo=https://git.example.com/a.git&repo_path=operators/grafana&revision=main"
+    (found,) = documents(reader, query, "argocd.yaml")
+    assert found["kind"] == "Application"
+    assert found["spec"]["source"] == {
+        "repoURL": "https://git.example.com/a.git",
+        "path": "operators/grafana",
+        "targetRevision": "main",
+    }
+    assert found["spec"]["syncPolicy"]["automated"]["prune"] is False
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "field"),
+    [
+        ("name=Bad_Name", 400, "name"),
+        ("namespace=../../etc", 400, "namespace"),
+        ("path=helm", 400, "path"),
+        ("version=nonsense", 400, "version"),
+        ("version=9.0.0", 409, "version"),
+        ("channel=gone", 409, "channel"),
+        ("targets=a,B", 400, "targets"),
+        ("name=a%07b", 400, "name"),
+        ("name=" + "a" * 301, 400, "name"),
+    ],
+)
+def test_what_no_cluster_would_take_is_refused_in_a_sentence(
+    reader: Client, catalog: Catalog, query: str, status: int, field: str
+) -> None:
+    assert_page(reader.get(f"{FOLDER}?{query}"), 422)
+    answer = reader.get(f"/api/v1/packages/prod/community/grafana/export?{query}")
+    assert answer.status_code == status
+    assert field in answer.json()["error"]["fields"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("repo=file:///etc/passwd", "repo"),
+        ("repo=https://a.example/x%20y", "repo"),
+        ("repo=https://a.example&repo_path=../up", "repo_path"),
+        ("repo=https://a.example&revision=--upload-pack=x", "revision"),
+        ("", "repo"),
+    ],
+)
+def test_a_repository_that_can_not_be_one_is_refused(
+    reader: Client, catalog: Catalog, query: str, field: str
+) -> None:
+    answer = reader.get(f"/api/v1/packages/prod/community/grafana/export?format=argocd&{query}")
+    assert answer.status_code == 400
+    assert field in answer.json()["error"]["fields"]
+
+
+def test_words_of_a_catalog_stay_values_of_the_files() -> None:
+    manifest = {"kind": "Subscription", "metadata": {"name": EVIL}, "spec": {"name": EVIL}}
+    text = one_stream([manifest, manifest], ["evil\nkind: Secret"])
+    assert list(yaml.safe_load_all(text)) == [manifest, manifest]
+    files = kustomize_folder([manifest], [])
+    assert set(files) == {"kustomization.yaml", "01-subscription.yaml"}
+    with zipfile.ZipFile(io.BytesIO(zipped("folder", files))) as archive:
+        assert archive.namelist() == ["folder/01-subscription.yaml", "folder/kustomization.yaml"]
+
+
+def test_a_package_with_a_hostile_name_can_not_leave_its_field(
+    reader: Client, catalog: Catalog
+) -> None:
+    make_package(name='x"\n: ][*&!', catalog=catalog)
+    address = "/software/prod/community/x%22%0A%3A%20%5D%5B%2A%26%21/export"
+    assert_page(reader.get(address), 422)
+    answer = reader.get(f"{address}/manifests.yaml?name=safe&namespace=apps")
+    assert answer.status_code == 200
+    subscription = list(yaml.safe_load_all(answer.content))[-1]
+    assert subscription["spec"]["name"] == 'x"\n: ][*&!'
+    assert answer["Content-Disposition"] == 'attachment; filename="safe-manifests.yaml"'
+
+
+def test_the_page_shows_the_manifests_and_links_to_the_same_files(
+    reader: Client, catalog: Catalog
+) -> None:
+    page = assert_page(reader.get(f"{FOLDER}?channel=v2&repo=https://git.example.com/a.git"))
+    assert "startingCSV: grafana.v2.0.0" in page.text
+    assert "repoURL: https://git.example.com/a.git" in page.text
+    links = [one for one in page.links if "/export/" in one]
+    assert len(links) == 3
+    for link in links:
+        assert reader.get(link.replace("&amp;", "&")).status_code == 200
+
+
+def test_the_api_gives_the_bytes_of_the_page(reader: Client, catalog: Catalog) -> None:
+    api = "/api/v1/packages/prod/community/grafana/export"
+    for form, name in (("yaml", "manifests.yaml"), ("kustomize", "kustomize.zip")):
+        assert reader.get(f"{api}?format={form}").content == reader.get(f"{FOLDER}/{name}").content
+    assert reader.get(f"{api}?format=helm").status_code == 400
+    assert reader.get(f"{api}?what=x").json()["error"]["code"] == "unknown-parameter"
+    assert reader.get(f"{FOLDER}/chart.tgz").status_code == 404
+
+
+def test_the_package_page_offers_it_beside_install(reader: Client, catalog: Catalog) -> None:
+    page = assert_page(reader.get("/software/prod/community/grafana"))
+    assert FOLDER in page.links
+
+
+def test_public_read_is_enough_and_without_it_a_login_is_needed(
+    client: Client, catalog: Catalog, settings: Any
+) -> None:
+    assert client.get(FOLDER).status_code == 302
+    settings.PUBLIC_READ = True
+    assert client.get(FOLDER).status_code == 200
+    assert client.get(f"{FOLDER}/kustomize.zip").status_code == 200
+
+
+def test_a_catalog_of_no_cluster_needs_the_name_of_its_source(reader: Client) -> None:
+    make_package(name="grafana", catalog=make_catalog(name="file"))
+    address = "/software/-/file/grafana/export"
+    assert "needs a CatalogSource" in assert_page(reader.get(address), 422).text
+    named = f"{address}/manifests.yaml?source=community&source_namespace=marketplace"
+    assert b"source: community" in reader.get(named).content

@@ -1,0 +1,412 @@
+"""The operators list by cause and as a table, its filters and pages, and one operator's page."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from installs.models import Operator, Transition
+from olmweb.models import Cluster
+from tests.factories import make_catalog, make_operator, make_package, make_transition
+from tests.worlds.html import Page, assert_fragment, assert_page
+from tests.worlds.operators import MODE, make_action, make_failing, make_failing_world
+from tests.worlds.subscriptions import make_orphan, make_pending_approval, make_subscription
+
+pytestmark = pytest.mark.django_db
+EVIL = '"><img src=x onerror=alert(1)>'
+
+
+def names(page: Page) -> list[str]:
+    """Names of the operators that the page links to, in order."""
+    found = [link.rsplit("/", 1)[1] for link in page.links if link.startswith("/operators/prod/")]
+    return list(dict.fromkeys(found))
+
+
+def detail(name: str, kind: str = "PlatformOperator", namespace: str = "-") -> str:
+    return f"/operators/prod/{kind}/{namespace}/{name}"
+
+
+# --- by cause ----------------------------------------------------------------------------------
+
+
+def test_by_cause_is_the_default_when_anything_failed(reader: Client, prod: Cluster) -> None:
+    make_failing_world(prod, modes=14, webhooks=2)
+    page = assert_page(reader.get("/operators/"))
+    assert "14 AllNamespaces install mode required" in page.text
+    assert "Retrying alone won't help." in page.text
+    assert "All 14 with this cause" in page.text
+    assert "18 operators need attention" in page.text
+    assert "fine" not in names(page)
+
+
+def test_a_cause_that_is_not_known_shows_the_raw_message(reader: Client, prod: Cluster) -> None:
+    make_failing_world(prod)
+    page = assert_page(reader.get("/operators/", {"view": "cause"}))
+    assert "not in the knowledge base" in page.text
+    assert "the flux capacitor of strange lost its charge" in page.text
+
+
+def test_commands_of_a_shared_remedy_name_no_single_operator(reader: Client, prod: Cluster) -> None:
+    for number in range(2):
+        make_failing(prod, f"mode-{number}", MODE)
+    page = assert_page(reader.get("/operators/"))
+    assert "kubectl delete platformoperator <name>" in page.text
+
+
+def test_when_nothing_failed_the_table_is_the_default(reader: Client, prod: Cluster) -> None:
+    make_operator(cluster=prod, name="fine")
+    page = assert_page(reader.get("/operators/"))
+    assert names(page) == ["fine"]
+    calm = assert_page(reader.get("/operators/", {"view": "cause"}))
+    assert "Nothing needs attention" in calm.text
+
+
+# --- table, filters, pages ---------------------------------------------------------------------
+
+
+def test_the_table_is_worst_first_and_says_why(reader: Client, prod: Cluster) -> None:
+    make_failing_world(prod, modes=1, webhooks=0)
+    page = assert_page(reader.get("/operators/", {"view": "all"}))
+    assert names(page) == ["collision", "mode-00", "strange", "coming", "fine"]
+    assert "AllNamespaces install mode required" in page.text
+    assert "1.1.0" in page.text, "the upgrade"
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"q": "mode flux"}, []),
+        ({"q": "flux"}, ["strange"]),
+        ({"health": "attention"}, ["collision", "mode-00", "strange"]),
+        ({"health": "Healthy"}, ["fine"]),
+        ({"finding": "allnamespaces-required"}, ["mode-00"]),
+        ({"finding": "-", "health": "attention"}, ["strange"]),
+        ({"reason": "InstallFailed"}, ["collision", "strange"]),
+        ({"package": "fine"}, ["fine"]),
+        ({"namespace": "-", "q": "fine"}, ["fine"]),
+        ({"namespace": "default"}, []),
+        ({"kind": "ClusterExtension"}, []),
+        ({"kind": "Nonsense"}, []),
+        ({"cluster": "elsewhere"}, []),
+        ({"q": "' OR 1=1 --"}, []),
+        ({"q": "%_"}, []),
+    ],
+)
+def test_filters_narrow(
+    reader: Client, prod: Cluster, params: dict[str, str], expected: list[str]
+) -> None:
+    make_failing_world(prod, modes=1, webhooks=0)
+    page = assert_page(reader.get("/operators/", {"view": "all", **params}))
+    assert names(page) == expected
+    if not expected:
+        assert "No results found" in page.text
+        assert "Clear all filters" in page.text
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"health": "Sick"}, "health=Sick is no health"),
+        ({"sort": "colour"}, "sort=colour is not possible"),
+        ({"view": "map"}, "view=map is not possible"),
+        ({"q": "a\x00b"}, "The filter q has characters"),
+        ({"package": "x" * 1025}, "The filter package"),
+        ({"view": "all", "cursor": "%%%"}, "The cursor in this address"),
+        ({"view": "all", "cursor": "W10"}, "The cursor in this address"),
+        ({"view": "all", "cursor": "WyJhIiwgImIiLCAiYyJd"}, "The cursor in this address"),
+        ({"view": "all", "cursor": "WyJhIiwgImIiLCAxXQ"}, "The cursor in this address"),
+        ({"view": "all", "cursor": "W3sidCI6ICJ4In0sICJiIiwgMV0"}, "The cursor in this address"),
+    ],
+)
+def test_what_can_not_be_read_is_refused_in_a_sentence(
+    reader: Client, prod: Cluster, params: dict[str, str], said: str
+) -> None:
+    make_operator(cluster=prod)
+    assert said in assert_page(reader.get("/operators/", params), 400).text
+
+
+def test_a_filter_in_use_can_be_removed_alone(reader: Client, prod: Cluster) -> None:
+    make_failing_world(prod)
+    page = assert_page(
+        reader.get("/operators/", {"view": "all", "health": "attention", "q": "mode"})
+    )
+    assert "Health needs attention" in page.text
+    assert "?view=all&health=attention" in page.links
+    assert "?view=all&q=mode" in page.links
+
+
+def test_a_hidden_filter_survives_another_search(reader: Client, prod: Cluster) -> None:
+    make_failing_world(prod)
+    text = reader.get("/operators/", {"finding": "allnamespaces-required"}).content.decode()
+    hidden = '<input type="hidden" name="finding" value="allnamespaces-required">'
+    assert hidden in " ".join(text.split())
+
+
+@pytest.mark.parametrize("sort", ["name", "-name", "since", "-since", "health", "-version", ""])
+def test_pages_of_50_neither_repeat_nor_lose_a_row(
+    reader: Client, prod: Cluster, sort: str
+) -> None:
+    for number in range(120):
+        make_operator(
+            cluster=prod,
+            name=f"op-{number:03}",
+            version=str(number % 3),
+            health=("Failed", "Healthy", "Unknown")[number % 3],
+            since=timezone.now() - timedelta(minutes=number % 5),
+        )
+    Operator.objects.filter(name="op-007").update(since=None)
+    seen: list[str] = []
+    link = f"?view=all&sort={sort}"
+    for _ in range(5):
+        page = assert_page(reader.get("/operators/" + link))
+        seen += names(page)
+        following = [one for one in page.links if "cursor=" in one]
+        if not following:
+            break
+        link = following[0]
+    assert sorted(seen) == [f"op-{number:03}" for number in range(120)]
+    if sort.endswith("name"):
+        assert seen == sorted(seen, reverse=sort == "-name")
+
+
+def test_an_empty_cluster_leads_to_the_catalog(reader: Client, prod: Cluster) -> None:
+    page = assert_page(reader.get("/operators/"))
+    assert "No operators found" in page.text
+    assert "/software/" in page.links
+
+
+def test_without_a_cluster_it_leads_to_the_overview(reader: Client) -> None:
+    assert "No cluster yet" in assert_page(reader.get("/operators/")).text
+
+
+def test_a_filter_under_htmx_gives_the_fragment_and_a_clean_address(
+    reader: Client, prod: Cluster
+) -> None:
+    make_failing_world(prod)
+    response = reader.get(
+        "/operators/", {"view": "all", "q": "mode", "health": ""}, headers={"HX-Request": "true"}
+    )
+    assert_fragment(response)
+    assert response["HX-Push-Url"] == "/operators/?view=all&q=mode"
+
+
+def test_lists_cost_at_most_twelve_queries(
+    reader: Client, prod: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    make_failing_world(prod, modes=40, webhooks=20)
+    for view in ("all", "cause"):
+        with django_assert_max_num_queries(12):
+            reader.get("/operators/", {"view": view})
+
+
+def test_hostile_names_and_messages_are_escaped_in_both_views(
+    reader: Client, prod: Cluster
+) -> None:
+    make_operator(
+        cluster=prod,
+        name=EVIL,
+        health="Failed",
+        reason=EVIL,
+        message=EVIL,
+        package=EVIL,
+        version=EVIL,
+    )
+    for view in ("all", "cause"):
+        page = assert_page(reader.get("/operators/", {"view": view, "q": EVIL}))
+        assert "img" not in page.tags[page.tags.index("main") :]
+
+
+def test_every_path_has_its_row_its_namespace_and_its_available_version(
+    reader: Client, prod: Cluster
+) -> None:
+    make_pending_approval(prod)
+    make_orphan(prod)
+    make_operator(cluster=prod, name="fine")
+    page = assert_page(reader.get("/operators/", {"view": "all", "sort": "path"}))
+    assert names(page) == ["mongodb.v0.3.0", "fine", "grafana", "loki"]
+    assert "ClusterServiceVersion Without Subscription" in page.text
+    assert "Subscription openshift-operators · community-operators" in page.text
+    assert "1.0.0 1.1.0 held" in page.text
+    only = assert_page(reader.get("/operators/", {"view": "all", "kind": "Subscription"}))
+    assert names(only) == ["grafana", "loki"]
+    unscoped = assert_page(reader.get("/operators/", {"view": "all", "namespace": "-"}))
+    assert names(unscoped) == ["fine"]
+
+
+def test_what_is_slow_or_unsteady_is_labelled(reader: Client, prod: Cluster) -> None:
+    now = timezone.now()
+    make_operator(cluster=prod, name="fresh", health="Installing", reason="InstallPending")
+    make_operator(
+        cluster=prod, name="slow", health="Installing", reason="InstallPending",
+        since=now - timedelta(hours=1),
+    )  # fmt: skip
+    unsteady = make_operator(cluster=prod, name="unsteady")
+    same_name = make_subscription(prod, "unsteady")
+    for number in range(6):
+        before, after = ("Healthy", "Failed") if number % 2 == 0 else ("Failed", "Healthy")
+        make_transition(
+            subject=unsteady, type="Health", from_status=before, to_status=after,
+            at=now - timedelta(hours=8 - number),
+        )  # fmt: skip
+    make_transition(subject=same_name, type="Health", from_status="Failed", to_status="Healthy")
+    text = assert_page(reader.get("/operators/", {"view": "all"})).text
+    assert text.count("Longer than usual") == 1
+    assert text.count("Flapping 6 times in 24 h") == 1
+
+
+def test_the_namespace_filter_offers_what_there_is(reader: Client, prod: Cluster) -> None:
+    make_subscription(prod)
+    make_orphan(prod)
+    page = assert_page(reader.get("/operators/", {"view": "all", "namespace": "legacy"}))
+    assert "Namespace: all legacy (1) openshift-operators (1)" in page.text
+    assert names(page) == ["mongodb.v0.3.0"]
+
+
+# --- one operator ------------------------------------------------------------------------------
+
+
+def test_a_failed_operator_says_what_broke_where_and_what_to_type(
+    reader: Client, prod: Cluster
+) -> None:
+    make_failing_world(prod, modes=3)
+    page = assert_page(reader.get(detail("mode-00")))
+    assert "AllNamespaces install mode required" in page.text
+    assert "kubectl delete platformoperator mode-00" in page.text
+    assert "Retrying alone won't help." in page.text
+    assert "2 more with this cause" in page.text
+    assert "Failed UnpackFailed for 2 h AllNamespaces" in page.text
+    assert "BundleDeployment failed UnpackFailed broke here" in page.text
+    assert "Where it broke" in page.text
+    text = reader.get(detail("mode-00")).content.decode()
+    assert text.count('<details class="olm-chain-body"') == 2
+    assert 'id="chain-2" open' in text, "the broken link is open"
+    assert 'id="chain-1" open' not in text
+
+
+def test_its_timeline_tells_the_time_in_each_state(reader: Client, prod: Cluster) -> None:
+    make_failing(prod, "mode-00", MODE)
+    page = assert_page(reader.get(detail("mode-00")))
+    assert "Installing 14 s" in page.text
+    assert "Failed 2 h so far" in page.text
+
+
+def test_a_health_it_had_when_first_seen_began_when_its_conditions_say(
+    reader: Client, prod: Cluster
+) -> None:
+    since = timezone.now() - timedelta(hours=3, minutes=1)
+    fields: dict[str, Any] = {
+        "health": "NeedsApproval",
+        "reason": "RequiresApproval",
+        "since": since,
+    }
+    found = make_operator(cluster=prod, name="found", **fields)
+    make_transition(subject=found, type="Health", from_status="", to_status="NeedsApproval")
+    assert "Needs approval 3 h 1 min so far" in assert_page(reader.get(detail("found"))).text
+    moved = make_operator(cluster=prod, name="moved", **fields)
+    change = {"type": "Health", "from_status": "Installing", "to_status": "NeedsApproval"}
+    make_transition(subject=moved, at=timezone.now() - timedelta(minutes=5), **change)
+    assert "Needs approval 5 min" in assert_page(reader.get(detail("moved"))).text
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("PlatformOperator", "from-source"), ("ClusterExtension", "from-v1")]
+)
+def test_only_catalogs_that_its_path_reads_are_named(
+    reader: Client, prod: Cluster, kind: str, expected: str
+) -> None:
+    for name, source in (("from-v1", "ClusterCatalog"), ("from-source", "CatalogSource")):
+        catalog = make_catalog(cluster=prod, name=name, source_kind=source)
+        make_package(name="etcd", catalog=catalog, display_name="")
+    make_operator(cluster=prod, kind=kind, name="etcd", package="etcd", catalog="")
+    page = assert_page(reader.get(f"/operators/prod/{kind}/-/etcd"))
+    assert f"Catalog {expected} Version" in page.text
+    assert f"/software/prod/{expected}/etcd" in page.links
+
+
+def test_an_unknown_message_is_shown_raw(reader: Client, prod: Cluster) -> None:
+    make_failing_world(prod)
+    page = assert_page(reader.get(detail("strange")))
+    assert "does not know this message" in page.text
+    assert "the flux capacitor of strange lost its charge" in page.text
+
+
+def test_a_healthy_one_links_its_package_and_shows_its_upgrade(
+    reader: Client, prod: Cluster
+) -> None:
+    make_package(catalog=make_catalog(cluster=prod), name="fine", display_name="Fine Thing")
+    make_operator(cluster=prod, name="fine", catalog="redhat-operators", upgrade="2.0.0")
+    page = assert_page(reader.get(detail("fine")))
+    assert "Installed and working" in page.text
+    assert "/software/prod/redhat-operators/fine" in page.links
+    assert "2.0.0 available" in page.text
+
+
+def test_a_package_that_no_catalog_holds_is_said_to_be_missing(
+    reader: Client, prod: Cluster
+) -> None:
+    make_operator(cluster=prod, name="lost")
+    assert "No catalog of this cluster" in assert_page(reader.get(detail("lost"))).text
+
+
+def test_an_object_without_conditions_says_that_its_controller_is_silent(
+    reader: Client, prod: Cluster
+) -> None:
+    make_operator(cluster=prod, name="new", health="Installing", reason="")
+    page = assert_page(reader.get(detail("new")))
+    assert "its controller has not spoken" in page.text
+
+
+def test_an_open_action_is_linked(reader: Client, prod: Cluster) -> None:
+    make_operator(cluster=prod, name="etcd")
+    action = make_action(prod, "etcd")
+    page = assert_page(reader.get(detail("etcd")))
+    assert f"/activity/actions/{action.pk}" in page.links
+
+
+def test_a_namespaced_one_has_its_namespace_in_its_address(reader: Client, prod: Cluster) -> None:
+    make_operator(cluster=prod, name="etcd", kind="Subscription", namespace="apps")
+    page = assert_page(reader.get("/operators/", {"view": "all"}))
+    assert "/operators/prod/Subscription/apps/etcd" in page.links
+    assert_page(reader.get(detail("etcd", "Subscription", "apps")))
+    assert_page(reader.get(detail("etcd", "Subscription", "-")), 404)
+
+
+@pytest.mark.parametrize(
+    "path", [detail("nope"), "/operators/nope/PlatformOperator/-/x", detail("x", "Nonsense"),
+             "/operators/prod/PlatformOperator/-/a%00b",
+             "/operators/prod/PlatformOperator/-/%F0%9F%92%A9"],
+)  # fmt: skip
+def test_what_is_not_there_is_not_found_in_a_sentence(
+    reader: Client, prod: Cluster, path: str
+) -> None:
+    assert "There is no" in assert_page(reader.get(path), 404).text
+
+
+def test_odd_conditions_and_hostile_texts_harm_no_page(reader: Client, prod: Cluster) -> None:
+    conditions = [
+        {"type": EVIL, "status": EVIL, "reason": EVIL, "message": EVIL, "lastTransitionTime": EVIL},
+        {"type": "Installed"},
+    ]
+    operator = make_operator(
+        cluster=prod, name="odd", health="Failed", reason=EVIL, message=EVIL * 40,
+        conditions=conditions, finding="no-such-finding", bundle=EVIL, channel=EVIL,
+    )  # fmt: skip
+    Transition.objects.create(
+        cluster=prod, kind=operator.kind, name="odd", type=EVIL, to_status=EVIL[:20], message=EVIL
+    )
+    page = assert_page(reader.get(detail("odd")))
+    assert "img" not in page.tags[page.tags.index("main") :]
+
+
+def test_its_poll_costs_little_and_its_page_at_most_fourteen_queries(
+    reader: Client, prod: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    make_failing_world(prod)
+    with django_assert_max_num_queries(14):
+        response = reader.get(detail("mode-00"))
+    rev = response.content.decode().split("rev=")[1][:18]
+    with django_assert_max_num_queries(5):  # session, user, operator, action, clusters
+        same = reader.get(detail("mode-00"), {"rev": rev}, headers={"HX-Request": "true"})
+    assert same.status_code == 204

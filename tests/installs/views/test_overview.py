@@ -1,0 +1,238 @@
+"""The overview in every state: no cluster, first sync, empty, healthy, failing, unreachable."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from installs.models import Operator, Transition
+from installs.queries.overview import HealthCounts, donut
+from olmweb.models import Cluster
+from tests.factories import make_catalog, make_cluster, make_operator
+from tests.worlds.html import assert_fragment, assert_page
+from tests.worlds.operators import make_action, make_failing_world
+
+pytestmark = pytest.mark.django_db
+
+
+def test_without_a_cluster_three_steps_lead_to_the_first_one(reader: Client) -> None:
+    page = assert_page(reader.get("/"))
+    assert "Connect the first cluster" in page.text
+    assert "deploy/kubernetes/rbac.yaml" in page.text
+    assert "It stores no credential" in page.text
+
+
+def test_before_its_first_sync_a_cluster_says_that_it_is_being_read(reader: Client) -> None:
+    make_cluster(name="prod", synced_at=None, reachable=True)
+    assert "First sync of prod is running" in assert_page(reader.get("/")).text
+
+
+def test_a_cluster_that_was_never_reached_says_why(reader: Client) -> None:
+    make_cluster(
+        name="prod",
+        synced_at=None,
+        reachable=False,
+        error_text="no route to host",
+        error_hint="VPN?",
+    )
+    page = assert_page(reader.get("/"))
+    assert "This cluster could not be reached yet" in page.text
+    assert page.text.count("no route to host") == page.text.count("VPN?") == 1
+
+
+def test_an_empty_cluster_leads_to_the_catalog(reader: Client) -> None:
+    make_cluster(name="prod")
+    page = assert_page(reader.get("/"))
+    assert "No operators installed" in page.text
+    assert "/software/" in page.links
+
+
+def test_a_cluster_without_any_kind_of_operator_says_what_it_would_need(reader: Client) -> None:
+    make_cluster(name="plain", kinds={"PlatformOperator": {"state": "absent"}})
+    page = assert_page(reader.get("/"))
+    assert "serves no kind of operator" in page.text
+    assert "TechPreviewNoUpgrade" in page.text
+
+
+def test_a_healthy_cluster_is_one_good_line(reader: Client) -> None:
+    cluster = make_cluster(name="prod")
+    make_operator(cluster=cluster, name="a")
+    make_operator(cluster=cluster, name="b", upgrade="2.0.0")
+    page = assert_page(reader.get("/"))
+    assert "All 2 operators are healthy" in page.text
+    assert "Causes" not in page.text
+    assert "1 upgrade available" in page.text
+
+
+def test_a_failing_cluster_shows_its_causes_most_operators_first(reader: Client) -> None:
+    make_failing_world(make_cluster(name="prod"), modes=5, webhooks=2)
+    page = assert_page(reader.get("/"))
+    assert "9 of 11 operators need attention" in page.text
+    first = page.text.index("5 AllNamespaces install mode required")
+    second = page.text.index("2 Webhooks not supported by this installer")
+    assert first < second
+    assert "mode-00, mode-01, mode-02 and 2 more" in page.text
+    assert "the flux capacitor of strange lost its charge" in page.text
+    who = [link for link in page.links if "finding=allnamespaces-required" in link]
+    assert reader.get(who[0]).status_code == 200
+
+
+def test_causes_beyond_the_first_six_are_counted_and_led_to(reader: Client) -> None:
+    cluster = make_cluster(name="prod")
+    for number in range(8):
+        make_operator(cluster=cluster, name=f"op-{number}", health="Failed", reason=f"Odd{number}")
+    page = assert_page(reader.get("/"))
+    assert "2 more causes" in page.text
+    assert any("view=cause" in link and "#cause-" in link for link in page.links)
+    Operator.objects.filter(name__in=("op-6", "op-7")).delete()
+    assert "more cause" not in assert_page(reader.get("/")).text
+
+
+def test_the_donut_says_its_numbers_in_words(reader: Client) -> None:
+    make_failing_world(make_cluster(name="prod"), modes=1, webhooks=0)
+    text = reader.get("/").content.decode()
+    assert 'aria-label="5 operators: 1 healthy, 1 working, 3 failed or blocked"' in text
+
+
+def test_arcs_of_the_donut_fill_the_circle() -> None:
+    arcs = donut(HealthCounts({"Healthy": 1, "Failed": 1, "Unknown": 1}))
+    assert sum(float(arc.length) for arc in arcs) == pytest.approx(100, abs=0.05)
+    assert [arc.offset for arc in arcs] == ["-0.00", "-33.33", "-66.67"]
+    assert donut(HealthCounts({})) == []
+
+
+def test_the_aggregated_clusteroperator_says_what_it_blocks_and_what_not(reader: Client) -> None:
+    make_failing_world(make_cluster(name="prod"))
+    page = assert_page(reader.get("/"))
+    assert "It blocks the completion of a cluster installation" in page.text
+    assert "It does not block the start of an update" in page.text
+
+
+def test_catalogs_in_trouble_are_named_with_their_error(reader: Client) -> None:
+    cluster = make_cluster(name="prod")
+    make_operator(cluster=cluster)
+    make_catalog(cluster=cluster, name="good")
+    make_catalog(cluster=cluster, name="bad", state="failed", error_text="404 Not Found")
+    page = assert_page(reader.get("/"))
+    assert "1 serving" in page.text
+    assert "404 Not Found" in page.text
+
+
+def test_a_catalog_that_is_there_in_two_ways_counts_once(reader: Client) -> None:
+    cluster = make_cluster(name="prod")
+    make_operator(cluster=cluster)
+    make_catalog(cluster=cluster, package_count=82)
+    kind = "CatalogSource"
+    source: dict[str, Any] = {"source_kind": kind, "cluster": cluster, "package_count": 80}
+    make_catalog(slug="m.redhat-operators", namespace="openshift-marketplace", **source)
+    assert "1 serving 82 packages" in assert_page(reader.get("/")).text
+    text = assert_page(reader.get("/catalogs/")).text
+    assert "1 catalog with 82 packages, offered in 2 ways;" in text
+    make_catalog(slug="t.redhat-operators", namespace="team-a", **source)
+    make_catalog(cluster=make_cluster(name="lab"), package_count=1)
+    make_catalog(slug="file", package_count=1)
+    text = assert_page(reader.get("/catalogs/")).text
+    assert "4 catalogs with 164 packages, offered in 5 ways;" in text
+
+
+def test_a_kind_that_may_not_be_read_is_told_with_the_remedy(reader: Client) -> None:
+    kinds = {
+        "PlatformOperator": {"state": "forbidden", "error": "no"},
+        "Bundle": {"state": "failed", "error": "internal error."},
+        "ClusterExtension": {"state": "absent"},
+    }
+    make_cluster(name="prod", kinds=kinds)
+    page = assert_page(reader.get("/"))
+    assert "PlatformOperators can't be read" in page.text
+    assert "Apply the ClusterRole" in page.text
+    assert "Bundles could not be read the last time: internal error." in page.text
+    assert "ClusterExtensions" not in page.text.split("Bundles could")[0]
+
+
+def test_what_is_under_way_is_counted(reader: Client) -> None:
+    cluster = make_cluster(name="prod")
+    make_operator(cluster=cluster)
+    make_action(cluster)
+    assert "1 action under way" in assert_page(reader.get("/")).text
+
+
+def test_changes_of_the_last_day_are_counted_by_direction(reader: Client) -> None:
+    cluster = make_cluster(name="prod")
+    make_operator(cluster=cluster)
+    now = timezone.now()
+    for name, before, after, hours in (
+        ("a", "Installing", "Failed", 1),
+        ("b", "Failed", "Healthy", 2),
+        ("c", "Failed", "Blocked", 3),
+        ("old", "Installing", "Failed", 30),
+    ):
+        Transition.objects.create(
+            cluster=cluster, kind="PlatformOperator", name=name, type="Health",
+            from_status=before, to_status=after, at=now - timedelta(hours=hours),
+        )  # fmt: skip
+    page = assert_page(reader.get("/"))
+    assert "1 began to fail, 1 recovered" in page.text
+    assert "old" not in page.text.split("Last changes")[1]
+
+
+def test_several_clusters_are_a_table_worst_first(reader: Client) -> None:
+    for name in ("calm", "broken", "gone"):
+        health = "Failed" if name == "broken" else "Healthy"
+        make_operator(cluster=make_cluster(name=name), health=health)
+    Cluster.objects.filter(name="gone").update(reachable=False, error_text="connection refused")
+    page = assert_page(reader.get("/"))
+    body = page.text.split("Cluster State Why")[1]
+    assert body.index("gone") < body.index("broken") < body.index("calm")
+    assert "connection refused" in body
+    assert page.text.count("connection refused") == 1
+    assert "/?cluster=broken" in page.links
+    gone = assert_page(reader.get("/", {"cluster": "gone"}))
+    assert gone.text.count("connection refused") == 1
+    one = assert_page(reader.get("/", {"cluster": "broken"}))
+    assert "The one operator" not in one.text
+    assert "1 of 1 operators needs attention" in one.text
+
+
+def test_an_unknown_cluster_is_not_found_and_the_known_ones_are_named(reader: Client) -> None:
+    make_cluster(name="prod")
+    page = assert_page(reader.get("/", {"cluster": "nope"}), 404)
+    assert "There is no cluster nope here" in page.text
+    assert "Known clusters: prod" in page.text
+
+
+def test_an_unreadable_cluster_filter_is_refused(reader: Client) -> None:
+    assert_page(reader.get("/", {"cluster": "a\x00b"}), 400)
+
+
+def test_hostile_names_and_messages_are_escaped(reader: Client) -> None:
+    evil = '"><img src=x onerror=alert(1)>'
+    cluster = make_cluster(name="prod", error_text=evil, reachable=False, version=evil)
+    make_operator(cluster=cluster, name=evil, health="Failed", reason=evil, message=evil)
+    page = assert_page(reader.get("/"))
+    assert "img" not in page.tags[page.tags.index("main") :]
+
+
+def test_the_fragment_comes_alone_and_flashes_nothing_when_unchanged(
+    reader: Client, django_assert_max_num_queries: Any
+) -> None:
+    make_failing_world(make_cluster(name="prod"))
+    fragment = reader.get("/", headers={"HX-Request": "true"})
+    page = assert_fragment(fragment)
+    assert "overview" in page.ids
+    rev = fragment.content.decode().split("rev=")[1][:18]
+    with django_assert_max_num_queries(4):  # session, user, clusters, catalogs
+        same = reader.get("/", {"rev": rev}, headers={"HX-Request": "true"})
+    assert same.status_code == 204
+
+
+def test_it_costs_the_same_for_one_cluster_and_for_many(
+    reader: Client, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(5):
+        make_failing_world(make_cluster(name=f"c{number}"), modes=2, webhooks=1)
+    with django_assert_max_num_queries(12):
+        reader.get("/")
+    with django_assert_max_num_queries(12):
+        reader.get("/", {"cluster": "c1"})

@@ -1,0 +1,118 @@
+"""The readiness page and its REST route: verdicts, filters, exports, hostile words."""
+
+import pytest
+from django.test import Client
+
+from catalogs.models import Catalog
+from olmweb.models import Cluster
+from tests.factories import make_catalog, make_cluster, make_component, make_package
+from tests.worlds.html import assert_fragment, assert_page
+from tests.worlds.subscriptions import CATALOG, make_subscription
+
+pytestmark = pytest.mark.django_db
+EVIL = '"><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture
+def prod() -> Cluster:
+    cluster = make_cluster(name="prod", version="4.16.3")
+    make_component(
+        cluster=cluster, kind="ClusterVersion", name="version", details={"version": "4.16.3"}
+    )
+    return cluster
+
+
+@pytest.fixture
+def blocked(prod: Cluster) -> Catalog:
+    catalog = make_catalog(name=CATALOG, cluster=prod)
+    make_package(
+        name="grafana",
+        catalog=catalog,
+        bundles={
+            "1.0.0": {"max_openshift_version": "4.16", "deprecated": True, "deprecation": EVIL}
+        },
+    )
+    make_subscription(prod)
+    return catalog
+
+
+def test_the_page_says_whether_the_next_minor_is_open_and_what_is_in_the_way(
+    reader: Client, blocked: Catalog
+) -> None:
+    page = assert_page(reader.get("/readiness/"))
+    assert "OpenShift 4.16.3 to 4.17" in page.text
+    assert "1 thing blocks OpenShift 4.17." in page.text
+    assert page.text.index("Supports no later OpenShift") < page.text.index("Version deprecated")
+    assert "Clears it: 1.1.0" in page.text
+    assert "/operators/prod/Subscription/openshift-operators/grafana" in page.links
+
+
+def test_a_cluster_with_nothing_in_the_way_is_ready(reader: Client, prod: Cluster) -> None:
+    page = assert_page(reader.get("/readiness/?cluster=prod"))
+    assert "Ready Nothing blocks OpenShift 4.17." in page.text
+
+
+def test_without_clusters_the_page_says_so(reader: Client) -> None:
+    assert "No cluster yet" in assert_page(reader.get("/readiness/")).text
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [("weight=blocks", 1), ("code=bundle-deprecated", 1), ("q=nothing", 0), ("q=grafana", 2)],
+)
+def test_filters_are_in_the_address(
+    reader: Client, blocked: Catalog, query: str, count: int
+) -> None:
+    page = assert_page(reader.get(f"/readiness/?{query}"))
+    assert f"{count} obstacle{'' if count == 1 else 's'}, worst first" in page.text
+    found = reader.get(f"/api/v1/readiness?{query}").json()
+    assert found["count"] == count
+
+
+def test_the_next_catalog_is_chosen_in_the_address(reader: Client, blocked: Catalog) -> None:
+    make_catalog(name="next", cluster=None)
+    page = assert_page(reader.get("/readiness/?next=-/next"))
+    assert "Package gone in the next catalog" in page.text
+    found = reader.get("/api/v1/readiness?next=-/next&code=package-gone").json()
+    assert found["items"][0]["package"] == "grafana"
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "words"),
+    [
+        ("next=nonsense", 400, "names no catalog"),
+        ("next=-/gone", 404, "gone"),
+        ("cluster=gone", 404, "There is no cluster gone"),
+        ("weight=heavy", 400, "blocks, holds, unknown, plan"),
+    ],
+)
+def test_what_can_not_be_read_is_said_in_a_sentence(
+    reader: Client, prod: Cluster, query: str, status: int, words: str
+) -> None:
+    for address in ("/readiness/", "/api/v1/readiness"):
+        answer = reader.get(f"{address}?{query}")
+        assert answer.status_code == status
+        assert words in answer.content.decode()
+
+
+def test_a_poll_that_finds_nothing_new_costs_no_page(reader: Client, blocked: Catalog) -> None:
+    headers = {"HX-Request": "true", "HX-Target": "live"}
+    first = reader.get("/readiness/", headers=headers)
+    assert_fragment(first)
+    assert first.context_data is not None
+    again = reader.get("/readiness/", {"rev": first.context_data["rev"]}, headers=headers)
+    assert again.status_code == 204
+
+
+def test_it_is_exported_as_csv_and_markdown(reader: Client, blocked: Catalog) -> None:
+    csv = b"".join(reader.get("/api/v1/readiness?format=csv")).decode()
+    assert csv.splitlines()[0].startswith("cluster,following,kind")
+    assert "max-openshift" in csv
+    text = b"".join(reader.get("/api/v1/readiness?format=md")).decode()
+    assert "Way out: Channel stable leads to 1.1.0" in text
+    assert text.count("<img") == text.count("\\<img") == 1
+
+
+def test_it_needs_a_login_unless_reading_is_public(client: Client, blocked: Catalog) -> None:
+    assert client.get("/readiness/").status_code == 302
+    assert client.get("/api/v1/readiness").status_code == 401

@@ -1,0 +1,306 @@
+"""What every list can do, and each filter by itself."""
+
+import csv
+import dataclasses
+import io
+import json
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from catalogs.api import changes, problems
+from catalogs.api import routes as catalogs_api
+from catalogs.models import Catalog
+from installs.api import routes as installs_api
+from olmweb.api import lists
+from olmweb.models import Cluster
+from tests.factories import make_operator, make_package
+from tests.worlds.rest import LISTS, World, lines
+from tests.worlds.rest_fixtures import Get
+
+SPECS: dict[str, Any] = {
+    spec.name: spec
+    for module in (catalogs_api, changes, problems, installs_api)
+    for spec in vars(module).values()
+    if isinstance(spec, lists.ListOf)
+}
+SIZES = {
+    "status": 2, "clusters": 2, "catalogs": 3, "problems": 2, "changes": 28, "packages": 8,
+    "bundles": 16, "operators": 4, "clusteroperators": 2, "crds": 2, "transitions": 7, "actions": 2,
+    "requests": 2,
+}  # fmt: skip
+every_list = pytest.mark.parametrize("name", LISTS)
+
+
+def body_of(response: Any) -> bytes:
+    assert response.status_code == 200, response.content
+    return b"".join(response.streaming_content) if response.streaming else response.content
+
+
+def test_every_declared_list_is_tested_here() -> None:
+    assert set(SPECS) == set(LISTS) == set(SIZES)
+
+
+@every_list
+def test_a_list_answers_items_next_and_count(world: World, get: Get, name: str) -> None:
+    body = get(LISTS[name]).json()
+    assert list(body) == ["items", "next", "count"]
+    assert body["next"] is None
+    assert len(body["items"]) == body["count"] == SIZES[name]
+    assert list(body["items"][0]) == list(SPECS[name].fields)
+
+
+@every_list
+@pytest.mark.parametrize("limit", [1, 3])
+def test_walking_the_cursor_gives_the_whole_list_once(
+    world: World, get: Get, name: str, limit: int
+) -> None:
+    whole = get(LISTS[name]).json()["items"]
+    walked: list[Any] = []
+    query: dict[str, Any] = {"limit": limit}
+    for _ in range(SIZES[name] + 1):
+        page = get(LISTS[name], query).json()
+        assert page["count"] == SIZES[name]
+        assert 1 <= len(page["items"]) <= limit
+        walked += page["items"]
+        if page["next"] is None:
+            break
+        query["cursor"] = page["next"]
+    assert walked == whole
+
+
+@every_list
+@pytest.mark.parametrize("chunk", [1, 1000])
+def test_ndjson_holds_the_whole_list_a_line_an_item(
+    world: World, get: Get, monkeypatch: pytest.MonkeyPatch, name: str, chunk: int
+) -> None:
+    monkeypatch.setattr(lists, "CHUNK", chunk)
+    response = get(LISTS[name], {"format": "ndjson"})
+    assert response.streaming
+    assert response["Content-Type"] == "application/x-ndjson"
+    assert lines(body_of(response)) == get(LISTS[name]).json()["items"]
+
+
+@every_list
+def test_csv_holds_the_whole_list_a_row_an_item(
+    world: World, get: Get, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(lists, "CHUNK", 2)
+    response = get(LISTS[name], {"format": "csv"})
+    assert response.streaming
+    assert f'filename="{name}.csv"' in response["Content-Disposition"]
+    rows = list(csv.DictReader(io.StringIO(body_of(response).decode(), newline="")))
+    items = get(LISTS[name]).json()["items"]
+    assert list(rows[0]) == list(items[0])
+    assert len(rows) == len(items)
+    for row, item in zip(rows, items, strict=True):
+        for field, value in item.items():
+            if isinstance(value, dict | list):
+                assert json.loads(row[field]) == value
+            if isinstance(value, str):
+                assert row[field].removeprefix("'") == value
+            assert not row[field].startswith(("=", "+", "-", "@"))
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [("=1+1", "'=1+1"), ("+1", "'+1"), ("-1", "'-1"), ("@x", "'@x"), ("\tx", "'\tx"),
+     ("a=b", "a=b"), (-1, "-1"), (None, ""), (True, "true"), (["=x"], '["=x"]')],
+)  # fmt: skip
+def test_no_cell_of_text_is_taken_for_a_formula(value: object, cell: str) -> None:
+    from olmweb.api.formats import csv_cell
+
+    assert csv_cell(value) == cell
+
+
+@every_list
+@pytest.mark.parametrize("form", ["ndjson", "csv"])
+def test_limit_and_cursor_hold_for_exports_too(
+    world: World, get: Get, name: str, form: str
+) -> None:
+    first = get(LISTS[name], {"limit": 1}).json()
+    whole = get(LISTS[name]).json()["items"]
+    rest = get(LISTS[name], {"cursor": first["next"], "format": "ndjson"})
+    assert lines(body_of(rest)) == whole[1:]
+    header = 1 if form == "csv" else 0
+    capped = body_of(get(LISTS[name], {"limit": 1, "format": form})).decode()
+    assert len(list(csv.reader(io.StringIO(capped)))) == 1 + header
+
+
+@every_list
+def test_fields_picks_columns_in_the_order_asked(world: World, get: Get, name: str) -> None:
+    last, first = SPECS[name].fields[-1], SPECS[name].fields[0]
+    items = get(LISTS[name], {"fields": f"{last},{first}"}).json()["items"]
+    assert all(list(item) == [last, first] for item in items)
+    header = body_of(get(LISTS[name], {"fields": last, "format": "csv"})).splitlines()[0]
+    assert header.decode() == last
+
+
+@every_list
+def test_if_none_match_gives_304_without_reading_a_row(world: World, get: Get, name: str) -> None:
+    answer = get(LISTS[name])
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        again = get(LISTS[name], if_none_match=answer["ETag"])
+    assert again.status_code == 304
+    assert again.content == b""
+    assert again["ETag"] == answer["ETag"]
+    assert len(queries) <= 3
+    assert get(LISTS[name], {"limit": 1})["ETag"] != answer["ETag"]
+    assert get(LISTS[name], {"limit": 1}, if_none_match=answer["ETag"]).status_code == 200
+    assert get(LISTS[name], if_none_match="*").status_code == 304
+    assert get(LISTS[name], if_none_match=answer["ETag"].removeprefix("W/")).status_code == 304
+
+
+@pytest.mark.parametrize("name", ["operators", "clusteroperators", "transitions", "status"])
+def test_a_change_of_the_cluster_changes_the_etag(world: World, get: Get, name: str) -> None:
+    before = get(LISTS[name])["ETag"]
+    Cluster.objects.filter(pk=world.prod.pk).update(revision=77)
+    assert get(LISTS[name])["ETag"] != before
+
+
+@pytest.mark.parametrize("name", ["packages", "bundles", "problems", "changes", "catalogs"])
+def test_a_new_revision_of_the_catalog_changes_the_etag(world: World, get: Get, name: str) -> None:
+    before = get(LISTS[name])["ETag"]
+    Catalog.objects.update(revision=77)
+    assert get(LISTS[name])["ETag"] != before
+
+
+@every_list
+def test_a_list_costs_the_same_few_queries_however_long_it_is(
+    world: World, get: Get, name: str
+) -> None:
+    get(LISTS[name])
+    with CaptureQueriesContext(connection) as before:
+        get(LISTS[name])
+    red = Catalog.objects.get(slug="redhat-operators")
+    for number in range(5):
+        make_package(name=f"more-{number}", catalog=red)
+        make_operator(cluster=world.prod, name=f"more-{number}", finding="deprecated-entry")
+        Cluster.objects.create(name=f"more-{number}")
+    with CaptureQueriesContext(connection) as after:
+        get(LISTS[name])
+    assert len(after) == len(before)
+    assert len(after) <= {"status": 12, "packages": 6}.get(name, 4)
+
+
+FILTERS: list[tuple[str, dict[str, Any], int]] = [
+    ("status", {"cluster": "prod"}, 1),
+    ("catalogs", {"cluster": "-"}, 1),
+    ("catalogs", {"cluster": "edge"}, 1),
+    ("catalogs", {"state": "failed"}, 0),
+    ("problems", {"severity": "warning"}, 1),
+    ("problems", {"package": "etcd"}, 1),
+    ("problems", {"subject": "stable"}, 0),
+    ("problems", {"code": "no-head"}, 2),
+    ("changes", {"kind": "package added"}, 2),
+    ("changes", {"package": "nothing"}, 0),
+    ("changes", {"revision": "2"}, 14),
+    ("packages", {"cluster": "prod"}, 5),
+    ("packages", {"cluster": "-"}, 1),
+    ("packages", {"cluster": ["-", "edge"]}, 3),
+    ("packages", {"catalog": "community-operators"}, 2),
+    ("packages", {"q": "etcd"}, 3),
+    ("packages", {"q": "ETCD cncf"}, 1),
+    ("packages", {"q": "100%"}, 0),
+    ("packages", {"q": "ectd"}, 3),
+    ("packages", {"q": "provides:EtcdCluster"}, 1),
+    ("packages", {"q": "image:registry.example/etcd:1"}, 3),
+    ("packages", {"q": ["grafana", "argocd"]}, 2),
+    ("packages", {"provides": "etcd.database.coreos.com/EtcdCluster"}, 1),
+    ("packages", {"provides": "etcdcluster"}, 0),
+    ("packages", {"infrastructure_feature": "disconnected"}, 0),
+    ("packages", {"category": "Big Data"}, 1),
+    ("packages", {"category": "Big"}, 0),
+    ("packages", {"keyword": 'quo"te'}, 1),
+    ("packages", {"capability": "Full Lifecycle"}, 1),
+    ("packages", {"provider": "CNCF"}, 1),
+    ("packages", {"install_mode": "OwnNamespace"}, 2),
+    ("packages", {"installable": "subscription"}, 1),
+    ("packages", {"deprecated": "true"}, 1),
+    ("packages", {"deprecated": "false"}, 7),
+    ("packages", {"installed": "true"}, 2),
+    ("packages", {"installed": "false"}, 6),
+    ("packages", {"installed": "true", "cluster": "edge"}, 1),
+    ("bundles", {"catalog": "redhat-operators", "package": "etcd"}, 2),
+    ("bundles", {"channel": "alpha"}, 1),
+    ("bundles", {"channel": "stable", "package": "etcd", "cluster": "prod"}, 2),
+    ("bundles", {"version": "1.0.0"}, 8),
+    ("bundles", {"provides": "etcd.database.coreos.com/EtcdCluster"}, 1),
+    ("bundles", {"provides": "monitoring.coreos.com/ServiceMonitor"}, 0),
+    ("bundles", {"cluster": "-"}, 2),
+    ("bundles", {"image": "registry.example/etcd:1"}, 1),
+    ("bundles", {"image": "registry.example/etcd"}, 6),
+    ("bundles", {"image": "0" * 64}, 16),
+    ("bundles", {"image": "f" * 64}, 0),
+    ("operators", {"cluster": "edge"}, 1),
+    ("operators", {"kind": "ClusterExtension"}, 1),
+    ("operators", {"namespace": "argo"}, 1),
+    ("operators", {"namespace": "-"}, 3),
+    ("operators", {"health": "Failed"}, 1),
+    ("operators", {"health": ["Failed", "Blocked"]}, 2),
+    ("operators", {"reason": "InstallFailed"}, 1),
+    ("operators", {"finding": "an-id-nobody-knows"}, 1),
+    ("operators", {"finding": "-"}, 2),
+    ("operators", {"package": "etcd"}, 1),
+    ("operators", {"q": "convert"}, 1),
+    ("operators", {"upgrade": "yes"}, 0),
+    ("operators", {"upgrade": "no"}, 4),
+    ("crds", {"cluster": "edge"}, 0),
+    ("crds", {"finding": "-"}, 1),
+    ("crds", {"problem": "yes"}, 1),
+    ("crds", {"problem": "no"}, 1),
+    ("crds", {"q": "widget example"}, 1),
+    ("clusteroperators", {"cluster": "edge"}, 0),
+    ("clusteroperators", {"q": "aggregated"}, 1),
+    ("transitions", {"name": "etcd", "kind": "PlatformOperator", "cluster": "prod"}, 7),
+    ("transitions", {"kind": "ClusterExtension"}, 0),
+    ("transitions", {"namespace": "argo"}, 0),
+    ("transitions", {"type": "Installed"}, 7),
+    ("transitions", {"since": "2999-01-01"}, 0),
+    ("transitions", {"since": "2001-01-01T00:00:00+02:00"}, 7),
+    ("actions", {"state": "succeeded"}, 2),
+    ("actions", {"cluster": "edge"}, 0),
+    ("requests", {"cluster": "edge"}, 0),
+    ("requests", {"package": "etcd"}, 2),
+    ("requests", {"state": "declined"}, 1),
+    ("requests", {"user": "nobody"}, 0),
+]
+
+
+@pytest.mark.parametrize(("name", "query", "count"), FILTERS)
+def test_a_filter_keeps_what_it_says(
+    world: World, get: Get, name: str, query: dict[str, Any], count: int
+) -> None:
+    body = get(LISTS[name], query).json()
+    assert body["count"] == len(body["items"]) == count
+    assert len(lines(body_of(get(LISTS[name], {**query, "format": "ndjson"})))) == count
+
+
+def test_every_filter_is_tested_above() -> None:
+    declared = {(spec.name, item.name) for spec in SPECS.values() for item in spec.filters}
+    assert {(name, each) for name, query, _ in FILTERS for each in query} == declared
+
+
+def test_installed_says_whether_the_package_is_on_its_own_cluster(world: World, get: Get) -> None:
+    items = get("packages", {"installed": "true"}).json()["items"]
+    assert {(item["cluster"], item["package"]) for item in items} == {
+        ("prod", "argocd"),
+        ("edge", "grafana"),
+    }  # fmt: skip - etcd was asked for, but failed
+    assert all(item["installed"] for item in items)
+    others = get("packages", {"installed": "false"}).json()["items"]
+    assert not any(item["installed"] for item in others)
+
+
+def test_rows_are_dataclasses_whose_fields_are_the_interface() -> None:
+    for spec in SPECS.values():
+        assert dataclasses.is_dataclass(spec.row)
+    assert SPECS["operators"].fields == (
+        "cluster", "kind", "namespace", "name", "package", "catalog", "channel", "version",
+        "bundle", "health", "reason", "message", "finding", "since", "observed_at", "deprecated",
+        "upgrade", "upgrade_held",
+    )  # fmt: skip

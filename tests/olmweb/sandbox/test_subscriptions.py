@@ -1,0 +1,168 @@
+"""OLM v0's side of the scenario: each way to go wrong is there, and hangs together."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from olmweb.sandbox.apiserver.store import Object
+from tests.olmweb.sandbox.conftest import Client
+
+V1ALPHA1 = "/apis/operators.coreos.com/v1alpha1"
+
+
+def everything(client: Client, plural: str, query: str = "") -> dict[tuple[str, str], Object]:
+    items = client.get(f"{V1ALPHA1}/{plural}{query}")["items"]
+    return {(i["metadata"]["namespace"], i["metadata"]["name"]): i for i in items}
+
+
+def conditions(item: Object) -> dict[str, tuple[str, str]]:
+    found = item["status"]["conditions"]
+    return {c["type"]: (c["status"], c.get("reason", "")) for c in found}
+
+
+def test_every_subscription_says_that_its_catalogs_are_well(client: Client) -> None:
+    subscriptions = everything(client, "subscriptions")
+    assert len(subscriptions) == 9
+    for item in subscriptions.values():
+        said = conditions(item)["CatalogSourcesUnhealthy"]
+        assert said == ("False", "AllCatalogSourcesHealthy")
+        assert all(one["healthy"] for one in item["status"]["catalogHealth"])
+    dead = client.get(f"{V1ALPHA1}/namespaces/team-lab/catalogsources/lab-catalog")
+    assert dead["status"]["connectionState"]["lastObservedState"] == "TRANSIENT_FAILURE"
+
+
+@pytest.mark.parametrize(
+    ("key", "phase", "reason"),
+    [
+        (("openshift-logging", "cluster-logging.v5.5.3"), "Succeeded", "InstallSucceeded"),
+        (("openshift-operators", "quay-bridge-operator.v3.7.8"), "Succeeded", "InstallSucceeded"),
+        (("openshift-operators", "jaeger-product.v1.38.0-2"), "Succeeded", "InstallSucceeded"),
+        (("openshift-operators", "mtv-operator.v2.3.2"), "Failed", "UnsupportedOperatorGroup"),
+        (("team-blue", "ledger-demo.v4.2.0"), "Pending", "RequirementsNotMet"),
+        (
+            ("openshift-operator-lifecycle-manager", "packageserver"),
+            "Succeeded",
+            "InstallSucceeded",
+        ),
+    ],
+)
+def test_the_service_versions_are_in_their_phases(
+    client: Client, key: tuple[str, str], phase: str, reason: str
+) -> None:
+    originals = everything(client, "clusterserviceversions", "?labelSelector=!olm.copiedFrom")
+    assert len(originals) == 6
+    status = originals[key]["status"]
+    assert (status["phase"], status["reason"]) == (phase, reason)
+    assert status["conditions"][-1]["reason"] == reason
+
+
+def test_only_what_watches_everything_is_copied_and_everywhere(client: Client) -> None:
+    copies = everything(client, "clusterserviceversions", "?labelSelector=olm.copiedFrom")
+    namespaces = len(client.get("/api/v1/namespaces")["items"])
+    assert Counter(name for _, name in copies) == {
+        "quay-bridge-operator.v3.7.8": namespaces - 1,
+        "jaeger-product.v1.38.0-2": namespaces - 1,
+    }
+    assert {item["status"]["reason"] for item in copies.values()} == {"Copied"}
+
+
+def test_every_reference_of_a_subscription_leads_somewhere(client: Client) -> None:
+    plans = everything(client, "installplans")
+    csvs = everything(client, "clusterserviceversions")
+    sources = everything(client, "catalogsources")
+    for (namespace, _name), item in everything(client, "subscriptions").items():
+        spec, status = item["spec"], item["status"]
+        assert (spec["sourceNamespace"], spec["source"]) in sources
+        if reference := status.get("installPlanRef"):
+            plan = plans[namespace, reference["name"]]
+            assert plan["metadata"]["uid"] == reference["uid"]
+            assert status["currentCSV"] in plan["spec"]["clusterServiceVersionNames"]
+        if installed := status.get("installedCSV"):
+            assert (namespace, installed) in csvs
+
+
+def test_one_install_plan_waits_with_two_operators(client: Client) -> None:
+    waiting = [
+        plan
+        for plan in everything(client, "installplans").values()
+        if plan["status"]["phase"] == "RequiresApproval"
+    ]
+    [plan] = waiting
+    assert plan["spec"]["clusterServiceVersionNames"] == [
+        "devspaces.v3.2.0",
+        "devworkspace-operator.v0.15.3",
+    ]
+    assert plan["spec"]["approved"] is False
+    assert {step["status"] for step in plan["status"]["plan"]} == {"Unknown"}
+
+
+def test_a_failed_resolution_is_told_on_every_subscription_of_its_namespace(
+    client: Client,
+) -> None:
+    found = everything(client, "subscriptions")
+    told = {
+        key: next(
+            (c["message"] for c in item["status"]["conditions"] if c["type"] == "ResolutionFailed"),
+            "",
+        )
+        for key, item in found.items()
+    }
+    lab = {text for (namespace, _), text in told.items() if namespace == "team-lab"}
+    assert len(lab) == 1
+    assert lab.pop().startswith("error using catalogsource team-lab/lab-catalog: ")
+    assert "in channel stable-8 of package rhsso-operator" in told["team-green", "rhsso-operator"]
+
+
+def pods_of(client: Client, deployment: Object) -> list[dict[str, Any]]:
+    labels = deployment["spec"]["selector"]["matchLabels"]
+    query = ",".join(f"{key}%3D{value}" for key, value in labels.items())
+    namespace = deployment["metadata"]["namespace"]
+    items = client.get(f"/api/v1/namespaces/{namespace}/pods?labelSelector={query}")["items"]
+    return list(items)
+
+
+def test_deployments_find_their_pods_and_two_are_not_available(client: Client) -> None:
+    waiting = {}
+    for deployment in client.get("/apis/apps/v1/deployments")["items"]:
+        pods = pods_of(client, deployment)
+        assert len(pods) == deployment["spec"]["replicas"]
+        [state] = {
+            container["state"].get("waiting", {}).get("reason", "")
+            for pod in pods
+            for container in pod["status"]["containerStatuses"]
+        }
+        available = deployment["status"].get("availableReplicas", 0)
+        assert bool(available) == (not state)
+        if state:
+            waiting[deployment["metadata"]["name"]] = state
+    assert waiting == {
+        "jaeger-product-operator": "ImagePullBackOff",
+        "weather-controller": "CrashLoopBackOff",
+    }
+
+
+def test_one_definition_still_stores_a_version_that_it_no_longer_has(client: Client) -> None:
+    crds = client.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
+    left = {}
+    for crd in crds:
+        versions = {version["name"] for version in crd["spec"]["versions"]}
+        if more := set(crd["status"]["storedVersions"]) - versions:
+            left[crd["metadata"]["name"]] = more
+    assert left == {"clusterlogforwarders.logging.openshift.io": {"v1alpha0"}}
+
+
+def test_events_are_about_objects_that_are_there(client: Client) -> None:
+    plurals = {
+        "Pod": "/api/v1/namespaces/{}/pods",
+        "ClusterServiceVersion": V1ALPHA1 + "/namespaces/{}/clusterserviceversions",
+        "Namespace": "/api/v1/namespaces",
+    }
+    events = client.get("/api/v1/events")["items"]
+    assert Counter(event["type"] for event in events) == {"Warning": 6, "Normal": 3}
+    for event in events:
+        about = event["involvedObject"]
+        path = plurals[about["kind"]].format(about.get("namespace", ""))
+        found = client.get(f"{path}/{about['name']}")
+        assert found["metadata"]["uid"] == about["uid"]
+        assert event["firstTimestamp"] <= event["lastTimestamp"]

@@ -1,0 +1,258 @@
+"""/metrics: what it tells, with which labels, at which cost, to whom."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.cache.backends.redis import RedisCache
+from django.test import Client
+from django.utils import timezone
+from prometheus_client.parser import text_string_to_metric_families
+
+from installs.models import Notification
+from olmweb.clusters import client_for
+from olmweb.kube.errors import KubeError
+from olmweb.models import Cluster, Stream
+from olmweb.runtime import request_counts
+from olmweb.serving import metrics
+from olmweb.serving.metrics import StateCollector
+from tests.factories import (
+    make_cluster,
+    make_component,
+    make_operator,
+    make_stream,
+    make_transition,
+)
+from tests.kubefake import KubeFake, status_answer
+from tests.worlds.rest import World
+
+QUERIES = 12
+
+
+def samples(response: Any) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    assert response.status_code == 200
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(response.content.decode())
+        for sample in family.samples
+    }
+
+
+class Scrape:
+    """`scrape.value("operators", cluster="prod", ...)` of one answer."""
+
+    def __init__(self, client: Client) -> None:
+        self.found = samples(client.get("/metrics"))
+
+    def value(self, metric: str, /, **labels: str) -> float:
+        return self.found[f"olmweb_{metric}", frozenset(labels.items())]
+
+    def labels(self, metric: str) -> list[dict[str, str]]:
+        return [dict(labels) for name, labels in self.found if name == f"olmweb_{metric}"]
+
+
+@pytest.fixture
+def olm(db: None, public: None) -> Cluster:
+    """A cluster with two Subscriptions, their ClusterServiceVersions and a CatalogSource."""
+    Cluster.objects.all().delete()  # the world that other tests of this file share
+    cluster = make_cluster(name="lab")
+    for name, phase, reason in (("etcd", "Succeeded", "InstallSucceeded"),
+                                ("loki", "Pending", "RequirementsNotMet")):  # fmt: skip
+        operator = make_operator(
+            cluster=cluster, kind="Subscription", namespace="db", name=name, package=name,
+            channel="stable", health="Healthy" if phase == "Succeeded" else "Blocked",
+            details={"installed_csv": f"{name}.v1", "approval": "Manual"},
+        )  # fmt: skip
+        make_component(
+            operator=operator, kind="ClusterServiceVersion", namespace="db", name=f"{name}.v1",
+            phase=phase, details={"version": "1.0.0", "reason": reason},
+        )  # fmt: skip
+    make_component(
+        cluster=cluster, kind="CatalogSource", namespace="olm", name="community",
+        details={"state": "READY"},
+    )  # fmt: skip
+    make_component(
+        cluster=cluster, kind="CatalogSource", namespace="olm", name="broken", details={}
+    )
+    return cluster
+
+
+def test_metrics_tell_operators_catalogs_and_syncs(
+    world: World, public: None, client: Client, django_assert_num_queries: Any
+) -> None:
+    with django_assert_num_queries(QUERIES):
+        scrape = Scrape(client)
+    value = scrape.value
+    assert value(
+        "operators", cluster="prod", kind="PlatformOperator", health="Failed",
+        finding="allnamespaces-required",
+    ) == 1  # fmt: skip
+    assert value(
+        "operators", cluster="prod", kind="ClusterExtension", health="Healthy", finding=""
+    ) == 1  # fmt: skip
+    assert value("cluster_reachable", cluster="edge") == 0
+    assert value("clusteroperators", cluster="prod", condition="Degraded") == 1
+    assert value("findings", cluster="prod", finding="allnamespaces-required") == 1
+    assert value("catalog_ready", cluster="-", namespace="", name="from-file") == 1
+    assert value("catalog_packages", cluster="prod", namespace="", name="redhat-operators") == 5
+    assert value("catalog_sync_age_seconds", cluster="-", namespace="", name="from-file") >= 0
+    assert value("sync_failed_runs", kind="cluster", target="prod") == 1
+    assert value("sync_failed_runs", kind="cluster", target="edge") == 0
+    assert value(
+        "operator_abnormal", cluster="edge", kind="PlatformOperator", namespace="",
+        name="grafana", version="1.0.0", phase="Degraded", reason="=SUM(A1)",
+    ) == 1  # fmt: skip
+
+
+def test_olms_own_metrics_have_olms_own_labels(olm: Cluster, client: Client) -> None:
+    scrape = Scrape(client)
+    place = {"cluster": "lab", "namespace": "db"}
+    for name, succeeded in (("etcd.v1", 1), ("loki.v1", 0)):
+        assert scrape.value("csv_succeeded", **place, name=name, version="1.0.0") == succeeded
+    assert scrape.labels("csv_abnormal") == [
+        {**place, "name": "loki.v1", "version": "1.0.0", "phase": "Pending",
+         "reason": "RequirementsNotMet"}
+    ]  # fmt: skip
+    assert scrape.value(
+        "subscription", **place, name="etcd", installed="etcd.v1", channel="stable",
+        package="etcd", approval_strategy="Manual",
+    ) == 1  # fmt: skip
+    ready = {"cluster": "lab", "namespace": "olm"}
+    assert scrape.value("catalogsource_ready", **ready, name="community") == 1
+    assert scrape.value("catalogsource_ready", **ready, name="broken") == 0
+    assert scrape.value("objects", cluster="lab", kind="ClusterServiceVersion") == 2
+
+
+def test_details_of_another_type_than_they_should_be_break_nothing(
+    olm: Cluster, client: Client
+) -> None:
+    make_component(
+        cluster=olm, kind="ClusterServiceVersion", name="odd", phase="Failed",
+        details={"version": {"a": 1}, "reason": ["x" * 2000]},
+    )  # fmt: skip
+    odd = next(one for one in Scrape(client).labels("csv_abnormal") if one["name"] == "odd")
+    assert (odd["version"], odd["reason"]) == ("", "")
+
+
+def test_each_feed_tells_how_long_it_was_silent(olm: Cluster, client: Client) -> None:
+    now = timezone.now()
+    old = now - timedelta(minutes=5)
+    make_stream(cluster=olm, kind="Subscription", heard_at=now, listed_at=old)
+    make_stream(cluster=olm, kind="InstallPlan", heard_at=None, listed_at=old)
+    make_stream(cluster=olm, kind="Bundle", state=Stream.State.ABSENT, heard_at=None,
+                listed_at=None, lists=7)  # fmt: skip
+    scrape = Scrape(client)
+    assert scrape.value("feed_age_seconds", cluster="lab", feed="Subscription") < 60
+    assert 299 < scrape.value("feed_age_seconds", cluster="lab", feed="InstallPlan") < 400
+    assert {one["feed"] for one in scrape.labels("feed_age_seconds")} == {
+        "Subscription",
+        "InstallPlan",
+    }
+    assert scrape.value("feed_state", cluster="lab", feed="Bundle", state="absent") == 1
+    assert scrape.value("feed_lists_total", cluster="lab", feed="Bundle") == 7
+    assert scrape.value("feed_watches_total", cluster="lab", feed="Bundle") == 3
+
+
+def test_notifications_are_counted_by_state_even_when_there_are_none(
+    olm: Cluster, client: Client
+) -> None:
+    operator = make_operator(cluster=olm)
+    for state in ("pending", "pending", "given-up"):
+        transition = make_transition(subject=operator, type="Health")
+        Notification.objects.create(transition=transition, state=state)
+    scrape = Scrape(client)
+    for state, count in (("pending", 2), ("given-up", 1), ("sent", 0)):
+        assert scrape.value("notifications", state=state) == count
+
+
+def test_series_per_object_are_bounded_and_that_is_told(
+    olm: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "SERIES", 3)
+    for number in range(5):
+        make_operator(cluster=olm, name=f"op{number}", health="Failed", reason="x" * 1000)
+    scrape = Scrape(client)
+    told = scrape.labels("operator_abnormal")
+    assert len(told) == 3
+    assert {len(one["reason"]) for one in told if one["kind"] != "Subscription"} == {100}
+    assert scrape.value("series_limited", metric="olmweb_operator_abnormal") == 1
+    assert scrape.value("series_limited", metric="olmweb_subscription") == 0
+
+
+def test_a_scrape_costs_the_same_queries_however_much_there_is(
+    olm: Cluster, client: Client, django_assert_num_queries: Any
+) -> None:
+    with django_assert_num_queries(QUERIES):
+        client.get("/metrics")
+    for number in range(3):
+        cluster = make_cluster(name=f"more{number}")
+        make_operator(cluster=cluster, health="Failed", finding=f"f{number}")
+        make_component(cluster=cluster, kind="ClusterServiceVersion", name="x")
+        make_stream(cluster=cluster)
+    with django_assert_num_queries(QUERIES):
+        client.get("/metrics")
+
+
+def test_metrics_need_the_same_access_as_reading(
+    world: World, client: Client, bob: User, token: str
+) -> None:
+    refused = client.get("/metrics")
+    assert refused.status_code == 401
+    assert list(refused.json()) == ["error"]
+    wrong = client.get("/metrics", headers={"authorization": "Bearer wrong"})
+    assert wrong.status_code == 401
+    right = client.get("/metrics", headers={"authorization": f"Bearer {token}"})
+    assert right.status_code == 200
+    client.force_login(bob)
+    assert client.get("/metrics").status_code == 200
+
+
+def test_requests_to_a_cluster_are_counted_by_verb_and_code(
+    olm: Cluster, client: Client, settings: Any, tmp_path: Path
+) -> None:
+    with KubeFake() as fake:
+        settings.KUBECONFIG = str(fake.write_kubeconfig(tmp_path / "kubeconfig", "lab"))
+        olm.context = "lab"
+        fake.script("GET", "/version", status_answer(503, "no"), status_answer(503, "no"))
+        for _ in range(2):
+            with client_for(olm) as kube:
+                with pytest.raises(KubeError):
+                    kube.version()
+                kube.discover()
+            kube.close()  # a second time: nothing is counted twice
+        sent = [seen.path for seen in fake.requests]
+    found = {
+        (one["verb"], one["code"]): Scrape(client).value("api_requests_total", **one)
+        for one in Scrape(client).labels("api_requests_total")
+    }
+    assert found == {("GET", "503"): 2, ("GET", "200"): len(sent) - 2}
+
+
+def test_counting_in_a_cache_that_is_away_breaks_nothing(
+    olm: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch, redis_server: str
+) -> None:
+    shared = RedisCache(redis_server, {})
+    monkeypatch.setattr(request_counts, "cache", shared)
+    shared.clear()
+    for _ in range(2):
+        request_counts.add("lab", {("GET", "200"): 2, ("WATCH", "410"): 1})
+    assert Scrape(client).value("api_requests_total", cluster="lab", verb="GET", code="200") == 4
+    monkeypatch.setattr(request_counts, "cache", RedisCache("redis://127.0.0.1:1/0", {}))
+    request_counts.add("lab", {("GET", "200"): 2})
+    assert Scrape(client).labels("api_requests_total") == []
+
+
+def test_the_documentation_names_every_metric_with_its_labels(
+    world: World, public: None, client: Client
+) -> None:
+    text = (settings.BASE_DIR / "docs" / "metrics.md").read_text(encoding="utf-8")
+    documented = dict(re.findall(r"^\| `(\w+)` \| ([\w, ]+) \|", text, re.MULTILINE))
+    families: list[Any] = list(StateCollector().collect())
+    assert documented == {
+        family.name + ("_total" if family.type == "counter" else ""): ", ".join(family._labelnames)
+        for family in families
+    }

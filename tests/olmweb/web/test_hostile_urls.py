@@ -1,0 +1,211 @@
+"""Every route of the product x hostile values: never a 500, and a sentence for what is refused."""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from tests.worlds.rest import build_world
+
+HOSTILE = {
+    "nul": "a\0b",
+    "only nul": "\0",
+    "long": "x" * 10_000,
+    "dots": "../../etc/passwd",
+    "encoded dots": "..%2f..%2fetc",
+    "unicode": "é😀\u202e\ufeff",
+    "line break": "a\r\nX-Evil: 1",
+    "negative": "-1",
+    "huge number": "9" * 5000,
+    "beyond 64 bits": str(2**64),
+    "quotes": "'\"`;--",
+    "pattern": "%_\\[(*",
+    "template": "{{ 7|add:7 }}${x}",
+    "script": "<script>alert(1)</script>",
+    "space": " ",
+}
+# What the world of the API tests has under each name in a route.
+KNOWN = {
+    "cluster": "prod",
+    "catalog": "redhat-operators",
+    "package": "etcd",
+    "bundle": "etcd.v1.1.0",
+    "kind": "PlatformOperator",
+    "namespace": "-",
+    "name": "etcd",
+    "form": "manifests.yaml",
+    "id": "1",
+    "sha256": "0" * 64,
+    "rest": "v1/nothing",
+    "object_id": "1",
+    "app_label": "catalogs",
+    "content_type_id": "1",
+    "url": "nothing",
+}
+READ = {
+    "/": ("cluster",),
+    "/software/": (
+        *("q", "cluster", "catalog", "category", "installed", "deprecated", "sort", "view"),
+        *("page", "rev"),
+    ),
+    "/software/{cluster}/{catalog}/{package}": ("channel", "version", "page", "tab"),
+    "/software/{cluster}/{catalog}/{package}/install": ("cluster", "name"),
+    "/catalogs/{cluster}/{catalog}": ("tab", "rev"),
+    "/catalogs/{cluster}/{catalog}?tab=problems": ("severity", "package", "page"),
+    "/operators/": ("cluster", "kind", "namespace", "health", "view", "sort", "cursor"),
+    "/operators/?view=all": ("upgrade", "reason", "finding", "package", "q", "sort", "cursor"),
+    "/cluster-operators/": ("cluster", "state", "q", "cursor"),
+    "/clusters/{cluster}": ("rev",),
+    "/crds/": ("cluster", "q", "show", "cursor", "rev"),
+    "/reports/copied-csvs/": ("cluster", "rev"),
+    "/activity/": ("show", "cluster", "user", "state", "q", "cursor"),
+    "/activity/?show=syncs": ("cluster", "outcome", "q", "cursor"),
+    "/login/": ("next",),
+    "/api/v1/packages": ("q", "cluster", "limit", "cursor", "fields", "format"),
+    "/api/v1/bundles": ("provides", "cursor"),
+    "/api/v1/crds": ("problem", "finding", "cursor"),
+    "/api/v1/transitions": ("since", "kind", "name", "cursor"),
+}
+# Django's own pages take most of the time; these are what a database may choke on.
+FOR_ADMIN = ("nul", "beyond 64 bits", "huge number")
+PARAMETERS = sorted({name for names in READ.values() for name in names})
+
+
+def routes(resolver: Any = None, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every route as the chain of patterns that leads to it."""
+    for pattern in (resolver or get_resolver()).url_patterns:
+        chain = (*before, pattern)
+        if isinstance(pattern, URLResolver):
+            yield from routes(pattern, chain)
+        elif isinstance(pattern, URLPattern):
+            yield chain
+
+
+def template(chain: tuple[Any, ...]) -> str:
+    """The route with `{name}` for each of its values."""
+    text = ""
+    for part in chain:
+        if str(part.pattern).startswith("^"):  # the two regular expressions: admin's and the API's
+            text += "{url}" if "url" in part.pattern.regex.groupindex else "api/{rest}"
+            continue
+        text += re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", str(part.pattern))
+    return "/" + text
+
+
+ROUTES = sorted({template(chain) for chain in routes()})
+OURS = [route for route in ROUTES if not route.startswith("/admin/")]
+WITH_VALUES = [route for route in ROUTES if "{" in route]
+
+
+@pytest.fixture
+def reader(alice: User, settings: Any) -> Client:
+    """An administrator, to whom no route is closed."""
+    build_world()
+    client = Client(raise_request_exception=False)
+    client.force_login(alice)
+    return client
+
+
+def fill(route: str, **values: str) -> str:
+    return route.format(**{name: quote(v, safe="") for name, v in (KNOWN | values).items()})
+
+
+REFUSED = (400, 403, 404, 409, 422)
+STATUSES = (200, 204, 301, 302, 304, 405, *REFUSED)
+
+
+def assert_answered(response: Any, what: str) -> None:
+    """Anything but a 500; a refusal says why in a sentence, never in a traceback."""
+    assert response.status_code in STATUSES, what
+    if response.status_code not in REFUSED:
+        return
+    body = response.content
+    assert b"Traceback" not in body, what
+    if response["Content-Type"] == "application/json":
+        assert json.loads(body)["error"]["message"].endswith("."), what
+    else:
+        assert b"data-error" in body or b"<p>" in body, what
+
+
+def test_the_walk_finds_the_routes_of_both_apps_and_of_the_api() -> None:
+    assert {"/", "/software/{cluster}/{catalog}/{package}", "/icons/{sha256}"} <= set(OURS)
+    assert "/api/v1/operators/{cluster}/{kind}/{namespace}/{name}" in OURS
+    assert "/admin/catalogs/catalog/{object_id}/change/" in ROUTES
+    assert len(OURS) > 35
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_value_in_the_path_is_never_a_500(reader: Client, what: str) -> None:
+    value = HOSTILE[what]
+    for route in WITH_VALUES:
+        if route.startswith("/admin/") and what not in FOR_ADMIN:
+            continue
+        names = [name for name in KNOWN if f"{{{name}}}" in route]
+        for changed in ({names[-1]: value}, dict.fromkeys(names, value)):
+            path = fill(route, **changed)
+            assert_answered(reader.get(path), f"{route} {what} in {', '.join(changed)}")
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_value_in_the_query_is_never_a_500(reader: Client, what: str) -> None:
+    sent = quote(HOSTILE[what], safe="")
+    for route, names in READ.items():
+        path = fill(route)
+        for name in names:
+            response = reader.get(f"{path}{'&' if '?' in path else '?'}{name}={sent}")
+            assert_answered(response, f"{route} {name} {what}")
+
+
+@pytest.mark.parametrize("route", OURS)
+def test_repeated_and_countless_parameters_are_never_a_500(reader: Client, route: str) -> None:
+    path = fill(route)
+    for query in (
+        {name: ["a", "b"] for name in PARAMETERS},
+        dict.fromkeys(PARAMETERS, "\0"),
+        {"q": ["x"] * 1500},
+        {"\0": "x", "a" * 5000: "y"},
+    ):
+        assert_answered(reader.get(path, query), route)
+    assert_answered(reader.get(f"{path}?%ff=%ff&&==&q=%zz&q=%ed%a0%80"), route)
+
+
+def _cursor(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+CURSORS = {
+    "text for a time": '["x", "n", 5]',
+    "no key at all": "[]",
+    "nested": "[" * 1400,
+    "an object": '{"t": 1}',
+    "the first year": '[{"t": "0001-01-01T00:00:00+14:00"}, "n", 5]',
+    "a time without a zone": '[{"t": "2026-01-01T00:00:00"}, "n", 5]',
+    "half a character": '["\\ud800", "n", 5]',
+    "infinity": "[Infinity, NaN, 5]",
+    "a huge number": f'[{"9" * 1500}, "n", 5]',
+    "nul": '["\\u0000", "n", 5]',
+    "two keys": '["x", 5]',
+    "a time and an id": '[{"t": "0001-01-01T00:00:00+14:00"}, 5]',
+    "text and no id": '["x", "n", "x"]',
+}
+LISTS = (
+    *("/operators/?view=all&sort=since", "/operators/?view=all", "/operators/?view=all&sort=-name"),
+    *("/activity/", "/activity/?show=syncs", "/cluster-operators/?"),
+)
+
+
+@pytest.mark.parametrize("what", CURSORS)
+@pytest.mark.parametrize("path", LISTS)
+def test_a_cursor_that_somebody_made_up_is_a_400_with_a_sentence(
+    reader: Client, path: str, what: str
+) -> None:
+    response = reader.get(f"{path}{'&' if '?' in path else '?'}cursor={_cursor(CURSORS[what])}")
+    assert response.status_code in (200, 400)
+    assert response.status_code == 200 or b"does not belong to this list" in response.content

@@ -1,0 +1,51 @@
+"""Fixtures of the API tests: the world, and callers of each kind."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.test import Client
+from pytest_django import DjangoDbBlocker
+
+from olmweb.models import ApiToken, Cluster
+from tests.worlds.rest import ROOT, World, build_world
+
+Get = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def stored_world(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The world's rows, built once a module: each test's own changes are undone to this point."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        build_world()
+        with django_db_blocker.block():
+            yield
+        transaction.set_rollback(True)
+
+
+@pytest.fixture
+def world(stored_world: None, db: None) -> World:
+    clusters = {cluster.name: cluster for cluster in Cluster.objects.all()}
+    return World(prod=clusters["prod"], edge=clusters["edge"])
+
+
+@pytest.fixture
+def public(settings: Any) -> None:
+    settings.PUBLIC_READ = True
+
+
+@pytest.fixture
+def get(client: Client, public: None) -> Get:
+    """GET below /api/v1/ as anybody, with reading public."""
+
+    def call(path: str, query: dict[str, Any] | None = None, **headers: str) -> Any:
+        return client.get(ROOT + path, query or {}, headers=headers)
+
+    return call
+
+
+@pytest.fixture
+def token(bob: User) -> str:
+    return ApiToken.issue(bob.pk, "read")[0]
