@@ -1,6 +1,6 @@
 """The database's full text index of packages: which have words that begin so.
 
-Knows the two databases' ways (migration package_search made them), not what words mean or which
+Knows the two databases' ways (migration 0001_initial creates them), not what words mean or which
 packages are better.
 """
 

@@ -9,6 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.core.management import BaseCommand, CommandError, call_command
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
 
 from olmweb.clusters import parse_entries
 from olmweb.errors import OlmwebError
@@ -49,6 +51,7 @@ class Command(BaseCommand):
             parse_entries(settings.CLUSTERS)
         except OlmwebError as error:
             raise CommandError(f"{error.message} {error.hint}") from error
+        self._refuse_unreleased_schema()
         call_command("migrate", verbosity=0)
         with ExitStack() as stack:
             if options["demo"]:
@@ -63,6 +66,15 @@ class Command(BaseCommand):
                     f"Port {options['port']} can't be used: {error.strerror or error}. "
                     "Choose another with PORT=8001."
                 ) from error
+
+    def _refuse_unreleased_schema(self) -> None:
+        """Refuses a database that records migrations from before the first release."""
+        loader = MigrationLoader(connection)
+        if loader.applied_migrations.keys() - loader.disk_migrations.keys():
+            raise CommandError(
+                f"The database {connection.settings_dict['NAME']} was made by an unreleased "
+                "version and can't be upgraded: remove it (`make clean-demo` removes the demo's)."
+            )
 
     def _start_sandbox(self, stack: ExitStack) -> None:
         from olmweb.sandbox.apiserver.server import Sandbox

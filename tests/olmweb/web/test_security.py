@@ -1,6 +1,7 @@
 """What holds for every response and every route: access, headers, CSRF, cookies, sign-in."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,21 @@ def test_a_start_that_can_not_work_ends_with_a_sentence(
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert "hush" not in done.stderr
+
+
+def test_a_database_from_before_the_first_release_is_refused(
+    tmp_path: Path,
+) -> None:
+    own = {"OLMWEB_DATA_DIR": str(tmp_path), "OLMWEB_CLUSTERS": "a=b"}
+    assert _manage("migrate", **own).returncode == 0
+    with sqlite3.connect(tmp_path / "olmweb.sqlite3") as database:
+        database.execute(
+            "INSERT INTO django_migrations (app, name, applied) VALUES ('catalogs', '0002_x', '')"
+        )
+    done = _manage("serve", **own)
+    assert done.returncode == 1
+    assert "`make clean-demo`" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_database_that_refuses_to_write_is_a_503_with_a_sentence(
