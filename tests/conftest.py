@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 
-from olmweb.kube.limits import TokenBucket
+from olmweb.kube.transport import TokenBucket
 from olmweb.sandbox.apiserver.server import Sandbox
 from tests.services import HOW_TO_GET, postgres_bin, required
 

@@ -20,7 +20,6 @@ from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.discovery import GVK, served_kinds
 from olmweb.kube.errors import Forbidden, KubeError, NotFound, Unreachable
-from olmweb.kube.metadata import count_objects, metadata_pages
 from olmweb.kube.resources import (
     API_SERVICES,
     CLUSTER_EXTENSIONS,
@@ -151,7 +150,7 @@ def _foreign_apis(client: KubeClient) -> list[str] | None:
     """APIServices that no ClusterServiceVersion made; None when we may not list them."""
     found: set[str] = set()
     try:
-        for page in metadata_pages(client, API_SERVICES, "v1", _Meta):
+        for page in client.list_metadata(API_SERVICES, "v1", _Meta):
             found = set() if page.restart else found
             found |= {one.name for one in page.items if not (one.labels and one.labels.of_olm_v0)}
     except (Forbidden, NotFound) as error:
@@ -174,7 +173,7 @@ def _instances(client: KubeClient, cluster: Cluster) -> dict[str, int]:
         version = one.served[-1]
         resource = Resource(one.group, (version,), one.name.partition(".")[0], one.served_kind)
         try:
-            found[one.name] = count_objects(client, resource, version)
+            found[one.name] = client.count_objects(resource, version)
             refused = 0
         except Forbidden as error:
             refused, failed = refused + 1, error.message
@@ -207,7 +206,7 @@ def _owners(
     """Name -> owner; None when we can't list them: the rules then say nothing of them."""
     found: dict[str, str] = {}
     try:
-        for page in metadata_pages(client, resource, version, _Meta, namespace=namespace):
+        for page in client.list_metadata(resource, version, _Meta, namespace=namespace):
             found = {} if page.restart else found
             found |= {each.name: each.owner for each in page.items}
     except (Forbidden, NotFound) as error:

@@ -9,7 +9,6 @@ from olmweb.accounts.roles import AnyUser, impersonation_for
 from olmweb.clusters import client_for
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import KubeError, Unauthorized, Unreachable
-from olmweb.kube.metadata import count_objects
 from olmweb.kube.resources import Resource
 from olmweb.models import Cluster
 
@@ -55,4 +54,5 @@ def _count(client: KubeClient, one: CRDState, who: Impersonation | None) -> Coun
         return Counted(one.name, one.served_kind, why="No version of it is served.")
     version = one.served[-1]
     resource = Resource(one.group, (version,), one.name.partition(".")[0], one.served_kind)
-    return Counted(one.name, one.served_kind, count_objects(client, resource, version, as_user=who))
+    count = client.count_objects(resource, version, as_user=who)
+    return Counted(one.name, one.served_kind, count)

@@ -56,10 +56,10 @@ from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, NotFound
-from olmweb.kube.metadata import metadata_pages, watch_metadata
 from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS as CSVS
-from olmweb.kube.resources import Resource
+from olmweb.kube.resources import Resource, Served
 from olmweb.kube.transport import Call
+from olmweb.kube.watch import CHANGES, MetadataWatch
 from olmweb.models import Cluster
 from olmweb.tasks import enqueue
 
@@ -67,6 +67,7 @@ ROWS = 500
 PAGES = 400  # of 500 objects: 200,000 copies
 MEASURED = 200
 WATCH_SECONDS = 60
+SILENCE = 15  # seconds that a server may take to end a watch whose time is over
 TASK = "installs.count_copies"
 TASK_LIMIT = 600  # seconds
 OPEN = (CopyReport.State.PENDING, CopyReport.State.RUNNING)
@@ -251,7 +252,7 @@ def _largest(counts: Mapping[Any, int]) -> list[tuple[Any, int]]:
 
 
 def _read_copies(client: KubeClient, reading: Reading) -> None:
-    pages = metadata_pages(client, CSVS, CSVS.versions[0], _Meta, label_selector=COPIED)
+    pages = client.list_metadata(CSVS, CSVS.versions[0], _Meta, label_selector=COPIED)
     for number, page in enumerate(pages, start=1):
         if page.restart:
             reading.copies.clear()
@@ -261,7 +262,7 @@ def _read_copies(client: KubeClient, reading: Reading) -> None:
         reading.namespaces.update(one.namespace for one in page.items)
         for one in page.items:
             reading.places.setdefault(one.key, one.namespace)
-        if number == PAGES and page.more:
+        if number == PAGES and page.continue_token:
             reading.complete = False
             return
 
@@ -269,7 +270,7 @@ def _read_copies(client: KubeClient, reading: Reading) -> None:
 def _read_originals(client: KubeClient, reading: Reading) -> str:
     """Returns the version of the list, from which a watch goes on."""
     version = ""
-    pages = metadata_pages(client, CSVS, CSVS.versions[0], _Meta, label_selector=f"!{COPIED}")
+    pages = client.list_metadata(CSVS, CSVS.versions[0], _Meta, label_selector=f"!{COPIED}")
     for page in pages:
         version = page.resource_version
         for one in page.items:
@@ -283,18 +284,23 @@ def _watch(client: KubeClient, version: str) -> Watched:
     watched = Watched()
     began = time.monotonic()
     try:
-        for type_, meta in watch_metadata(
+        watch = MetadataWatch(
             client,
-            CSVS,
-            CSVS.versions[0],
+            Served(CSVS, CSVS.versions[0]),
             _Meta,
-            resource_version=version,
+            version,
             seconds=WATCH_SECONDS,
+            silence=WATCH_SECONDS + SILENCE,
             label_selector=COPIED,
-        ):
-            watched.types[type_] += 1
-            if type_ == "MODIFIED":
-                watched.updates[meta.key] += 1
+        )
+        for event in watch:
+            if event.type not in CHANGES:
+                continue
+            watched.types[event.type] += 1
+            if event.type == "MODIFIED":
+                watched.updates[event.object.key] += 1
+            if time.monotonic() - began > WATCH_SECONDS:
+                break
     except KubeError as error:
         watched.error = error.message  # what was counted so far still says something
     watched.seconds = time.monotonic() - began

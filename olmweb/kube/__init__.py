@@ -1,5 +1,5 @@
-"""A small client for the Kubernetes API: lists, reads, applies, asks. Knows no Django, no Celery.
+"""A client for the Kubernetes API: discovery, lists, watches, applies, access reviews.
 
 The only package that imports `kubernetes`: it takes credentials, TLS and the connection pool from
-the official client and speaks plain dicts to the rest of the project.
+the official client and gives plain dicts to the rest of the project. Pure of Django and Celery.
 """

@@ -1,37 +1,43 @@
-"""The verbs that OLM Web needs of a Kubernetes API server, on plain dicts.
+"""The requests that OLM Web makes to a Kubernetes API server, on plain dicts.
 
-Every method makes requests within the timeouts and rate limit of its Transport and raises
-olmweb.kube.errors.KubeError. Knows nothing of databases or of what the objects mean.
+Every method sends its requests within the timeouts and rate limit of its Transport and raises
+olmweb.kube.errors.KubeError. Watches are in olmweb.kube.watch.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from kubernetes.client import ApiClient
 
+from olmweb.kube.decode import narrow_list
 from olmweb.kube.errors import Gone, KubeError, NotFound, Unauthorized, Unreachable
-from olmweb.kube.limits import TokenBucket
-from olmweb.kube.nesting import decoded
 from olmweb.kube.resources import ALL, Resource, Served, group_path
-from olmweb.kube.shapes import narrow_list
-from olmweb.kube.transport import Call, Impersonation, RawResponse, Transport
+from olmweb.kube.transport import Call, Impersonation, RawResponse, TokenBucket, Transport
 
-__all__ = ["Allowed", "Discovery", "Impersonation", "KubeClient", "Page"]
+__all__ = ["Allowed", "Discovery", "Impersonation", "KubeClient", "ListPage"]
 
 _JSON = (("Accept", "application/json"),)
+_METADATA = (("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),)
+
+Item = TypeVar("Item")
+Meta = TypeVar("Meta")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """One page of a list. `restart`: forget what earlier pages gave, the list began again."""
+class ListPage(Generic[Item]):
+    """One page of a list; another one follows when it has a `continue_token`.
 
-    items: list[dict[str, Any]]
+    `restart`: discard the items of earlier pages, the list began again.
+    """
+
+    items: list[Item]
     resource_version: str
+    continue_token: str = ""
     restart: bool = False
 
 
@@ -43,18 +49,40 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What a cluster serves of our kinds. A kind in neither mapping is not served at all."""
+    """Which kinds of `resources.ALL` a cluster serves; a kind in neither mapping is not served."""
 
     served: dict[str, Served]
     failed: dict[str, KubeError]
+
+
+class _MetadataItem(msgspec.Struct, Generic[Meta]):
+    metadata: Meta
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str | None = msgspec.field(name="continue", default=None)
+    remaining_item_count: int | None = None
+
+
+class _MetadataList(msgspec.Struct, Generic[Meta]):
+    metadata: _ListMeta
+    items: list[_MetadataItem[Meta]] | None = None
+
+
+class _Empty(msgspec.Struct):
+    """Retains no field."""
+
+
+_COUNT = msgspec.json.Decoder(_MetadataList[_Empty])
 
 
 class KubeClient:
     """A connection to one cluster; close it, or use it in a `with` statement.
 
     Threads may share it, and with it the cluster's rate limit. `renew` reads the credentials again;
-    while `abandon` is true nothing is sent, but Abandoned raised; `on_counts` is told what `counts`
-    has more than before by `tell_counts`, and when it is closed.
+    while `abandon` is true requests raise Abandoned and are not sent. `on_counts` is called with
+    the requests counted since its last call, by `publish_request_counts` and by `close`.
     """
 
     def __init__(
@@ -69,14 +97,14 @@ class KubeClient:
         on_counts: Callable[[Counter[tuple[str, str]]], None] | None = None,
     ) -> None:
         self._on_counts = on_counts
-        self._told: Counter[tuple[str, str]] = Counter()
+        self._published: Counter[tuple[str, str]] = Counter()
         self._transport = Transport(
             api, name=name, timeout=timeout, limiter=limiter, renew=renew, abandon=abandon
         )
 
     @property
     def name(self) -> str:
-        """What errors call the cluster."""
+        """The cluster's name in errors."""
         return self._transport.name
 
     @property
@@ -85,7 +113,7 @@ class KubeClient:
         return self._transport.requests
 
     def counts(self) -> Counter[tuple[str, str]]:
-        """The same by (verb, status): ("GET", "200"), ("WATCH", "410"), ("GET", "none")..."""
+        """Requests by (verb, status): ("GET", "200"), ("WATCH", "410"), ("GET", "none")..."""
         return self._transport.counts()
 
     @property
@@ -94,7 +122,7 @@ class KubeClient:
 
     @property
     def transport(self) -> Transport:
-        """For a module of this package that asks for something else than whole objects."""
+        """For requests that have no method here."""
         return self._transport
 
     def __enter__(self) -> "KubeClient":
@@ -105,29 +133,24 @@ class KubeClient:
 
     def close(self) -> None:
         self._transport.close()
-        self.tell_counts()
+        self.publish_request_counts()
 
-    def tell_counts(self) -> None:
-        """For a client that stays open: tells what it has sent since the last time. One thread."""
+    def publish_request_counts(self) -> None:
+        """Gives `on_counts` the requests since the last call. Not thread-safe."""
         counts = self.counts()
-        new, self._told = counts - self._told, counts
+        new, self._published = counts - self._published, counts
         if self._on_counts is not None and new:
             self._on_counts(new)
 
     def version(self) -> str:
         """The server's version, such as `v1.25.4`."""
-        return str(self._ask(Call("GET", "/version", headers=_JSON)).get("gitVersion", ""))
-
-    def served(self) -> dict[str, Served]:
-        """Kind -> what to ask for, of ALL kinds that this cluster serves."""
-        return self.discover().served
+        return str(self._send(Call("GET", "/version", headers=_JSON)).get("gitVersion", ""))
 
     def discover(self) -> Discovery:
-        """Which of ALL kinds are served. One request per group and version.
+        """Discovers which kinds of `resources.ALL` are served, one request per group and version.
 
-        A group that answers 404 is absent, which is normal. One that fails otherwise only makes
-        its own kinds `failed`; only a cluster that can't be reached or refuses our credentials
-        raises.
+        A group that answers 404 is absent. One that fails otherwise makes its own kinds `failed`.
+        Raises Unreachable and Unauthorized.
         """
         plurals: dict[tuple[str, str], set[str]] = {}
         errors: dict[tuple[str, str], KubeError] = {}
@@ -144,20 +167,20 @@ class KubeClient:
         failed: dict[str, KubeError] = {}
         for resource in ALL:
             keys = [(resource.group, version) for version in resource.versions]
-            found = [key for key in keys if resource.plural in plurals.get(key, ())]
+            serving = [key for key in keys if resource.plural in plurals.get(key, ())]
             broken = [errors[key] for key in keys if key in errors]
-            if found:
-                served[resource.kind] = Served(resource, found[0][1])
+            if serving:
+                served[resource.kind] = Served(resource, serving[0][1])
             elif broken:
                 failed[resource.kind] = broken[0]
         return Discovery(served, failed)
 
     def _plurals(self, group: str, version: str) -> set[str]:
         call = Call("GET", group_path(group, version), headers=_JSON)
-        resources = self._ask(call).get("resources")
+        resources = self._send(call).get("resources")
         if not isinstance(resources, list):
             raise self._transport.broken_answer(call, "something that is not a list of resources")
-        return {str(one.get("name")) for one in resources if isinstance(one, dict)}
+        return {str(entry.get("name")) for entry in resources if isinstance(entry, dict)}
 
     def list_pages(
         self,
@@ -169,39 +192,89 @@ class KubeClient:
         field_selector: str = "",
         namespace: str = "",
         narrow: str = "",
-    ) -> Iterator[Page]:
-        """The whole list, `limit` objects a page; only of one namespace when it is given.
+    ) -> Iterator[ListPage[dict[str, Any]]]:
+        """The whole list, `limit` objects a page, of one namespace when `namespace` is given.
 
-        With a kind in `narrow` objects have only the fields of olmweb.kube.shapes.
+        With a kind in `narrow` objects have only the fields of olmweb.kube.decode.SHAPES.
 
-        A continue token that expired meanwhile (410) starts the list again once, with
-        `Page.restart` set; a second one raises Gone.
+        A continue token that expired meanwhile (410) starts the list again once, with `restart`
+        set on the next page; a second one raises Gone.
         """
-        base = [("limit", str(limit))]
-        base += [("labelSelector", label_selector)] if label_selector else []
-        base += [("fieldSelector", field_selector)] if field_selector else []
-        token = ""
-        restarts = 0
-        fresh = False
+        query = [("limit", str(limit))]
+        query += [("labelSelector", label_selector)] if label_selector else []
+        query += [("fieldSelector", field_selector)] if field_selector else []
+        call = Call("GET", resource.path(version, namespace), tuple(query), headers=_JSON)
+        return self._pages(call, partial(self._object_page, narrow=narrow))
+
+    def list_metadata(
+        self,
+        resource: Resource,
+        version: str,
+        fields: type[Meta],
+        *,
+        limit: int = 500,
+        label_selector: str = "",
+        namespace: str = "",
+    ) -> Iterator[ListPage[Meta]]:
+        """As `list_pages`, with only the metadata of the objects, decoded as the Struct `fields`.
+
+        The API server leaves out spec and status (PartialObjectMetadata); labels and annotations
+        that `fields` does not name are dropped at decode.
+        """
+        decoder = msgspec.json.Decoder(_MetadataList[fields])  # type: ignore[valid-type]
+        query = [("limit", str(limit))]
+        query += [("labelSelector", label_selector)] if label_selector else []
+        call = Call("GET", resource.path(version, namespace), tuple(query), headers=_METADATA)
+        return self._pages(call, partial(self._metadata_page, decoder=decoder))
+
+    def count_objects(
+        self, resource: Resource, version: str, *, as_user: Impersonation | None = None
+    ) -> int:
+        """Counts the objects of a kind in all namespaces, in one request.
+
+        A list without a selector has the number of objects that remain after the first one
+        (kubernetes apimachinery pkg/apis/meta/v1, ListMeta.remainingItemCount).
+        """
+        query = (("limit", "1"),)
+        call = Call("GET", resource.path(version), query, headers=_METADATA, as_user=as_user)
+        page = self._transport.decode(call, _COUNT.decode, self._transport.send(call), "a list")
+        return len(page.items or ()) + (page.metadata.remaining_item_count or 0)
+
+    def _pages(
+        self, call: Call, read: Callable[[Call], ListPage[Item]]
+    ) -> Iterator[ListPage[Item]]:
+        token, restarted, restart = "", False, False
         while True:
-            query = (*base, ("continue", token)) if token else tuple(base)
-            call = Call("GET", resource.path(version, namespace), query, headers=_JSON)
+            query = (*call.query, ("continue", token)) if token else call.query
             try:
-                document = self._ask(call, narrow)
+                page = read(replace(call, query=query))
             except Gone:
-                if not token or restarts:
+                if not token or restarted:
                     raise
-                token, restarts, fresh = "", 1, True
+                token, restarted, restart = "", True, True
                 continue
-            items, meta = document.get("items"), document.get("metadata")
-            if not isinstance(meta, dict) or not isinstance(items, list | None):
-                raise self._transport.broken_answer(call, "something that is not a list")
-            objects = [item for item in items or () if isinstance(item, dict)]
-            yield Page(objects, str(meta.get("resourceVersion", "")), restart=fresh)
-            fresh = False
-            token = str(meta.get("continue") or "")
+            yield replace(page, restart=restart)
+            token, restart = page.continue_token, False
             if not token:
                 return
+
+    def _object_page(self, call: Call, narrow: str) -> ListPage[dict[str, Any]]:
+        document = self._send(call, narrow)
+        items, meta = document.get("items"), document.get("metadata")
+        if not isinstance(meta, dict) or not isinstance(items, list | None):
+            raise self._transport.broken_answer(call, "something that is not a list")
+        objects = [item for item in items or () if isinstance(item, dict)]
+        return ListPage(
+            objects, str(meta.get("resourceVersion", "")), str(meta.get("continue") or "")
+        )
+
+    def _metadata_page(
+        self, call: Call, decoder: msgspec.json.Decoder[_MetadataList[Meta]]
+    ) -> ListPage[Meta]:
+        body = self._transport.send(call)
+        page = self._transport.decode(call, decoder.decode, body, "a list")
+        items = [item.metadata for item in page.items or ()]
+        return ListPage(items, page.metadata.resource_version, page.metadata.continue_ or "")
 
     def get(
         self,
@@ -212,9 +285,9 @@ class KubeClient:
         *,
         as_user: Impersonation | None = None,
     ) -> dict[str, Any]:
-        """One object. Raises NotFound."""
+        """Reads one object. Raises NotFound."""
         path = resource.path(version, namespace, name)
-        return self._ask(Call("GET", path, headers=_JSON, as_user=as_user))
+        return self._send(Call("GET", path, headers=_JSON, as_user=as_user))
 
     def apply(
         self,
@@ -227,7 +300,7 @@ class KubeClient:
         force: bool = False,
         as_user: Impersonation | None = None,
     ) -> dict[str, Any]:
-        """Server-side apply of `manifest`, named by its own metadata; returns the object.
+        """Applies `manifest` server-side, named by its own metadata; returns the object.
 
         Raises Invalid with `causes` per field, Conflict when another manager owns a field.
         """
@@ -235,7 +308,7 @@ class KubeClient:
         query = [("fieldManager", field_manager)]
         query += [("force", "true")] if force else []
         query += [("dryRun", "All")] if dry_run else []
-        return self._ask(
+        return self._send(
             Call(
                 "PATCH",
                 resource.path(version, meta.get("namespace", ""), meta["name"]),
@@ -257,11 +330,11 @@ class KubeClient:
         dry_run: bool = False,
         as_user: Impersonation | None = None,
     ) -> dict[str, Any]:
-        """Deletes one object; returns what the server says.
+        """Deletes one object; returns the server's answer.
 
         Raises NotFound, and with `uid` Conflict when another object has the name now.
         """
-        # A server that gets options in the body doesn't look at those in the query at all
+        # With options in the body the server ignores those in the query
         # (kubernetes apiserver pkg/endpoints/handlers/delete.go).
         options = {
             "apiVersion": "v1",
@@ -269,7 +342,7 @@ class KubeClient:
             **({"dryRun": ["All"]} if dry_run else {}),
             **({"preconditions": {"uid": uid}} if uid else {}),
         }
-        return self._ask(
+        return self._send(
             Call(
                 "DELETE",
                 resource.path(version, namespace, name),
@@ -289,7 +362,7 @@ class KubeClient:
         *,
         as_user: Impersonation | None = None,
     ) -> Allowed:
-        """Asks the cluster (SelfSubjectAccessReview) whether we, or `as_user`, may `verb`."""
+        """Whether OLM Web, or `as_user`, may `verb` (SelfSubjectAccessReview)."""
         attributes = {"verb": verb, "group": resource.group, "resource": resource.plural}
         attributes |= {"namespace": namespace} if namespace else {}
         attributes |= {"name": name} if name else {}
@@ -305,7 +378,7 @@ class KubeClient:
             headers=(*_JSON, ("Content-Type", "application/json")),
             as_user=as_user,
         )
-        status = self._ask(call).get("status")
+        status = self._send(call).get("status")
         if not isinstance(status, dict):
             raise self._transport.broken_answer(call, "a review that has no status")
         return Allowed(
@@ -322,9 +395,9 @@ class KubeClient:
         query: tuple[tuple[str, str], ...] = (),
         as_user: Impersonation | None = None,
     ) -> Iterator[RawResponse]:
-        """A raw GET, such as of the service proxy: any status, body as it came (see RawResponse).
+        """A raw GET, such as of the service proxy: any status, body undecoded (see RawResponse).
 
-        Sends the caller's headers and no others but our identity. Raises Unreachable.
+        Sends only the caller's headers and the credentials. Raises Unreachable.
         """
         call = Call("GET", path, query, headers=tuple((headers or {}).items()), as_user=as_user)
         response = self._transport.open_raw(call)
@@ -334,13 +407,10 @@ class KubeClient:
             # Closed, not returned to the pool: the caller may stop in the middle of the body.
             response.close()
 
-    def _ask(self, call: Call, narrow: str = "") -> dict[str, Any]:
+    def _send(self, call: Call, narrow: str = "") -> dict[str, Any]:
         body = self._transport.send(call)
-        try:
-            decode = partial(narrow_list, kind=narrow) if narrow else msgspec.json.decode
-            document = decoded(decode, body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise self._transport.broken_answer(call, "something that is not JSON") from None
+        decode = partial(narrow_list, kind=narrow) if narrow else msgspec.json.decode
+        document = self._transport.decode(call, decode, body, "JSON")
         if not isinstance(document, dict):
             raise self._transport.broken_answer(call, "JSON that is not an object")
         return document

@@ -1,4 +1,4 @@
-"""Pure reading of `status.conditions`: tolerant of what a broken controller may write."""
+"""Reading `status.conditions`, tolerant of what a broken controller may write. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,25 +10,25 @@ FIELDS = (*TEXTS, "observedGeneration")
 def read(obj: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The object's conditions with only the fields of a condition, in the object's order.
 
-    Anything that is not a condition (no text `type`), and any field of another type than its own,
-    is left out; the last of two conditions of one type wins, as controllers rewrite by type.
+    Leaves out items without a text `type` and fields of the wrong type. The last of two conditions
+    of one type wins, as controllers rewrite by type.
     """
     status = obj.get("status")
     raw = status.get("conditions") if isinstance(status, Mapping) else None
     by_type: dict[str, dict[str, Any]] = {}
     for item in raw if isinstance(raw, list) else ():
         if isinstance(item, Mapping) and isinstance(item.get("type"), str) and item["type"]:
-            found = {field: item[field] for field in TEXTS if isinstance(item.get(field), str)}
-            seen = item.get("observedGeneration")
-            if isinstance(seen, int) and not isinstance(seen, bool):
-                found["observedGeneration"] = seen
-            by_type[item["type"]] = found
+            condition = {field: item[field] for field in TEXTS if isinstance(item.get(field), str)}
+            generation = item.get("observedGeneration")
+            if isinstance(generation, int) and not isinstance(generation, bool):
+                condition["observedGeneration"] = generation
+            by_type[item["type"]] = condition
     return list(by_type.values())
 
 
 def find(conditions: Iterable[Mapping[str, Any]], kind: str) -> Mapping[str, Any] | None:
     """The condition of type `kind`, or None."""
-    return next((one for one in conditions if one.get("type") == kind), None)
+    return next((condition for condition in conditions if condition.get("type") == kind), None)
 
 
 def text(condition: Mapping[str, Any] | None, field: str, default: str = "") -> str:

@@ -1,6 +1,6 @@
-"""Everything that a cluster serves: every group, version and kind, aggregated APIs included.
+"""Every group, version and kind that a cluster serves, aggregated APIs included.
 
-`KubeClient.discover` asks for the kinds that OLM Web reads; this is for those that others bring.
+`KubeClient.discover` covers only the kinds that OLM Web reads.
 """
 
 from typing import TypeVar
@@ -13,7 +13,7 @@ from olmweb.kube.resources import group_path
 from olmweb.kube.transport import Call
 
 # One document for all groups: API servers from 1.27 on (1.26 as v2beta1). An older one answers
-# with what it knows, the list of groups.
+# with the list of groups.
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 _ANY = (("Accept", f"{_AGGREGATED.format('v2')},{_AGGREGATED.format('v2beta1')},application/json"),)
 _PLAIN = (("Accept", "application/json"),)
@@ -60,61 +60,60 @@ class _Resources(msgspec.Struct):
 
 
 def served_kinds(client: KubeClient) -> frozenset[GVK] | None:
-    """(group, version, kind) of everything that is served; None when a part of it is not known.
+    """(group, version, kind) of everything that is served; None when it is incomplete.
 
-    That happens while an aggregated API does not answer: what it would serve nobody can say. Two
-    requests, or one for each group and version where the server is older than 1.26. Raises
-    KubeError.
+    It is incomplete while an aggregated API does not answer. Two requests, or one for each group
+    and version where the server is older than 1.26. Raises KubeError.
     """
-    found: set[GVK] = set()
+    kinds: set[GVK] = set()
     for path in ("/api", "/apis"):
-        part = _ask(client, path)
+        part = _kinds_below(client, path)
         if part is None:
             return None
-        found |= part
-    return frozenset(found)
+        kinds |= part
+    return frozenset(kinds)
 
 
-def _ask(client: KubeClient, path: str) -> set[GVK] | None:
-    answer = _decoded(client, Call("GET", path, headers=_ANY), _Groups)
-    if answer.items is None:
-        return _one_by_one(client, answer)
-    found: set[GVK] = set()
-    for group in answer.items:
+def _kinds_below(client: KubeClient, path: str) -> set[GVK] | None:
+    groups = _get(client, Call("GET", path, headers=_ANY), _Groups)
+    if groups.items is None:
+        return _kinds_by_version(client, groups)
+    kinds: set[GVK] = set()
+    for group in groups.items:
         name = group.metadata.name if group.metadata else ""
         for version in group.versions or ():
             if version.freshness == "Stale":
                 return None
-            found |= {
-                (name, version.version, one.response_kind.kind)
-                for one in version.resources or ()
-                if one.response_kind is not None
+            kinds |= {
+                (name, version.version, resource.response_kind.kind)
+                for resource in version.resources or ()
+                if resource.response_kind is not None
             }
-    return found
+    return kinds
 
 
-def _one_by_one(client: KubeClient, answer: _Groups) -> set[GVK] | None:
-    asked = [("", version) for version in answer.versions or ()]
-    for group in answer.groups or ():
-        asked += [(group.name, each.version) for each in group.versions or ()]
-    found: set[GVK] = set()
-    for group_name, version in asked:
-        call = Call("GET", group_path(group_name, version), headers=_PLAIN)
+def _kinds_by_version(client: KubeClient, groups: _Groups) -> set[GVK] | None:
+    """One request for each group and version."""
+    pairs = [("", version) for version in groups.versions or ()]
+    for group in groups.groups or ():
+        pairs += [(group.name, version.version) for version in group.versions or ()]
+    kinds: set[GVK] = set()
+    for name, version in pairs:
+        call = Call("GET", group_path(name, version), headers=_PLAIN)
         try:
-            resources = _decoded(client, call, _Resources).resources or ()
-        except NotFound:  # gone between the two requests
+            resources = _get(client, call, _Resources).resources or ()
+        except NotFound:  # deleted between the two requests
             continue
         except (Unreachable, Unauthorized):
             raise
         except KubeError:
             return None
-        # A subresource may be of another group's kind: only those of their own are objects here.
-        found |= {(group_name, version, one.kind) for one in resources if not one.group}
-    return found
+        # A subresource may be of another group's kind; only resources of their own are objects.
+        kinds |= {(name, version, resource.kind) for resource in resources if not resource.group}
+    return kinds
 
 
-def _decoded(client: KubeClient, call: Call, kind: type[Answer]) -> Answer:
-    try:
-        return msgspec.json.decode(client.transport.send(call), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise client.transport.broken_answer(call, "something that is not discovery") from None
+def _get(client: KubeClient, call: Call, kind: type[Answer]) -> Answer:
+    decode = msgspec.json.Decoder(kind).decode
+    body = client.transport.send(call)
+    return client.transport.decode(call, decode, body, "discovery")

@@ -1,4 +1,4 @@
-"""What can go wrong between us and a cluster, each with a sentence for a person. Pure.
+"""Errors of requests to a cluster, each with a sentence for a person. Pure.
 
     KubeError
     ├── ConfigError            the kubeconfig can't be used
@@ -14,10 +14,10 @@
     │   ├── Invalid            422
     │   └── TooMany            429 (retry_after in seconds)
     ├── Broken                 5xx, a redirect, or an answer that is not the JSON it should be
-    └── Internal               a fault of ours in reading an answer
+    └── Internal               a defect of OLM Web in reading an answer
 
 An answer's text is used only when it is a Kubernetes `Status`, and cut at 256 characters: any
-other body may be a proxy's page. No error ever holds a request header, hence no credential.
+other body may be a proxy's page. No error holds a request header, hence no credential.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ TEXT_LIMIT = 256
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One item of a Status' `details.causes`: which field is wrong and why."""
+    """An item of a Status' `details.causes`: which field is wrong and why."""
 
     field: str
     message: str
@@ -38,7 +38,7 @@ class Cause:
 
 
 class KubeError(Exception):
-    """Base. `message` says what and where, `hint` what to do; `reason` is the Status' own slug."""
+    """Base class. `hint` says what to do about `message`; `reason` is the slug of the Status."""
 
     code: ClassVar[str] = "cluster-error"
     retryable: ClassVar[bool] = False
@@ -67,7 +67,7 @@ class KubeError(Exception):
 
 
 class Abandoned(Exception):
-    """A request was not sent because whoever asks is about to end: nothing about the cluster."""
+    """A request was not sent because this process is about to end. Says nothing of the cluster."""
 
 
 class ConfigError(KubeError):
@@ -206,18 +206,18 @@ def from_answer(
     retry_after: float | None = None,
 ) -> KubeError:
     """The error for an HTTP answer that is not a success; `retry_after` from its header."""
-    said = _read_status(body)
-    details = said.details or _StatusDetails()
+    answer = _read_status(body)
+    details = answer.details or _StatusDetails()
     causes = tuple(
         Cause(
-            # "<nil>" says of no field that further rules were not looked at.
-            "" if one.field == "<nil>" else shorten(one.field),
-            shorten(one.message),
-            shorten(one.reason),
+            # "<nil>" stands for no field: further rules were not evaluated.
+            "" if cause.field == "<nil>" else shorten(cause.field),
+            shorten(cause.message),
+            shorten(cause.reason),
         )
-        for one in details.causes or ()
+        for cause in details.causes or ()
     )
-    text = shorten(said.message)
+    text = shorten(answer.message)
     if retry_after is None and details.retryAfterSeconds is not None:
         retry_after = float(details.retryAfterSeconds)
     if status in _REFUSALS:
@@ -232,7 +232,7 @@ def from_answer(
             method=method,
             path=path,
             status=status,
-            reason=shorten(said.reason),
+            reason=shorten(answer.reason),
             causes=causes,
             retry_after=retry_after,
         )
@@ -242,7 +242,7 @@ def from_answer(
         method=method,
         path=path,
         status=status,
-        reason=shorten(said.reason),
+        reason=shorten(answer.reason),
         causes=causes,
         retry_after=retry_after,
     )

@@ -1,8 +1,8 @@
-"""A pod's port as a Unix socket of ours, through the API server. Knows nothing of what is said.
+"""Forwards a Unix socket to a pod's port through the API server.
 
 The official client's port-forward (a websocket on the pod's `portforward` subresource) gives a
-socket object; whoever needs an address to connect to gets one here. The socket lies in a folder
-that only we can enter, unlike a port on loopback.
+socket object; gRPC needs an address. The Unix socket lies in a folder that only this user can
+enter, unlike a port on loopback.
 """
 
 import re
@@ -23,16 +23,16 @@ from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Unreachable, from_answer
 
 CHUNK = 1 << 16
-CONNECT = 10.0  # seconds until the API server must have opened the way
+CONNECT = 10.0  # seconds in which the API server must open a tunnel
 _STATUS = re.compile(r"Handshake status (\d{3})")
 
 
 @contextmanager
 def forwarded(client: KubeClient, namespace: str, pod: str, port: int) -> Iterator[str]:
-    """Path of a Unix socket whose every connection goes to that port of the pod.
+    """Path of a Unix socket whose connections go to that port of the pod.
 
-    The first way to the pod is opened before anybody connects, so that a refusal is raised here as
-    a KubeError. After a cut the next connection opens a way anew. Ends all of them at the end.
+    The first tunnel is opened before the first connection, so that a refusal is raised here as a
+    KubeError. After a cut the next connection opens a new one. All are closed at the end.
     """
     with tempfile.TemporaryDirectory(prefix="olmweb-") as folder:
         path = str(Path(folder, "pod"))
@@ -53,19 +53,20 @@ def forwarded(client: KubeClient, namespace: str, pod: str, port: int) -> Iterat
 
 
 class _Forwarding:
-    """The connections that are open, and the ways that they go."""
+    """The open connections and their tunnels."""
 
     def __init__(self, client: KubeClient, namespace: str, pod: str, port: int) -> None:
         self._client = client
-        self._where = namespace, pod
+        self._namespace = namespace
+        self._pod = pod
         self._port = port
         self._lock = threading.Lock()
-        self._ready: Any = None  # a way that nobody goes yet
+        self._ready: Any = None  # a tunnel that no connection uses yet
         self._open: list[Any] = []
         self._threads: list[threading.Thread] = []
 
     def open(self) -> None:
-        self._ready = self._way()
+        self._ready = self._tunnel()
 
     def serve(self, listener: socket.socket) -> None:
         """Takes connections until the listener is shut down."""
@@ -75,11 +76,11 @@ class _Forwarding:
             except OSError:
                 return
             try:
-                way, self._ready = self._ready or self._way(), None
+                tunnel, self._ready = self._ready or self._tunnel(), None
             except KubeError:
                 near.close()
                 continue
-            far = way.socket(self._port)
+            far = tunnel.socket(self._port)
             with self._lock:
                 self._open += [near, far]
             for pair in ((near, far), (far, near)):
@@ -91,35 +92,33 @@ class _Forwarding:
         if self._ready is not None:
             self._ready.close()
         with self._lock:
-            for one in self._open:
+            for connection in self._open:
                 with suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
+                    connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(timeout=5)
-        for one in self._open:
-            one.close()
+        for connection in self._open:
+            connection.close()
 
-    def _way(self) -> Any:
-        namespace, pod = self._where
+    def _tunnel(self) -> Any:
         websocket.setdefaulttimeout(CONNECT)
         try:
             return portforward(
                 CoreV1Api(self._client.transport.api).connect_get_namespaced_pod_portforward,
-                pod,
-                namespace,
+                self._pod,
+                self._namespace,
                 ports=str(self._port),
             )
         except ApiException as error:
             raise self._refused(str(error.reason)) from None
 
-    def _refused(self, said: str) -> KubeError:
-        namespace, pod = self._where
-        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward"
-        status = _STATUS.search(said)
+    def _refused(self, reason: str) -> KubeError:
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{self._pod}/portforward"
+        status = _STATUS.search(reason)
         if status:
             return from_answer(self._client.name, "GET", path, int(status[1]), b"")
         return Unreachable(
-            f"Can't open a port-forward to pod {pod} through cluster {self._client.name}.",
+            f"Can't open a port-forward to pod {self._pod} through cluster {self._client.name}.",
             hint="A proxy before the API server must let websockets pass.",
             method="GET",
             path=path,
@@ -128,10 +127,10 @@ class _Forwarding:
 
 
 def _copy(source: Any, target: Any) -> None:
-    """All bytes of one direction; its end is the other side's, too."""
+    """Copies one direction to its end, then shuts down both sides."""
     with suppress(OSError):
         while data := source.recv(CHUNK):
             target.sendall(data)
-    for one in (source, target):
+    for connection in (source, target):
         with suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
+            connection.shutdown(socket.SHUT_RDWR)

@@ -1,11 +1,11 @@
-"""The kinds that OLM Web reads, as constants. Pure data: no I/O, no policy."""
+"""The kinds that OLM Web reads or writes, as constants. Pure data."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind of the Kubernetes API; `versions` has the one we prefer first."""
+    """A kind of the Kubernetes API; `versions` has the preferred version first."""
 
     group: str
     versions: tuple[str, ...]
@@ -21,13 +21,13 @@ class Resource:
 
 
 def group_path(group: str, version: str) -> str:
-    """Path of a group's discovery; the core group has no name and a root of its own."""
+    """Path of a group's discovery; the core group has no name and its own root."""
     return f"/apis/{group}/{version}" if group else f"/api/{version}"
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A resource that a cluster serves, and the version to ask for."""
+    """A resource that a cluster serves, and the version to request."""
 
     resource: Resource
     version: str
@@ -48,7 +48,7 @@ CLUSTER_EXTENSIONS = Resource(
 CLUSTER_CATALOGS = Resource(
     "olm.operatorframework.io", ("v1", "v1alpha1"), "clustercatalogs", "ClusterCatalog"
 )
-# What ClusterCatalogs were called before catalogd moved into operator-controller.
+# The name of ClusterCatalogs before catalogd moved into operator-controller.
 CATALOGS = Resource("catalogd.operatorframework.io", ("v1alpha1",), "catalogs", "Catalog")
 
 CLUSTER_OBJECT_SETS = Resource(
@@ -83,14 +83,14 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
 DEPLOYMENTS = Resource("apps", ("v1",), "deployments", "Deployment", namespaced=True)
 EVENTS = Resource("", ("v1",), "events", "Event", namespaced=True)
 PODS = Resource("", ("v1",), "pods", "Pod", namespaced=True)
-# Metadata only, by installs.facts.cluster: not among the feeds below.
+# Listed as metadata only, by installs.facts.cluster: not in ALL.
 NAMESPACES = Resource("", ("v1",), "namespaces", "Namespace")
 ROLES = Resource("rbac.authorization.k8s.io", ("v1",), "roles", "Role", namespaced=True)
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", ("v1",), "clusterroles", "ClusterRole")
 CLUSTER_ROLE_BINDINGS = Resource(
     "rbac.authorization.k8s.io", ("v1",), "clusterrolebindings", "ClusterRoleBinding"
 )
-# What else a bundle may bring of which there is one in the whole cluster; names and owners only.
+# Other cluster-scoped kinds that a bundle may contain; names and owners only.
 _CONSOLE = "console.openshift.io"
 SHIPPED_CLUSTER_WIDE = (
     Resource("scheduling.k8s.io", ("v1",), "priorityclasses", "PriorityClass"),
@@ -106,7 +106,7 @@ SHIPPED_CLUSTER_WIDE = (
 API_SERVICES = Resource("apiregistration.k8s.io", ("v1",), "apiservices", "APIService")
 # Only written, with an install; never listed.
 SERVICE_ACCOUNTS = Resource("", ("v1",), "serviceaccounts", "ServiceAccount", namespaced=True)
-# Only deleted, with a retry: what OLM v0 unpacks a bundle with.
+# Only deleted, with a retry: OLM v0 unpacks a bundle with these.
 CONFIG_MAPS = Resource("", ("v1",), "configmaps", "ConfigMap", namespaced=True)
 JOBS = Resource("batch", ("v1",), "jobs", "Job", namespaced=True)
 

@@ -1,4 +1,4 @@
-"""From a kubeconfig context, or the ServiceAccount of the pod we run in, to a client.
+"""Opens a client from a kubeconfig context, or from the ServiceAccount of the pod we run in.
 
 The only module that reads credentials. Its errors name files, contexts and lines, never content:
 a YAML parser's own message would quote the line, which may be a token.
@@ -18,7 +18,7 @@ from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import ConfigError
 
 IN_CLUSTER = "in-cluster"
-CONNECTIONS = 40  # kept open at most: a watched cluster has one for each feed
+CONNECTIONS = 40  # open at most: a watched cluster has one for each watched resource
 
 
 def open_client(
@@ -33,14 +33,14 @@ def open_client(
     """A client for `context` (`in-cluster`: the pod's ServiceAccount; empty: the current context).
 
     `kubeconfig` is a path, or several joined as in KUBECONFIG; empty means `~/.kube/config`.
-    `name` is what errors call the cluster; `timeout` is (connect, read) in seconds. No request is
-    made. The client reads the credentials again when the cluster refuses those that it has.
-    `abandon` and `on_counts` as of KubeClient. Raises ConfigError.
+    `name` is the cluster's name in errors; `timeout` is (connect, read) in seconds. No request is
+    made. The client reads the credentials again when the cluster refuses the current ones.
+    `abandon` and `on_counts` as in KubeClient. Raises ConfigError.
     """
 
     def load() -> ApiClient:
         configuration = Configuration()
-        # A server that vanishes without a word is noticed even where nothing is being sent.
+        # Detects a server that vanished while nothing is being sent.
         configuration.keep_alive = True
         configuration.connection_pool_maxsize = CONNECTIONS
         if context == IN_CLUSTER:
@@ -108,7 +108,7 @@ def _load_context(configuration: Configuration, context: str, kubeconfig: str) -
 def _fault(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or 'a file that it names'}: {error.strerror or 'not readable'}"
-    # The official client's own sentence; the one of its sentences that says which file to look at.
+    # The only sentence of the official client that names the file.
     if isinstance(error, ConfigException) and str(error).startswith("File does not exist: "):
         return f"the file {str(error).partition(': ')[2]} that it names does not exist"
     return "its cluster or user entry is missing or incomplete"
@@ -128,8 +128,8 @@ def _contexts_of(paths: list[Path]) -> tuple[set[str], str]:
             for entry in entries
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
         }
-        found = document.get("current-context")
-        current = current or (found if isinstance(found, str) else "")
+        named = document.get("current-context")
+        current = current or (named if isinstance(named, str) else "")
     return names, current
 
 

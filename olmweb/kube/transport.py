@@ -1,8 +1,8 @@
-"""One HTTP exchange with an API server: limits, timeouts, retries and errors as sentences.
+"""One HTTP exchange with an API server: rate limit, timeouts, retries, errors as sentences.
 
 Sends through the official client's own connection pool (its TLS, proxy and token refresh), not
-through its request methods: those take one value per header, and impersonating somebody with two
-groups needs the header twice. Knows nothing of resources.
+through its request methods: those take one value per header, and impersonating a user with two
+groups needs the header twice.
 """
 
 import threading
@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+import msgspec
 import urllib3
 from kubernetes.client import ApiClient
 from urllib3 import HTTPHeaderDict
@@ -28,6 +29,7 @@ from urllib3.exceptions import (
     SSLError,
 )
 
+from olmweb.kube.decode import Decoded, decoded
 from olmweb.kube.errors import (
     Abandoned,
     Broken,
@@ -37,7 +39,6 @@ from olmweb.kube.errors import (
     from_answer,
     shorten,
 )
-from olmweb.kube.limits import TokenBucket
 
 RETRIES = 3  # of an idempotent read that was answered with 429 or 503 and Retry-After
 RETRY_AFTER_LIMIT = 10.0  # seconds; a longer wait is left to the caller's own schedule
@@ -49,7 +50,7 @@ _PIECE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
-    """Whom the cluster shall take us for. Raises ConfigError for a name no header can carry."""
+    """The user that a request impersonates. Raises ConfigError for a name no header can carry."""
 
     user: str
     groups: tuple[str, ...] = ()
@@ -66,7 +67,7 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What to ask. `idempotent` reads are tried again when the server says when."""
+    """A request. `idempotent` reads are retried when the server says when."""
 
     method: str
     path: str
@@ -85,8 +86,41 @@ class Call:
         return "WATCH" if ("watch", "1") in self.query else self.method
 
 
+class TokenBucket:
+    """Client-side rate limit, shared by threads: `burst` requests at once, then `rate` a second."""
+
+    def __init__(
+        self,
+        rate: float = 20,
+        burst: int = 40,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._tokens = float(burst)
+        self._filled_at = clock()
+
+    def take(self) -> float:
+        """Takes one token, sleeping until there is one; returns the seconds waited."""
+        with self._lock:
+            now = self._clock()
+            self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)
+            self._filled_at = now
+            self._tokens -= 1
+            # Below zero the token is a reservation: the next caller waits behind this one.
+            wait = max(0.0, -self._tokens / self._rate)
+        if wait:
+            self._sleep(wait)
+        return wait
+
+
 class RawResponse:
-    """An open answer whose body is read as it came: no content decoding.
+    """An open answer whose body is read without content decoding.
 
     `status` may be any; `error()` gives the KubeError for one that is not a success.
     """
@@ -107,7 +141,7 @@ class RawResponse:
         return data
 
     def read_some(self, size: int = 65_536) -> bytes:
-        """What has come so far, at most `size` bytes; waits only while there is nothing.
+        """The bytes received so far, at most `size`; waits only while there are none.
 
         Empty at the end. Raises Unreachable, with the reason `timeout` after the read timeout.
         """
@@ -141,11 +175,11 @@ class _Session:
 
 
 class Transport:
-    """Holds the pool of one cluster; threads may share it, and so its rate limit.
+    """The connection pool of one cluster; threads may share it, and with it the rate limit.
 
-    `renew` reads the credentials again; it is called when the cluster did not accept those that
-    we have, and the refused request is then sent once more. While `abandon` is true every request
-    raises Abandoned instead of being sent.
+    `renew` reads the credentials again; it is called when the cluster refuses the current ones, and
+    the refused request is then sent once more. While `abandon` is true every request raises
+    Abandoned instead of being sent.
     """
 
     def __init__(
@@ -176,7 +210,7 @@ class Transport:
 
     @property
     def api(self) -> ApiClient:
-        """The official client with the credentials of now, for what is no plain exchange."""
+        """The official client with the current credentials, for other than plain requests."""
         return self._session.api
 
     @property
@@ -233,10 +267,10 @@ class Transport:
             for group in call.as_user.groups:
                 headers.add("Impersonate-Group", group)
         try:
-            # Asked for at each request: here the official client renews short-lived tokens.
-            for one in session.api.configuration.auth_settings().values():
-                if one["value"]:
-                    headers[one["key"]] = one["value"]
+            # Read at each request: here the official client renews short-lived tokens.
+            for setting in session.api.configuration.auth_settings().values():
+                if setting["value"]:
+                    headers[setting["key"]] = setting["value"]
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(
                 f"The credentials for cluster {self.name} can't be read any more.",
@@ -253,11 +287,11 @@ class Transport:
         answer = self._request(session, call, headers, silence)
         if answer.status == 401:
             renewed = self._renewed(session)
-            fresh = self._headers(renewed, call, extra)
-            # With the same credentials a second request would be refused just so.
-            if fresh != headers or renewed.certificate != session.certificate:
+            new_headers = self._headers(renewed, call, extra)
+            # The same credentials would be refused again.
+            if new_headers != headers or renewed.certificate != session.certificate:
                 answer.close()
-                answer = self._request(renewed, call, fresh, silence)
+                answer = self._request(renewed, call, new_headers, silence)
         return answer
 
     def _renewed(self, refused: _Session) -> _Session:
@@ -294,7 +328,7 @@ class Transport:
                 status = str(answer.status)
                 return answer
             except ProtocolError as error:
-                # A kept-alive connection that the server closed meanwhile: a read may try again.
+                # The server closed an idle connection meanwhile: a read is tried again.
                 if last:
                     raise self.unreachable(error, call) from error
             except (HTTPError, OSError) as error:
@@ -305,7 +339,7 @@ class Transport:
         raise AssertionError("the last attempt returns or raises")
 
     def _read_all(self, answer: Any, call: Call) -> bytes:
-        """In pieces: a small answer may hold gigabytes of nothing, compressed."""
+        """Reads in pieces: a small answer may decompress to gigabytes."""
         pieces, size = [], 0
         try:
             while piece := answer.read(_PIECE, decode_content=True):
@@ -319,11 +353,11 @@ class Transport:
         return b"".join(pieces)
 
     def error_of(self, call: Call, answer: Any) -> KubeError:
-        """The error that a non-2xx answer stands for; reads a bounded part of its body."""
+        """The error of a non-2xx answer; reads a bounded part of its body."""
         try:
             body = answer.read(ERROR_BODY_LIMIT, decode_content=True)
         except (HTTPError, OSError):
-            body = b""  # the status alone still says what happened
+            body = b""  # the status alone has to do
         after = answer.headers.get("Retry-After", "")
         return from_answer(
             self.name,
@@ -333,6 +367,15 @@ class Transport:
             body,
             retry_after=float(after) if after.isascii() and after.isdigit() else None,
         )
+
+    def decode(
+        self, call: Call, decoder: Callable[[bytes], Decoded], body: bytes, expected: str
+    ) -> Decoded:
+        """The body of the answer to `call`. Raises Broken when it is not `expected`."""
+        try:
+            return decoded(decoder, body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise self.broken_answer(call, f"something that is not {expected}") from None
 
     def broken_answer(self, call: Call, what: str) -> Broken:
         return Broken(
@@ -346,13 +389,13 @@ class Transport:
         )
 
     def unreachable(self, error: Exception, call: Call) -> Unreachable:
-        reason, said, hint = _explain(error)
+        fault = _network_fault(error)
         return Unreachable(
-            f"Can't reach cluster {self.name} at {self.server}: {said}.",
-            hint=hint,
+            f"Can't reach cluster {self.name} at {self.server}: {fault.message}.",
+            hint=fault.hint,
             method=call.method,
             path=call.path,
-            reason=reason,
+            reason=fault.reason,
         )
 
 
@@ -363,30 +406,39 @@ def _session(api: ApiClient) -> _Session:
     return _Session(api, api.rest_client.pool_manager, server, certificate)
 
 
-def _explain(error: Exception) -> tuple[str, str, str]:
-    """(slug, what happened, what to check) of a network fault. Types only: urllib3's texts
-    quote whole URLs."""
+class _Fault(NamedTuple):
+    reason: str
+    message: str
+    hint: str
+
+
+def _network_fault(error: Exception) -> _Fault:
+    """Explains a network error by its type only: urllib3's texts quote whole URLs."""
     if isinstance(error, NameResolutionError):
-        return "dns", "its host name can't be resolved", "Check the address and the DNS."
+        return _Fault("dns", "its host name can't be resolved", "Check the address and the DNS.")
     if isinstance(error, ConnectTimeoutError) and not isinstance(error, NewConnectionError):
-        return "timeout", "no connection in time", "Check the address, firewall and VPN."
+        return _Fault("timeout", "no connection in time", "Check the address, firewall and VPN.")
     if isinstance(error, ReadTimeoutError | TimeoutError):
-        return "timeout", "no answer in time", "Check the API server's load and the network."
+        return _Fault(
+            "timeout", "no answer in time", "Check the API server's load and the network."
+        )
     if isinstance(error, SSLError):
-        return (
+        return _Fault(
             "tls",
             f"its certificate was not accepted ({_certificate_fault(error)})",
             "Check the certificate authority in the kubeconfig and that https is spoken there.",
         )
     if isinstance(error, NewConnectionError) and "refused" in str(error):
-        return (
+        return _Fault(
             "refused",
             "connection refused",
             "Check that the API server runs and that the address in the kubeconfig is right.",
         )
     if isinstance(error, ProtocolError | EOFError):
-        return "cut", "the connection was cut", "Check the network and any proxy in between."
-    return "network", "the network failed", "Check the address, proxy, firewall and VPN."
+        return _Fault(
+            "cut", "the connection was cut", "Check the network and any proxy in between."
+        )
+    return _Fault("network", "the network failed", "Check the address, proxy, firewall and VPN.")
 
 
 def _certificate_fault(error: SSLError) -> str:

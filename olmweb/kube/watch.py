@@ -1,58 +1,59 @@
-"""One watch request: the changes of a kind, from a resourceVersion on, as they happen.
+"""Watch requests: the changes of a kind, from a resourceVersion on, as they happen.
 
 The official client's own Watch is not used: it repeats a request that is too old with the same
-version, and breaks on ERROR events. Knows nothing of what becomes of the events, nor when to ask
-again: a watch that ends is its caller's to reopen from `position`. No database.
+version, and breaks on ERROR events. The caller reopens a watch that has ended from its `position`.
 """
 
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 import structlog
 
 from olmweb.kube.client import KubeClient
+from olmweb.kube.decode import decoded, narrow_event
 from olmweb.kube.errors import KubeError, Unreachable, from_answer
-from olmweb.kube.nesting import decoded
 from olmweb.kube.resources import Served
-from olmweb.kube.shapes import narrow_event
 from olmweb.kube.transport import Call, RawResponse
 
 log = structlog.get_logger(__name__)
 
 CHANGES = ("ADDED", "MODIFIED", "DELETED")
 BOOKMARK = "BOOKMARK"
-# A quiet stream is told apart from a dead one by its bookmarks. kube-apiserver 1.36 sends one a
-# minute, the first after up to two.
+# Bookmarks tell a quiet stream from a dead one. kube-apiserver 1.36 sends one a minute, the first
+# after up to two.
 SILENCE = 150.0
-# etcd holds no object of more than 1.5 MB, as it is there; JSON may take a few times that.
+# etcd holds no object of more than 1.5 MB in its own encoding; JSON may take a few times that.
 LINE_LIMIT = 16_000_000
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class WatchEvent:
-    """`type` is one of CHANGES, or BOOKMARK: then nothing happened up to `resource_version`."""
+class WatchEvent(Generic[Item]):
+    """`type` is one of CHANGES, or BOOKMARK: no change up to `resource_version`."""
 
     type: str
-    object: dict[str, Any]
+    object: Item
     resource_version: str
 
 
-class Watch:
+class _Watch(Generic[Item]):
     """One watch request; iterate over it in one thread, close it from any.
 
-    It ends without an error when the server ends it (after `seconds`), when it was silent for
-    longer than `silence` seconds, or when it was closed. `position` is then the resourceVersion to
-    go on from: that of the last event, bookmarks included, at first the one given.
+    It ends without an error when the server ends it (after `seconds`), when it is closed, or when
+    it was silent for longer than `silence` seconds. `position` is then the resourceVersion to
+    continue from: that of the last event, bookmarks included, at first the given one.
 
-    Iterating raises Gone when the position is too old, whether the server says so by the status of
-    its answer or by an ERROR event; Unreachable when there is no answer or the stream is cut, even
-    in the middle of an object; Broken for a line that is no event; the KubeError of any other
-    refusal. Events of an unknown type are skipped.
+    Iterating raises Gone when the position is too old, reported by the answer's status or by an
+    ERROR event; Unreachable when there is no answer or the stream is cut; Broken for a line that is
+    not an event; the KubeError of any other refusal. Events of an unknown type are skipped.
     """
+
+    _accept: ClassVar[str]
+    _bookmarks: ClassVar[bool]
 
     def __init__(
         self,
@@ -65,12 +66,13 @@ class Watch:
         label_selector: str = "",
         field_selector: str = "",
     ) -> None:
-        query = [("watch", "1"), ("resourceVersion", position), ("allowWatchBookmarks", "true")]
+        query = [("watch", "1"), ("resourceVersion", position)]
+        query += [("allowWatchBookmarks", "true")] if self._bookmarks else []
         query += [("timeoutSeconds", str(seconds))]
         query += [("labelSelector", label_selector)] if label_selector else []
         query += [("fieldSelector", field_selector)] if field_selector else []
         path = served.resource.path(served.version)
-        self._call = Call("GET", path, tuple(query), headers=(("Accept", "application/json"),))
+        self._call = Call("GET", path, tuple(query), headers=(("Accept", self._accept),))
         self._transport = client.transport
         self._kind = served.resource.kind
         self._silence = silence
@@ -80,7 +82,7 @@ class Watch:
         self.position = position
 
     def open(self) -> RawResponse:
-        """Sends the request; iterating does it when it was not done. Raises KubeError."""
+        """Sends the request; iterating does so unless it was sent. Raises KubeError."""
         response = self._transport.open_raw(self._call, silence=self._silence)
         if not 200 <= response.status < 300:
             try:
@@ -102,7 +104,7 @@ class Watch:
         if response is not None:
             response.shutdown()
 
-    def __iter__(self) -> Iterator[WatchEvent]:
+    def __iter__(self) -> Iterator[WatchEvent[Item]]:
         response = self._response or self.open()
         try:
             for line in self._lines(response):
@@ -127,7 +129,7 @@ class Watch:
             if len(pending) > LINE_LIMIT:
                 raise self._transport.broken_answer(self._call, "a line that does not end")
         if pending and not self._closed:
-            # The end of the body, but not of a line: a proxy in between gave up.
+            # The end of the body in the middle of a line: a proxy in between gave up.
             raise self._transport.unreachable(EOFError(), self._call)
 
     def _read(self, response: RawResponse) -> bytes:
@@ -137,28 +139,30 @@ class Watch:
         except Unreachable as error:
             if self._closed:
                 return b""
-            if error.reason == "timeout":
+            if error.reason == "timeout" and self._bookmarks:
                 log.debug("watch was silent", cluster=self._transport.name, kind=self._kind)
                 return b""
             raise
 
-    def _event(self, line: bytes) -> WatchEvent | None:
+    def _event(self, line: bytes) -> WatchEvent[Item] | None:
         try:
-            document = decoded(partial(narrow_event, kind=self._kind), line)
-            type_, item = document["type"], document["object"]
-            if type_ == "ERROR":
-                raise self._told(item)
-            if type_ not in CHANGES and type_ != BOOKMARK:
-                log.warning("unknown watch event", cluster=self._transport.name, kind=self._kind)
-                return None
-            version = item["metadata"]["resourceVersion"]
+            event = decoded(self._decode, line)
+            if event.type == "ERROR":
+                raise self._error(event.object)
         except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
             raise self._transport.broken_answer(
                 self._call, "a line that is no event of a watch"
             ) from None
-        return WatchEvent(type_, item, str(version))
+        if event.type not in CHANGES and event.type != BOOKMARK:
+            log.warning("unknown watch event", cluster=self._transport.name, kind=self._kind)
+            return None
+        return event
 
-    def _told(self, status: dict[str, Any]) -> KubeError:
+    def _decode(self, line: bytes) -> WatchEvent[Any]:
+        """An event whose object is an Item, or a dict when its type is not one of CHANGES."""
+        raise NotImplementedError
+
+    def _error(self, status: Any) -> KubeError:
         """The error of an ERROR event, whose object is a Status."""
         code = status.get("code")
         return from_answer(
@@ -168,3 +172,76 @@ class Watch:
             code if isinstance(code, int) else 0,
             msgspec.json.encode(status),
         )
+
+
+class Watch(_Watch[dict[str, Any]]):
+    """A watch of objects with the fields of olmweb.kube.decode.SHAPES."""
+
+    _accept = "application/json"
+    _bookmarks = True
+
+    def _decode(self, line: bytes) -> WatchEvent[Any]:
+        document = narrow_event(line, self._kind)
+        type_, item = document["type"], document["object"]
+        if type_ not in CHANGES and type_ != BOOKMARK:
+            return WatchEvent(type_, item, "")
+        return WatchEvent(type_, item, str(item["metadata"]["resourceVersion"]))
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Version(msgspec.Struct):
+    resourceVersion: str = ""
+
+
+class _MetadataObject(msgspec.Struct, Generic[Item]):
+    metadata: Item
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+_VERSIONED = msgspec.json.Decoder(_MetadataObject[_Version])
+
+
+class MetadataWatch(_Watch[Item]):
+    """A watch of the metadata of objects, decoded as the Struct `fields`.
+
+    The API server leaves out spec and status (PartialObjectMetadata). Requests no bookmarks, so
+    silence means that nothing changed; a server silent for longer than `silence` seconds raises
+    Unreachable.
+    """
+
+    _accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    _bookmarks = False
+
+    def __init__(
+        self,
+        client: KubeClient,
+        served: Served,
+        fields: type[Item],
+        position: str,
+        *,
+        seconds: int,
+        silence: float,
+        label_selector: str = "",
+    ) -> None:
+        super().__init__(
+            client,
+            served,
+            position,
+            seconds=seconds,
+            silence=silence,
+            label_selector=label_selector,
+        )
+        self._decoder = msgspec.json.Decoder(_MetadataObject[fields])  # type: ignore[valid-type]
+
+    def _decode(self, line: bytes) -> WatchEvent[Any]:
+        event = _EVENT.decode(line)
+        if event.type == "ERROR":
+            return WatchEvent(event.type, msgspec.json.decode(event.object), "")
+        version = _VERSIONED.decode(event.object).metadata.resourceVersion
+        if event.type not in CHANGES:
+            return WatchEvent(event.type, msgspec.json.decode(event.object), version)
+        return WatchEvent(event.type, self._decoder.decode(event.object).metadata, version)

@@ -8,7 +8,6 @@ import pytest
 
 from olmweb.kube import errors, resources
 from olmweb.kube.client import Impersonation, KubeClient
-from olmweb.kube.metadata import count_objects
 from olmweb.kube.resources import Served
 from olmweb.kube.session import open_client
 from olmweb.kube.watch import Watch
@@ -48,11 +47,11 @@ def test_pages_hold_everything_once(server: Server, client: KubeClient, ns: str)
 
 
 def test_objects_are_counted_in_one_request(server: Server, client: KubeClient, ns: str) -> None:
-    before = count_objects(client, SUBS, "v1alpha1")
+    before = client.count_objects(SUBS, "v1alpha1")
     for number in range(3):
         server.made(SUBSCRIPTIONS.format(ns), subscription(f"s{number}"))
     asked = client.requests
-    server.same(count_objects(client, SUBS, "v1alpha1") - before, 3)
+    server.same(client.count_objects(SUBS, "v1alpha1") - before, 3)
     server.same(client.requests - asked, 1)
 
 

@@ -20,7 +20,7 @@ from installs.state.decode.common import (
 )
 from installs.state.decode.platform import RUKPAK
 from installs.state.decode.v1 import OLM_V1
-from olmweb.kube.shapes import WRITTEN
+from olmweb.kube.decode import WRITTEN
 
 _NOBODY: Key = ("", "", "")
 _DEPRECATED = re.compile(r"\bis a deprecated field\b|\bDeprecated:", re.IGNORECASE)

@@ -176,7 +176,7 @@ class Session:
         self._save_streams(counts=full)
         if full:
             self._saved_at = now
-            self._client.tell_counts()
+            self._client.publish_request_counts()
             self._write(always=True)  # what rules and catalogs make of the rows may be new too
         is_open = any(course.opened_at is not None for course in self._courses.values())
         if is_open and now - self._heard_at >= settings.STATE_POLL:

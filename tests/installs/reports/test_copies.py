@@ -159,7 +159,7 @@ def test_the_setting_says_whether_olm_copies_and_what_off_would_save(
         (status_answer(403, "not yours", "Forbidden"), "does not allow this: not yours"),
         (Answer(200, UPDATES + event("ERROR", {"kind": "Status", "code": 410, "message": "old"})),
          "no longer has that state: old"),
-        (Answer(200, UPDATES + b"<html>\n"), "something that is not an event"),
+        (Answer(200, UPDATES + b"<html>\n"), "no event of a watch"),
         (Answer(200, UPDATES * 2, cut=True), "cut"),
     ],
 )  # fmt: skip

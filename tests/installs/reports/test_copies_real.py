@@ -12,7 +12,6 @@ from installs import tasks
 from installs.models import CopyReport
 from installs.reports import copied_csvs
 from olmweb.clusters import client_for
-from olmweb.kube.metadata import metadata_pages
 from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS
 from olmweb.models import Cluster
 from tests.peers.client import wait_until
@@ -148,8 +147,7 @@ def test_pages_of_metadata_are_the_whole_list_without_what_objects_hold(
 ) -> None:
     with client_for(cluster) as client:
         pages = list(
-            metadata_pages(
-                client,
+            client.list_metadata(
                 CLUSTER_SERVICE_VERSIONS,
                 "v1alpha1",
                 Meta,
@@ -158,6 +156,6 @@ def test_pages_of_metadata_are_the_whole_list_without_what_objects_hold(
             )
         )
     assert [len(page.items) for page in pages] == [3, 3, 2]
-    assert [page.more for page in pages] == [True, True, False]
+    assert [bool(page.continue_token) for page in pages] == [True, True, False]
     assert {one.namespace for page in pages for one in page.items} == places(server)
     assert len({page.resource_version for page in pages}) == 1

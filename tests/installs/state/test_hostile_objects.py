@@ -19,7 +19,7 @@ from installs.models import Operator
 from installs.state.full_sync import Snapshot, write_snapshot
 from installs.state.read import SERVED, FeedRead
 from installs.state.resources import FEEDS, decode
-from olmweb.kube.shapes import narrow_list
+from olmweb.kube.decode import narrow_list
 from olmweb.models import Cluster
 from olmweb.sandbox.apiserver.server import Sandbox
 from tests.worlds import cluster_v0 as v0

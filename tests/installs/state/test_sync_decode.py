@@ -16,7 +16,7 @@ from installs.state.decode.common import labelled_owner, number
 from installs.state.pods import selector_text, waiting_of
 from installs.state.resources import BY_NAME, FEEDS, decode
 from installs.state.write import table_of
-from olmweb.kube.shapes import SHAPES, narrow_event, narrow_list
+from olmweb.kube.decode import SHAPES, narrow_event, narrow_list
 from tests.worlds import cluster_v0 as v0
 
 KINDS = sorted(DECODERS)

@@ -18,7 +18,6 @@ from olmweb.kube.errors import (
     Unauthorized,
     Unreachable,
 )
-from olmweb.kube.metadata import metadata_pages
 from olmweb.kube.resources import (
     ALL,
     BUNDLE_DEPLOYMENTS,
@@ -50,7 +49,7 @@ def fill(fake: KubeFake, count: int) -> list[str]:
 
 
 def test_discovery_finds_every_kind_in_its_preferred_version(client: KubeClient) -> None:
-    served = client.served()
+    served = client.discover().served
     assert {kind: one.version for kind, one in served.items()} == {
         resource.kind: resource.versions[0] for resource in ALL
     }
@@ -200,8 +199,8 @@ def test_an_object_nested_deeper_than_we_decode_hides_nothing_else(
     assert [one["metadata"]["name"] for one in page.items] == ["deep", "b"]
     assert page.items[0]["spec"] == {"package": {"name": "etcd"}}
     fake.script("GET", LIST, Answer(200, body))
-    (seen,) = metadata_pages(client, PO, "v1alpha1", dict[str, str])
-    assert seen.items == [{"name": "deep"}, {"name": "b"}]
+    (listed,) = client.list_metadata(PO, "v1alpha1", dict[str, str])
+    assert listed.items == [{"name": "deep"}, {"name": "b"}]
 
 
 def test_one_connection_serves_many_requests_errors_included(

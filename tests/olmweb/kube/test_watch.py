@@ -12,9 +12,9 @@ import pytest
 from olmweb.kube import watch
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import Broken, Forbidden, Gone, Unauthorized, Unreachable
-from olmweb.kube.limits import TokenBucket
 from olmweb.kube.resources import PLATFORM_OPERATORS as PO
 from olmweb.kube.resources import Served
+from olmweb.kube.transport import TokenBucket
 from olmweb.kube.watch import Watch, WatchEvent
 from tests.kubefake import TOKEN, Answer, KubeFake, status_answer, watch_answer
 

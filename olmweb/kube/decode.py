@@ -1,11 +1,14 @@
-"""What we keep of each kind, as types that drop everything else while JSON is being decoded.
+"""Decoding the API server's JSON: the fields retained of each kind, and documents of any depth.
 
-A ClusterServiceVersion has icons and a description, a CustomResourceDefinition its schema: a
-hundred times what is kept of them, and never turned into Python objects here. Every leaf is
-`Any`: content is untrusted, and its types are the readers' concern. Knows no meaning of a field.
+`SHAPES` are msgspec types that drop every other field while JSON is being decoded: the icons and
+description of a ClusterServiceVersion, the schema of a CustomResourceDefinition are a hundred times
+as large as what is retained, and never become Python objects. Every leaf is `Any`: content is
+untrusted, and readers check its types.
 """
 
-from typing import Any
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, field
@@ -13,12 +16,48 @@ from msgspec import UNSET, Struct, field
 from olmweb.kube.conditions import FIELDS as CONDITION_FIELDS
 from olmweb.kube.resources import CLUSTER_EXTENSIONS, PLATFORM_OPERATORS, SUBSCRIPTIONS
 
+DEPTH = 100  # arrays and objects around a value that is retained
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 
-def _shape(name: str, *plain: str, **nested: Any) -> type[Struct]:
+Decoded = TypeVar("Decoded")
+
+
+def decoded(decode: Callable[[bytes], Decoded], document: bytes) -> Decoded:
+    """`decode(document)`; of the `shallow` document when it is nested too deep.
+
+    A cluster accepts documents of up to 10,000 levels (Go's encoding/json), such as an example in a
+    CustomResourceDefinition's schema; msgspec ends at Python's recursion limit, about a tenth of
+    that. No retained field lies nearly as deep. Raises what `decode` raises.
+    """
+    try:
+        return decode(document)
+    except RecursionError:
+        return decode(shallow(document))
+
+
+def shallow(document: bytes) -> bytes:
+    """The same JSON with null for each array and object inside DEPTH others, in linear time."""
+    parts, start, depth = [], 0, 0
+    for token in _TOKEN.finditer(document):
+        sign = token[0]
+        if sign in (b"{", b"["):
+            depth += 1
+            if depth == DEPTH + 1:
+                parts += [document[start : token.start()], b"null"]
+        elif sign in (b"}", b"]"):
+            if depth == DEPTH + 1:
+                start = token.end()
+            depth -= 1
+    if depth <= DEPTH:
+        parts.append(document[start:])
+    return b"".join(parts)
+
+
+def _shape(title: str, *plain: str, **nested: Any) -> type[Struct]:
     """A struct of optional fields: `plain` ones of any type, `nested` ones of the type given."""
-    fields: list[tuple[str, Any, Any]] = [(one, Any, UNSET) for one in plain]
-    fields += [(one, type_ | msgspec.UnsetType | None, UNSET) for one, type_ in nested.items()]
-    return msgspec.defstruct(name, fields, omit_defaults=True)
+    fields: list[tuple[str, Any, Any]] = [(name, Any, UNSET) for name in plain]
+    fields += [(name, type_ | msgspec.UnsetType | None, UNSET) for name, type_ in nested.items()]
+    return msgspec.defstruct(title, fields, omit_defaults=True)
 
 
 def _many(name: str, *plain: str, **nested: Any) -> Any:
@@ -28,7 +67,7 @@ def _many(name: str, *plain: str, **nested: Any) -> Any:
 
 
 class Annotations(Struct, omit_defaults=True):
-    """The few annotations that mean something to us; others may hold whole manifests."""
+    """The annotations that are read; others may hold whole manifests."""
 
     generated_by: Any = field(name="olm.generated-by", default=UNSET)
     operator_group: Any = field(name="olm.operatorGroup", default=UNSET)
@@ -250,23 +289,24 @@ _LIST = msgspec.json.Decoder(_List)
 _WATCH_EVENT = msgspec.json.Decoder(_WatchEvent)
 _OBJECTS = {kind: msgspec.json.Decoder(shape) for kind, shape in SHAPES.items()}
 _WHOLE = ("BOOKMARK", "ERROR")
-# The definitions of what OLM Web writes: a form offers only fields that their schemas have.
+# Definitions of the kinds that OLM Web writes: a form offers only fields that their schemas have.
 WRITTEN = frozenset(
-    f"{one.plural}.{one.group}" for one in (CLUSTER_EXTENSIONS, PLATFORM_OPERATORS, SUBSCRIPTIONS)
+    f"{resource.plural}.{resource.group}"
+    for resource in (CLUSTER_EXTENSIONS, PLATFORM_OPERATORS, SUBSCRIPTIONS)
 )
 
 
 def narrow_list(body: bytes, kind: str) -> dict[str, Any]:
-    """`{"metadata": ..., "items": [...]}` of a list's JSON, its objects with kept fields only.
+    """`{"metadata": ..., "items": [...]}` of a list's JSON, its objects with retained fields only.
 
-    An object whose content has other types than the API's stays whole; so does a document that is
-    no list. Raises msgspec.DecodeError or UnicodeDecodeError for what is not JSON.
+    An object whose fields have other types than the API's stays whole; so does a document that is
+    not a list. Raises msgspec.DecodeError or UnicodeDecodeError when it is not JSON.
     """
     try:
         document = _LIST.decode(body)
     except msgspec.ValidationError:
-        found: dict[str, Any] = msgspec.json.decode(body)
-        return found
+        whole: dict[str, Any] = msgspec.json.decode(body)
+        return whole
     return {
         "metadata": document.metadata,
         "items": [_narrow(item, kind) for item in document.items or ()],
@@ -274,15 +314,15 @@ def narrow_list(body: bytes, kind: str) -> dict[str, Any]:
 
 
 def narrow_event(line: bytes, kind: str) -> dict[str, Any]:
-    """`{"type": ..., "object": ...}` of one line of a watch, as narrow_list; raises as it does.
+    """`{"type": ..., "object": ...}` of one line of a watch; see narrow_list.
 
-    The objects of bookmarks and errors, which are of no kind that we keep, stay whole.
+    The objects of bookmarks and errors stay whole.
     """
     try:
         event = _WATCH_EVENT.decode(line)
     except msgspec.ValidationError:
-        found: dict[str, Any] = msgspec.json.decode(line)
-        return found
+        whole: dict[str, Any] = msgspec.json.decode(line)
+        return whole
     if event.type in _WHOLE:
         return {"type": event.type, "object": msgspec.json.decode(event.object)}
     return {"type": event.type, "object": _narrow(event.object, kind)}
@@ -293,10 +333,10 @@ def _narrow(raw: msgspec.Raw, kind: str) -> Any:
     if decoder is None:
         return msgspec.json.decode(raw)
     try:
-        found = msgspec.to_builtins(decoder.decode(raw))
+        narrowed = msgspec.to_builtins(decoder.decode(raw))
     except msgspec.ValidationError:
         return msgspec.json.decode(raw)
-    name = (found.get("metadata") or {}).get("name")
+    name = (narrowed.get("metadata") or {}).get("name")
     if kind == "CustomResourceDefinition" and isinstance(name, str) and name in WRITTEN:
         return msgspec.json.decode(raw)
-    return found
+    return narrowed

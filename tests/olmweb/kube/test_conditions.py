@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from olmweb.kube import conditions
-from olmweb.kube.limits import TokenBucket
+from olmweb.kube.transport import TokenBucket
 
 
 class Clock:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from olmweb.kube.nesting import DEPTH, decoded, shallow
+from olmweb.kube.decode import DEPTH, decoded, shallow
 
 ANY = st.recursive(
     st.none() | st.integers() | st.text('"\\\\{}[]é\\n'),
