@@ -35,7 +35,8 @@ from catalogs.verdicts.engine import (
     read_contents,
 )
 from catalogs.verdicts.engine import Prediction as Said
-from catalogs.verdicts.stored import NOT_READ, WAYS, title_of, way_key
+from catalogs.verdicts.stored import NOT_READ, WAYS, Predicted, title_of, way_key
+from catalogs.verdicts.stored import Said as RuleSaid
 from olmweb.bulk import Table, delete
 
 PACKAGES_AT_ONCE = 20  # in one transaction; their rows are in memory together
@@ -117,6 +118,20 @@ def judge(catalog: Catalog, places: Sequence[Place]) -> Judged:
     if batch:
         _judge_batch(batch, places, result, told_in_part=told_in_part)
     return result
+
+
+def evaluate_bundle(bundle: Bundle, place: Place, path: Path, target: Target) -> Predicted:
+    """The verdict on one bundle, from its blob; nothing is stored."""
+    ((_, contents),) = _contents([bundle])
+    if contents is None:
+        outcome = _unreadable(path, bundle.name)
+    else:
+        if bundle.package.catalog.way == PACKAGE_MANIFEST:
+            contents = replace(contents, **_NOT_TOLD)
+        outcome = predict(contents, path, cluster=place.facts, market=place.market, target=target)
+    verdict, rule, sentence, _ = _outcome(outcome)
+    found = tuple(RuleSaid(each.rule, each.verdict, each.sentence) for each in outcome.found)
+    return Predicted(path, target, Verdict(verdict), rule, sentence, found)
 
 
 def _judge_batch(

@@ -24,7 +24,7 @@ _HINDRANCES = frozenset(
     (
         *(rule.id for rule in RULES if rule.verdict == Verdict.NOT_INSTALLABLE),
         *("nothing-chosen", "unknown-bundle", "already-there"),
-        *("too-many-operatorgroups", "unsupported-operatorgroup"),
+        "too-many-operatorgroups",
     )
 )
 

@@ -13,7 +13,7 @@ from installs.actions.objects import step
 from installs.actions.plan import RESOURCES, Plan, served_version, verdict_on
 from installs.diagnosis import Approval, approval
 from installs.facts.operator_groups import watched_from
-from installs.facts.stored_verdicts import judged_target, verdicts_on
+from installs.facts.stored_verdicts import target_of, verdicts_on
 from installs.methods import CLUSTER_EXTENSION, MANUAL, PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import Action, Component, CRDState, Operator
 from installs.state.observation import details_of, observe
@@ -88,10 +88,10 @@ def verdicts_on_targets(
     operator: Operator, package: Package, targets: list[Target]
 ) -> dict[str, Predicted]:
     """Bundle -> stored verdict, as the operator's own path would install it."""
-    way = judged_target((), "")
+    way = target_of((), "")
     if operator.kind == SUBSCRIPTION:
         watched = watched_from(operator.cluster, operator.namespace)
-        way = judged_target(watched, operator.namespace)
+        way = target_of(watched, operator.namespace)
     names = [target.bundle for target in targets]
     return verdicts_on(operator.cluster, package, names, operator.kind, way)
 

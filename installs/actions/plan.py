@@ -19,7 +19,7 @@ from installs.actions import objects as writing
 from installs.actions.objects import is_deletion
 from installs.actions.warnings import Caution, cautions_of
 from installs.facts.operator_groups import groups_in, watched_from
-from installs.facts.stored_verdicts import judged_target, verdicts_on
+from installs.facts.stored_verdicts import target_of, verdict_for
 from installs.methods import CLUSTER_EXTENSION, PLATFORM_OPERATOR, SUBSCRIPTION, Choice
 from installs.models import Action, Component, CRDState, Operator
 from installs.state.observation import details_of
@@ -142,7 +142,7 @@ def plan_install(
     else:
         target = chosen.bundle if chosen else ""
     verdict = verdict_on(cluster, package, target, path, choice.namespace, choice.targets)
-    cautions = cautions_of(choice, cluster, package, target, judged=verdict is not None)
+    cautions = cautions_of(choice, cluster, package, target)
     return Plan(
         cluster=cluster,
         verb=Action.Verb.INSTALL,
@@ -171,14 +171,13 @@ def verdict_on(
     namespace: str = "",
     wanted: tuple[str, ...] = (),
 ) -> Predicted | None:
-    """The stored verdict on a bundle as `path` would install it; None when it was not judged.
+    """The verdict on a bundle as `path` would install it; None when it was not evaluated yet.
 
     Of a Subscription in `namespace`, whose OperatorGroup counts; where there is none yet, one that
     watches `wanted` (none: every namespace).
     """
     targets = watched_from(cluster, namespace, wanted) if path == SUBSCRIPTION else ()
-    way = judged_target(targets, namespace)
-    return verdicts_on(cluster, package, [bundle], path, way).get(bundle)
+    return verdict_for(cluster, package, bundle, path, target_of(targets, namespace))
 
 
 def choice_for(

@@ -1,14 +1,14 @@
 """What should make a person think twice about an install; never stops them. Reads rows only."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from catalogs.models import Bundle, Package
+from catalogs.models import Package
 from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
 from catalogs.verdicts.engine import RULES, Path
 from installs.audit.namespaces import Spots
 from installs.diagnosis.knowledge import by_id
-from installs.facts.operator_groups import groups_in, watched
+from installs.facts.operator_groups import groups_in
 from installs.methods import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
 from installs.models import Operator, Surface
 from olmweb.models import Cluster
@@ -27,40 +27,17 @@ class Caution:
     source: str = ""
 
 
-# What speaks against a bundle: finding that it would end in, and whether its facts say so.
-_BUNDLE_RULES: tuple[tuple[str, Callable[[Bundle], bool], str], ...] = (
-    (
-        "allnamespaces-required",
-        lambda one: one.install_modes_known and "AllNamespaces" not in one.install_modes,
-        "does not support the AllNamespaces install mode and would fail to unpack",
-    ),
-    (
-        "apiservicedefinitions-unsupported-rukpak",
-        lambda one: bool(one.owned_api_services),
-        "owns APIServices and would fail to unpack",
-    ),
-    (
-        "webhookdefinitions-unsupported-rukpak",
-        lambda one: bool(one.webhooks),
-        "declares webhooks and would fail to unpack",
-    ),
-)
-
-
 def cautions_of(
-    choice: Choice, cluster: Cluster, package: Package, target: str, *, judged: bool = False
+    choice: Choice, cluster: Cluster, package: Package, target: str
 ) -> Iterator[Caution]:
     """`target` is the bundle that would be chosen, empty when there is none.
 
-    With `judged` a stored verdict is shown beside these, so what its rules say is left out.
+    The rules on the bundle are not among these: the plan carries its verdict.
     """
     yield from _of_catalog(choice, cluster, package)
-    if choice.path == PLATFORM_OPERATOR:
-        yield from _of_platform_operator(package, judged)
-    else:
-        yield from _of_bundle(choice, cluster, package, target)
+    yield from _of_bundle(choice, cluster, package, target)
     if choice.path not in (PLATFORM_OPERATOR, CLUSTER_EXTENSION):
-        yield from _of_groups(choice, cluster, package, judged)
+        yield from _of_groups(choice, cluster, package)
     yield from _of_neighbours(choice, cluster)
 
 
@@ -69,16 +46,6 @@ def _of_catalog(choice: Choice, cluster: Cluster, package: Package) -> Iterator[
     notes = notes_on(site_of(package.catalog, cluster.pk))[Path(choice.path.lower())]
     for note in notes:
         yield Caution(note.rule, note.sentence, SOURCES[note.rule])
-
-
-def _of_platform_operator(package: Package, judged: bool) -> Iterator[Caution]:
-    if judged:
-        return
-    # The controller takes the highest version of all channels, whatever the default channel is.
-    bundle = package.bundles.order_by("-version_key", "ordinal").first()
-    for rule, applies, why in _BUNDLE_RULES if bundle else ():
-        if bundle and applies(bundle):
-            yield Caution(rule, f"The bundle {bundle.name} {why}.", by_id()[rule].source[0])
 
 
 def _of_bundle(
@@ -122,10 +89,7 @@ def _who_looks(cluster: Cluster) -> str:
     )
 
 
-def _of_groups(
-    choice: Choice, cluster: Cluster, package: Package, judged: bool
-) -> Iterator[Caution]:
-    modes = frozenset(map(str, package.install_modes))
+def _of_groups(choice: Choice, cluster: Cluster, package: Package) -> Iterator[Caution]:
     groups = groups_in(cluster, choice.namespace)
     if len(groups) > 1:
         names = ", ".join(one.name for one in groups[:4])
@@ -139,23 +103,6 @@ def _of_groups(
         # Where there is no group, one is made with it; that there are several is said above.
         if said.rule != ONE_GROUP or len(groups) == 1:
             yield Caution(said.rule, said.sentence, SOURCES[said.rule])
-    targets = watched(groups[0]) if groups else choice.targets
-    if not judged and modes and (need := _mode(targets, choice.namespace)) not in modes:
-        where = "The OperatorGroup there" if groups else "This choice"
-        yield Caution(
-            "unsupported-operatorgroup",
-            f"{where} asks for the install mode {need}, and {package.name} supports "
-            f"{', '.join(sorted(modes))} only.",
-        )
-
-
-def _mode(targets: tuple[str, ...], namespace: str) -> str:
-    """The install mode that an OperatorGroup asks for (OLM pkg/api InstallModeSet.Supports)."""
-    if not targets:
-        return "AllNamespaces"
-    if len(targets) > 1:
-        return "MultiNamespace"
-    return "OwnNamespace" if targets[0] == namespace else "SingleNamespace"
 
 
 def _of_neighbours(choice: Choice, cluster: Cluster) -> Iterator[Caution]:

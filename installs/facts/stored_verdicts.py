@@ -1,18 +1,37 @@
-"""The stored verdict on the bundles that a form is about. Reads rows; runs no rule."""
+"""The verdict on the bundles that a form is about: stored rows, or an evaluation on the spot."""
 
 from collections.abc import Collection
 
 from catalogs.models import Bundle, Package
-from catalogs.verdicts.engine import Path, Target
+from catalogs.verdicts.engine import Group, Path, Target
+from catalogs.verdicts.evaluate import Place, evaluate_bundle
 from catalogs.verdicts.stored import Predicted, verdicts
+from installs.facts.verdict_context import cluster_facts, market_of
 from olmweb.models import Cluster
 
 
-def judged_target(targets: tuple[str, ...], namespace: str) -> Target | None:
-    """Which of the judged OperatorGroups watches these namespaces (none: all); None for another."""
-    if not targets:
-        return Target.ALL
-    return Target.OWN if targets == (namespace,) else None
+def target_of(namespaces: tuple[str, ...], namespace: str) -> Target:
+    """The target of an OperatorGroup in `namespace` that selects `namespaces` (none: all)."""
+    return Group(namespace, "", frozenset(namespaces or ("",))).target or Target.ALL
+
+
+def verdict_for(
+    cluster: Cluster, package: Package, bundle: str, path: str, target: Target
+) -> Predicted | None:
+    """The verdict for `path` (a kind) on one bundle; None when it was not evaluated yet.
+
+    Two queries for a stored verdict. Verdicts for OperatorGroups that select single or several
+    namespaces are stored only where the cluster has such a group; else the bundle is evaluated
+    now, in some fifteen queries.
+    """
+    found = verdicts_on(cluster, package, [bundle], path, target).get(bundle)
+    if found is not None or target in (Target.ALL, Target.OWN):
+        return found
+    row = package.bundles.filter(name=bundle).order_by("-version_key").first()
+    if row is None:
+        return None
+    place = Place(cluster.pk, cluster_facts(cluster), market_of(package.catalog, cluster))
+    return evaluate_bundle(row, place, Path(path.lower()), target)
 
 
 def verdicts_on(
@@ -20,13 +39,11 @@ def verdicts_on(
     package: Package,
     names: Collection[str],
     path: str,
-    target: Target | None = Target.ALL,
+    target: Target = Target.ALL,
 ) -> dict[str, Predicted]:
-    """Bundle name -> verdict for `path` (a kind) on the cluster; what was not judged is left out.
-
-    Two queries.
-    """
-    if target is None or not names:
+    """Bundle name -> stored verdict for `path` (a kind) on the cluster; bundles that were not
+    evaluated are left out. Two queries."""
+    if not names:
         return {}
     rows = Bundle.objects.filter(package=package, name__in=names).order_by("-version_key")
     ids: dict[str, int] = {}

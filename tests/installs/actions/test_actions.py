@@ -1,21 +1,27 @@
 """Asking for an action: who may, what is planned, tried and recorded. Against the sandbox."""
 
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
 
-from catalogs.models import Package
+from catalogs.models import Catalog, Package
+from catalogs.sync.catalog import sync_catalog
 from installs.actions.change import plan_remove
 from installs.actions.record import dry_run, plan_install, removal_consequences, request
+from installs.facts.refresh_verdicts import refresh
 from installs.models import Action
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.sandbox.apiserver.server import Sandbox
-from tests.factories import make_catalog, make_cluster, make_operator, make_package
+from tests.factories import make_catalog, make_cluster, make_component, make_operator, make_package
+from tests.worlds.fbc import bundle_blob, csv_metadata
+from tests.worlds.syncing import make
+from tests.worlds.verdicts import package_blobs
 
 pytestmark = pytest.mark.django_db
+OWN = [{"type": "OwnNamespace", "supported": True}]
 
 
 @pytest.fixture
@@ -26,14 +32,6 @@ def cluster(db: None) -> Cluster:
 @pytest.fixture
 def package(cluster: Cluster) -> Package:
     return make_package(name="etcd", catalog=make_catalog(cluster=cluster))
-
-
-def rules(package: Package, user: User, **facts: Any) -> list[str]:
-    """Rules of the cautions of a plan whose newest bundle has these facts."""
-    package.bundles.update(**facts)
-    cluster = package.catalog.cluster
-    assert cluster is not None
-    return [one.rule for one in plan_install(cluster, package, "", user).warnings]
 
 
 # --- planning ----------------------------------------------------------------------------------
@@ -49,27 +47,45 @@ def test_a_sound_package_is_planned_without_cautions(package: Package, olivia: U
     assert plan.warnings == ()
 
 
-def test_the_facts_of_the_newest_bundle_give_cautions_with_their_source(
-    package: Package, olivia: User
+def test_the_review_has_the_verdict_of_exactly_the_bundle_that_the_plan_resolves_to(
+    cluster: Cluster, tmp_path: Path, olivia: User
 ) -> None:
-    assert rules(package, olivia, install_modes=["OwnNamespace"]) == ["allnamespaces-required"]
-    assert rules(package, olivia, install_modes_known=False) == [], "unknown is no reason"
-    assert rules(package, olivia, webhooks=2) == ["webhookdefinitions-unsupported-rukpak"]
-    assert rules(package, olivia, webhooks=None, owned_api_services=1) == [
-        "apiservicedefinitions-unsupported-rukpak"
-    ]
-    cluster = package.catalog.cluster
-    assert cluster is not None
-    (caution,) = plan_install(cluster, package, "", olivia).warnings
-    assert caution.source.startswith("rk11:internal/convert/")
-    assert "would fail to unpack" in caution.text
+    """No channel lists the newest bundle, so nothing installs it."""
+    catalog = make(
+        tmp_path,
+        [
+            *package_blobs("etcd", "1.0.0", webhookdefinitions=[{"generateName": "w"}]),
+            bundle_blob("etcd.v2.0.0", "etcd", csv=csv_metadata(installModes=OWN)),
+        ],
+    )
+    Catalog.objects.filter(pk=catalog.pk).update(cluster=cluster)
+    catalog.refresh_from_db()
+    assert sync_catalog(catalog).outcome == "changed"
+    package = Package.objects.get(name="etcd")
+    plan = plan_install(cluster, package, "", olivia)
+    assert plan.target == "etcd.v1.0.0"
+    assert [one.rule for one in plan.warnings] == ["po-other-catalog"]
+    assert plan.verdict is None, "not evaluated yet"
+    refresh(catalog, [cluster])
+    plan = plan_install(cluster, package, "", olivia)
+    assert plan.verdict is not None
+    assert plan.verdict.rule == "po-webhook"
 
 
-def test_only_the_bundle_that_would_be_installed_counts(package: Package, olivia: User) -> None:
-    package.bundles.filter(version="1.0.0").update(install_modes=["OwnNamespace"])
-    cluster = package.catalog.cluster
-    assert cluster is not None
-    assert plan_install(cluster, package, "", olivia).warnings == ()
+def test_an_operatorgroup_that_the_cluster_has_none_of_is_evaluated_for_the_review(
+    cluster: Cluster, tmp_path: Path, olivia: User
+) -> None:
+    catalog = make(tmp_path, package_blobs("etcd", "1.0.0"))
+    sync_catalog(catalog)
+    served = {"state": "served", "version": "v1alpha1"}
+    Cluster.objects.filter(pk=cluster.pk).update(kinds={"Subscription": served})
+    cluster.refresh_from_db()
+    make_component(cluster=cluster, kind="CatalogSource", name="demo", namespace="olm")
+    package = Package.objects.get(name="etcd")
+    fields = {"namespace": "apps", "targets": "shop"}
+    plan = plan_install(cluster, package, "", olivia, "Subscription", fields)
+    assert plan.verdict is not None
+    assert (plan.verdict.rule, plan.verdict.target) == ("sub-install-mode", "one")
 
 
 def test_another_catalog_and_an_operator_that_is_there_already_give_cautions(

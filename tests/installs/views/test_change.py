@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from catalogs.models import Package
+from catalogs.models import Catalog, Package
 from installs.models import Action, Operator
 from olmweb.clusters import client_for
 from olmweb.kube.resources import PLATFORM_OPERATORS
@@ -74,10 +74,10 @@ def test_the_form_asks_no_cluster_and_shows_exactly_what_would_be_sent(
 
 
 def test_warnings_come_with_their_rule(writer: Client, package: Package) -> None:
-    package.bundles.update(install_modes=["OwnNamespace"], install_modes_known=True)
+    Catalog.objects.filter(pk=package.catalog_id).update(name="community")
     page = assert_page(writer.get(INSTALL))
-    assert "does not support the AllNamespaces install mode" in page.text
-    assert "Rule allnamespaces-required" in page.text
+    assert "PlatformOperators are installed from CatalogSource" in page.text
+    assert "Rule po-other-catalog" in page.text
 
 
 def test_review_then_confirm_leads_to_the_action(
