@@ -46,7 +46,7 @@ def running(catalogd_is_built, real_etcd) -> Iterator[SimpleNamespace]:
 
 @pytest.fixture
 def cluster(running, tmp_path, settings, monkeypatch) -> Cluster:
-    monkeypatch.setattr("catalogs.sync.cluster_catalogs._enqueue", lambda _: None)
+    monkeypatch.setattr("catalogs.sync.cluster_catalogs.enqueue", lambda *_: None)
     monkeypatch.setattr(select, "RULES", LOOPBACK)
     settings.CATALOGD_CA = str(running.catalogd.ca_file)
     settings.KUBECONFIG = str(running.server.write_kubeconfig(tmp_path / "kubeconfig"))

@@ -48,7 +48,7 @@ OLD = (
 @pytest.fixture
 def cluster(tmp_path, settings, monkeypatch):
     """The sandbox, whose service proxy also has the server of those days."""
-    monkeypatch.setattr("catalogs.sync.cluster_catalogs._enqueue", lambda _: None)
+    monkeypatch.setattr("catalogs.sync.cluster_catalogs.enqueue", lambda *_: None)
     sandbox = Sandbox()
     newer = sandbox._server.handle_api
 

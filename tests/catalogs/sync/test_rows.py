@@ -148,7 +148,7 @@ def test_a_process_ends_when_its_owner_is_gone(tmp_path, asked):
     path.write_bytes(jsonl([*package("etcd"), *package("mongo")]))
     program = (
         "import os, sys, time\n"
-        "from catalogs.rows import pool\n"
+        "from catalogs.sync import pool\n"
         "from tests.catalogs.sync.test_rows import asked_of\n"
         f"body = open({str(path)!r}, 'rb')\n"
         "work = pool.Pool(body.fileno())\n"

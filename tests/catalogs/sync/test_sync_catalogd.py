@@ -26,7 +26,7 @@ def cluster(tmp_path, settings):
 
 
 def test_the_catalogs_of_a_cluster_are_read_through_its_service_proxy(cluster, monkeypatch):
-    monkeypatch.setattr("catalogs.sync.cluster_catalogs._enqueue", lambda _: None)
+    monkeypatch.setattr("catalogs.sync.cluster_catalogs.enqueue", lambda *_: None)
     with client_for(cluster) as client:
         (page,) = client.list_pages(CLUSTER_CATALOGS, CLUSTER_CATALOGS.versions[0])
     record_cluster_catalogs(cluster, page.items)

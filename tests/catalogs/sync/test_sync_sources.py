@@ -35,7 +35,7 @@ def sandbox():
 
 @pytest.fixture
 def cluster(sandbox, tmp_path, settings, monkeypatch):
-    monkeypatch.setattr("catalogs.sync.cluster_catalogs._enqueue", lambda _: None)
+    monkeypatch.setattr("catalogs.sync.cluster_catalogs.enqueue", lambda *_: None)
     path = tmp_path / "kubeconfig"
     sandbox.write_kubeconfig(path, context="sandbox")
     settings.KUBECONFIG = str(path)

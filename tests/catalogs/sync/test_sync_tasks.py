@@ -10,7 +10,6 @@ from django.utils import timezone
 from catalogs import tasks
 from catalogs.models import Blob, Bundle, Catalog, CatalogRevision
 from catalogs.sources.file import FileSource
-from catalogs.sync import cluster_catalogs
 from catalogs.sync.catalog import record_cluster_catalogs, sync_catalog
 from olmweb.models import Cluster
 from olmweb.runtime import leases
@@ -27,7 +26,7 @@ def cluster() -> Cluster:
 @pytest.fixture
 def enqueued(monkeypatch) -> list[int]:
     found: list[int] = []
-    monkeypatch.setattr(cluster_catalogs, "_enqueue", found.append)
+    monkeypatch.setattr(tasks.sync_catalog, "delay", found.append)
     return found
 
 
