@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
@@ -14,6 +13,7 @@ from catalogs.sync import progress
 from catalogs.views import access_text, forms, presenters
 from catalogs.views.changes import changes_tab
 from catalogs.views.problems import problems_tab
+from olmweb.accounts.roles import sign_in_required
 from olmweb.errors import OlmwebError
 from olmweb.models import SyncRun
 from olmweb.web.htmx import render_page
@@ -94,7 +94,7 @@ def _catalog_stamp(found: Catalog) -> tuple[object, ...]:
 
 
 @require_POST
-@login_required
+@sign_in_required(return_to="catalogs:catalog")
 def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """Staff ask for a read of the catalog now; a worker does it."""
     found = queries.get_catalog(cluster, catalog)

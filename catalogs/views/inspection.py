@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from django.contrib import messages
-from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -14,7 +13,7 @@ from catalogs.contents import inspect, stored
 from catalogs.contents.request import ask_inspection
 from catalogs.models import Bundle, BundleInspection, Package
 from catalogs.views import presenters
-from olmweb.accounts.roles import may_inspect
+from olmweb.accounts.roles import may_inspect, sign_in_required
 from olmweb.web.htmx import wants_fragment
 from olmweb.web.polling import STOP_POLLING
 
@@ -62,6 +61,7 @@ def _state(row: BundleInspection | None) -> str:
 
 @never_cache
 @require_http_methods(("GET", "HEAD", "POST"))
+@sign_in_required(methods=("POST",), return_to="catalogs:bundle")
 def inspection(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponse:
@@ -69,8 +69,6 @@ def inspection(
     found, _ = queries.get_sources(cluster, catalog, package)
     shown = queries.get_bundles(found, bundle)[0]
     if request.method == "POST":
-        if not request.user.is_authenticated:
-            return redirect_to_login(presenters.bundle_url(found, shown.name))
         _, begun = ask_inspection(shown, request.user)
         if begun:
             messages.success(request, "The image will be inspected; this page shows how far it is.")

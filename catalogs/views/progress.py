@@ -1,13 +1,13 @@
 """How far the sync of a catalog is, polled while it goes on, and asking it to stop."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from catalogs import queries
 from catalogs.sync import progress as running
+from olmweb.accounts.roles import sign_in_required
 from olmweb.errors import OlmwebError
 from olmweb.web.htmx import wants_fragment
 from olmweb.web.polling import STOP_POLLING
@@ -26,7 +26,7 @@ def progress(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
+@sign_in_required(return_to="catalogs:catalog")
 def cancel(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """Staff ask the sync that goes on to stop; what was read before stays."""
     found = queries.get_catalog(cluster, catalog)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -23,7 +22,7 @@ from installs.methods import PLATFORM_OPERATOR
 from installs.queries.batches import progress_of
 from installs.views.confirm import METHODS, form_key, go_to, show_form
 from installs.views.live import render_live
-from olmweb.accounts.roles import may_act, person
+from olmweb.accounts.roles import may_act, person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
@@ -51,11 +50,9 @@ class Asked:
 
 @never_cache
 @require_http_methods(METHODS)
+@sign_in_required(check=person)
 def new_batch(request: HttpRequest) -> HttpResponse:
     """Which, where, what is asked once for all; review with a dry run of each; confirm."""
-    if not request.user.is_authenticated:
-        return redirect_to_login(request.get_full_path())
-    person(request.user)
     values = request.POST if request.method == "POST" else request.GET
     context: dict[str, Any] = {"cap": CAP, "key": form_key(request), "fields": {}}
     try:
@@ -209,11 +206,9 @@ def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
 
 
 @require_POST
+@sign_in_required(check=person, return_to="installs:batch")
 def stop_batch(request: HttpRequest, id: int) -> HttpResponse:
     """Stops what was not begun, and says how much that was."""
-    if not request.user.is_authenticated:
-        return redirect_to_login(reverse("installs:batch", args=[id]))
-    person(request.user)
     batch = recording.find(id)
     count = recording.stop(batch, request.user)
     if count:

@@ -6,7 +6,6 @@ A GET asks no cluster; a POST lets the cluster try first, and what is confirmed 
 from collections.abc import Callable
 from typing import Any
 
-from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
@@ -22,7 +21,7 @@ from installs.models import Component, Operator
 from installs.presenters.chain import steps
 from installs.views.confirm import METHODS, follow_action, form_key, review, show_form
 from installs.views.operator import find_or_404
-from olmweb.accounts.roles import person
+from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import Missing, OlmwebError
 
 ASKED = ("channel", "version", "approval", "policy", "take")
@@ -30,13 +29,11 @@ ASKED = ("channel", "version", "approval", "policy", "take")
 
 @never_cache
 @require_http_methods(METHODS)
+@sign_in_required(check=person)
 def upgrade(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
     """Another channel, version or approval: where it can go, by which way, and what is sent."""
-    if not request.user.is_authenticated:
-        return redirect_to_login(request.get_full_path())
-    person(request.user)
     operator = find_or_404(cluster, kind, namespace, name)
     values = request.POST if request.method == "POST" else request.GET
     asked = {one: values.get(one, "")[:300] for one in ASKED}
@@ -69,11 +66,9 @@ def upgrade(
 
 @never_cache
 @require_http_methods(METHODS)
+@sign_in_required(check=person)
 def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: str) -> HttpResponse:
     """Lets its controller try again, by the remedy of what failed."""
-    if not request.user.is_authenticated:
-        return redirect_to_login(request.get_full_path())
-    person(request.user)
     operator = find_or_404(cluster, kind, namespace, name)
     context = {
         "title": f"Retry {operator.name}",
@@ -88,11 +83,9 @@ def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: s
 
 @never_cache
 @require_http_methods(METHODS)
+@sign_in_required(check=person)
 def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
     """Approves an InstallPlan, with all that it carries shown first."""
-    if not request.user.is_authenticated:
-        return redirect_to_login(request.get_full_path())
-    person(request.user)
     plan = find_plan(cluster, namespace, name)
     found = change.approval_of(plan.cluster, plan)
     context = {
@@ -109,13 +102,11 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
 
 @never_cache
 @require_http_methods(METHODS)
+@sign_in_required(check=person)
 def remove(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
     """Remove one operator: what goes, what stays, counted if asked; a tick, a dry run, follow."""
-    if not request.user.is_authenticated:
-        return redirect_to_login(request.get_full_path())
-    person(request.user)
     operator = find_or_404(cluster, kind, namespace, name)
     plan = change.plan_remove(operator)
     context: dict[str, Any] = {

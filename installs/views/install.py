@@ -6,7 +6,6 @@ A GET asks no cluster. Every form works as a plain POST; htmx swaps the same for
 from collections.abc import Mapping
 from typing import Any
 
-from django.contrib.auth.views import redirect_to_login
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
@@ -17,7 +16,7 @@ from installs import methods
 from installs.actions import record
 from installs.actions.plan import choice_for, paths_of
 from installs.views.confirm import METHODS, form_key, review, show_form
-from olmweb.accounts.roles import person
+from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import Missing, OlmwebError
 from olmweb.models import LOCAL, Cluster
 from olmweb.web.context import clusters
@@ -36,11 +35,9 @@ NOWHERE = OlmwebError(
 
 @never_cache
 @require_http_methods(METHODS)
+@sign_in_required(check=person)
 def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """What, where, review with the cluster's own dry run, confirm."""
-    if not request.user.is_authenticated:
-        return redirect_to_login(request.get_full_path())
-    person(request.user)
     found = find_package(cluster, catalog, package)
     values = request.POST if request.method == "POST" else request.GET
     targets = _targets(request, found)

@@ -6,7 +6,6 @@ A GET asks no cluster. Every form works as a plain POST.
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -23,6 +22,7 @@ from installs.models import InstallRequest
 from installs.queries import requests as queries
 from installs.queries.filters import read_choice, read_value
 from installs.views.live import render_live
+from olmweb.accounts.roles import sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
@@ -35,11 +35,9 @@ VERSIONS_SHOWN = 200
 
 @never_cache
 @require_http_methods(METHODS)
+@sign_in_required(check=asking.require_asker)
 def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """Ask for one package in a version, by a path, with a reason."""
-    if not request.user.is_authenticated:
-        return redirect_to_login(request.get_full_path())
-    asking.require_asker(request.user)
     found = get_sources(cluster, catalog, package)[0]
     targets = _targets(request, found)
     values = request.POST if request.method == "POST" else request.GET
@@ -133,11 +131,10 @@ def request_list(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_http_methods(METHODS)
+@sign_in_required(methods=("POST",))
 def request_detail(request: HttpRequest, id: int) -> HttpResponse:
     """One request: what would be sent, what is there, what speaks against it; the decision."""
     found = deciding.find(id)
-    if request.method == "POST" and not request.user.is_authenticated:
-        return redirect_to_login(request.get_full_path())
     context = _detail(request, found)
     if request.method != "POST":
         return render(request, "installs/request.html", context)

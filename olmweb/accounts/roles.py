@@ -6,12 +6,15 @@ action or a request is: permissions are names here. Asks no cluster.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission, User
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import reverse
 
 from olmweb.clusters import as_olmweb_error
 from olmweb.errors import OlmwebError
@@ -19,6 +22,7 @@ from olmweb.kube.client import Impersonation
 from olmweb.kube.errors import KubeError
 
 AnyUser = AbstractBaseUser | AnonymousUser
+View = Callable[..., HttpResponseBase]
 
 # These answer without a session: sign-in, assets; API and metrics check their own tokens.
 OPEN_PREFIXES = ("/metrics", "/login/", "/static/", "/api/")
@@ -74,6 +78,36 @@ class ReadAccessMiddleware:
         ):
             return self.get_response(request)
         return redirect_to_login(request.get_full_path())
+
+
+def sign_in_required(
+    *,
+    check: Callable[[AnyUser], object] | None = None,
+    methods: tuple[str, ...] = (),
+    return_to: str = "",
+) -> Callable[[View], View]:
+    """Sends visitors without a session to the sign-in page, which leads back to the view.
+
+    `check` raises OlmwebError for a person who may not use the view. `methods` limits both to these
+    HTTP methods. `return_to` names the route, with the view's own arguments, to lead back to where
+    the view answers POST alone.
+    """
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def wrapped(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+            if methods and request.method not in methods:
+                return view(request, **kwargs)
+            if not request.user.is_authenticated:
+                address = reverse(return_to, kwargs=kwargs) if return_to else None
+                return redirect_to_login(address or request.get_full_path())
+            if check is not None:
+                check(request.user)
+            return view(request, **kwargs)
+
+        return wrapped
+
+    return decorate
 
 
 def create_roles(**_: Any) -> None:
