@@ -9,10 +9,8 @@ from catalogs.views import (
     channels,
     compare,
     feeds,
-    inspection,
     package,
     problems,
-    progress,
     software,
 )
 
@@ -49,7 +47,7 @@ urlpatterns = [
     ),
     path(
         "inspections/<str:cluster>/<str:catalog>/<str:package>/<bundle_name:bundle>",
-        inspection.inspection,
+        bundle.inspection,
         name="inspection",
     ),
     path("icons/<str:sha256>", bundle.icon, name="icon"),
@@ -68,6 +66,6 @@ urlpatterns = [
         name="problem-report",
     ),
     path("catalogs/<str:cluster>/<str:catalog>/sync", catalogs.sync_now, name="sync-now"),
-    path("catalogs/<str:cluster>/<str:catalog>/progress", progress.progress, name="progress"),
-    path("catalogs/<str:cluster>/<str:catalog>/cancel", progress.cancel, name="cancel"),
+    path("catalogs/<str:cluster>/<str:catalog>/progress", catalogs.progress, name="progress"),
+    path("catalogs/<str:cluster>/<str:catalog>/cancel", catalogs.cancel, name="cancel"),
 ]

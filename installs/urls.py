@@ -11,10 +11,8 @@ from installs.views import (
     clusters,
     contents,
     copies,
-    crds,
     export,
     install,
-    operator,
     operators,
     readiness,
     requests,
@@ -25,7 +23,7 @@ urlpatterns = [
     path("operators/", operators.operator_list, name="operators"),
     path(
         "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>",
-        operator.operator_detail,
+        operators.operator_detail,
         name="operator",
     ),
     path(
@@ -82,7 +80,7 @@ urlpatterns = [
     path("clusters/<str:cluster>", clusters.cluster_detail, name="cluster"),
     path("readiness/", readiness.readiness_page, name="readiness"),
     path("readiness/olm-v1/", readiness.takeover_page, name="takeover"),
-    path("crds/", crds.crd_list, name="crds"),
+    path("crds/", clusters.crd_list, name="crds"),
     path("audit/", audit.audit_page, name="audit"),
     path("reports/copied-csvs/", copies.copied_csvs, name="copies"),
     path("activity/", activity.activity, name="activity"),

@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from installs.views.overview import overview
+from installs.views.clusters import overview
 from olmweb.accounts import views
 from olmweb.api import routes
 from olmweb.serving import health

@@ -18,7 +18,7 @@ from catalogs.models import (
     Channel,
     Package,
 )
-from catalogs.views.access_text import origin
+from catalogs.views.presenters import origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,22 @@
-"""Catalogs: the list, and one catalog with its changes and problems."""
+"""Catalogs: the list, one catalog with its tabs, and its sync: start, progress, cancel."""
 
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from catalogs import queries, tasks
 from catalogs.models import Catalog
-from catalogs.sync import progress
-from catalogs.views import access_text, forms, presenters
+from catalogs.sync import progress as sync_progress
+from catalogs.views import forms, presenters
 from catalogs.views.changes import changes_tab
 from catalogs.views.problems import problems_tab
 from olmweb.accounts.roles import sign_in_required
 from olmweb.errors import OlmwebError
 from olmweb.models import SyncRun
-from olmweb.web.htmx import render_page
-from olmweb.web.polling import revision_token, unchanged
+from olmweb.web.pages import STOP_POLLING, render_page, revision_token, unchanged, wants_fragment
 
 RUNS = 10
 
@@ -25,7 +24,7 @@ RUNS = 10
 @require_safe
 def catalog_list(request: HttpRequest) -> HttpResponse:
     catalogs = list(Catalog.objects.select_related("cluster"))
-    standings = progress.standings(catalogs)
+    standings = sync_progress.standings(catalogs)
     runs = sorted((key, each.run) for key, each in standings.items())
     rev = revision_token([_catalog_stamp(each) for each in catalogs], runs)
     answer = unchanged(request, rev)
@@ -49,7 +48,7 @@ CATALOG_TABS = {"overview": "Overview", "changes": "Changes", "problems": "Probl
 @require_safe
 def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     found = queries.get_catalog(cluster, catalog)
-    standing = progress.standings([found]).get(found.pk)
+    standing = sync_progress.standings([found]).get(found.pk)
     rev = revision_token(_catalog_stamp(found), standing and standing.run)
     answer = unchanged(request, rev)
     if answer:
@@ -74,8 +73,8 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     elif tab == "changes":
         context.update(changes_tab(request, found, notices))
     else:
-        context["origin"] = access_text.origin(found.way)
-        context["ways"] = access_text.told(found.ways)
+        context["origin"] = presenters.origin(found.way)
+        context["ways"] = presenters.told(found.ways)
         context["runs"] = SyncRun.objects.filter(kind=SyncRun.Kind.CATALOG, target=str(found))[
             :RUNS
         ]
@@ -107,4 +106,35 @@ def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
         )
     tasks.sync_catalog.delay_on_commit(found.pk)
     messages.success(request, f"A sync of {found} was asked for; a worker reads it now.")
+    return redirect("catalogs:catalog", found.cluster_name, found.slug)
+
+
+@require_safe
+def progress(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
+    """The bar alone, for htmx; whoever follows its address otherwise gets the catalog's page."""
+    found = queries.get_catalog(cluster, catalog)
+    if not wants_fragment(request):
+        return redirect("catalogs:catalog", found.cluster_name, found.slug)
+    standing = sync_progress.standings([found]).get(found.pk)
+    if standing is None:
+        return HttpResponse(status=STOP_POLLING)
+    return render(request, "catalogs/_sync_progress.html", {"catalog": found, "standing": standing})
+
+
+@require_POST
+@sign_in_required(return_to="catalogs:catalog")
+def cancel(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
+    """Staff ask the sync that goes on to stop; what was read before stays."""
+    found = queries.get_catalog(cluster, catalog)
+    if not request.user.is_staff:
+        raise OlmwebError(
+            "Only staff may cancel a sync.",
+            code="not-staff",
+            status=403,
+            hint="Ask an administrator, or wait until it is done.",
+        )
+    if sync_progress.cancel(found):
+        messages.success(request, f"The sync of {found} stops now; what was read before stays.")
+    else:
+        messages.info(request, f"No sync of {found} goes on; there is nothing to cancel.")
     return redirect("catalogs:catalog", found.cluster_name, found.slug)

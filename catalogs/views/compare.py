@@ -11,7 +11,7 @@ from catalogs.revisions.between import Point, differences, newest_points
 from catalogs.revisions.names import read_point, write_point
 from catalogs.views.changes import filter_context, read_asked, report_context
 from olmweb.errors import OlmwebError
-from olmweb.web.htmx import render_page
+from olmweb.web.pages import render_page
 
 PICKED = 10  # revisions of each catalog to pick from
 

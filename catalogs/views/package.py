@@ -16,11 +16,11 @@ from catalogs.verdicts.stored import verdicts_of
 from catalogs.views import forms, presenters
 from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab
+from catalogs.views.forms import standpoint
 from catalogs.views.problem_report import find_problems
 from catalogs.views.problems import described
-from catalogs.views.standpoint import standpoint
 from catalogs.views.versions import versions_tab
-from olmweb.web.htmx import render_page
+from olmweb.web.pages import render_page
 
 ROWS = 50  # of a table on one page
 

@@ -20,6 +20,7 @@ from catalogs import search
 from catalogs.fbc.words import fold
 from catalogs.models import Catalog, Package
 from catalogs.search.highlight import has_word, mark, snippet
+from catalogs.sources import ways
 from catalogs.verdicts.engine import Path, Verdict
 from catalogs.verdicts.stored import KIND_OF, title_of
 from catalogs.views.forms import FILTER_NAMES
@@ -61,6 +62,19 @@ WORDS = {search.YES: "Yes", search.FAILED: "Failed", search.NO: "No", "-": "No c
     f"{path}{mark}": f"{KIND_OF[path]}{word}"
     for path in Path
     for mark, word in (("", ""), ("-unknown", ": unknown"))
+}
+_ORIGINS = {
+    ways.EXACT: "",
+    ways.REBUILT: "rebuilt from the registry's answers, not the author's bytes",
+    ways.WITHOUT_GRAPH: "rebuilt from the API's list: it does not tell the upgrade graph, nor "
+    "what bundles other than heads are",
+}
+# State of a way -> the page's own state with the same icon.
+_ICONS = {
+    ways.USED: "ok",
+    ways.FAILED: "failed",
+    ways.IMPOSSIBLE: "absent",
+    ways.UNTRIED: "waiting",
 }
 
 
@@ -426,3 +440,37 @@ def _toggled(pairs: Sequence[tuple[str, str]], name: str, value: str) -> str:
     if pair in pairs:
         return f"?{urlencode([each for each in pairs if each != pair])}"
     return f"?{urlencode(pairs)}&{name}={quote_plus(value)}" if pairs else f"?{urlencode([pair])}"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One way for a table: `icon` is a key of the states, `state` the word beside it."""
+
+    way: str
+    state: str
+    icon: str
+    why: str
+
+
+def origin(way: str) -> str:
+    """What content that was read so is; "" when it is the author's own."""
+    return _ORIGINS[ways.tells(way)]
+
+
+def without_graph(way: str) -> bool:
+    """Whether the edges of upgrade graphs are not to be shown: nobody told them."""
+    return ways.tells(way) == ways.WITHOUT_GRAPH
+
+
+def told(found: Iterable[Mapping[str, str]]) -> list[Told]:
+    """The ways of a catalog's row."""
+    return [
+        Told(
+            one.get("way", ""),
+            one.get("state", "").capitalize(),
+            _ICONS.get(one.get("state", ""), "unknown"),
+            one.get("why", ""),
+        )
+        for one in found
+        if isinstance(one, Mapping)
+    ]

@@ -8,8 +8,7 @@ from django.views.decorators.http import require_safe
 from catalogs import search
 from catalogs.views import forms, presenters
 from olmweb.accounts.roles import may_act
-from olmweb.web.htmx import render_page
-from olmweb.web.polling import revision_token, unchanged
+from olmweb.web.pages import render_page, revision_token, unchanged
 
 BUNDLES_PAGE = 20  # bundles that use an image, on one page
 BUNDLES_OF = 20  # packages, each catalog's for itself, whose images are looked through

@@ -11,7 +11,7 @@ from installs.actions import change, record, retry
 from installs.actions.plan import Plan
 from installs.api.rows import action_row
 from installs.models import Action, Component
-from installs.queries.detail import find_operator
+from installs.queries.operator_detail import find_operator
 from olmweb.accounts.api_tokens import require_scope
 from olmweb.accounts.roles import person
 from olmweb.api.formats import json_response

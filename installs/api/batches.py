@@ -16,7 +16,7 @@ from installs.actions.bulk.selection import Candidate, Key
 from installs.api.actions import read_body, read_key
 from installs.methods import PATHS, PLATFORM_OPERATOR
 from installs.models import Action
-from installs.queries.batches import Progress, progress_of
+from installs.queries.activity import Progress, progress_of
 from olmweb.accounts.api_tokens import require_scope
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response

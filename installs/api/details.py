@@ -12,8 +12,8 @@ from installs.api.rows import FindingRow, OperatorRow, TransitionRow, operator_r
 from installs.api.rows import transition_row as transition_row_of
 from installs.diagnosis import requirement_rows
 from installs.models import Event, Operator
-from installs.queries import detail
-from installs.queries.plans import PendingPlan, pending_plan
+from installs.queries import operator_detail as detail
+from installs.queries.operator_detail import PendingPlan, pending_plan
 from installs.state.observation import details_of, diagnose_row
 
 HISTORY_TOLD = 100

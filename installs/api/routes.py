@@ -49,9 +49,9 @@ from installs.models import (
     Operator,
     Transition,
 )
+from installs.queries.activity import requests_revision
 from installs.queries.clusteroperators import explanation_of, members_of
-from installs.queries.detail import find_operator
-from installs.queries.requests import requests_revision
+from installs.queries.operator_detail import find_operator
 from installs.queries.watched_resources import freshness
 from olmweb.api.formats import answer_one
 from olmweb.api.lists import (

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from installs.diagnosis import flaps
 from installs.models import Component, Event, Observed, Operator, Transition
-from installs.queries.detail import Key, key_of
+from installs.queries.operator_detail import Key, key_of
 from installs.queries.operators import FLAPPING
 from installs.state.history import HEALTH, OBJECT, PHASE
 from installs.state.observation import details_of

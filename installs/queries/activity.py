@@ -1,13 +1,18 @@
-"""Reads behind the activity pages: what people asked for, what the syncs did."""
+"""Reads behind the activity pages: actions, sync runs, install requests and bulk installs."""
+
+from collections import Counter
+from dataclasses import dataclass
 
 from django.db.models import Count, Max, Q, QuerySet
 
-from installs.models import Action, Operator
+from installs.models import Action, ActionBatch, InstallRequest, Operator
 from installs.queries.keyset import Page, paginate
 from olmweb.models import SyncRun
 
 ACTION_STATES = tuple(str(value) for value in Action.State.values)
 OUTCOMES = tuple(str(value) for value in SyncRun.Outcome.values)
+REQUEST_STATES = tuple(str(value) for value in InstallRequest.State.values)
+_ENDED = tuple(str(one) for one in Action.State if one not in Action.OPEN)
 
 
 def action_page(
@@ -75,3 +80,80 @@ def syncs_revision() -> str:
     """What moves when any sync run began or ended; one query."""
     totals = SyncRun.objects.aggregate(newest=Max("pk"), finished=Max("finished_at"))
     return ":".join(str(value) for value in totals.values())
+
+
+def request_page(
+    *, state: str = "", cluster: str = "", user: str = "", q: str = "", cursor: str = ""
+) -> Page[InstallRequest]:
+    """One page of requests, newest first; two queries. Raises BadRequest (cursor)."""
+    rows = InstallRequest.objects.select_related("cluster", "user", "decided_by")
+    if state:
+        rows = rows.filter(state=state)
+    if cluster:
+        rows = rows.filter(cluster__name=cluster)
+    if user:
+        rows = rows.filter(user__username=user)
+    for word in q.split()[:8]:
+        rows = rows.filter(Q(package__icontains=word) | Q(reason__icontains=word))
+    return paginate(rows, ("created_at",), descending=True, cursor=cursor)
+
+
+def requests_revision() -> str:
+    """What moves when any request was made or decided; one query."""
+    totals = InstallRequest.objects.aggregate(
+        newest=Max("pk"),
+        decided=Max("decided_at"),
+        waiting=Count("pk", filter=Q(state=InstallRequest.State.WAITING)),
+    )
+    return ":".join(str(value) for value in totals.values())
+
+
+def installed_of(request: InstallRequest) -> list[Operator]:
+    """What is installed of the same package on the same cluster; one query."""
+    rows = Operator.objects.filter(cluster=request.cluster_id)
+    same = Q(package=request.package) | Q(kind=request.path, name=request.name)
+    return list(rows.filter(same).order_by("kind", "namespace", "name")[:20])
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a batch is. `counts`: state -> actions, `waiting` of them not begun; rows in the
+    order in which they are sent."""
+
+    batch: ActionBatch
+    rows: tuple[Action, ...]
+    counts: dict[str, int]
+    waiting: int
+
+    @property
+    def total(self) -> int:
+        return len(self.rows)
+
+    @property
+    def done(self) -> int:
+        return sum(self.counts.get(one, 0) for one in _ENDED)
+
+    @property
+    def open(self) -> int:
+        return self.total - self.done
+
+    @property
+    def under_way(self) -> int:
+        return self.open - self.waiting
+
+    @property
+    def ends(self) -> list[tuple[str, int]]:
+        """(state, how many) of those that have ended, in the order of Action.State."""
+        return [(one, self.counts[one]) for one in _ENDED if one in self.counts]
+
+
+def progress_of(batch: ActionBatch) -> Progress:
+    """One query."""
+    rows = Action.objects.filter(batch=batch).order_by("id").defer("manifests", "dry_run")
+    found = tuple(rows)
+    return Progress(
+        batch,
+        found,
+        dict(Counter(row.state for row in found)),
+        sum(row.state == Action.State.PENDING and row.begun_at is None for row in found),
+    )

@@ -11,13 +11,126 @@ from catalogs.queries import each_once, packages_in
 from installs.diagnosis import read_conditions
 from installs.diagnosis.aggregated import NAME as AGGREGATED
 from installs.diagnosis.aggregated import explain_impact
-from installs.models import NEEDS_ATTENTION, ClusterOperator, Health, Operator
+from installs.models import (
+    NEEDS_ATTENTION,
+    Action,
+    ClusterOperator,
+    Component,
+    CRDState,
+    Health,
+    Operator,
+)
+from installs.queries.crds import troubled_crds
 from installs.queries.operators import CAUSE_ROWS, Cause, group_by_cause
-from installs.queries.update import ClusterUpdate, cluster_versions, update_of
-from installs.queries.waiting import Approval, approvals_of
+from installs.state.observation import details_of
 from olmweb.models import Cluster
 
 _BAD = tuple(str(value) for value in NEEDS_ATTENTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """An InstallPlan that waits for a person, and the operators that it is about."""
+
+    cluster: str
+    namespace: str
+    name: str
+    operators: tuple[Operator, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits for a person or is under way."""
+
+    actions: int
+    upgrades: int
+    approvals: tuple[Approval, ...]
+    crds: tuple[CRDState, ...]
+
+
+def waiting(
+    clusters: Sequence[Cluster], *, upgrades: int, approvals: Sequence[Approval]
+) -> Waiting:
+    """These, the actions under way and the CRDs that will block an upgrade; two queries."""
+    ids = [cluster.pk for cluster in clusters]
+    return Waiting(
+        actions=Action.objects.filter(cluster__in=ids, state__in=Action.OPEN).count(),
+        upgrades=upgrades,
+        approvals=tuple(approvals),
+        crds=tuple(troubled_crds(clusters)),
+    )
+
+
+def approvals_of(cluster: str, operators: Sequence[Operator]) -> list[Approval]:
+    """The InstallPlans that wait, each once however many operators it is about."""
+    plans: dict[tuple[str, str], list[Operator]] = defaultdict(list)
+    for row in operators:
+        details = details_of(row)
+        if row.health == Health.NEEDS_APPROVAL and details.get("plan"):
+            namespace = str(details.get("plan_namespace") or row.namespace)
+            plans[namespace, str(details["plan"])].append(row)
+    return [
+        Approval(cluster, namespace, name, tuple(rows))
+        for (namespace, name), rows in sorted(plans.items())
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Something that stands in the way of an update of the cluster itself, in its own words."""
+
+    kind: str
+    name: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterUpdate:
+    """How the ClusterVersion stands; `desired` is another version while an update runs."""
+
+    version: str
+    desired: str
+    available: tuple[str, ...]
+    blockers: tuple[Blocker, ...]
+    failing: str
+
+
+def cluster_versions(ids: Sequence[int]) -> dict[int, Component]:
+    """The ClusterVersion of each of these clusters that has one; one query."""
+    rows = Component.objects.filter(cluster__in=ids, kind="ClusterVersion").order_by("-name")
+    return {row.cluster_id: row for row in rows}
+
+
+def update_of(
+    row: Component | None, cluster_operators: Sequence[ClusterOperator]
+) -> ClusterUpdate | None:
+    """From the ClusterVersion and from the ClusterOperators that say Upgradeable=False."""
+    if row is None:
+        return None
+    details = details_of(row)
+    available = details.get("available")
+    conditions = {one.type: one for one in read_conditions(row.conditions)}
+    blockers = [
+        Blocker("ClusterOperator", one.name, told.reason, told.message)
+        for one in cluster_operators
+        for told in read_conditions(one.conditions)
+        if told.type == "Upgradeable" and told.status == "False"
+    ]
+    own = conditions.get("Upgradeable")
+    if own and own.status == "False" and not blockers:  # it repeats what they say
+        blockers.append(Blocker("ClusterVersion", row.name, own.reason, own.message))
+    refused = conditions.get("ReleaseAccepted")
+    if refused and refused.status == "False":
+        blockers.append(Blocker("ClusterVersion", row.name, refused.reason, refused.message))
+    failing = conditions.get("Failing")
+    return ClusterUpdate(
+        version=str(details.get("version") or ""),
+        desired=str(details.get("desired") or ""),
+        available=tuple(str(one) for one in available) if isinstance(available, list) else (),
+        blockers=tuple(blockers),
+        failing=failing.message if failing and failing.status == "True" else "",
+    )
 
 
 @dataclass(frozen=True, slots=True)

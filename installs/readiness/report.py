@@ -11,7 +11,7 @@ from catalogs.models import Catalog
 from catalogs.semver import Version
 from installs.facts.verdict_context import read_version
 from installs.models import ClusterOperator, Component, Operator
-from installs.queries.update import cluster_versions, update_of
+from installs.queries.overview import cluster_versions, update_of
 from installs.readiness.gone import gone, package_gone
 from installs.readiness.minors import Minor, read_minor
 from installs.readiness.obstacles import (

@@ -5,15 +5,14 @@ from django.views.decorators.http import require_safe
 
 from installs.diagnosis import finding_for
 from installs.models import Action
-from installs.presenters.chain import chain, steps
+from installs.presenters.diagnosis import chain, steps
 from installs.queries import activity as queries
-from installs.queries import detail
+from installs.queries import operator_detail as detail
 from installs.queries.filters import read_choice, read_value
 from installs.state.observation import diagnose_row
-from installs.views.live import render_live
 from olmweb.errors import Missing
 from olmweb.web.context import clusters
-from olmweb.web.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
 SHOWS = ("actions", "syncs")
 FOLLOW_SECONDS = 1.5

@@ -13,7 +13,7 @@ from catalogs.models import Catalog
 from catalogs.verdicts.engine import Path, Target
 from catalogs.verdicts.stored import KIND_OF
 from catalogs.views import forms, presenters
-from catalogs.views.standpoint import ALONE
+from catalogs.views.forms import ALONE
 from installs.audit.audit import Audit, Row, audit
 from installs.audit.namespaces import Spots
 from installs.audit.report import TITLES, agreement
@@ -22,7 +22,7 @@ from olmweb.accounts.roles import may_act
 from olmweb.errors import Missing
 from olmweb.models import LOCAL, Cluster
 from olmweb.web.context import clusters
-from olmweb.web.htmx import render_page
+from olmweb.web.pages import render_page
 
 ROWS = 50  # of the table on one page
 ACTUAL = 100  # operators beside their predictions

@@ -19,14 +19,13 @@ from installs.actions.bulk.reviewing import SHARED, Item
 from installs.actions.bulk.selection import CAP, Candidate, Selection
 from installs.actions.plan import known_fields, served_version
 from installs.methods import PLATFORM_OPERATOR
-from installs.queries.batches import progress_of
-from installs.views.confirm import METHODS, form_key, go_to, show_form
-from installs.views.live import render_live
+from installs.queries.activity import progress_of
+from installs.views.forms import METHODS, form_key, go_to, show_form
 from olmweb.accounts.roles import may_act, person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
-from olmweb.web.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
 FOLLOW_SECONDS = 2.0
 

@@ -18,9 +18,9 @@ from installs.actions.plan import Plan
 from installs.facts import instances
 from installs.methods import SUBSCRIPTION
 from installs.models import Component, Operator
-from installs.presenters.chain import steps
-from installs.views.confirm import METHODS, follow_action, form_key, review, show_form
-from installs.views.operator import find_or_404
+from installs.presenters.diagnosis import steps
+from installs.views.forms import METHODS, follow_action, form_key, review, show_form
+from installs.views.operators import find_or_404
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import Missing, OlmwebError
 

@@ -5,13 +5,12 @@ from django.views.decorators.http import require_safe
 
 from installs.presenters.timeline import timeline, told_by
 from installs.queries import clusteroperators as queries
-from installs.queries import detail
+from installs.queries import operator_detail as detail
 from installs.queries.filters import read_choice, read_value
 from installs.queries.overview import unreadable_kinds
-from installs.views.live import render_live
 from olmweb.errors import Missing
 from olmweb.web.context import clusters
-from olmweb.web.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
 STATE_WORDS = {
     "unavailable": "Unavailable",

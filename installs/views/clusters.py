@@ -1,14 +1,61 @@
-"""The page of one cluster: how fresh what is shown of it is, and why not."""
+"""Pages of clusters: the overview, one cluster, and the CustomResourceDefinitions."""
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from installs.presenters.diagnosis import steps
+from installs.queries import crds
+from installs.queries import overview as queries
+from installs.queries.changes import recent
+from installs.queries.filters import read_choice, read_value
+from installs.queries.overview import Waiting, waiting
 from installs.queries.watched_resources import freshness
-from installs.views.live import render_live
 from olmweb.errors import Missing
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
-from olmweb.web.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
+
+SHOWS = ("problems", "all")
+
+
+@require_safe
+def overview(request: HttpRequest) -> HttpResponse:
+    """One cluster in full, several as a table, none as three steps to the first one."""
+    wanted = read_value(request.GET, "cluster")
+    shown = [known_cluster(request, wanted)] if wanted else clusters(request)
+    catalogs = queries.read_catalogs()
+    token = revision_token(cluster_revision(request), queries.catalogs_revision(catalogs))
+    if (answer := unchanged(request, token)) is not None:
+        return answer
+    entries = queries.overview(shown) if shown else []
+    context = {
+        "entries": entries,
+        "single": entries[0] if len(entries) == 1 else None,
+        "several": len(entries) > 1,
+        "recent": recent(shown) if shown else None,
+        "catalogs": queries.catalog_summary(catalogs, shown),
+        "waiting": _waiting(entries) if entries else None,
+        "kinds": queries.installable_kinds(entries[0].cluster) if len(entries) == 1 else [],
+        "configured": settings.CLUSTERS,
+        "silence_told": _silence_told(entries),
+    }
+    return render_live(request, "installs/overview.html", context, token=token)
+
+
+def _silence_told(entries: list[queries.ClusterOverview]) -> list[int]:
+    """The silent clusters of which the page itself says so: those of a table, and one that was
+    never reached."""
+    silent = [entry.cluster for entry in entries if entry.cluster.stale]
+    return [one.pk for one in silent if len(entries) > 1 or one.synced_at is None]
+
+
+def _waiting(entries: list[queries.ClusterOverview]) -> Waiting:
+    return waiting(
+        [entry.cluster for entry in entries],
+        upgrades=sum(entry.counts.upgrades for entry in entries),
+        approvals=[approval for entry in entries for approval in entry.approvals],
+    )
 
 
 @require_safe
@@ -38,3 +85,37 @@ def known_cluster(request: HttpRequest, name: str) -> Cluster:
         code="unknown-cluster",
         hint=f"Known clusters: {known}.",
     )
+
+
+@require_safe
+def crd_list(request: HttpRequest) -> HttpResponse:
+    """Stored versions beside served and defined ones, who owns it, and what is wrong."""
+    chosen = {name: read_value(request.GET, name) for name in ("cluster", "q")}
+    show = read_choice(request.GET, "show", SHOWS)
+    token = revision_token(cluster_revision(request))
+    if (answer := unchanged(request, token)) is not None:
+        return answer
+    page = crds.crd_page(
+        **chosen, problems=show == "problems", cursor=request.GET.get("cursor", "")
+    )
+    found = [crds.crd_row(row) for row in page.rows]
+    words = {"cluster": "Cluster", "q": "Text"}
+    chips = [(name, words[name], value) for name, value in chosen.items() if value]
+    if show == "problems":
+        chips.append(("show", "Only", "with a problem"))
+    context = {
+        "page": page,
+        "rows": [(one, steps(one.finding.remedy) if one.finding else []) for one in found],
+        "total": page.total,
+        "chosen": chosen,
+        "show": show,
+        "chips": chips,
+        "cluster_names": [one.name for one in clusters(request)],
+        "unread": [one.name for one in clusters(request) if not _is_read(one.kinds)],
+    }
+    return render_live(request, "installs/crds.html", context, token=token)
+
+
+def _is_read(kinds: dict[str, dict[str, str]]) -> bool:
+    told = kinds.get("CustomResourceDefinition")
+    return isinstance(told, dict) and told.get("state") == "served"

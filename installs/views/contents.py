@@ -9,11 +9,11 @@ from catalogs import queries
 from catalogs.contents.report import CLUSTER, Report
 from catalogs.models import Bundle, Package
 from catalogs.views import forms, presenters
-from catalogs.views.inspection import inspection_shown
+from catalogs.views.bundle import inspection_shown
 from installs.facts import bundle_contents as found_contents
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
-from olmweb.web.htmx import render_page
+from olmweb.web.pages import render_page
 
 CHOICES = 200  # bundles offered to compare with
 

@@ -14,12 +14,10 @@ from installs.models import CopyReport
 from installs.queries.filters import read_value
 from installs.reports import copied_csvs as copies
 from installs.views.clusters import known_cluster
-from installs.views.live import render_live
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
-from olmweb.web.htmx import render_page
-from olmweb.web.polling import revision_token, unchanged
+from olmweb.web.pages import render_live, render_page, revision_token, unchanged
 
 SHOWN = 6  # reports of one cluster: the newest in full, the others as a line each
 ROWS = 50

@@ -28,7 +28,7 @@ from installs.export.asked import (
 from installs.export.files import kustomize_folder
 from installs.methods import PATHS, SUBSCRIPTION
 from olmweb.errors import OlmwebError
-from olmweb.web.htmx import render_page
+from olmweb.web.pages import render_page
 
 UNPROCESSABLE = 422  # which htmx swaps in, too
 

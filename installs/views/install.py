@@ -15,7 +15,7 @@ from catalogs.models import Package
 from installs import methods
 from installs.actions import record
 from installs.actions.plan import choice_for, paths_of
-from installs.views.confirm import METHODS, form_key, review, show_form
+from installs.views.forms import METHODS, form_key, review, show_form
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import Missing, OlmwebError
 from olmweb.models import LOCAL, Cluster

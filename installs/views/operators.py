@@ -1,10 +1,25 @@
-"""The operators list, by cause or as a table."""
+"""Pages of operators: the list, by cause or as a table, and one operator."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from installs.models import Health
-from installs.presenters.chain import steps
+from installs.actions import buttons, change
+from installs.models import NEEDS_ATTENTION, Health, Operator
+from installs.presenters.diagnosis import (
+    aids_of,
+    besides,
+    chain,
+    condition_tables,
+    notes_shown,
+    steps,
+)
+from installs.presenters.object_details import deployments, facts_of, requirements_of, waiting_pods
+from installs.presenters.timeline import flapping, healths_of, shares, spans, timeline, told_by
+from installs.queries import operator_detail as detail
 from installs.queries import operators as queries
 from installs.queries.filters import (
     ATTENTION,
@@ -13,10 +28,15 @@ from installs.queries.filters import (
     read_operator_filters,
     read_sort,
 )
-from installs.views.live import render_live
+from installs.queries.operator_detail import pending_plan, repeated_plans
+from installs.queries.operators import finding_of, why
+from installs.state.observation import details_of, diagnose_row
+from olmweb.accounts.roles import may_act
+from olmweb.errors import Missing
 from olmweb.web.context import attention
-from olmweb.web.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
+SPANS_SHOWN = 6
 VIEWS = ("cause", "all")
 FILTER_WORDS = {
     "cluster": "Cluster",
@@ -29,6 +49,104 @@ FILTER_WORDS = {
     "upgrade": "Upgrade",
     "q": "Text",
 }
+
+
+@require_safe
+def operator_detail(
+    request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
+) -> HttpResponse:
+    """What happened, what to do, the chain, what it requires, the timeline, the conditions."""
+    operator = find_or_404(cluster, kind, namespace, name)
+    action = detail.open_action(operator)
+    token = revision_token(
+        cluster_revision(request), action and (action.pk, action.state), _minute(operator)
+    )
+    if (answer := unchanged(request, token)) is not None:
+        return answer
+    story = _story(operator)
+    context = {
+        "operator": operator,
+        "needs_attention": operator.health in NEEDS_ATTENTION,
+        "action": action,
+        "removable": operator.kind in change.REMOVABLE,
+        "may_remove": _may_remove(request),
+        "refused": buttons.refusals(
+            request.user, operator, story["pending"].approval.namespace if story["pending"] else ""
+        ),
+        "upgradable": operator.kind in change.UPGRADABLE and not _first_install(operator, story),
+        "plan_waiting": story["pending"].approval if story["pending"] else None,
+        **story,
+        "steps": steps(story["remedy"], aids_of(request.user, operator, story["finding"])),
+    }
+    return render_live(request, "installs/operator.html", context, token=token)
+
+
+def _story(operator: Operator) -> dict[str, Any]:
+    """Everything that the rows say of it; at most eight queries."""
+    parts = detail.parts_of(operator)
+    diagnosis = diagnose_row(operator, parts.components)
+    finding = finding_of(operator) or diagnosis.finding
+    keys = parts.keys(operator)
+    transitions = detail.history(operator.cluster_id, keys)
+    events = detail.events_of(operator.cluster_id, keys)
+    own_spans = spans(transitions, operator)
+    notes = notes_shown(diagnosis.notes)
+    return {
+        "why": why(operator),
+        "finding": finding,
+        "remedy": finding.remedy if finding else (),
+        "chain": chain(operator, diagnosis.chain, parts.components),
+        "besides": besides(diagnosis.chain, parts),
+        "tables": condition_tables(operator, parts.components),
+        "facts": [fact for fact in facts_of(operator) if fact.term != "Version"],
+        "notes": notes,
+        "deprecation_told": any(note.state == "deprecated" for note in notes),
+        "slow": any(note.state == "stuck" for note in notes),
+        "flapping": flapping(healths_of(operator, transitions)),
+        "pending": pending_plan(operator, parts),
+        "repeated": repeated_plans(operator, parts),
+        "requirements": requirements_of(operator.cluster, parts.components),
+        "pods": waiting_pods(parts.components),
+        "deployments": deployments(parts.components),
+        "timeline": timeline(keys[0], transitions, events, told_by([operator, *parts.components])),
+        "spans": own_spans[-SPANS_SHOWN:],
+        "earlier_spans": own_spans[:-SPANS_SHOWN],
+        "shares": shares(own_spans) if len(own_spans) > SPANS_SHOWN else [],
+        "packages": detail.packages_of(operator),
+    }
+
+
+def _first_install(operator: Operator, story: Mapping[str, Any]) -> bool:
+    """Whether what it installs first waits for approval: nothing is there to be upgraded."""
+    installed = details_of(operator).get("installed_csv")
+    return bool(operator.kind == "Subscription" and story["pending"] and not installed)
+
+
+def _minute(operator: Operator) -> int:
+    """What moves while something is under way, because time alone makes a step a slow one."""
+    going_on = operator.deleting or operator.health in (Health.INSTALLING, Health.UPGRADING)
+    return int(timezone.now().timestamp() // 60) if going_on else 0
+
+
+def _may_remove(request: HttpRequest) -> tuple[bool, str]:
+    """Whether to offer removal, and why not. Who is not signed in is offered it, by signing in."""
+    if not request.user.is_authenticated:
+        return True, ""
+    return may_act(request.user)
+
+
+def find_or_404(cluster: str, kind: str, namespace: str, name: str) -> Operator:
+    """The operator a URL names. Raises Missing with a sentence."""
+    operator = None
+    if "\x00" not in f"{cluster}{kind}{namespace}{name}":
+        operator = detail.find_operator(cluster, kind, namespace, name)
+    if operator is None:
+        raise Missing(
+            f"There is no {kind[:80]} {name[:120]} on cluster {cluster[:80]}.",
+            code="unknown-operator",
+            hint="It may have been removed; Activity and the operators list show what is there.",
+        )
+    return operator
 
 
 @require_safe

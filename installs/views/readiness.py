@@ -21,9 +21,8 @@ from installs.readiness.asked import (
 from installs.readiness.takeover import Fate
 from installs.readiness.takeovers import narrowed, takeovers
 from installs.views.clusters import known_cluster
-from installs.views.live import render_live
 from olmweb.web.context import clusters
-from olmweb.web.polling import cluster_revision, revision_token, unchanged
+from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
 SHOWN = 200  # obstacles of one cluster on the page; the exports have all
 WORDS = {

@@ -19,14 +19,13 @@ from installs.actions.plan import Plan
 from installs.actions.requests import asking, deciding
 from installs.methods import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
 from installs.models import InstallRequest
-from installs.queries import requests as queries
+from installs.queries import activity as queries
 from installs.queries.filters import read_choice, read_value
-from installs.views.live import render_live
 from olmweb.accounts.roles import sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
-from olmweb.web.polling import revision_token, unchanged
+from olmweb.web.pages import render_live, revision_token, unchanged
 
 METHODS = ("GET", "HEAD", "POST")
 UNPROCESSABLE = 422
@@ -112,7 +111,7 @@ def _versions(package: Package) -> list[str]:
 def request_list(request: HttpRequest) -> HttpResponse:
     """The queue: what waits first asked for first seen, and how everything else ended."""
     chosen = {name: read_value(request.GET, name) for name in ("cluster", "user", "q")}
-    chosen["state"] = read_choice(request.GET, "state", queries.STATES)
+    chosen["state"] = read_choice(request.GET, "state", queries.REQUEST_STATES)
     token = revision_token("requests", queries.requests_revision())
     if (answer := unchanged(request, token)) is not None:
         return answer

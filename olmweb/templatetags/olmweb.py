@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from olmweb.web import polling
+from olmweb.web import pages
 
 register = template.Library()
 
@@ -280,7 +280,7 @@ def sort_link(
 
 
 @register.simple_tag(takes_context=True)
-def live(context: dict[str, Any], token: str, seconds: float = polling.SECONDS) -> SafeString:
+def live(context: dict[str, Any], token: str, seconds: float = pages.SECONDS) -> SafeString:
     """Attributes that make an element poll the page's own URL and replace itself when it changed.
 
     The element needs an id. Used inside the tag: `<div id="rows" {% live rev %}>`.
@@ -293,7 +293,7 @@ def live(context: dict[str, Any], token: str, seconds: float = polling.SECONDS) 
         ' hx-push-url="false"',
         request.path,
         params.urlencode(),
-        polling.every(seconds),
+        pages.every(seconds),
     )
 
 

@@ -17,7 +17,7 @@ from installs.actions.bulk import pacing, recording, reviewing, selection
 from installs.actions.bulk.reviewing import Item
 from installs.actions.bulk.selection import Candidate, Key
 from installs.models import Action, ActionBatch
-from installs.queries.batches import progress_of
+from installs.queries.activity import progress_of
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.sandbox.apiserver.server import Sandbox

@@ -11,7 +11,7 @@ from installs.actions.bulk import recording, reviewing, selection
 from installs.actions.bulk.reviewing import Item
 from installs.actions.bulk.selection import Key
 from installs.models import Action, ActionBatch, Operator
-from installs.queries.batches import progress_of
+from installs.queries.activity import progress_of
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.sandbox.apiserver.server import Sandbox

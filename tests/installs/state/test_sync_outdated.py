@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from installs.models import Operator, Reference
-from installs.queries.detail import parts_of
+from installs.queries.operator_detail import parts_of
 from installs.state.full_sync import sync_cluster
 from installs.state.observation import diagnose_row
 from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS, SUBSCRIPTIONS

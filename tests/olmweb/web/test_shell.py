@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from olmweb.models import Cluster
 from olmweb.templatetags import olmweb as tags
-from olmweb.web.polling import every, revision_token
+from olmweb.web.pages import every, revision_token
 from tests.factories import make_cluster, make_operator
 from tests.worlds.html import assert_fragment, assert_page, read
 

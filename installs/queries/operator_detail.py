@@ -20,6 +20,8 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from catalogs.models import Package
+from installs.diagnosis import Approval, approval
+from installs.diagnosis.reading import texts
 from installs.models import (
     NEEDS_ATTENTION,
     Action,
@@ -30,7 +32,7 @@ from installs.models import (
     Reference,
     Transition,
 )
-from installs.state.observation import details_of
+from installs.state.observation import details_of, observe
 
 TIMELINE_LIMIT = 200
 # A CSV may have dozens of Deployments; what happened to more of them than this is not a story.
@@ -185,3 +187,64 @@ def open_action(operator: Operator) -> Action | None:
         name=operator.name,
         state__in=Action.OPEN,
     ).first()
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPlan:
+    """What approving an InstallPlan will change. `others` are ClusterServiceVersions of other
+    operators that it carries along; `command` approves it."""
+
+    approval: Approval
+    others: tuple[str, ...]
+    command: str
+
+
+def pending_plan(operator: Operator, parts: Parts) -> PendingPlan | None:
+    """The plan that waits for approval and is about this Subscription; one query when it does."""
+    if operator.kind != "Subscription":
+        return None
+    for plan in parts.of_kind("InstallPlan"):
+        if plan.phase != "RequiresApproval":
+            continue
+        beside = subscriptions_beside(operator, plan.namespace)
+        found = approval(observe(plan), [observe(row) for row in beside])
+        if found.needed:
+            others = tuple(one.csv for one in found.others(operator.name))
+            return PendingPlan(found, others, approve_command(plan))
+    return None
+
+
+def approve_command(plan: Component) -> str:
+    return (
+        f"kubectl -n {plan.namespace} patch installplan {plan.name} "
+        '--type merge -p \'{"spec":{"approved":true}}\''
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A ClusterServiceVersion that several InstallPlans list, the newest plan first."""
+
+    csv: str
+    plans: tuple[Component, ...]
+
+
+def repeated_plans(operator: Operator, parts: Parts) -> list[Repeated]:
+    """The operator's own versions that more than one InstallPlan of its namespace lists."""
+    versions = {one.name for one in parts.components if one.kind == "ClusterServiceVersion"}
+    versions |= {one.name for one in parts.absent if one.kind == "ClusterServiceVersion"}
+    plans = [*parts.of_kind("InstallPlan"), *parts.others]
+    found = [
+        Repeated(
+            csv, _newest_first([one for one in plans if csv in texts(details_of(one), "csvs")])
+        )
+        for csv in sorted(versions)
+    ]
+    return [one for one in found if len(one.plans) > 1]
+
+
+def _newest_first(plans: Sequence[Component]) -> tuple[Component, ...]:
+    def made(plan: Component) -> tuple[float, str]:
+        return (plan.created_at.timestamp() if plan.created_at else 0.0, plan.name)
+
+    return tuple(sorted(plans, key=made, reverse=True))

@@ -11,7 +11,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from installs.actions import record
 from installs.actions.plan import Plan
 from installs.models import Action
-from olmweb.web.htmx import render_page, wants_fragment
+from olmweb.web.pages import render_page, wants_fragment
 
 METHODS = ("GET", "HEAD", "POST")
 UNPROCESSABLE = 422

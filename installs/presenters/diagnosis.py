@@ -1,14 +1,17 @@
-"""How an operator's objects become its chain and the steps to take: plain values for templates."""
+"""Presents the diagnosis of an operator: chain, notes, remedy steps, condition tables."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from installs.actions.alternatives import installs_instead
 from installs.diagnosis import Finding, Link, is_command
 from installs.models import Component, Operator
-from installs.presenters.details import Fact, facts_of
-from installs.queries.detail import Parts, key_of
+from installs.presenters.object_details import Fact, facts_of
+from installs.queries.operator_detail import Parts, key_of
+from installs.queries.providers import missing_api, provider_searches
+from olmweb.accounts.roles import AnyUser
 
 STATE_ICONS = {
     "ok": "check-circle",
@@ -194,3 +197,18 @@ def condition_tables(operator: Operator, components: Sequence[Component]) -> lis
     # The sync keeps none of a CSV's: its conditions are a log, not a state.
     own = [] if operator.kind == "ClusterServiceVersion" else [operator]
     return [ConditionTable(f"{one.kind} {one.name}", one.conditions) for one in (*own, *below)]
+
+
+def aids_of(user: AnyUser, operator: Operator, finding: Finding | None) -> list[Aid]:
+    """Links that lead to no refusal and to no empty list."""
+    if finding is None:
+        return []
+    forms = installs_instead(user, operator, finding.instead)
+    aids = [Aid(one.path, f"Install as {one.path}", one.url) for one in forms]
+    if api := missing_api(finding):
+        found = provider_searches(operator.cluster, [api]).get(api)
+        none = f"No catalog of {operator.cluster.name} offers one."
+        aids.append(
+            Aid("provides", f"Find {found.words}", found.url) if found else Aid("provides", none)
+        )
+    return aids

@@ -1,0 +1,122 @@
+"""Renders pages: whole, as the fragment that htmx asks for, or live by polling.
+
+A live page polls its own address with `rev=TOKEN`, a token of its content: 204 while the content is
+unchanged, 286 once it is final. The answer costs one query (the clusters), because every write to a
+cluster's rows increases the revision of the cluster.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.cache import patch_vary_headers
+from django_htmx.middleware import HtmxDetails
+
+from olmweb.web.context import clusters
+
+SECONDS = 1.2  # with the way from the cluster to the rows, an open page is at most 2 s late
+STOP_POLLING = 286  # htmx: swap this and ask no more
+VARY = ("HX-Request", "HX-Boosted", "HX-History-Restore-Request")
+
+
+def revision_token(*parts: object) -> str:
+    """A short token that differs whenever one of the parts does."""
+    text = "\x1f".join(str(part) for part in parts)
+    return blake2b(text.encode(), digest_size=9).hexdigest()
+
+
+def cluster_revision(request: HttpRequest) -> str:
+    """What moves when any row of any cluster, or what a page says of its freshness, changed."""
+    return ";".join(f"{c.pk}:{c.revision}:{c.reachable}:{c.stale}" for c in clusters(request))
+
+
+def unchanged(request: HttpRequest, token: str) -> HttpResponse | None:
+    """204 when the poll names the token that is still true, else None: render the fragment.
+
+    The answer also carries when each cluster was last heard from, so that the masthead stays true.
+    """
+    if not wants_fragment(request) or request.GET.get("rev") != token:
+        return None
+    response = HttpResponse(status=204)
+    response["Vary"] = ", ".join(VARY)
+    tell_seen(request, response)
+    return response
+
+
+def tell_seen(request: HttpRequest, response: HttpResponse) -> None:
+    """Adds the event `olm:seen` {cluster name: ISO time of its last complete pass} for app.js."""
+    seen = {c.name: c.synced_at.isoformat() for c in clusters(request) if c.synced_at}
+    if seen:
+        response["HX-Trigger"] = json.dumps({"olm:seen": seen})
+
+
+def every(seconds: float = SECONDS) -> str:
+    """An htmx trigger with up to a fifth of jitter: pages opened together don't ask together."""
+    return f"every {seconds * (0.9 + secrets.randbelow(200) / 1000):.2f}s"
+
+
+class HtmxRequest(HttpRequest):
+    """A request as django-htmx's middleware leaves it."""
+
+    htmx: HtmxDetails
+
+
+def wants_fragment(request: HttpRequest) -> bool:
+    """True for htmx's own requests; false for plain, boosted and history-restoring ones."""
+    details: HtmxDetails | None = getattr(request, "htmx", None)
+    return bool(details) and not details.boosted and not details.history_restore_request  # type: ignore[union-attr]
+
+
+def render_page(
+    request: HttpRequest,
+    template: str,
+    context: Mapping[str, Any],
+    partial: str = "",
+    status: int = 200,
+) -> TemplateResponse:
+    """The whole page, or `template#partial` when htmx asks. The context gets `fragment` (bool)."""
+    fragment = bool(partial) and wants_fragment(request)
+    name = f"{template}#{partial}" if fragment else template
+    response = TemplateResponse(request, name, {**context, "fragment": fragment}, status=status)
+    patch_vary_headers(response, VARY)
+    return response
+
+
+def render_live(
+    request: HttpRequest,
+    template: str,
+    context: Mapping[str, Any],
+    *,
+    token: str,
+    partial: str = "live",
+    final: bool = False,
+) -> HttpResponse:
+    """The page, or its live fragment with the poll's companions.
+
+    A fragment that answers a filter (not a poll) gives the browser the clean address. `final` ends
+    polling: nothing will change any more.
+    """
+    response = render_page(request, template, {**context, "rev": token}, partial=partial)
+    if not response.context_data or not response.context_data["fragment"]:
+        return response
+    tell_seen(request, response)
+    if "rev" in request.GET:
+        if final:
+            response.status_code = STOP_POLLING
+    else:
+        response["HX-Push-Url"] = clean_address(request)
+    return response
+
+
+def clean_address(request: HttpRequest) -> str:
+    """The page's address without empty parameters and without what only polling needs."""
+    params = request.GET.copy()
+    params.pop("rev", None)
+    for name in [name for name in params if not any(params.getlist(name))]:
+        del params[name]
+    query = params.urlencode()
+    return f"{request.path}?{query}" if query else request.path
