@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ASSET_SOURCES := $(shell find static/src templates -type f 2>/dev/null) package-lock.json static/build.mjs
 
-.PHONY: help install demo run clean-demo test peers bench fuzz lint format lock
+.PHONY: help install demo dev run clean-demo unit check test peers bench fuzz lint format lock
 
 help:
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,15 @@ demo: install ## the product on a sandbox cluster: http://127.0.0.1:8000/ (PORT=
 	@mkdir -p .local/demo
 	@exec env $(DEMO_ENV) $(BIN)/python manage.py serve --demo --port $(PORT)
 
+# A change of Python code or of a template restarts the server; one of a template, a style or a script
+# also builds the assets anew. Reload the page in the browser.
+dev: $(VENV)/.dev static/dist/.built ## the demo with auto-reload: http://127.0.0.1:8000/ (PORT=8000)
+	@mkdir -p .local/demo
+	@trap 'kill 0' EXIT; \
+	$(BIN)/watchfiles --sigint-timeout 10 "npm run --silent build" static/src templates & \
+	env OLMWEB_DEBUG=true $(DEMO_ENV) $(BIN)/watchfiles --sigint-timeout 10 \
+		"$(BIN)/python manage.py serve --demo --port $(PORT)" olmweb catalogs installs templates
+
 clean-demo: ## forget the demo's data
 	rm -rf .local/demo
 
@@ -58,6 +67,11 @@ run: install ## on your own cluster: make run [KUBECONFIG=..] [CONTEXT=..] [PORT
 	exec env OLMWEB_WRITE_AS="$${OLMWEB_WRITE_AS:-service-account}" \
 		OLMWEB_CLUSTERS="$${OLMWEB_CLUSTERS:-$$name=$${CONTEXT:-}}" \
 		$(BIN)/python manage.py serve --port $(PORT)
+
+unit: $(VENV)/.dev ## the tests without database, server or process: under a minute
+	@$(BIN)/python -m tests.run --unit
+
+check: lint unit ## what to run before each commit: lint, types, layers, unit tests
 
 test: $(VENV)/.dev static/dist/.built ## every test that this machine can run
 	@$(BIN)/python -m tests.run

@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     from django.conf import settings
 
     # The real hasher takes a quarter of a second per user, and no test is about it.
@@ -47,8 +47,11 @@ def pytest_configure() -> None:
     # Each test client would look through all static files at its first request.
     settings.WHITENOISE_AUTOREFRESH = True
     # No property is about time, and other work on the machine makes any example slow.
-    hypothesis.settings.register_profile("olmweb", hypothesis.settings(), deadline=None)
-    hypothesis.settings.load_profile("olmweb")
+    hypothesis.settings.register_profile("olmweb", deadline=None)
+    hypothesis.settings.register_profile(
+        "quick", hypothesis.settings(max_examples=10), deadline=None
+    )
+    hypothesis.settings.load_profile(config.getoption("hypothesis_profile") or "olmweb")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -1,8 +1,12 @@
-"""`make test`: the suite on SQLite, on PostgreSQL, on the real components, and in the browser.
+"""Runs the test suites: `make test` (python -m tests.run) and `make unit` (with --unit).
 
-All runs must pass. A component that is missing is named in one line; with OLMWEB_TEST_REQUIRE
-naming it, its absence fails the run. One run after the other: beside each other they take longer,
-as what waits for a component keeps the component busy, and miss their time limits.
+`make test` runs the suite on SQLite, on PostgreSQL, on the real components, and in the browser; all
+must pass. A component that is missing is named in one line; with OLMWEB_TEST_REQUIRE naming it, its
+absence fails the run. The runs follow each other: at the same time they would keep the components
+busy and exceed their time limits.
+
+`make unit` runs the tests that need no database, server, process or real catalog, with fewer
+examples of each property.
 """
 
 import os
@@ -19,6 +23,15 @@ EVERYWHERE = "not e2e and not peers"
 ASKING = f"{EVERYWHERE} and database"
 
 
+UNIT = (
+    "-m",
+    f"{EVERYWHERE} and not database and not data and not slow",
+    "--ignore=tests/conformance",
+    "--ignore=tests/olmweb/sandbox",
+    "--hypothesis-profile=quick",
+)
+
+
 def run_pytest(title: str, *arguments: str, **environment: str) -> int:
     print(f"\n--- {title}", flush=True)
     return subprocess.call(
@@ -28,6 +41,8 @@ def run_pytest(title: str, *arguments: str, **environment: str) -> int:
 
 def main() -> int:
     extra = sys.argv[1:]
+    if extra[:1] == ["--unit"]:
+        return run_pytest("unit tests", "-n", str(os.cpu_count() or 1), "-q", *UNIT, *extra[1:])
     # One more than there are cores, as many tests wait for something.
     workers = ["-n", str(min(4, 1 + (os.cpu_count() or 1)))]
     by_file = ["--dist", "loadfile", "--no-loadscope-reorder"]

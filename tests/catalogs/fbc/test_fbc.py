@@ -138,6 +138,7 @@ def test_an_integer_of_base_60_and_many_digits_is_refused_at_once():
     assert "an integer of more than 1000 characters" in problems[0].message
 
 
+@pytest.mark.slow
 def test_beginnings_that_lead_to_the_same_far_end_are_not_all_followed():
     nested = b'{"a":[\n' * 400 + b"1," * 1_000_000 + b"X\n"
     pieces, problems = split(b'{"schema":"a"}\n' + nested + b'{"schema":"b"}\n')

@@ -221,6 +221,7 @@ def resident_kilobytes():
     return int(text.split("VmRSS:")[1].split()[0])
 
 
+@pytest.mark.slow
 @reads_memory
 def test_rendering_gives_its_memory_back():
     text = "# a\n" + "word [x](http://a.b) " * 800

@@ -77,6 +77,7 @@ def test_a_document_has_each_word_once_and_not_the_markup() -> None:
     assert plain_text("<p>a</p><p>b &lt;c&gt;</p>") == "a b <c>"
 
 
+@pytest.mark.slow
 def test_a_document_is_cut_from_texts_of_a_bounded_length() -> None:
     texts = Texts(keywords=["\ufdfa" * MAX_TEXT, "streaming"], provider="Red Hat")
     tracemalloc.start()

@@ -70,6 +70,7 @@ def test_a_wrong_setting_is_one_sentence(changed: dict[str, str], sentence: str)
     assert len(str(caught.value).splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_check_command_stops_with_that_sentence(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s\n")

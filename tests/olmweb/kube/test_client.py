@@ -173,6 +173,7 @@ def test_answers_may_be_compressed(fake: KubeFake, client: KubeClient) -> None:
     assert fake.requests[0].header("Accept-Encoding") == ["gzip"]
 
 
+@pytest.mark.slow
 def test_a_small_answer_that_holds_gigabytes_of_nothing_is_not_unpacked(
     fake: KubeFake, client: KubeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def start(**environ: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_misspelt_setting_stops_the_start_with_one_sentence() -> None:
     run = start(OLMWEB_PUBLIC_RAED="true")
     assert run.returncode == 1
@@ -81,6 +82,7 @@ def test_a_misspelt_setting_stops_the_start_with_one_sentence() -> None:
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.slow
 def test_production_without_a_secret_key_or_hosts_does_not_start() -> None:
     run = start(REDIS_URL="redis://127.0.0.1:1")
     assert run.returncode == 1

@@ -90,6 +90,7 @@ def _manage(*args: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 def test_a_production_start_passes_djangos_deployment_checks(tmp_path: Path) -> None:
     done = _manage(
         *("check", "--deploy", "--fail-level", "WARNING"),
@@ -101,6 +102,7 @@ def test_a_production_start_passes_djangos_deployment_checks(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "environ", "words"),
     [
@@ -122,6 +124,7 @@ def test_a_start_that_can_not_work_ends_with_a_sentence(
     assert "hush" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_database_from_before_the_first_release_is_refused(
     tmp_path: Path,
 ) -> None:
