@@ -348,7 +348,7 @@ def make_prediction(
     """The verdict on a bundle that a PlatformOperator would take; with a `rule` that it fails."""
     verdict = verdict or ("not_installable" if rule else "installable")
     found = [{"rule": rule, "verdict": verdict, "sentence": sentence}] if rule else []
-    defaults: dict[str, Any] = {"path": "platformoperator", "target": "all", "chosen": True}
+    defaults: dict[str, Any] = {"path": "PlatformOperator", "target": "all", "chosen": True}
     catalog = bundle.package.catalog
     for cluster in {catalog.cluster, fields.get("cluster")}:
         if not PredictionRun.objects.filter(catalog=catalog, cluster=cluster).exists():

@@ -7,7 +7,8 @@ from django.http.response import HttpResponseBase
 from ninja import Router
 
 from catalogs.api.routes import find_catalog, find_package
-from catalogs.resolve import PATHS, BadQuestion, resolve
+from catalogs.install_methods import InstallMethod
+from catalogs.resolve import BadQuestion, read_method, resolve
 from catalogs.resolve.stored import facts_of
 from olmweb.api.formats import (
     MEDIA_TYPES,
@@ -21,10 +22,11 @@ from olmweb.api.formats import (
 from olmweb.api.lists import described
 
 router = Router(tags=["Catalogs"])
+METHODS = [method.value for method in InstallMethod]
 PARAMETERS = {
     "path": "What installs it; needed.",
-    "version": "Version range: >=1.2.0, <2.0.0 for clusterextension, >=1.2.0 <2.0.0 for others.",
-    "channel": "A channel; may be repeated for clusterextension. Absent: any.",
+    "version": "Version range: >=1.2.0, <2.0.0 for ClusterExtension, >=1.2.0 <2.0.0 for others.",
+    "channel": "A channel; may be repeated for ClusterExtension. Absent: any.",
     "installed": "Name of the bundle that is installed already.",
 }
 
@@ -62,7 +64,9 @@ class ResolutionRow:
     openapi_extra={
         "parameters": [
             described(
-                name, about, {"type": "string", "enum": list(PATHS)} if name == "path" else {}
+                name,
+                about,
+                {"type": "string", "enum": list(InstallMethod)} if name == "path" else {},
             )
             for name, about in PARAMETERS.items()
         ]
@@ -89,7 +93,7 @@ def get_resolution(
     try:
         answer = resolve(
             facts_of(found),
-            request.GET.get("path", ""),
+            read_method(request.GET.get("path", "")),
             channels=request.GET.getlist("channel"),
             version=request.GET.get("version", ""),
             installed=request.GET.get("installed", ""),

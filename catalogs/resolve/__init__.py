@@ -5,39 +5,40 @@ Pure, but for `stored`, which reads a package's facts from rows.
 
 from collections.abc import Sequence
 
+from catalogs.install_methods import InstallMethod
 from catalogs.resolve import platform_operator, v0, v1
 from catalogs.resolve.facts import BadQuestion, PackageFacts, Resolution, find_installed
 
-PLATFORM_OPERATOR, CLUSTER_EXTENSION, SUBSCRIPTION = (
-    "platformoperator",
-    "clusterextension",
-    "subscription",
-)
-PATHS = (PLATFORM_OPERATOR, CLUSTER_EXTENSION, SUBSCRIPTION)
-__all__ = ["PATHS", "BadQuestion", "resolve"]
+__all__ = ["BadQuestion", "read_method", "resolve"]
+
+
+def read_method(text: str) -> InstallMethod:
+    """The install method in any case. Raises BadQuestion for anything else."""
+    try:
+        return InstallMethod.parse(text)
+    except ValueError as error:
+        raise BadQuestion("path", str(error)) from None
 
 
 def resolve(
     package_facts: PackageFacts,
-    path: str,
+    method: InstallMethod,
     *,
     channels: Sequence[str] = (),
     version: str = "",
     installed: str = "",
     policy: str = "CatalogProvided",
 ) -> Resolution:
-    """What the controller behind `path` (one of PATHS) would choose of one package of one catalog.
+    """What the controller behind `method` would choose of one package of one catalog.
 
-    `channels` empty means any; `version` is a range in the path's own grammar (Masterminds for a
+    `channels` empty means any; `version` is a range in the method's own grammar (Masterminds for a
     ClusterExtension, blang for the others); `installed` a bundle's name; `policy` a
     ClusterExtension's upgradeConstraintPolicy. Raises BadQuestion, whose `field` says which of
     them can't be read.
     """
     now = find_installed(package_facts, installed)
-    if path == CLUSTER_EXTENSION:
+    if method == InstallMethod.CLUSTER_EXTENSION:
         return v1.resolve(package_facts, channels, version, now, policy)
-    if path == SUBSCRIPTION:
+    if method == InstallMethod.SUBSCRIPTION:
         return v0.resolve(package_facts, channels, version, now)
-    if path == PLATFORM_OPERATOR:
-        return platform_operator.resolve(package_facts, channels, version, now)
-    raise BadQuestion("path", f'"{path[:40]}" is no path: use {", ".join(PATHS)}.')
+    return platform_operator.resolve(package_facts, channels, version, now)

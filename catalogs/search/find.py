@@ -12,17 +12,17 @@ from itertools import chain, groupby
 from django.apps import apps
 
 from catalogs.fbc.words import words_of
+from catalogs.install_methods import InstallMethod
 from catalogs.search.asked import Asked, take_apart
 from catalogs.search.matching import Hits, Score
 from catalogs.search.rows import COUNTED, FACETS, NO, YES, Group, Index, Row
 from catalogs.search.typos import most_alike
-from catalogs.verdicts.engine import Path
 
 PAGE_SIZE = 48
 SORTS = ("relevance", "name", "-name", "updated")
 FAILED = "failed"  # asked for on a cluster, but no attempt got it installed
 ANSWERS = {
-    "installable": tuple(f"{path}{mark}" for mark in ("", "-unknown") for path in Path),
+    "installable": tuple(f"{path}{mark}" for mark in ("", "-unknown") for path in InstallMethod),
     "deprecated": (YES, NO),
     "installed": (YES, FAILED, NO),
 }

@@ -17,10 +17,11 @@ from typing import TypeVar
 from django.db.models import F, Max, Q
 
 from catalogs.fbc.words import words_of
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, CatalogChange, Package, Prediction, PredictionRun
 from catalogs.search.clashes import differences
 from catalogs.search.typos import Vocabulary
-from catalogs.verdicts.engine import Path, Target, Verdict
+from catalogs.verdicts.engine import Target, Verdict
 from olmweb.models import LOCAL
 
 YES, NO = "yes", "no"
@@ -184,7 +185,7 @@ def _said() -> dict[int, tuple[tuple[str, str, str], ...]]:
     ):
         found.setdefault(package, {})[intern(path)] = (intern(verdict), intern(rule))
     return {
-        package: tuple((path.value, *of[path]) for path in Path if path in of)
+        package: tuple((path.value, *of[path]) for path in InstallMethod if path in of)
         for package, of in found.items()
     }
 

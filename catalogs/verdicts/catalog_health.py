@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from django.db.models import Exists, Q
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
-from catalogs.verdicts.engine import Found, Path, Scope, Site, Source, on_site
+from catalogs.verdicts.engine import Found, Scope, Site, Source, on_site
 from catalogs.verdicts.engine.sites import CATALOG_SOURCE, CLUSTER_CATALOG
 from catalogs.verdicts.stored import Predicted, Said
 from olmweb.models import Stream
@@ -30,9 +31,9 @@ def site_of(catalog: Catalog, cluster: int | None, namespace: str = "") -> Site:
     return Site(own, tuple(map(source_of, found)), read, namespace)
 
 
-def notes_on(site: Site) -> dict[Path, tuple[Said, ...]]:
+def notes_on(site: Site) -> dict[InstallMethod, tuple[Said, ...]]:
     """What stands beside every verdict on the catalog's bundles, by path; in the rules' order."""
-    return {path: tuple(map(said, on_site(path, Scope.CATALOG, site))) for path in Path}
+    return {path: tuple(map(said, on_site(path, Scope.CATALOG, site))) for path in InstallMethod}
 
 
 def beside(verdicts: Sequence[Predicted], catalog: Catalog, cluster: int | None) -> list[Predicted]:

@@ -17,6 +17,7 @@ from django.db.models import Q
 from catalogs.contents.stored import contents_of, inspected_images
 from catalogs.fbc import blob as fbc
 from catalogs.fbc.json_text import as_json
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package, Prediction
 from catalogs.resolve import resolve
 from catalogs.resolve.facts import Resolution
@@ -28,7 +29,6 @@ from catalogs.verdicts.engine import (
     Contents,
     Found,
     Market,
-    Path,
     Target,
     Verdict,
     predict,
@@ -60,7 +60,7 @@ _NAMED = ("name", "version")  # what differs from version to version
 _Key = tuple[int, int | None, int | None, str, str]
 _Values = tuple[bool, str, str, str, str, str]
 _Outcome = tuple[str, str, str, str]  # verdict, rule, sentence, `found` as JSON
-_Judgement = tuple[int | None, Path, Target, _Outcome]
+_Judgement = tuple[int | None, InstallMethod, Target, _Outcome]
 _SHAPE = attrgetter(*(each.name for each in fields(Contents) if each.name not in _NAMED))
 
 
@@ -73,11 +73,11 @@ class Place:
     market: Market
 
     @property
-    def ways(self) -> tuple[tuple[Path, Target], ...]:
+    def ways(self) -> tuple[tuple[InstallMethod, Target], ...]:
         """WAYS, and what else the OperatorGroups of the cluster select."""
         seen = {each.target for each in self.facts.groups}
         more = (Target.SINGLE, Target.MULTI, Target.MIXED)
-        return WAYS + tuple((Path.SUBSCRIPTION, each) for each in more if each in seen)
+        return WAYS + tuple((InstallMethod.SUBSCRIPTION, each) for each in more if each in seen)
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ def judge(catalog: Catalog, places: Sequence[Place]) -> Judged:
     return result
 
 
-def evaluate_bundle(bundle: Bundle, place: Place, path: Path, target: Target) -> Predicted:
+def evaluate_bundle(bundle: Bundle, place: Place, path: InstallMethod, target: Target) -> Predicted:
     """The verdict on one bundle, from its blob; nothing is stored."""
     ((_, contents),) = _contents([bundle])
     if contents is None:
@@ -159,12 +159,12 @@ def _judge_batch(
 
 def _taken(
     packages: Sequence[Package], bundles: Sequence[Bundle]
-) -> dict[tuple[int, Path], _Taken]:
+) -> dict[tuple[int, InstallMethod], _Taken]:
     """Of bundles with the same name the last, as caches of catalogs keep it."""
     ids = {(bundle.package_id, bundle.name): bundle.pk for bundle in bundles}
     found = {}
     for package_id, facts in facts_of_all(packages, bundles).items():
-        for path in Path:
+        for path in InstallMethod:
             chosen = resolve(facts, path)
             # OLM v1 refuses the bundle that it settled on: the rules say why, with all others.
             tried = chosen.candidates[0] if chosen.blocked_by == "dependency" else chosen
@@ -218,7 +218,7 @@ class _Bench:
         return self._known[shape]
 
     def _judge(self, name: str, contents: Contents | None) -> list[_Judgement]:
-        alone: dict[tuple[Path, Target], Said] = {}
+        alone: dict[tuple[InstallMethod, Target], Said] = {}
         found = []
         for place in self._places:
             for way in place.ways:
@@ -238,7 +238,7 @@ class _Bench:
 
 
 def _judge_nothing(
-    place: Place, taken: dict[tuple[int, Path], _Taken], rows: dict[_Key, _Values]
+    place: Place, taken: dict[tuple[int, InstallMethod], _Taken], rows: dict[_Key, _Values]
 ) -> None:
     """Packages of which a path would take nothing; a cluster changes nothing of that."""
     ways = WAYS if place.cluster_id is None else place.ways[len(WAYS) :]
@@ -265,13 +265,13 @@ def _outcome(said: Said) -> _Outcome:
     )
 
 
-def _unreadable(path: Path, bundle: str) -> Said:
+def _unreadable(path: InstallMethod, bundle: str) -> Said:
     sentence = f"The catalog has no readable blob of {bundle}; its problems say why."
     found = Found(NOT_READ, title_of(NOT_READ), Verdict.UNKNOWN, sentence, {})
     return Said(path, found.verdict, (found,))
 
 
-def _nothing(path: Path, chosen: Resolution) -> Said:
+def _nothing(path: InstallMethod, chosen: Resolution) -> Said:
     """No bundle would be chosen, or one that the catalog doesn't have."""
     if chosen.bundle:
         return _unreadable(path, chosen.bundle)

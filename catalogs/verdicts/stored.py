@@ -10,15 +10,16 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package, Prediction, PredictionRun
-from catalogs.verdicts.engine import RULES, Path, Target, Verdict
+from catalogs.verdicts.engine import RULES, Target, Verdict
 
 # In what ways a bundle can be installed: a Subscription's OperatorGroup has two common targets.
 WAYS = (
-    (Path.PLATFORM_OPERATOR, Target.ALL),
-    (Path.CLUSTER_EXTENSION, Target.ALL),
-    (Path.SUBSCRIPTION, Target.ALL),
-    (Path.SUBSCRIPTION, Target.OWN),
+    (InstallMethod.PLATFORM_OPERATOR, Target.ALL),
+    (InstallMethod.CLUSTER_EXTENSION, Target.ALL),
+    (InstallMethod.SUBSCRIPTION, Target.ALL),
+    (InstallMethod.SUBSCRIPTION, Target.OWN),
 )
 NOT_READ = "not-read"
 TITLES = {rule.id: rule.title for rule in RULES} | {
@@ -26,11 +27,6 @@ TITLES = {rule.id: rule.title for rule in RULES} | {
     "channel-graph": "The upgrade graph of its channel is broken",
 }
 NO_CHOICE = "No bundle to choose"
-KIND_OF = {
-    Path.PLATFORM_OPERATOR: "PlatformOperator",
-    Path.CLUSTER_EXTENSION: "ClusterExtension",
-    Path.SUBSCRIPTION: "Subscription",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +48,13 @@ class Predicted:
     is the worst rule's, a warning's too, or empty; `found` has all rules, worst first. `notes` are
     of the catalog, where they were asked for: see `catalogs.verdicts.catalog_health`."""
 
-    path: Path
+    path: InstallMethod
     target: Target
     verdict: Verdict
     rule: str
     sentence: str
     found: tuple[Said, ...]
     notes: tuple[Said, ...] = ()
-
-    @property
-    def kind(self) -> str:
-        """The kind of object that installs by this path."""
-        return KIND_OF[self.path]
 
     @property
     def title(self) -> str:
@@ -86,16 +77,16 @@ def way_key(path: str, target: str) -> str:
 
 def verdicts(
     bundle_ids: Collection[int], cluster: int | None = None, *, target: Target = Target.ALL
-) -> dict[int, dict[Path, Predicted]]:
+) -> dict[int, dict[InstallMethod, Predicted]]:
     """Bundle key -> path -> verdict; `cluster` is a key, None: from the catalog alone.
 
     Bundles that were not judged yet are left out. `target` is what the OperatorGroup of a
     Subscription selects. One query.
     """
     rows = Prediction.objects.filter(bundle__in=bundle_ids)
-    found: dict[int, dict[Path, Predicted]] = defaultdict(dict)
+    found: dict[int, dict[InstallMethod, Predicted]] = defaultdict(dict)
     for row in overlaid(rows, cluster, target):
-        found[row.bundle_id or 0][Path(row.path)] = predicted(row)
+        found[row.bundle_id or 0][InstallMethod(row.path)] = predicted(row)
     return dict(found)
 
 
@@ -108,7 +99,7 @@ def verdicts_of(bundle: Bundle, cluster: int | None = None) -> list[Predicted]:
 
 def chosen_rows(
     packages: QuerySet[Package],
-    path: Path,
+    path: InstallMethod,
     cluster: int | None = None,
     target: Target | None = None,
 ) -> list[Prediction]:
@@ -128,7 +119,7 @@ def overlaid(
     catalog that was not judged for the cluster yet: by itself it would speak for what it does not
     know."""
     if target is not None:
-        rows = rows.filter(Q(target=target.value) | ~Q(path=Path.SUBSCRIPTION.value))
+        rows = rows.filter(Q(target=target.value) | ~Q(path=InstallMethod.SUBSCRIPTION.value))
     of = Q(cluster=None)
     if cluster is not None:
         judged = PredictionRun.objects.filter(cluster=cluster).values("catalog")
@@ -145,7 +136,7 @@ def overlaid(
 def predicted(row: Prediction) -> Predicted:
     found: list[Mapping[str, str]] = row.found
     return Predicted(
-        Path(row.path),
+        InstallMethod(row.path),
         Target(row.target),
         Verdict(row.verdict),
         row.rule,

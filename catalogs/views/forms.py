@@ -70,13 +70,13 @@ def _read_choices(params: QueryDict, notices: list[str]) -> dict[str, frozenset[
         if len(values) > MAX_VALUES:
             values = values[:MAX_VALUES]
             notices.append(f"Only the first {MAX_VALUES} values of “{name}” are used.")
-        readable = [
-            value
-            for value in values
-            if len(value) <= MAX_VALUE and value in search.ANSWERS.get(name, (value,))
-        ]
+        answers = search.ANSWERS.get(name)
+        if answers:
+            by_lower = {answer.lower(): answer for answer in answers}
+            readable = [by_lower[value.lower()] for value in values if value.lower() in by_lower]
+        else:
+            readable = [value for value in values if len(value) <= MAX_VALUE]
         if len(readable) < len(values):
-            answers = search.ANSWERS.get(name)
             known = f" Use {', '.join(answers[:-1])} or {answers[-1]}." if answers else ""
             notices.append(f"A value of “{name}” can't be read and was left out.{known}")
         if readable:
@@ -87,10 +87,11 @@ def _read_choices(params: QueryDict, notices: list[str]) -> dict[str, frozenset[
 def one_of(
     params: QueryDict, name: str, known: tuple[str, ...], notices: list[str] | None = None
 ) -> str:
-    """The parameter when it is one of `known`, else the first of them (with a notice)."""
+    """The parameter when it is one of `known`, in any case, else the first (with a notice)."""
     value = params.get(name, "")
-    if value in known:
-        return value
+    for answer in known:
+        if value.lower() == answer.lower():
+            return answer
     if value and notices is not None:
         notices.append(f"“{name}” can be {', '.join(known)}; {known[0]} is shown.")
     return known[0]

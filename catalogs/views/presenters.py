@@ -18,11 +18,12 @@ from django.utils.safestring import SafeString
 
 from catalogs import search
 from catalogs.fbc.words import fold
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.search.highlight import has_word, mark, snippet
 from catalogs.sources import ways
-from catalogs.verdicts.engine import Path, Verdict
-from catalogs.verdicts.stored import KIND_OF, title_of
+from catalogs.verdicts.engine import Verdict
+from catalogs.verdicts.stored import title_of
 from catalogs.views.forms import FILTER_NAMES
 from olmweb.models import LOCAL
 
@@ -59,8 +60,8 @@ CAPABILITIES = (
     "Auto Pilot",
 )
 WORDS = {search.YES: "Yes", search.FAILED: "Failed", search.NO: "No", "-": "No cluster"} | {
-    f"{path}{mark}": f"{KIND_OF[path]}{word}"
-    for path in Path
+    f"{path}{mark}": f"{path}{word}"
+    for path in InstallMethod
     for mark, word in (("", ""), ("-unknown", ": unknown"))
 }
 _ORIGINS = {
@@ -116,7 +117,7 @@ def verdict_words(said: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]
     by: dict[str, list[str]] = {}
     for path, verdict, rule in said:
         why = f": {title_of(rule)}" if verdict == Verdict.NOT_INSTALLABLE else ""
-        by.setdefault(verdict, []).append(KIND_OF[Path(path)] + why)
+        by.setdefault(verdict, []).append(path + why)
     return [(verdict, ", ".join(by[verdict])) for verdict in SAID if verdict in by]
 
 

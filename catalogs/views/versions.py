@@ -7,23 +7,23 @@ from typing import Any
 from django.http import QueryDict
 
 from catalogs import queries
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
-from catalogs.resolve import PATHS, BadQuestion, resolve, v1
+from catalogs.resolve import BadQuestion, resolve, v1
 from catalogs.resolve.analysis import V1
 from catalogs.resolve.facts import PackageFacts
 from catalogs.resolve.stored import facts_of
 from catalogs.semver import identifiers_key
-from catalogs.verdicts.engine import Path
 from catalogs.verdicts.stored import Predicted, verdicts
 from catalogs.views import forms, presenters
 from catalogs.views.channels import semantics_of
 
 ROWS = 50  # of the table on one page
 CANDIDATES = 25  # told one by one; the rest are counted by reason
-KINDS = {
-    "platformoperator": "PlatformOperator",
-    "clusterextension": "ClusterExtension (OLM v1)",
-    "subscription": "Subscription (OLM v0)",
+METHODS = {
+    InstallMethod.PLATFORM_OPERATOR: "PlatformOperator",
+    InstallMethod.CLUSTER_EXTENSION: "ClusterExtension (OLM v1)",
+    InstallMethod.SUBSCRIPTION: "Subscription (OLM v0)",
 }
 # code of a candidate that is not chosen -> how those beyond the table are counted
 CODES = {
@@ -70,9 +70,9 @@ def versions_tab(
     }
 
 
-def _told(judged: Mapping[Path, Predicted]) -> list[tuple[str, str]]:
+def _told(judged: Mapping[InstallMethod, Predicted]) -> list[tuple[str, str]]:
     """(verdict, its paths), paths in their order."""
-    found = (judged[path] for path in Path if path in judged)
+    found = (judged[path] for path in InstallMethod if path in judged)
     return presenters.verdict_words((one.path, one.verdict, one.rule) for one in found)
 
 
@@ -90,19 +90,21 @@ def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> 
 
 def _question(found: Package, facts: PackageFacts, params: QueryDict) -> dict[str, Any]:
     """The form "What would be chosen?" and, when a path is named, its answer."""
-    path = params.get("path", "")
     asked = {
         "version": forms.clean(params.get("range", "")),
         "channel": forms.clean(params.get("in", "")),
         "installed": forms.clean(params.get("installed", "")),
     }
-    told: dict[str, Any] = {"path": path, "paths": KINDS, **asked, "errors": {}, "answer": None}
-    if path not in PATHS:
+    told: dict[str, Any] = {"paths": METHODS, **asked, "errors": {}, "answer": None}
+    try:
+        method = InstallMethod.parse(params.get("path", ""))
+    except ValueError:
         return told
+    told["path"] = method
     try:
         answer = resolve(
             facts,
-            path,
+            method,
             channels=[asked["channel"]] if asked["channel"] else (),
             version=asked["version"],
             installed=asked["installed"],

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.verdicts.engine import RULES, Verdict
 from installs.actions.buttons import path_refusal
 from installs.actions.plan import paths_of, plan_install
-from installs.methods import PATHS
 from installs.models import Operator
 from olmweb.accounts.roles import AnyUser, may_act
 from olmweb.errors import OlmwebError
@@ -46,7 +46,7 @@ def installs_instead(
     Who is not signed in is offered them, by signing in. No query when there are no paths, else
     one, and up to twenty for each path and each of the first TRIED catalogs.
     """
-    wanted = [path for path in paths if path in PATHS and path != operator.kind]
+    wanted = [path for path in paths if path in tuple(InstallMethod) and path != operator.kind]
     if not (wanted and operator.package) or (user.is_authenticated and not may_act(user)[0]):
         return ()
     rows = Package.objects.filter(catalog__cluster=operator.cluster_id, name=operator.package)

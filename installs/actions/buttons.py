@@ -7,12 +7,12 @@ A role and what is served decide first; then what the cluster last said of the p
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
 from installs.actions import permissions
 from installs.actions.change import INSTALL_PLAN, REMOVABLE
 from installs.actions.permissions import Answer, rights_of
 from installs.actions.plan import paths_of
-from installs.methods import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import Action, Operator
 from olmweb.accounts.roles import AnyUser
 from olmweb.models import Cluster
@@ -31,7 +31,9 @@ def install_offer(user: AnyUser, catalog: Catalog, clusters: Sequence[Cluster]) 
     """What to say at the Install button of a package of the catalog."""
     if catalog.cluster is None:
         # A PlatformOperator takes what the cluster's own catalog has: no reason to offer this one.
-        if not any(set(paths_of(one, catalog)) - {PLATFORM_OPERATOR} for one in clusters):
+        if not any(
+            set(paths_of(one, catalog)) - {InstallMethod.PLATFORM_OPERATOR} for one in clusters
+        ):
             return Offer("This catalog belongs to no cluster, so no cluster can install from it.")
         return Offer()
     name = catalog.cluster.name
@@ -40,7 +42,7 @@ def install_offer(user: AnyUser, catalog: Catalog, clusters: Sequence[Cluster]) 
     paths = paths_of(catalog.cluster, catalog)
     if not paths:
         return Offer(f"Cluster {name} serves nothing that could install from this catalog.")
-    asked = {path: rights_of(Action.Verb.INSTALL, path) for path in paths}
+    asked = {str(path): rights_of(Action.Verb.INSTALL, path) for path in paths}
     found = permissions.answers(user, catalog.cluster, asked)
     if len(found) < len(paths) or any(one.allowed for one in found.values()):
         return Offer()
@@ -53,7 +55,7 @@ def path_refusal(user: AnyUser, cluster: Cluster, path: str, namespace: str) -> 
     `namespace` is the one of the form, empty when each package has its own; only a Subscription
     lives in one.
     """
-    where = namespace if path == SUBSCRIPTION else ""
+    where = namespace if path == InstallMethod.SUBSCRIPTION else ""
     found = permissions.answers(user, cluster, {path: rights_of(Action.Verb.INSTALL, path, where)})
     said = found.get(path)
     return said if said is not None and not said.allowed else None

@@ -4,6 +4,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from catalogs.resolve import analysis, v1
 from catalogs.resolve.facts import BadQuestion
@@ -14,7 +15,7 @@ from installs.actions.plan import RESOURCES, Plan, served_version, verdict_on
 from installs.diagnosis import Approval, approval
 from installs.facts.operator_groups import watched_from
 from installs.facts.stored_verdicts import target_of, verdicts_on
-from installs.methods import CLUSTER_EXTENSION, MANUAL, PLATFORM_OPERATOR, SUBSCRIPTION
+from installs.methods import MANUAL
 from installs.models import Action, Component, CRDState, Operator
 from installs.state.observation import details_of, observe
 from olmweb.errors import BadRequest, OlmwebError
@@ -22,8 +23,12 @@ from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS, INSTALL_PLANS
 from olmweb.models import Cluster
 
 INSTALL_PLAN, CSV = INSTALL_PLANS.kind, CLUSTER_SERVICE_VERSIONS.kind
-REMOVABLE = (PLATFORM_OPERATOR, CLUSTER_EXTENSION, SUBSCRIPTION)
-UPGRADABLE = (CLUSTER_EXTENSION, SUBSCRIPTION)
+REMOVABLE = (
+    InstallMethod.PLATFORM_OPERATOR,
+    InstallMethod.CLUSTER_EXTENSION,
+    InstallMethod.SUBSCRIPTION,
+)
+UPGRADABLE = (InstallMethod.CLUSTER_EXTENSION, InstallMethod.SUBSCRIPTION)
 TARGETS_SHOWN = 30
 
 
@@ -50,7 +55,7 @@ def catalog_package(operator: Operator) -> Package | None:
 
 
 def installed_bundle(operator: Operator) -> str:
-    if operator.kind == SUBSCRIPTION:
+    if operator.kind == InstallMethod.SUBSCRIPTION:
         return str(details_of(operator).get("installed_csv") or "")
     return operator.bundle
 
@@ -62,7 +67,7 @@ def targets_of(operator: Operator, package: Package, channel: str = "") -> list[
     if operator.kind not in UPGRADABLE or not start:
         return []
     facts = facts_of(package)
-    is_v0 = operator.kind == SUBSCRIPTION
+    is_v0 = operator.kind == InstallMethod.SUBSCRIPTION
     channel = channel or (operator.channel if is_v0 else "")
     if is_v0 and channel not in facts.channels:
         return []
@@ -89,7 +94,7 @@ def verdicts_on_targets(
 ) -> dict[str, Predicted]:
     """Bundle -> stored verdict, as the operator's own path would install it."""
     way = target_of((), "")
-    if operator.kind == SUBSCRIPTION:
+    if operator.kind == InstallMethod.SUBSCRIPTION:
         watched = watched_from(operator.cluster, operator.namespace)
         way = target_of(watched, operator.namespace)
     names = [target.bundle for target in targets]
@@ -106,7 +111,7 @@ def plan_upgrade(operator: Operator, asked: dict[str, str]) -> Plan:
             status=409,
         )
     manifest = owned_manifest(operator)
-    if operator.kind == SUBSCRIPTION:
+    if operator.kind == InstallMethod.SUBSCRIPTION:
         channel, version = _change_subscription(manifest, operator, asked), ""
     else:
         channel, version = _change_extension(manifest, operator, asked)
@@ -164,7 +169,7 @@ def _target(
 ) -> tuple[str, list[str]]:
     """The bundle that it will end with, and the way there in sentences."""
     targets = targets_of(operator, package, channel)
-    wanted = v1.read_range(version) if operator.kind == CLUSTER_EXTENSION else None
+    wanted = v1.read_range(version) if operator.kind == InstallMethod.CLUSTER_EXTENSION else None
     facts = {one.name: one for one in facts_of(package).bundles}
     for target in targets:
         released = v1.release_of(facts[target.bundle])
@@ -210,7 +215,7 @@ def plan_approve(cluster: Cluster, plan: Component) -> Plan:
 
 def approval_of(cluster: Cluster, plan: Component) -> Approval:
     rows = Operator.objects.filter(
-        cluster=cluster, kind=SUBSCRIPTION, namespace=plan.namespace
+        cluster=cluster, kind=InstallMethod.SUBSCRIPTION, namespace=plan.namespace
     ).order_by("name")
     return approval(observe(plan), [observe(row) for row in rows])
 
@@ -228,7 +233,7 @@ def plan_remove(operator: Operator) -> Plan:
         )
     steps = [step(operator.kind, operator.namespace, operator.name, operator.uid)]
     csv = str(details_of(operator).get("installed_csv") or "")
-    if operator.kind == SUBSCRIPTION and csv:
+    if operator.kind == InstallMethod.SUBSCRIPTION and csv:
         row = Component.objects.filter(
             cluster=operator.cluster_id, kind=CSV, namespace=operator.namespace, name=csv
         ).first()
@@ -247,12 +252,12 @@ def removal_consequences(operator: Operator) -> tuple[str, ...]:
     counted = f"{len(crds)} CustomResourceDefinition{'s' if len(crds) != 1 else ''}"
     names = ", ".join(one.name for one in crds[:5]) + (" and more" if len(crds) > 5 else "")
     listed = f" ({names})" if names else ""
-    if operator.kind == SUBSCRIPTION and not installed_bundle(operator):
+    if operator.kind == InstallMethod.SUBSCRIPTION and not installed_bundle(operator):
         return (
             f"Subscription {operator.name} is deleted. It has installed nothing so far; its "
             "OperatorGroup and namespace stay.",
         )
-    if operator.kind == SUBSCRIPTION:
+    if operator.kind == InstallMethod.SUBSCRIPTION:
         return (
             f"Subscription {operator.name} and the ClusterServiceVersion that it installed are "
             "deleted, and with that its Deployments, roles and webhooks.",
@@ -268,10 +273,10 @@ def removal_consequences(operator: Operator) -> tuple[str, ...]:
 
 def owned_crds(operator: Operator) -> list[CRDState]:
     """The definitions that are known to belong to the operator."""
-    owners = {
-        PLATFORM_OPERATOR: ("BundleDeployment", operator.name),
-        CLUSTER_EXTENSION: (CLUSTER_EXTENSION, operator.name),
-        SUBSCRIPTION: ("Operator", f"{operator.package}.{operator.namespace}"),
+    owners: dict[str, tuple[str, str]] = {
+        InstallMethod.PLATFORM_OPERATOR: ("BundleDeployment", operator.name),
+        InstallMethod.CLUSTER_EXTENSION: (InstallMethod.CLUSTER_EXTENSION, operator.name),
+        InstallMethod.SUBSCRIPTION: ("Operator", f"{operator.package}.{operator.namespace}"),
     }
     kind, name = owners.get(operator.kind, ("", ""))
     rows = CRDState.objects.filter(cluster=operator.cluster_id, owner_kind=kind, owner_name=name)
@@ -311,13 +316,13 @@ def owned_manifest(operator: Operator) -> dict[str, Any]:
 
 
 def _least(operator: Operator) -> dict[str, Any]:
-    if operator.kind == SUBSCRIPTION:
+    if operator.kind == InstallMethod.SUBSCRIPTION:
         return {
             "name": operator.package,
             "source": operator.catalog,
             "sourceNamespace": operator.catalog_namespace,
         }
-    if operator.kind == PLATFORM_OPERATOR:
+    if operator.kind == InstallMethod.PLATFORM_OPERATOR:
         return {"package": {"name": operator.package}}
     return {
         "namespace": str(details_of(operator).get("namespace") or ""),

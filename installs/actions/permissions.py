@@ -18,8 +18,8 @@ from django.db.models import Q
 from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
+from catalogs.install_methods import InstallMethod
 from installs.actions.objects import WRITTEN
-from installs.methods import SUBSCRIPTION
 from installs.models import AccessAnswer, Action
 from olmweb.accounts.roles import AnyUser, impersonation_for, may_act
 from olmweb.clusters import client_for
@@ -100,7 +100,7 @@ def _together(rights: Sequence[Right], known: Mapping[Right, AccessAnswer]) -> A
     rows = [known[one] for one in rights if one in known]
     refused = next((row for row in rows if not row.allowed), None)
     if refused is not None:
-        if refused.kind == SUBSCRIPTION and not refused.namespace:
+        if refused.kind == InstallMethod.SUBSCRIPTION and not refused.namespace:
             return None
         return Answer(False, refused.reason, refused.checked_at)
     if len(rows) < len(rights):

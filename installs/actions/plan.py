@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution
@@ -20,7 +21,7 @@ from installs.actions.objects import is_deletion
 from installs.actions.warnings import Caution, cautions_of
 from installs.facts.operator_groups import groups_in, watched_from
 from installs.facts.stored_verdicts import target_of, verdict_for
-from installs.methods import CLUSTER_EXTENSION, PLATFORM_OPERATOR, SUBSCRIPTION, Choice
+from installs.methods import Choice
 from installs.models import Action, Component, CRDState, Operator
 from installs.state.observation import details_of
 from olmweb.errors import BadRequest, OlmwebError
@@ -29,10 +30,11 @@ from olmweb.models import Cluster
 
 RESOURCES = {one.kind: one for one in (PLATFORM_OPERATORS, CLUSTER_EXTENSIONS, SUBSCRIPTIONS)}
 _WHERE = {
-    PLATFORM_OPERATOR: "PlatformOperators exist on OpenShift 4.12 to 4.15 with "
+    InstallMethod.PLATFORM_OPERATOR: "PlatformOperators exist on OpenShift 4.12 to 4.15 with "
     "TechPreviewNoUpgrade.",
-    CLUSTER_EXTENSION: "ClusterExtensions are OLM v1's: install operator-controller there first.",
-    SUBSCRIPTION: "Subscriptions are OLM v0's: install OLM there first.",
+    InstallMethod.CLUSTER_EXTENSION: "ClusterExtensions are OLM v1's: install operator-controller "
+    "there first.",
+    InstallMethod.SUBSCRIPTION: "Subscriptions are OLM v0's: install OLM there first.",
 }
 _OWN, _ALL = "own", "all"
 
@@ -94,25 +96,25 @@ def served_version(cluster: Cluster, kind: str) -> str:
     return str(state.get("version") or RESOURCES[kind].versions[0])
 
 
-def paths_of(cluster: Cluster, catalog: Catalog) -> list[str]:
+def paths_of(cluster: Cluster, catalog: Catalog) -> list[InstallMethod]:
     """The ways in which something of this catalog can be installed on the cluster."""
     is_source = catalog.source_kind in (
         Catalog.SourceKind.CATALOG_SOURCE,
         Catalog.SourceKind.PACKAGE_MANIFEST,
     )
     fits = {
-        PLATFORM_OPERATOR: True,
-        CLUSTER_EXTENSION: catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG,
-        SUBSCRIPTION: is_source or _sources_of(cluster, catalog).exists(),
+        InstallMethod.PLATFORM_OPERATOR: True,
+        InstallMethod.CLUSTER_EXTENSION: catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG,
+        InstallMethod.SUBSCRIPTION: is_source or _sources_of(cluster, catalog).exists(),
     }
-    return [one for one in methods.PATHS if fits[one] and served_version(cluster, one)]
+    return [one for one in InstallMethod if fits[one] and served_version(cluster, one)]
 
 
 def plan_install(
     cluster: Cluster,
     package: Package,
     name: str,
-    path: str = PLATFORM_OPERATOR,
+    path: str = InstallMethod.PLATFORM_OPERATOR,
     asked: Mapping[str, str] | None = None,
 ) -> Plan:
     """What installs this package by `path`, and what speaks against it.
@@ -123,21 +125,22 @@ def plan_install(
     serve the path.
     """
     choice = choice_for(cluster, package, name, path, asked or {})
+    path = choice.path
     found = methods.problems(choice)
     chosen: Resolution | None = None
     if not found:
         try:
             chosen = resolve(
                 facts_of(package),
-                path.lower(),
+                choice.path,
                 channels=[choice.channel] if choice.channel else [],
-                version=choice.version if path == CLUSTER_EXTENSION else "",
+                version=choice.version if path == InstallMethod.CLUSTER_EXTENSION else "",
             )
         except BadQuestion as error:
             found = {error.field: str(error)}
     if found:
         raise BadRequest(" ".join(found.values()), code="invalid", **found)
-    if path == SUBSCRIPTION and choice.version:
+    if path == InstallMethod.SUBSCRIPTION and choice.version:
         target = choice.version
     else:
         target = chosen.bundle if chosen else ""
@@ -147,9 +150,9 @@ def plan_install(
         cluster=cluster,
         verb=Action.Verb.INSTALL,
         path=path,
-        namespace=choice.namespace if path == SUBSCRIPTION else "",
+        namespace=choice.namespace if path == InstallMethod.SUBSCRIPTION else "",
         name=choice.name,
-        manifests=tuple(methods.objects_for(path, choice)),
+        manifests=tuple(methods.objects_for(choice.path, choice)),
         package=package.name,
         catalog=package.catalog.name,
         channel=choice.channel,
@@ -176,33 +179,39 @@ def verdict_on(
     Of a Subscription in `namespace`, whose OperatorGroup counts; where there is none yet, one that
     watches `wanted` (none: every namespace).
     """
-    targets = watched_from(cluster, namespace, wanted) if path == SUBSCRIPTION else ()
+    targets = watched_from(cluster, namespace, wanted) if path == InstallMethod.SUBSCRIPTION else ()
     return verdict_for(cluster, package, bundle, path, target_of(targets, namespace))
+
+
+def read_method(text: str) -> InstallMethod:
+    """The install method in any case. Raises BadRequest for anything else."""
+    try:
+        return InstallMethod.parse(text)
+    except ValueError as error:
+        raise BadRequest(str(error), path="No such path.") from None
 
 
 def choice_for(
     cluster: Cluster, package: Package, name: str, path: str, asked: Mapping[str, str]
 ) -> Choice:
     """The choice with every default filled in. Raises OlmwebError (409) for a path not served."""
-    if path not in methods.PATHS:
-        listed = ", ".join(methods.PATHS)
-        raise BadRequest(f'"{path[:40]}" is no path: use {listed}.', path="No such path.")
-    version = served_version(cluster, path)
+    method = read_method(path)
+    version = served_version(cluster, method)
     if not version:
         raise OlmwebError(
-            f"Cluster {cluster.name} serves no {path}s, so nothing can be installed there this "
+            f"Cluster {cluster.name} serves no {method}s, so nothing can be installed there this "
             "way.",
             code="not-served",
             status=409,
-            hint=_WHERE[path],
+            hint=_WHERE[method],
         )
     said = {key: value.strip() for key, value in asked.items()}
     choice = Choice(
-        path=path,
+        path=method,
         package=package.name,
-        name=name.strip() or methods.default_name(package.name, path),
+        name=name.strip() or methods.default_name(package.name, method),
         api_version=version,
-        known=known_fields(cluster, path, version),
+        known=known_fields(cluster, method, version),
         channel=said.get("channel", ""),
         version=said.get("version", ""),
         approval=said.get("approval", "") or methods.AUTOMATIC,
@@ -210,9 +219,9 @@ def choice_for(
         service_account=said.get("service_account", ""),
         crd_safety=said.get("crd_safety", ""),
     )
-    if path == PLATFORM_OPERATOR:
+    if method == InstallMethod.PLATFORM_OPERATOR:
         return replace(choice, channel="", version="")
-    if path == CLUSTER_EXTENSION:
+    if method == InstallMethod.CLUSTER_EXTENSION:
         ours = package.catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
         namespace = said.get("namespace", "") or _suggested(package)
         return replace(
@@ -302,11 +311,11 @@ def _is_there(cluster: Cluster, namespace: str) -> bool:
 
 def _install_consequences(choice: Choice, target: str) -> list[str]:
     found = []
-    if choice.path == PLATFORM_OPERATOR:
+    if choice.path == InstallMethod.PLATFORM_OPERATOR:
         found.append("The highest version of all channels is installed, and kept for good.")
     elif target:
         found.append(f"{target} is installed first.")
-    if choice.path == SUBSCRIPTION:
+    if choice.path == InstallMethod.SUBSCRIPTION:
         watched = ", ".join(choice.targets) or "every namespace"
         if choice.make_group:
             found.append(f"The OperatorGroup makes its operators watch {watched}.")
@@ -318,7 +327,7 @@ def _install_consequences(choice: Choice, target: str) -> list[str]:
             if choice.approval == methods.MANUAL
             else "Upgrades come by themselves, whatever they bring."
         )
-    if choice.path == CLUSTER_EXTENSION:
+    if choice.path == InstallMethod.CLUSTER_EXTENSION:
         found.append(_what_comes(choice.version))
     return found
 

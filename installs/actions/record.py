@@ -13,6 +13,7 @@ import msgspec
 from django.core import signing
 from django.db import IntegrityError, transaction
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs.actions import plan as planning
 from installs.actions.change import REMOVABLE, removal_consequences
@@ -27,7 +28,6 @@ from installs.actions.objects import (
 )
 from installs.actions.plan import Plan
 from installs.actions.refusals import explain
-from installs.methods import PLATFORM_OPERATOR
 from installs.models import Action
 from olmweb.accounts.roles import AnyUser, impersonation_for, person
 from olmweb.clusters import client_for
@@ -65,7 +65,7 @@ def plan_install(
     package: Package,
     name: str,
     user: AnyUser,
-    path: str = PLATFORM_OPERATOR,
+    path: str = InstallMethod.PLATFORM_OPERATOR,
     asked: Mapping[str, str] | None = None,
 ) -> Plan:
     """planning.plan_install for somebody who may act; OlmwebError (403) for everybody else."""

@@ -3,7 +3,8 @@
 import re
 from dataclasses import dataclass, field
 
-from installs.methods import PLATFORM_OPERATOR, form_field
+from catalogs.install_methods import InstallMethod
+from installs.methods import form_field
 from olmweb.kube.errors import Conflict, Forbidden, Invalid, KubeError
 
 _MANAGER = re.compile(r'"([^"]{1,128})"')
@@ -26,7 +27,7 @@ def explain(
     as_user: str,
     verb: str,
     plural: str,
-    kind: str = PLATFORM_OPERATOR,
+    kind: str = InstallMethod.PLATFORM_OPERATOR,
 ) -> Refusal:
     """The refusal in words. `verb` is an Action's; `plural` the resource with its group."""
     if isinstance(error, Forbidden):

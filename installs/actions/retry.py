@@ -10,6 +10,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.stored import facts_of
@@ -26,7 +27,6 @@ from installs.actions.objects import RETRIED, step
 from installs.actions.plan import Plan, served_version
 from installs.diagnosis.knowledge import by_id
 from installs.diagnosis.remedies import fill_steps
-from installs.methods import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import NEEDS_ATTENTION, Action, Component, Operator
 from installs.state.observation import details_of
 from olmweb.kube.resources import (
@@ -55,9 +55,9 @@ def plan_retry(operator: Operator) -> Plan:
     annotation with the time, so that it looks at once.
     """
     if operator.health in NEEDS_ATTENTION:
-        if operator.kind == SUBSCRIPTION:
+        if operator.kind == InstallMethod.SUBSCRIPTION:
             return _subscription(operator)
-        if operator.kind == PLATFORM_OPERATOR:
+        if operator.kind == InstallMethod.PLATFORM_OPERATOR:
             return _platform_operator(operator)
     return _look_again(operator)
 
@@ -114,7 +114,7 @@ def _made_again(operator: Operator, plan: Component | None) -> Plan:
     steps = [
         step(one.kind, one.namespace, one.name, one.uid) for one in (plan, csv) if one is not None
     ]
-    steps.append(step(SUBSCRIPTION, operator.namespace, operator.name, operator.uid))
+    steps.append(step(InstallMethod.SUBSCRIPTION, operator.namespace, operator.name, operator.uid))
     told = (
         "The Subscription and what its failed install left are deleted; then the Subscription is "
         "made again as it was, and OLM resolves and installs it anew.",
@@ -208,10 +208,12 @@ def _whole(operator: Operator) -> Manifest:
         "startingCSV": str(told.get("starting_csv") or ""),
         "installPlanApproval": str(told.get("approval") or ""),
     }
-    version = served_version(operator.cluster, SUBSCRIPTION) or SUBSCRIPTIONS.versions[0]
+    version = (
+        served_version(operator.cluster, InstallMethod.SUBSCRIPTION) or SUBSCRIPTIONS.versions[0]
+    )
     return {
         "apiVersion": f"{SUBSCRIPTIONS.group}/{version}",
-        "kind": SUBSCRIPTION,
+        "kind": InstallMethod.SUBSCRIPTION.value,
         "metadata": {"name": operator.name, "namespace": operator.namespace},
         "spec": {key: value for key, value in spec.items() if value},
     }
@@ -258,7 +260,7 @@ def _next_bundle(operator: Operator) -> str:
         return first
     try:
         channels = [operator.channel] if operator.channel else []
-        found = resolve(facts_of(package), "subscription", channels=channels)
+        found = resolve(facts_of(package), InstallMethod.SUBSCRIPTION, channels=channels)
     except BadQuestion:
         return ""
     return found.bundle

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
-from catalogs.verdicts.engine import RULES, Path
+from catalogs.verdicts.engine import RULES
 from installs.audit.namespaces import Spots
 from installs.diagnosis.knowledge import by_id
 from installs.facts.operator_groups import groups_in
-from installs.methods import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
+from installs.methods import Choice
 from installs.models import Operator, Surface
 from olmweb.models import Cluster
 
@@ -36,14 +37,14 @@ def cautions_of(
     """
     yield from _of_catalog(choice, cluster, package)
     yield from _of_bundle(choice, cluster, package, target)
-    if choice.path not in (PLATFORM_OPERATOR, CLUSTER_EXTENSION):
+    if choice.path not in (InstallMethod.PLATFORM_OPERATOR, InstallMethod.CLUSTER_EXTENSION):
         yield from _of_groups(choice, cluster, package)
     yield from _of_neighbours(choice, cluster)
 
 
 def _of_catalog(choice: Choice, cluster: Cluster, package: Package) -> Iterator[Caution]:
     """What stands beside every verdict on the catalog, such as that it does not answer."""
-    notes = notes_on(site_of(package.catalog, cluster.pk))[Path(choice.path.lower())]
+    notes = notes_on(site_of(package.catalog, cluster.pk))[choice.path]
     for note in notes:
         yield Caution(note.rule, note.sentence, SOURCES[note.rule])
 
@@ -61,7 +62,7 @@ def _of_bundle(
         return
     if bundle.deprecated:
         yield Caution("deprecated", f"Its catalog no longer recommends {target}.")
-    if choice.path == CLUSTER_EXTENSION and choice.service_account:
+    if choice.path == InstallMethod.CLUSTER_EXTENSION and choice.service_account:
         yield Caution(
             "service-account-rights",
             f"The ServiceAccount {choice.service_account} needs every right that {target} asks "
@@ -107,7 +108,7 @@ def _of_groups(choice: Choice, cluster: Cluster, package: Package) -> Iterator[C
 
 def _of_neighbours(choice: Choice, cluster: Cluster) -> Iterator[Caution]:
     kind, own = choice.path, {"name": choice.name}
-    if kind not in (PLATFORM_OPERATOR, CLUSTER_EXTENSION):
+    if kind not in (InstallMethod.PLATFORM_OPERATOR, InstallMethod.CLUSTER_EXTENSION):
         own["namespace"] = choice.namespace
     same = Operator.objects.filter(cluster=cluster, package=choice.package).exclude(
         kind=kind, **own
@@ -117,14 +118,14 @@ def _of_neighbours(choice: Choice, cluster: Cluster) -> Iterator[Caution]:
         where = f" in {other.namespace}" if other.namespace else ""
         yield Caution(
             "helm-ownership-conflict"
-            if kind == PLATFORM_OPERATOR == other.kind
+            if kind == InstallMethod.PLATFORM_OPERATOR == other.kind
             else "same-package",
             f"{other.kind} {other.name}{where} installs the same package; a second one would "
             "fail, because both bring the same objects."
-            if kind == PLATFORM_OPERATOR == other.kind
+            if kind == InstallMethod.PLATFORM_OPERATOR == other.kind
             else f"{other.kind} {other.name}{where} installs the same package; both would bring "
             "the same CustomResourceDefinitions.",
-            conflict if kind == PLATFORM_OPERATOR else "",
+            conflict if kind == InstallMethod.PLATFORM_OPERATOR else "",
         )
     for row in Operator.objects.filter(cluster=cluster, kind=kind, **own):
         yield Caution(

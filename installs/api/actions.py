@@ -6,9 +6,10 @@ import msgspec
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs.actions import change, record, retry
-from installs.actions.plan import Plan
+from installs.actions.plan import Plan, read_method
 from installs.api.rows import action_row
 from installs.models import Action, Component
 from installs.queries.operator_detail import find_operator
@@ -29,7 +30,7 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
 
     cluster: str
     verb: str
-    path: str = "PlatformOperator"
+    path: str = InstallMethod.PLATFORM_OPERATOR.value
     package: str = ""
     catalog: str = ""
     name: str = ""
@@ -124,9 +125,10 @@ def _plan(asked: Asked, request: HttpRequest) -> Plan:
         if row is None:
             raise Missing(f"There is no InstallPlan {asked.name[:120]} in {asked.namespace[:80]}.")
         return change.plan_approve(cluster, row)
-    operator = find_operator(cluster.name, asked.path, asked.namespace or "-", asked.name)
+    kind = read_method(asked.path)
+    operator = find_operator(cluster.name, kind, asked.namespace or "-", asked.name)
     if operator is None:
-        raise Missing(f"There is no {asked.path[:80]} {asked.name[:120]} on {cluster.name}.")
+        raise Missing(f"There is no {kind} {asked.name[:120]} on {cluster.name}.")
     if asked.verb == Action.Verb.UPGRADE:
         return change.plan_upgrade(operator, fields | {"take": "yes" if asked.take else ""})
     if asked.verb == Action.Verb.RETRY:

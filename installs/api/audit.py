@@ -5,9 +5,10 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from ninja import Router
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, PredictionRun
 from catalogs.queries import get_catalog
-from catalogs.verdicts.engine import Path, Target
+from catalogs.verdicts.engine import Target
 from installs.audit.audit import audit
 from installs.audit.report import as_csv, as_json, as_markdown
 from olmweb.api.computed import FORMATS
@@ -26,7 +27,7 @@ from olmweb.models import LOCAL, Cluster
 router = Router(tags=["Catalogs"])
 PARAMETERS = {
     "catalog": ("A catalog as CLUSTER/NAME, `-/NAME` for one of no cluster; needed.", ()),
-    "path": ("What installs; needed.", tuple(each.value for each in Path)),
+    "path": ("What installs; needed.", tuple(each.value for each in InstallMethod)),
     "cluster": ("Ask this cluster's facts, too, and what it has. Absent: the catalog alone.", ()),
     "watch": ("What a Subscription's OperatorGroup selects.", (Target.ALL.value, Target.OWN.value)),
     "namespace": (
@@ -51,6 +52,10 @@ def get_audit(request: HttpRequest) -> HttpResponseBase:
     """Which packages could be installed by a path, and by which rule not, from stored predictions;
     with a cluster, beside what it has. Predictions that differ from that come first."""
     given = _read(request)
+    try:
+        method = InstallMethod.parse(given["path"])
+    except ValueError as error:
+        raise refuse("path", str(error)) from None
     form = given["format"] or "json"
     require_acceptable(request, FORMATS[form])
     catalog = _catalog(given["catalog"])
@@ -64,7 +69,7 @@ def get_audit(request: HttpRequest) -> HttpResponseBase:
     target = Target(given["watch"] or Target.ALL)
     found = audit(
         catalog,
-        Path(given["path"]),
+        method,
         cluster=cluster,
         target=target,
         namespace=given["namespace"].replace("\x00", ""),
@@ -90,7 +95,7 @@ def _read(request: HttpRequest) -> dict[str, str]:
         if not values[name]:
             raise refuse(name, f"{name} is needed. {PARAMETERS[name][0]}")
     for name, (_, choices) in PARAMETERS.items():
-        if choices and values[name] and values[name] not in choices:
+        if choices and name != "path" and values[name] and values[name] not in choices:
             raise refuse(
                 name, f'{name} must be one of {", ".join(choices)}, not "{values[name][:60]}".'
             )

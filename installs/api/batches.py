@@ -10,11 +10,12 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
+from catalogs.install_methods import InstallMethod
 from installs.actions.bulk import recording, reviewing, selection
 from installs.actions.bulk.reviewing import Item
 from installs.actions.bulk.selection import Candidate, Key
+from installs.actions.plan import read_method
 from installs.api.actions import read_body, read_key
-from installs.methods import PATHS, PLATFORM_OPERATOR
 from installs.models import Action
 from installs.queries.activity import Progress, progress_of
 from olmweb.accounts.api_tokens import require_scope
@@ -32,7 +33,7 @@ class AskedBatch(msgspec.Struct, forbid_unknown_fields=True):
 
     cluster: str
     packages: list[str]
-    path: str = PLATFORM_OPERATOR
+    path: str = InstallMethod.PLATFORM_OPERATOR.value
     namespace: str = ""
     targets: str = ""
     approval: str = ""
@@ -124,30 +125,25 @@ def create_batch(request: HttpRequest) -> HttpResponseBase:
     person(request.user)
     asked = read_body(request, AskedBatch)
     key = read_key(request) or uuid.uuid4().hex
-    cluster, keys = _where(asked)
+    cluster, method, keys = _where(asked)
     shared = {name: getattr(asked, name) for name in reviewing.SHARED}
-    hashed = recording.hash_of(cluster, asked.path, keys, shared)
+    hashed = recording.hash_of(cluster, method, keys, shared)
     known = None if asked.dry_run else recording.earlier(request.user, key, hashed)
     if known is None:
-        items = _items(asked, cluster, keys, shared, request)
+        items = _items(asked, cluster, method, keys, shared, request)
         if asked.dry_run:
             return json_response({"packages": [_told(one) for one in items]})
-        known = recording.record(
-            items, cluster, asked.path, request.user, key=key, asked_hash=hashed
-        )
+        known = recording.record(items, cluster, method, request.user, key=key, asked_hash=hashed)
     response = json_response(batch_row(progress_of(recording.find(known.pk))))
     response.status_code = 202
     return response
 
 
-def _where(asked: AskedBatch) -> tuple[Cluster, list[Key]]:
+def _where(asked: AskedBatch) -> tuple[Cluster, InstallMethod, list[Key]]:
     cluster = Cluster.objects.filter(name=asked.cluster.replace("\0", "")).first()
     if cluster is None:
         raise Missing(f"There is no cluster {asked.cluster[:100]}.")
-    if asked.path not in PATHS:
-        raise BadRequest(
-            f'"{asked.path[:40]}" is no path: use {", ".join(PATHS)}.', path="No such path."
-        )
+    method = read_method(asked.path)
     if any("\0" in getattr(asked, name) for name in reviewing.SHARED):
         raise BadRequest("No value may hold a null character.", code="bad-body")
     reviewing.require_few(len(set(asked.packages)))
@@ -158,20 +154,21 @@ def _where(asked: AskedBatch) -> tuple[Cluster, list[Key]]:
             code="invalid",
             packages="For example redhat-operators/etcd.",
         )
-    return cluster, keys
+    return cluster, method, keys
 
 
 def _items(
     asked: AskedBatch,
     cluster: Cluster,
+    method: InstallMethod,
     keys: list[Key],
     shared: dict[str, str],
     request: HttpRequest,
 ) -> list[Item]:
-    found = selection.candidates(selection.read_selection(keys), cluster, asked.path, asked.targets)
+    found = selection.candidates(selection.read_selection(keys), cluster, method, asked.targets)
     wanted = [one for one in found if asked.anyway or not one.doubt]
     doubted = [Item(one, problem=one.doubt) for one in found if one.doubt and not asked.anyway]
-    planned = reviewing.plan(wanted, cluster, asked.path, shared, request.user) if wanted else []
+    planned = reviewing.plan(wanted, cluster, method, shared, request.user) if wanted else []
     return [*reviewing.dry_run(planned, request.user), *doubted]
 
 

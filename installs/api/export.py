@@ -5,8 +5,8 @@ from django.http.response import HttpResponseBase
 from ninja import Router
 
 from catalogs.api.routes import find_catalog, find_package
+from catalogs.install_methods import InstallMethod
 from installs.export.asked import ARGOCD, KUSTOMIZE, REPOSITORY_WORDS, TYPES, WORDS, YAML
-from installs.methods import PATHS
 from installs.views.export import file_response
 from olmweb.api.formats import refuse
 from olmweb.api.lists import described
@@ -30,7 +30,7 @@ PARAMETERS = {
     "format": "yaml: one file; kustomize: a zip with a folder; argocd: an Application.",
 }
 _ENUMS = {
-    "path": list(PATHS),
+    "path": list(InstallMethod),
     "approval": ["Manual", "Automatic"],
     "format": list(FORMS),
 }

@@ -9,18 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package, PredictionRun
 from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
-from catalogs.verdicts.engine import RULES_VERSION, Path, Target, Verdict
-from catalogs.verdicts.stored import (
-    KIND_OF,
-    Predicted,
-    Said,
-    chosen_rows,
-    predicted,
-    title_of,
-    way_key,
-)
+from catalogs.verdicts.engine import RULES_VERSION, Target, Verdict
+from catalogs.verdicts.stored import Predicted, Said, chosen_rows, predicted, title_of, way_key
 from installs.audit.namespaces import NOWHERE, Spot, Spots
 from installs.audit.requested import verdicts_on
 from installs.models import Health, Operator
@@ -99,7 +92,7 @@ class Audit:
     is the namespace asked for. `notes` hold for every package, whatever its verdict."""
 
     catalog: str
-    path: Path
+    path: InstallMethod
     cluster: str
     target: Target
     spot: Spot | None
@@ -133,7 +126,7 @@ class Audit:
 
 def audit(
     catalog: Catalog,
-    path: Path,
+    path: InstallMethod,
     *,
     cluster: Cluster | None = None,
     target: Target = Target.ALL,
@@ -145,9 +138,13 @@ def audit(
     selects; with a `namespace` of the cluster, the one that is there counts instead. Other paths
     have none.
     """
-    spots = Spots(cluster, source_of(catalog)) if cluster and path == Path.SUBSCRIPTION else None
+    spots = (
+        Spots(cluster, source_of(catalog))
+        if cluster and path == InstallMethod.SUBSCRIPTION
+        else None
+    )
     spot = spots.of(namespace) if spots and namespace else None
-    target = target if path == Path.SUBSCRIPTION else Target.ALL
+    target = target if path == InstallMethod.SUBSCRIPTION else Target.ALL
     target = spot.target or target if spot else target
     cluster_id = cluster.pk if cluster else None
     judged: dict[Target, list[Row]] = defaultdict(list)
@@ -206,7 +203,7 @@ def _buckets(rows: list[Row]) -> tuple[Bucket, ...]:
 def _actual(
     catalog: Catalog,
     rows: Mapping[tuple[Target, str], Predicted],
-    path: Path,
+    path: InstallMethod,
     cluster: Cluster,
     spots: Spots | None,
 ) -> tuple[Actual, ...]:
@@ -218,7 +215,7 @@ def _actual(
     operators = list(
         Operator.objects.filter(
             cluster=cluster,
-            kind=KIND_OF[path],
+            kind=path,
             health__in=(*INSTALLED, *NOT_INSTALLED),
             catalog__in=("", catalog.name),
         ).order_by("namespace", "name")
@@ -233,7 +230,7 @@ def _actual(
         if prediction is None:
             continue
         known = asked.get(one.pk, prediction)
-        if path == Path.CLUSTER_EXTENSION and not one.catalog and known:
+        if path == InstallMethod.CLUSTER_EXTENSION and not one.catalog and known:
             known = _unpinned(known)
         found.append(_compared(one, places[one.pk].over(known) if known else None))
     order = (False, None, True)

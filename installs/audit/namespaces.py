@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from catalogs.install_methods import InstallMethod
 from catalogs.verdicts.catalog_health import said
-from catalogs.verdicts.engine import Group, Path, Scope, Site, Source, Target, Verdict, on_site
+from catalogs.verdicts.engine import Group, Scope, Site, Source, Target, Verdict, on_site
 from catalogs.verdicts.engine.sites import CATALOG_SOURCE
 from catalogs.verdicts.stored import Predicted, Said
 from installs.facts.operator_groups import groups_of
@@ -93,7 +94,7 @@ class Spots:
         target = groups[0].target if len(groups) == 1 else None
         known = groups if self._read else None
         site = Site(self.catalog, self._sources, namespace=namespace, groups=known)
-        found = [said(each) for each in on_site(Path.SUBSCRIPTION, Scope.NAMESPACE, site)]
+        found = [said(each) for each in on_site(InstallMethod.SUBSCRIPTION, Scope.NAMESPACE, site)]
         obstacle = next((each for each in found if each.verdict != Verdict.WARNING), None)
         notes = tuple(each for each in found if each.verdict == Verdict.WARNING)
         return Spot(namespace, groups, target, obstacle, notes)

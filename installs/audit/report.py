@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from catalogs.verdicts.stored import KIND_OF, Said
+from catalogs.verdicts.stored import Said
 from installs.audit.audit import Audit
 
 COLUMNS = ("package", "bundle", "version", "channel", "verdict", "rule", "sentence")
@@ -98,7 +98,7 @@ def as_markdown(found: Audit) -> str:
 def _lines(found: Audit) -> Iterator[str]:
     where = f"on cluster {_cell(found.cluster)}" if found.cluster else "from catalog facts alone"
     counts = ", ".join(f"{found.counts[key]} {title}" for key, title in TITLES.items())
-    yield f"# Audit of {_cell(found.catalog)} by {KIND_OF[found.path]}"
+    yield f"# Audit of {_cell(found.catalog)} by {found.path}"
     yield ""
     yield f"{len(found.rows)} packages {where}: {counts}. Rules version {found.rules_version}."
     for note in found.notes:

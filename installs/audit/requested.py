@@ -6,11 +6,12 @@ stored verdict on that bundle: six queries for all operators together. Runs no r
 
 from collections.abc import Mapping, Sequence
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package, Prediction
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import PackageFacts, Resolution
 from catalogs.resolve.stored import facts_of_all
-from catalogs.verdicts.engine import Path, Target, Verdict
+from catalogs.verdicts.engine import Target, Verdict
 from catalogs.verdicts.stored import Predicted, Said, overlaid, predicted, title_of
 from installs.models import Operator
 
@@ -20,7 +21,7 @@ NO_BUNDLE = "no-bundles"
 
 def verdicts_on(
     catalog: Catalog,
-    path: Path,
+    path: InstallMethod,
     operators: Sequence[Operator],
     targets: Mapping[int, Target],
     cluster: int,
@@ -55,7 +56,7 @@ def verdicts_on(
     return found
 
 
-def _resolved(facts: PackageFacts, path: Path, operator: Operator) -> Resolution | None:
+def _resolved(facts: PackageFacts, path: InstallMethod, operator: Operator) -> Resolution | None:
     """None when what it asks for can't be read."""
     channels = [each.strip() for each in operator.channel.split(",") if each.strip()]
     try:
@@ -70,7 +71,7 @@ def _resolved(facts: PackageFacts, path: Path, operator: Operator) -> Resolution
 
 
 def _stored(
-    packages: Mapping[str, Package], bundles: set[str], path: Path, cluster: int
+    packages: Mapping[str, Package], bundles: set[str], path: InstallMethod, cluster: int
 ) -> tuple[dict[tuple[int, str], int], Verdicts]:
     """Keys of these bundles by package and name, and what is stored of them."""
     rows = Prediction.objects.filter(
@@ -85,7 +86,7 @@ def _stored(
     return ids, found
 
 
-def _nothing(path: Path, target: Target, resolution: Resolution) -> Predicted:
+def _nothing(path: InstallMethod, target: Target, resolution: Resolution) -> Predicted:
     rule = resolution.blocked_by or NO_BUNDLE
     sentence = resolution.message or resolution.reason or title_of(rule)
     said = Said(rule, Verdict.NOT_INSTALLABLE, sentence)

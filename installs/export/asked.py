@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve import resolve, v1
 from catalogs.resolve.facts import BadQuestion, Resolution
@@ -19,19 +20,7 @@ from installs.export.files import (
     one_stream,
     zipped,
 )
-from installs.methods import (
-    AUTOMATIC,
-    CLUSTER_EXTENSION,
-    FIELDS,
-    MANUAL,
-    PATHS,
-    PLATFORM_OPERATOR,
-    SUBSCRIPTION,
-    Choice,
-    default_name,
-    objects_for,
-    problems,
-)
+from installs.methods import AUTOMATIC, FIELDS, MANUAL, Choice, default_name, objects_for, problems
 from installs.models import Component, Surface
 from olmweb.errors import BadRequest, OlmwebError
 
@@ -44,7 +33,6 @@ LIMIT = 300  # characters of one value
 YAML, KUSTOMIZE, ARGOCD = "manifests.yaml", "kustomize.zip", "argocd.yaml"
 TYPES = {YAML: "application/yaml", KUSTOMIZE: "application/zip", ARGOCD: "application/yaml"}
 _ALL, _OWN = "AllNamespaces", "OwnNamespace"
-_SLUG = {kind: kind.lower() for kind in PATHS}  # as catalogs.resolve calls them
 _REPOSITORY = re.compile(r"(?:https?://|ssh://|git@)[^\s\"'<>\\`]+")
 _FOLDER = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
@@ -80,7 +68,7 @@ def plan_export(package: Package, words: Mapping[str, str]) -> Export:
     path = _path(package.catalog, asked["path"])
     channels = [asked["channel"]] if asked["channel"] else []
     try:
-        found = resolve(facts_of(package), _SLUG[path], channels=channels, version=asked["version"])
+        found = resolve(facts_of(package), path, channels=channels, version=asked["version"])
     except BadQuestion as error:
         raise BadRequest(str(error), code="invalid", **{error.field: str(error)}) from None
     if not found.bundle:
@@ -112,7 +100,9 @@ def as_file(found: Export, form: str, words: Mapping[str, str]) -> bytes:
     if form == KUSTOMIZE:
         return zipped(found.folder, kustomize_folder(found.manifests, found.notes))
     repository = read_repository(words, found.folder)
-    namespace = found.choice.namespace if found.choice.path != PLATFORM_OPERATOR else ""
+    namespace = (
+        found.choice.namespace if found.choice.path != InstallMethod.PLATFORM_OPERATOR else ""
+    )
     return one_stream([argo_application(found.choice.name, repository, namespace)])
 
 
@@ -144,25 +134,27 @@ def _clean(words: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def default_path(catalog: Catalog) -> str:
+def default_path(catalog: Catalog) -> InstallMethod:
     """The way that a catalog is made for."""
     kinds = Catalog.SourceKind
-    return CLUSTER_EXTENSION if catalog.source_kind == kinds.CLUSTER_CATALOG else SUBSCRIPTION
+    return (
+        InstallMethod.CLUSTER_EXTENSION
+        if catalog.source_kind == kinds.CLUSTER_CATALOG
+        else InstallMethod.SUBSCRIPTION
+    )
 
 
-def _path(catalog: Catalog, asked: str) -> str:
-    by_slug = {slug: kind for kind, slug in _SLUG.items()}
+def _path(catalog: Catalog, asked: str) -> InstallMethod:
     if not asked:
         return default_path(catalog)
-    path = by_slug.get(asked.lower())
-    if path is None:
-        sentence = f"path is one of {', '.join(PATHS)}, not “{asked[:40]}”."
-        raise BadRequest(sentence, code="invalid", path=sentence)
-    return path
+    try:
+        return InstallMethod.parse(asked)
+    except ValueError as error:
+        raise BadRequest(str(error), code="invalid", path=str(error)) from None
 
 
 def _choice(
-    package: Package, path: str, found: Resolution, asked: Mapping[str, str]
+    package: Package, path: InstallMethod, found: Resolution, asked: Mapping[str, str]
 ) -> tuple[Choice, str]:
     bundle = Bundle.objects.filter(package=package, name=found.bundle).order_by("-ordinal").first()
     catalog = package.catalog
@@ -180,9 +172,9 @@ def _choice(
     }
     state = catalog.cluster.kinds.get(path, {}) if catalog.cluster else {}
     values["api_version"] = state.get("version") or ""
-    if path != PLATFORM_OPERATOR:
+    if path != InstallMethod.PLATFORM_OPERATOR:
         values |= {"namespace": namespace, "make_namespace": not _has_namespace(catalog, namespace)}
-    if path == CLUSTER_EXTENSION:
+    if path == InstallMethod.CLUSTER_EXTENSION:
         account = asked["service_account"]
         values |= {
             "catalog": catalog.name if from_cluster_catalog else asked["source"],
@@ -191,7 +183,7 @@ def _choice(
             "service_account": account,
             "known": frozenset(FIELDS[path]) if account else None,
         }
-    if path == SUBSCRIPTION:
+    if path == InstallMethod.SUBSCRIPTION:
         values |= {
             "catalog": asked["source"] or (catalog.name if from_source else ""),
             "catalog_namespace": asked["source_namespace"]
@@ -205,11 +197,11 @@ def _choice(
     return Choice(**values), pinned  # type: ignore[arg-type]
 
 
-def _pin(path: str, found: Resolution) -> str:
+def _pin(path: InstallMethod, found: Resolution) -> str:
     """The version as the path's own field reads it; empty where it has none."""
-    if path == PLATFORM_OPERATOR:
+    if path == InstallMethod.PLATFORM_OPERATOR:
         return ""
-    if path == SUBSCRIPTION:
+    if path == InstallMethod.SUBSCRIPTION:
         return found.version
     for text in (found.version, found.version.partition("+")[0]):
         try:
@@ -222,7 +214,9 @@ def _pin(path: str, found: Resolution) -> str:
 
 def _namespace(package: Package, bundle: Bundle | None) -> str:
     suggested = bundle.suggested_namespace if bundle else ""
-    return suggested or default_name(package.name, PLATFORM_OPERATOR).replace(".", "-")
+    return suggested or default_name(package.name, InstallMethod.PLATFORM_OPERATOR).replace(
+        ".", "-"
+    )
 
 
 def _targets(asked: str, namespace: str, bundle: Bundle | None) -> tuple[str, ...]:
@@ -249,9 +243,9 @@ def _has_group(catalog: Catalog, namespace: str) -> bool:
 
 def _notes(package: Package, choice: Choice, found: Resolution, pinned: str) -> tuple[str, ...]:
     notes = [f"{package.name} {found.version} from catalog {package.catalog}: {found.reason}"]
-    if choice.path == PLATFORM_OPERATOR:
+    if choice.path == InstallMethod.PLATFORM_OPERATOR:
         notes.append("A PlatformOperator can't be pinned: it takes the highest version there is.")
-    elif choice.path == SUBSCRIPTION:
+    elif choice.path == InstallMethod.SUBSCRIPTION:
         held = "each InstallPlan waits for approval, the first one, too"
         if choice.approval == AUTOMATIC:
             held = "approval is Automatic, so OLM goes on from it along the channel by itself"

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
-from catalogs.verdicts.engine import Group, Path, Target
+from catalogs.verdicts.engine import Group, Target
 from catalogs.verdicts.evaluate import Place, evaluate_bundle
 from catalogs.verdicts.stored import Predicted, verdicts
 from installs.facts.verdict_context import cluster_facts, market_of
@@ -31,7 +32,7 @@ def verdict_for(
     if row is None:
         return None
     place = Place(cluster.pk, cluster_facts(cluster), market_of(package.catalog, cluster))
-    return evaluate_bundle(row, place, Path(path.lower()), target)
+    return evaluate_bundle(row, place, InstallMethod(path), target)
 
 
 def verdicts_on(
@@ -50,5 +51,5 @@ def verdicts_on(
     for name, pk in rows.values_list("name", "pk"):
         ids.setdefault(name, pk)
     found = verdicts(ids.values(), cluster.pk, target=target)
-    way = Path(path.lower())
-    return {name: found[pk][way] for name, pk in ids.items() if way in found.get(pk, {})}
+    method = InstallMethod(path)
+    return {name: found[pk][method] for name, pk in ids.items() if method in found.get(pk, {})}

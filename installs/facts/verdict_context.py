@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from django.db.models import Count
 
 from catalogs.contents.bundle_facts import Kind
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.semver import Version, parse
 from catalogs.verdicts.engine import ClusterFacts, Crd, Installed, Market
 from catalogs.verdicts.engine.surroundings import Offered
 from installs.facts.operator_groups import groups_of
-from installs.methods import PLATFORM_OPERATOR, SUBSCRIPTION
 from installs.models import Component, CRDState, Operator, Surface
 from installs.state.offers import usable
 from olmweb.models import Cluster
@@ -92,8 +92,10 @@ def _served(cluster: Cluster, kinds: list[str]) -> frozenset[Kind]:
 def _crds(cluster: Cluster, counted: Mapping[str, int]) -> dict[str, Crd]:
     fields = ("served", "stored", "owner_kind", "owner_namespace", "owner_name")
     subscribed = {
-        f"{package}.{namespace}": (SUBSCRIPTION, namespace, name)
-        for package, namespace, name in Operator.objects.filter(cluster=cluster, kind=SUBSCRIPTION)
+        f"{package}.{namespace}": (InstallMethod.SUBSCRIPTION, namespace, name)
+        for package, namespace, name in Operator.objects.filter(
+            cluster=cluster, kind=InstallMethod.SUBSCRIPTION
+        )
         .order_by("id")
         .values_list("package", "namespace", "name")
     }
@@ -124,7 +126,11 @@ def _owner(label: list[str], subscribed: Mapping[str, Owner]) -> Owner:
     kind, namespace, name = label
     if kind == "Operator":
         return subscribed.get(name, ("", "", ""))
-    return (PLATFORM_OPERATOR if kind == "BundleDeployment" else kind), namespace, name
+    return (
+        (InstallMethod.PLATFORM_OPERATOR if kind == "BundleDeployment" else kind),
+        namespace,
+        name,
+    )
 
 
 def read_version(text: str) -> Version | None:

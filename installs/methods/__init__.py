@@ -5,14 +5,10 @@
 
 from installs.methods.choice import (
     AUTOMATIC,
-    CLUSTER_EXTENSION,
     ENFORCEMENTS,
     FIELDS,
     MANUAL,
-    PATHS,
-    PLATFORM_OPERATOR,
     POLICIES,
-    SUBSCRIPTION,
     Choice,
     default_name,
     form_field,
@@ -22,14 +18,10 @@ from installs.methods.objects import as_yaml, main_object, objects_for
 
 __all__ = [
     "AUTOMATIC",
-    "CLUSTER_EXTENSION",
     "ENFORCEMENTS",
     "FIELDS",
     "MANUAL",
-    "PATHS",
-    "PLATFORM_OPERATOR",
     "POLICIES",
-    "SUBSCRIPTION",
     "Choice",
     "as_yaml",
     "default_name",

@@ -8,15 +8,10 @@ PlatformOperator CRD allows 56 for the package. Pure.
 import re
 from dataclasses import dataclass
 
+from catalogs.install_methods import InstallMethod
 from catalogs.resolve import v1
 from catalogs.resolve.facts import BadQuestion
 
-PLATFORM_OPERATOR, CLUSTER_EXTENSION, SUBSCRIPTION = (
-    "PlatformOperator",
-    "ClusterExtension",
-    "Subscription",
-)
-PATHS = (PLATFORM_OPERATOR, CLUSTER_EXTENSION, SUBSCRIPTION)
 AUTOMATIC, MANUAL = "Automatic", "Manual"
 CATALOG_PROVIDED, SELF_CERTIFIED = "CatalogProvided", "SelfCertified"
 POLICIES = (CATALOG_PROVIDED, SELF_CERTIFIED)
@@ -35,8 +30,8 @@ _SOURCE = "spec.source.catalog"
 # What a form may offer, by path: field of the object -> field of the form that it is made from.
 # Whether it is offered depends on the CustomResourceDefinition of the cluster.
 FIELDS: dict[str, dict[str, str]] = {
-    PLATFORM_OPERATOR: {"spec.package.name": "package"},
-    CLUSTER_EXTENSION: {
+    InstallMethod.PLATFORM_OPERATOR: {"spec.package.name": "package"},
+    InstallMethod.CLUSTER_EXTENSION: {
         "spec.namespace": "namespace",
         "spec.serviceAccount.name": "service_account",
         f"{_SOURCE}.packageName": "package",
@@ -46,7 +41,7 @@ FIELDS: dict[str, dict[str, str]] = {
         f"{_SOURCE}.upgradeConstraintPolicy": "policy",
         _CONFIG: "crd_safety",
     },
-    SUBSCRIPTION: {
+    InstallMethod.SUBSCRIPTION: {
         "spec.name": "package",
         "spec.channel": "channel",
         "spec.source": "catalog",
@@ -64,7 +59,7 @@ _ONLY_IF_KNOWN = frozenset({"spec.serviceAccount.name"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One install, as a person chose it. `path` is one of PATHS, `name` the main object's.
+    """One install, as a person chose it. `name` is the main object's.
 
     `version` is a range for a ClusterExtension, and the name of the first bundle (startingCSV) for
     a Subscription; `targets` are the namespaces that the OperatorGroup watches, none meaning all;
@@ -73,7 +68,7 @@ class Choice:
     the cluster's CustomResourceDefinition has, None when that was not read.
     """
 
-    path: str
+    path: InstallMethod
     package: str
     name: str
     catalog: str = ""
@@ -103,24 +98,24 @@ class Choice:
         ) | frozenset(_EVERYWHERE.values())
 
 
-def default_name(package: str, path: str = PLATFORM_OPERATOR) -> str:
+def default_name(package: str, path: InstallMethod = InstallMethod.PLATFORM_OPERATOR) -> str:
     """A valid name for the object that installs this package: its own, cut if need be."""
-    limit = HELM_NAME_LIMIT if path == PLATFORM_OPERATOR else NAME_LIMIT
+    limit = HELM_NAME_LIMIT if path == InstallMethod.PLATFORM_OPERATOR else NAME_LIMIT
     return package[:limit].rstrip("-.")
 
 
 def problems(choice: Choice) -> dict[str, str]:
     """Form field -> sentence, for every value that the cluster would surely refuse."""
     found = _name_problem(choice) | _package_problem(choice)
-    if choice.path == PLATFORM_OPERATOR:
+    if choice.path == InstallMethod.PLATFORM_OPERATOR:
         return found
     found |= _namespace_problem("namespace", choice.namespace)
-    if choice.path == CLUSTER_EXTENSION:
+    if choice.path == InstallMethod.CLUSTER_EXTENSION:
         return found | _extension_problems(choice)
     return found | _subscription_problems(choice)
 
 
-def form_field(path: str, kind: str = PLATFORM_OPERATOR) -> str:
+def form_field(path: str, kind: str = InstallMethod.PLATFORM_OPERATOR) -> str:
     """The form field behind a field of the object, such as `.spec.package.name`; else the path."""
     path = path.removeprefix(".")
     if path in _EVERYWHERE:
@@ -133,11 +128,15 @@ def form_field(path: str, kind: str = PLATFORM_OPERATOR) -> str:
 
 def _name_problem(choice: Choice) -> dict[str, str]:
     name, path = choice.name, choice.path
-    limit = HELM_NAME_LIMIT if path == PLATFORM_OPERATOR else NAME_LIMIT
+    limit = HELM_NAME_LIMIT if path == InstallMethod.PLATFORM_OPERATOR else NAME_LIMIT
     if not name:
         return {"name": f"Give the {path} a name."}
     if len(name) > limit:
-        why = ": it is also the name of the Helm release" if path == PLATFORM_OPERATOR else ""
+        why = (
+            ": it is also the name of the Helm release"
+            if path == InstallMethod.PLATFORM_OPERATOR
+            else ""
+        )
         return {"name": f"The name has {len(name)} characters and may have {limit}{why}."}
     if not _SUBDOMAIN.fullmatch(name):
         return {
@@ -150,12 +149,12 @@ def _name_problem(choice: Choice) -> dict[str, str]:
 def _package_problem(choice: Choice) -> dict[str, str]:
     if not choice.package:
         return {"package": "Choose a package."}
-    if choice.path == PLATFORM_OPERATOR and len(choice.package) > PACKAGE_LIMIT:
+    if choice.path == InstallMethod.PLATFORM_OPERATOR and len(choice.package) > PACKAGE_LIMIT:
         return {
             "package": f"The package's name has {len(choice.package)} characters; a "
             f"PlatformOperator allows {PACKAGE_LIMIT}."
         }
-    if choice.path == CLUSTER_EXTENSION and (
+    if choice.path == InstallMethod.CLUSTER_EXTENSION and (
         len(choice.package) > NAME_LIMIT or not _SUBDOMAIN.fullmatch(choice.package)
     ):
         return {

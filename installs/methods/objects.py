@@ -8,37 +8,31 @@ from typing import Any
 
 import yaml
 
-from installs.methods.choice import (
-    AUTOMATIC,
-    CATALOG_PROVIDED,
-    CLUSTER_EXTENSION,
-    PLATFORM_OPERATOR,
-    SUBSCRIPTION,
-    Choice,
-)
+from catalogs.install_methods import InstallMethod
+from installs.methods.choice import AUTOMATIC, CATALOG_PROVIDED, Choice
 
 Manifest = dict[str, Any]
 # Label that catalogd puts on every ClusterCatalog with its own name
 # (operator-controller internal/catalogd/webhook/cluster_catalog_webhook.go).
 CATALOG_LABEL = "olm.operatorframework.io/metadata.name"
 _API = {
-    PLATFORM_OPERATOR: "platform.openshift.io/v1alpha1",
-    CLUSTER_EXTENSION: "olm.operatorframework.io/v1",
-    SUBSCRIPTION: "operators.coreos.com/v1alpha1",
+    InstallMethod.PLATFORM_OPERATOR: "platform.openshift.io/v1alpha1",
+    InstallMethod.CLUSTER_EXTENSION: "olm.operatorframework.io/v1",
+    InstallMethod.SUBSCRIPTION: "operators.coreos.com/v1alpha1",
 }
 _GROUP_API = "operators.coreos.com/v1"
 
 
-def objects_for(path: str, choice: Choice) -> list[Manifest]:
-    """Every object that installs the choice by `path` (one of PATHS), in order of application.
+def objects_for(path: InstallMethod, choice: Choice) -> list[Manifest]:
+    """Every object that installs the choice by `path`, in order of application.
 
     PlatformOperator: itself. ClusterExtension: Namespace and ServiceAccount where they are wanted,
     then itself. Subscription: Namespace and OperatorGroup where they are wanted, then itself.
     """
-    if path == PLATFORM_OPERATOR:
+    if path == InstallMethod.PLATFORM_OPERATOR:
         return [_object(choice, path, {"package": {"name": choice.package}})]
     before = [_namespace(choice.namespace)] if choice.make_namespace else []
-    if path == CLUSTER_EXTENSION:
+    if path == InstallMethod.CLUSTER_EXTENSION:
         if choice.service_account and choice.has("spec.serviceAccount.name"):
             before.append(_service_account(choice))
         return [*before, _object(choice, path, _extension_spec(choice))]
@@ -59,12 +53,14 @@ def as_yaml(manifest: Manifest | Sequence[Manifest]) -> str:
     return "---\n".join(yaml.safe_dump(one, sort_keys=False) for one in manifest)
 
 
-def _object(choice: Choice, kind: str, spec: dict[str, Any], namespace: str = "") -> Manifest:
+def _object(
+    choice: Choice, kind: InstallMethod, spec: dict[str, Any], namespace: str = ""
+) -> Manifest:
     group, _, usual = _API[kind].rpartition("/")
     metadata = {"name": choice.name} | ({"namespace": namespace} if namespace else {})
     return {
         "apiVersion": f"{group}/{choice.api_version or usual}",
-        "kind": kind,
+        "kind": kind.value,
         "metadata": metadata,
         "spec": spec,
     }

@@ -6,9 +6,9 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
 from catalogs.semver import masterminds_range
-from installs.methods import PATHS
 from installs.models.actions import Action
 from olmweb.models import Cluster
 
@@ -25,7 +25,10 @@ class AllowRule(models.Model):
         help_text="Range such as >=1.2 <2.0 or ~1.4; empty for every version.",
     )
     path = models.CharField(
-        max_length=30, blank=True, choices=[(one, one) for one in PATHS], help_text="Empty: any."
+        max_length=30,
+        blank=True,
+        choices=[(one, one) for one in InstallMethod],
+        help_text="Empty: any.",
     )
     cluster = models.ForeignKey(
         Cluster, null=True, blank=True, on_delete=models.CASCADE, help_text="Empty: every cluster."

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from catalogs.verdicts.engine import Contents, Path, Verdict, predict
+from catalogs.install_methods import InstallMethod
+from catalogs.verdicts.engine import Contents, Verdict, predict
 
 NAMED = 4
 
@@ -111,7 +112,7 @@ def _of_place(taken: Taken) -> Iterator[Hindrance]:
 
 def _of_bundle(taken: Taken) -> Iterator[Hindrance]:
     """What operator-controller says of the installed bundle, as prediction knows it."""
-    for found in predict(taken.contents, Path.CLUSTER_EXTENSION).found:
+    for found in predict(taken.contents, InstallMethod.CLUSTER_EXTENSION).found:
         if found.verdict == Verdict.NOT_INSTALLABLE:
             yield Hindrance(found.rule, Fate.NO, found.sentence)
         elif found.verdict == Verdict.UNKNOWN:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from catalogs.graph import successors, v0_candidates
 from catalogs.graph.paths import next_steps
 from catalogs.graph.rules import v0_fault, version_of
-from catalogs.resolve import PLATFORM_OPERATOR, resolve
+from catalogs.install_methods import InstallMethod
+from catalogs.resolve import resolve
 from catalogs.resolve.analysis import V1, Analysis, analyse, way_to
 from catalogs.semver import Version, parse
 from installs.readiness.obstacles import Subject
@@ -179,7 +180,7 @@ def _nearest(analysis: Analysis, start: str, clears: Clears) -> str:
 
 def _anew(shelf: Shelf, clears: Clears, what: str) -> WayOut:
     """A PlatformOperator is sourced once."""
-    chosen = resolve(shelf.facts, PLATFORM_OPERATOR).bundle
+    chosen = resolve(shelf.facts, InstallMethod.PLATFORM_OPERATOR).bundle
     if chosen and clears(chosen):
         return WayOut(
             shelf.version(chosen),

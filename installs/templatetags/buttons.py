@@ -4,9 +4,9 @@ from typing import Any
 
 from django import template
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs.actions.buttons import Offer, install_offer, path_refusal
-from installs.methods import PATHS
 from installs.methods.choice import NAMESPACE_LIMIT
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
@@ -27,6 +27,6 @@ def path_refused(
 ) -> dict[str, Any]:
     """What the cluster said of the person's right to install by this path, if it was no."""
     odd = len(namespace) > NAMESPACE_LIMIT or "\0" in namespace  # the form says so itself
-    if cluster is None or path not in PATHS or odd:
+    if cluster is None or path not in tuple(InstallMethod) or odd:
         return {"refused": None}
     return {"refused": path_refusal(context["request"].user, cluster, path, namespace)}

@@ -9,9 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from catalogs import queries
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
-from catalogs.verdicts.engine import Path, Target
-from catalogs.verdicts.stored import KIND_OF
+from catalogs.verdicts.engine import Target
 from catalogs.views import forms, presenters
 from catalogs.views.forms import ALONE
 from installs.audit.audit import Audit, Row, audit
@@ -43,7 +43,7 @@ class Asked:
     """What the query string asks for."""
 
     catalog: Catalog
-    path: Path
+    path: InstallMethod
     cluster: Cluster | None
     target: Target
     namespace: str
@@ -61,7 +61,11 @@ def audit_page(request: HttpRequest) -> HttpResponse:
         .order_by("cluster__name", "-package_count", "-source_kind", "slug")
     )
     notices: list[str] = []
-    context: dict[str, Any] = {"notices": notices, "catalogs": catalogs, "kinds": KIND_OF}
+    context: dict[str, Any] = {
+        "notices": notices,
+        "catalogs": catalogs,
+        "methods": tuple(InstallMethod),
+    }
     if catalogs:
         asked = read_asked(request, catalogs, notices)
         context |= _context(request, asked, notices)
@@ -80,7 +84,7 @@ def read_asked(request: HttpRequest, catalogs: Sequence[Catalog], notices: list[
     namespace = forms.clean(params.get("namespace", ""))[:63]
     return Asked(
         catalog,
-        Path(forms.one_of(params, "path", tuple(Path), notices)),
+        InstallMethod(forms.one_of(params, "path", tuple(InstallMethod), notices)),
         names.get(name),
         Target(forms.one_of(params, "watch", WATCHED, notices)),
         namespace,
@@ -128,7 +132,6 @@ def _context(request: HttpRequest, asked: Asked, notices: list[str]) -> dict[str
         "clusters": clusters(request),
         "exports": _exports(asked),
         "may_install": asked.cluster is not None and may_act(request.user)[0],
-        "audit_kind": KIND_OF[asked.path],
         "catalog_key": f"{asked.catalog.cluster_name}/{asked.catalog.slug}",
         "groups": _groups(asked),
         "targets": {each: WORDS[each] for each in WATCHED},
@@ -139,7 +142,7 @@ def _context(request: HttpRequest, asked: Asked, notices: list[str]) -> dict[str
 
 def _groups(asked: Asked) -> list[tuple[str, str]]:
     """(namespace, words) of the OperatorGroups of the cluster, and of the namespace asked for."""
-    if asked.cluster is None or asked.path != Path.SUBSCRIPTION:
+    if asked.cluster is None or asked.path != InstallMethod.SUBSCRIPTION:
         return []
     spots = Spots(asked.cluster)
     found = {namespace: spots.of(namespace) for namespace in (*spots.groups, asked.namespace)}
@@ -183,7 +186,7 @@ def _exports(asked: Asked) -> list[tuple[str, str]]:
     """(name, query string) of the same audit from the REST interface."""
     params = {"catalog": str(asked.catalog), "path": asked.path.value}
     params |= {"cluster": asked.cluster.name} if asked.cluster else {}
-    if asked.path == Path.SUBSCRIPTION:
+    if asked.path == InstallMethod.SUBSCRIPTION:
         of = {"namespace": asked.namespace} if asked.namespace and asked.cluster else {}
         params |= of or {"watch": asked.target.value}
     return [

@@ -13,12 +13,12 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from catalogs.install_methods import InstallMethod
 from installs import methods
 from installs.actions.bulk import recording, reviewing, selection
 from installs.actions.bulk.reviewing import SHARED, Item
 from installs.actions.bulk.selection import CAP, Candidate, Selection
 from installs.actions.plan import known_fields, served_version
-from installs.methods import PLATFORM_OPERATOR
 from installs.queries.activity import progress_of
 from installs.views.forms import METHODS, form_key, go_to, show_form
 from olmweb.accounts.roles import may_act, person, sign_in_required
@@ -35,9 +35,9 @@ class Asked:
     """What the form asks for: where, by what path, which are ticked, what is the same for all."""
 
     selection: Selection
-    places: dict[Cluster, list[str]]
+    places: dict[Cluster, list[InstallMethod]]
     cluster: Cluster
-    path: str
+    path: InstallMethod
     shared: dict[str, str]
     candidates: list[Candidate]
     ticked: frozenset[str]
@@ -101,8 +101,7 @@ def _read(request: HttpRequest, values: QueryDict) -> Asked:
             hint="Choose one of the clusters that the form offers.",
         )
     cluster = cluster or next(iter(places))
-    path = values.get("path", "")
-    path = path if path in places[cluster] else places[cluster][0]
+    path = _method(values.get("path", ""), places[cluster])
     shared = {one: values.get(one, "").strip()[:1000].replace("\0", "") for one in SHARED}
     found = selection.candidates(chosen, cluster, path, shared["targets"])
     if values.get("of") == f"{cluster.name}/{path}":
@@ -110,6 +109,14 @@ def _read(request: HttpRequest, values: QueryDict) -> Asked:
     else:  # nothing was ticked yet for this cluster and path
         ticked = frozenset(str(one.key) for one in found if not (one.hindrance or one.doubt))
     return Asked(chosen, places, cluster, path, shared, found, ticked)
+
+
+def _method(text: str, allowed: list[InstallMethod]) -> InstallMethod:
+    try:
+        method = InstallMethod.parse(text)
+    except ValueError:
+        return allowed[0]
+    return method if method in allowed else allowed[0]
 
 
 def _shown(asked: Asked) -> dict[str, Any]:
@@ -123,7 +130,7 @@ def _shown(asked: Asked) -> dict[str, Any]:
         "cluster": asked.cluster,
         "path": asked.path,
         "asked": asked.shared,
-        "offered": choice.offered if asked.path != PLATFORM_OPERATOR else frozenset(),
+        "offered": choice.offered if asked.path != InstallMethod.PLATFORM_OPERATOR else frozenset(),
         "approvals": (methods.AUTOMATIC, methods.MANUAL),
         "policies": methods.POLICIES,
         "targets": ("all", "own"),

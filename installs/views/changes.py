@@ -11,12 +11,12 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from catalogs.install_methods import InstallMethod
 from installs import methods
 from installs.actions import change, record
 from installs.actions import retry as retries
 from installs.actions.plan import Plan
 from installs.facts import instances
-from installs.methods import SUBSCRIPTION
 from installs.models import Component, Operator
 from installs.presenters.diagnosis import steps
 from installs.views.forms import METHODS, follow_action, form_key, review, show_form
@@ -45,7 +45,7 @@ def upgrade(
         "asked": asked,
         "approvals": (methods.AUTOMATIC, methods.MANUAL),
         "policies": methods.POLICIES,
-        "is_v0": operator.kind == SUBSCRIPTION,
+        "is_v0": operator.kind == InstallMethod.SUBSCRIPTION,
         "choices": True,
         "installed": change.installed_bundle(operator),
         "channels": [],

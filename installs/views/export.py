@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalogs import queries
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs.export.asked import (
     ARGOCD,
@@ -26,7 +27,6 @@ from installs.export.asked import (
     read_repository,
 )
 from installs.export.files import kustomize_folder
-from installs.methods import PATHS, SUBSCRIPTION
 from olmweb.errors import OlmwebError
 from olmweb.web.pages import render_page
 
@@ -38,12 +38,12 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
     """The form, every manifest, and the files."""
     found = _package(cluster, catalog, package)
     words = {name: request.GET.get(name, "").strip() for name in (*WORDS, *REPOSITORY_WORDS)}
-    chosen = words | {"path": words["path"] or default_path(found.catalog)}
+    chosen = words | {"path": _method(found, words["path"])}
     context: dict[str, Any] = {
         "package": found,
         "chosen": chosen,
-        "paths": PATHS,
-        "is_subscription": chosen["path"].lower() == SUBSCRIPTION.lower(),
+        "paths": tuple(InstallMethod),
+        "is_subscription": chosen["path"] == InstallMethod.SUBSCRIPTION,
         "channels": sorted(found.channels.values_list("name", flat=True)),
         "fields": {},
     }
@@ -61,6 +61,14 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
         status = UNPROCESSABLE
         context |= {"refusal": error, "fields": error.fields}
     return render_page(request, "installs/export.html", context, status=status)
+
+
+def _method(package: Package, text: str) -> InstallMethod:
+    """What the form shows; `plan_export` refuses a text that can't be read."""
+    try:
+        return InstallMethod.parse(text)
+    except ValueError:
+        return default_path(package.catalog)
 
 
 @require_safe

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs import methods
 from installs.actions import record
@@ -78,9 +79,10 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
 def _paths(target: Cluster, package: Package, values: Mapping[str, str]) -> dict[str, Any]:
     """The ways there are, and the one that is asked for; the first is the default."""
     paths = paths_of(target, package.catalog)
-    path = values.get("path", "")
-    if path not in methods.PATHS:
-        path = paths[0] if paths else methods.PLATFORM_OPERATOR
+    try:
+        path = InstallMethod.parse(values.get("path", ""))
+    except ValueError:
+        path = paths[0] if paths else InstallMethod.PLATFORM_OPERATOR
     channels = package.channels.order_by("name").values_list("name", flat=True)
     return {"paths": paths, "path": path, "channels": list(channels)}
 

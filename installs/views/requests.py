@@ -11,13 +11,14 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
 from catalogs.queries import get_sources
 from installs.actions import plan as planning
 from installs.actions import record
 from installs.actions.plan import Plan
 from installs.actions.requests import asking, deciding
-from installs.methods import CLUSTER_EXTENSION, PLATFORM_OPERATOR, Choice
+from installs.methods import Choice
 from installs.models import InstallRequest
 from installs.queries import activity as queries
 from installs.queries.filters import read_choice, read_value
@@ -92,13 +93,13 @@ def _ask(
     return asking.ask(target, package, request.user, **chosen)
 
 
-def _asks_account(target: Cluster, paths: list[str]) -> bool:
+def _asks_account(target: Cluster, paths: list[InstallMethod]) -> bool:
     """Whether ClusterExtensions of this cluster name the ServiceAccount that installs them."""
-    if CLUSTER_EXTENSION not in paths:
+    if InstallMethod.CLUSTER_EXTENSION not in paths:
         return False
-    version = planning.served_version(target, CLUSTER_EXTENSION)
-    known = planning.known_fields(target, CLUSTER_EXTENSION, version)
-    choice = Choice(path=CLUSTER_EXTENSION, package="", name="", known=known)
+    version = planning.served_version(target, InstallMethod.CLUSTER_EXTENSION)
+    known = planning.known_fields(target, InstallMethod.CLUSTER_EXTENSION, version)
+    choice = Choice(path=InstallMethod.CLUSTER_EXTENSION, package="", name="", known=known)
     return "service_account" in choice.offered
 
 
@@ -193,6 +194,6 @@ def _detail(request: HttpRequest, found: InstallRequest) -> dict[str, Any]:
         "may_decide": allowed,
         "why_not": why,
         "own": request.user.is_authenticated and found.user_id == request.user.pk,
-        "one_version": found.path == PLATFORM_OPERATOR,
+        "one_version": found.path == InstallMethod.PLATFORM_OPERATOR,
         "fields": {},
     }

@@ -233,11 +233,13 @@ def _any_of(item: Filter, values: Sequence[str]) -> Q:
     condition = Q()
     if len(values) > 50:
         raise refuse(item.name, f"{item.name} is given {len(values)} times; at most 50 are read.")
-    for value in values:
-        if item.choices and value not in item.choices:
+    choices = {choice.lower(): choice for choice in item.choices}
+    for text in values:
+        value = choices.get(text.lower(), "") if choices else text
+        if choices and not value:
             raise refuse(
                 item.name,
-                f'{item.name} must be one of {", ".join(item.choices)}, not "{value[:60]}".',
+                f'{item.name} must be one of {", ".join(item.choices)}, not "{text[:60]}".',
             )
         try:
             condition |= item.q(value)

@@ -3,13 +3,14 @@ that the project ships: PriorityClasses are its own, those of OpenShift come wit
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from catalogs.contents.bundle_facts import Kind, Shipped
-from catalogs.verdicts.engine import Contents, Path, predict
+from catalogs.install_methods import InstallMethod
+from catalogs.verdicts.engine import Contents, predict
 from installs.facts.cluster import read_surface
 from installs.facts.gates import NAME
 from installs.facts.verdict_context import cluster_facts
@@ -122,7 +123,7 @@ def _all_told(admin: Client) -> bool:
 
 
 @pytest.fixture
-def cluster(openshift: servers.ApiServer, tmp_path: File) -> Cluster:
+def cluster(openshift: servers.ApiServer, tmp_path: Path) -> Cluster:
     """As it was read with the rights that are shipped."""
     context = ship_rights(openshift, tmp_path / "kubeconfig")
     found = make_cluster(name="real", context=context)
@@ -155,10 +156,15 @@ def test_a_bundle_that_ships_one_of_them_is_predicted_to_fail(cluster: Cluster) 
     for each in SHIPPED_CLUSTER_WIDE:
         kind = Kind(each.group, each.versions[0], each.kind)
         bundle = Contents(package="logs", shipped=(Shipped(kind, "of-helm"),))
-        rules = {one.rule for one in predict(bundle, Path.CLUSTER_EXTENSION, cluster=facts).found}
+        rules = {
+            one.rule
+            for one in predict(bundle, InstallMethod.CLUSTER_EXTENSION, cluster=facts).found
+        }
         assert "ce-object-owned" in rules
         own = Contents(package="logs", shipped=(Shipped(kind, "of-olm"),))
-        rules = {one.rule for one in predict(own, Path.CLUSTER_EXTENSION, cluster=facts).found}
+        rules = {
+            one.rule for one in predict(own, InstallMethod.CLUSTER_EXTENSION, cluster=facts).found
+        }
         assert "ce-object-owned" not in rules
         assert "ce-kind-unserved" not in rules
 

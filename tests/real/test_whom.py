@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 
+from catalogs.install_methods import InstallMethod
 from installs.actions import follow, permissions
 from installs.actions import record as actions
 from installs.actions.bulk import recording, reviewing, selection
@@ -19,7 +20,7 @@ from tests.peers import servers
 from tests.real.rights import ACCOUNT, ship_rights
 
 pytestmark = [pytest.mark.peers, pytest.mark.django_db]
-PO = "PlatformOperator"
+PO = InstallMethod.PLATFORM_OPERATOR
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 OURS = "platformoperators"
 

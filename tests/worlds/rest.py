@@ -152,7 +152,7 @@ def build_world() -> World:
         blob=make_blob(data=BLOB),
     )  # fmt: skip
     make_prediction(bundle=bundle, rule="po-webhook", sentence="etcd has 2 webhooks.")
-    make_prediction(bundle=bundle, path="subscription")
+    make_prediction(bundle=bundle, path="Subscription")
     PredictionRun.objects.create(catalog=red, rules_version=1, inputs="h")
     Surface.objects.create(cluster=prod, kinds=["/v1/Pod"], namespaces=["default"])
     _installed(prod, edge)

@@ -7,9 +7,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from catalogs.queries import get_called
-from catalogs.resolve import PATHS, BadQuestion, resolve
+from catalogs.resolve import BadQuestion, read_method, resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
 from olmweb.errors import Missing
@@ -24,7 +25,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("catalog", help="NAME, or CLUSTER/NAME where several have that name")
         parser.add_argument("package")
-        parser.add_argument("--path", required=True, choices=PATHS, help="what installs it")
+        parser.add_argument("--path", required=True, metavar="PATH", help=", ".join(InstallMethod))
         parser.add_argument("--version", dest="range", default="", help="version range")
         parser.add_argument("--channel", action="append", default=[], help="may be repeated")
         parser.add_argument("--installed", default="", metavar="BUNDLE", help="installed already")
@@ -39,7 +40,7 @@ class Command(BaseCommand):
         try:
             found = resolve(
                 facts_of(package),
-                options["path"],
+                read_method(options["path"]),
                 channels=options["channel"],
                 version=options["range"],
                 installed=options["installed"],

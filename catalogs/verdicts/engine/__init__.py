@@ -8,7 +8,7 @@ decide by code of their own.
 
 from catalogs.contents.bundle_facts import Contents, read_contents
 from catalogs.verdicts.engine.evaluate import Found, Prediction, on_site, predict
-from catalogs.verdicts.engine.rules import RULES, RULES_VERSION, Path, Scope, Verdict
+from catalogs.verdicts.engine.rules import RULES, RULES_VERSION, Scope, Verdict
 from catalogs.verdicts.engine.sites import Site, Source
 from catalogs.verdicts.engine.surroundings import (
     ClusterFacts,
@@ -29,7 +29,6 @@ __all__ = [
     "Group",
     "Installed",
     "Market",
-    "Path",
     "Prediction",
     "Scope",
     "Site",

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from catalogs.contents.bundle_facts import Contents
+from catalogs.install_methods import InstallMethod
 from catalogs.verdicts.engine.check import Answer, Asked, Known
 from catalogs.verdicts.engine.checks import CHECKS
-from catalogs.verdicts.engine.rules import Path, Rule, Scope, Verdict, rules_of
+from catalogs.verdicts.engine.rules import Rule, Scope, Verdict, rules_of
 from catalogs.verdicts.engine.sites import SITE_CHECKS, Site
 from catalogs.verdicts.engine.surroundings import NO_CLUSTER, ClusterFacts, Market, Target
 
@@ -28,7 +29,7 @@ class Found:
 class Prediction:
     """`found` is worst first; `verdict` is installable when nothing but warnings was found."""
 
-    path: Path
+    path: InstallMethod
     verdict: Verdict
     found: tuple[Found, ...] = ()
 
@@ -41,7 +42,7 @@ class Prediction:
 
 def predict(
     contents: Contents,
-    path: Path,
+    path: InstallMethod,
     *,
     cluster: ClusterFacts = NO_CLUSTER,
     market: Market | None = None,
@@ -60,7 +61,7 @@ def predict(
     return Prediction(path, verdict, tuple(found))
 
 
-def on_site(path: Path, scope: Scope, site: Site) -> list[Found]:
+def on_site(path: InstallMethod, scope: Scope, site: Site) -> list[Found]:
     """What the rules of this scope say of a place, whatever the bundle; in their order."""
     return _found((rule, SITE_CHECKS[rule.id](site)) for rule in rules_of(path, scope))
 

@@ -7,20 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
 
-
-class Path(StrEnum):
-    """How a bundle is installed."""
-
-    PLATFORM_OPERATOR = "platformoperator"
-    CLUSTER_EXTENSION = "clusterextension"
-    SUBSCRIPTION = "subscription"
-
+from catalogs.install_methods import InstallMethod
 
 ANY = "any"  # the path of rules that hold for every one
 
@@ -46,8 +39,8 @@ class Verdict(StrEnum):
 class Rule:
     """The check of the same name decides. `verdict` is what a hit makes of the bundle, `says` the
     sentence, with places for the facts of the check. `unknown` says what would settle it when a
-    fact is not there; empty: the rule then says nothing. `path` is a Path or ANY; `inputs` names
-    the facts it looks at.
+    fact is not there; empty: the rule then says nothing. `path` is an InstallMethod or ANY;
+    `inputs` names the facts it looks at.
 
     `samples` are what a test runs: what the rule alone gives for some facts (passes, not_known: it
     says nothing; else its verdict), by the names of Contents, ClusterFacts and Market, or of
@@ -67,8 +60,8 @@ class Rule:
     scope: Scope = Scope.BUNDLE
 
 
-FOLDER = File(__file__).with_name("rules")
-FILES = (Path.SUBSCRIPTION, Path.CLUSTER_EXTENSION, Path.PLATFORM_OPERATOR, ANY, "places")
+FOLDER = Path(__file__).with_name("rules")
+FILES = ("subscription", "cluster_extension", "platform_operator", ANY, "places")
 
 
 def _load(name: str) -> tuple[Rule, ...]:
@@ -81,6 +74,6 @@ RULES: tuple[Rule, ...] = tuple(rule for name in FILES for rule in _load(name))
 
 
 @cache
-def rules_of(path: Path, scope: Scope = Scope.BUNDLE) -> tuple[Rule, ...]:
+def rules_of(path: InstallMethod, scope: Scope = Scope.BUNDLE) -> tuple[Rule, ...]:
     """The rules that hold for a path, in the order in which its controller checks."""
     return tuple(rule for rule in RULES if rule.path in (path, ANY) and rule.scope == scope)

@@ -7,17 +7,16 @@ cluster.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.verdicts.engine import Target, Verdict
-from catalogs.verdicts.stored import KIND_OF, Predicted, chosen_rows, predicted
+from catalogs.verdicts.stored import Predicted, chosen_rows, predicted
 from installs.actions.plan import install_modes, paths_of
-from installs.methods import PATHS
 from installs.models import Action, Operator
 from olmweb.models import LOCAL, Cluster
 
 CAP = 50  # packages that one batch installs
 SHOWN = 200  # of a selection; what is beyond that is not looked at
-_PATH_OF = {kind: path for path, kind in KIND_OF.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +88,22 @@ def read_selection(keys: Sequence[Key]) -> Selection:
     )
 
 
-def places(selection: Selection, clusters: Sequence[Cluster]) -> dict[Cluster, list[str]]:
+def places(selection: Selection, clusters: Sequence[Cluster]) -> dict[Cluster, list[InstallMethod]]:
     """Cluster -> the paths by which at least one of the selected can be installed there.
 
     Those of the first one selected come first.
     """
-    found: dict[Cluster, list[str]] = {}
+    found: dict[Cluster, list[InstallMethod]] = {}
     for cluster in clusters:
         paths = _paths(selection, cluster)
         usable = {path for each in paths.values() for path in each}
         if usable:
-            found[cluster] = [path for path in PATHS if path in usable]
+            found[cluster] = [path for path in InstallMethod if path in usable]
     first = next((key.cluster for key in selection.keys if key.cluster != LOCAL), "")
     return dict(sorted(found.items(), key=lambda item: (item[0].name != first, item[0].name)))
 
 
-def _paths(selection: Selection, cluster: Cluster) -> dict[Catalog, list[str]]:
+def _paths(selection: Selection, cluster: Cluster) -> dict[Catalog, list[InstallMethod]]:
     """Of each catalog that a selected package has on this cluster."""
     packages = [selection.on(cluster, key) for key in selection.keys]
     catalogs = {package.catalog for package in packages if package is not None}
@@ -112,7 +111,7 @@ def _paths(selection: Selection, cluster: Cluster) -> dict[Catalog, list[str]]:
 
 
 def candidates(
-    selection: Selection, cluster: Cluster, path: str, targets: str = ""
+    selection: Selection, cluster: Cluster, path: InstallMethod, targets: str = ""
 ) -> list[Candidate]:
     """Every selected package, in the order of their names.
 
@@ -153,7 +152,7 @@ def _doubt(one: Candidate) -> str:
 
 
 def _verdicts(
-    packages: Sequence[Package], cluster: Cluster, path: str, targets: str
+    packages: Sequence[Package], cluster: Cluster, path: InstallMethod, targets: str
 ) -> dict[int, Candidate]:
     """Package key -> verdict on what the path would choose of it; at most two queries."""
     # As planning has it: all namespaces where the package supports that, else its own.
@@ -165,7 +164,9 @@ def _verdicts(
     found: dict[int, Candidate] = {}
     for target in (Target.ALL, Target.OWN):
         keys = [key for key, is_own in own.items() if is_own == (target == Target.OWN)]
-        rows = chosen_rows(Package.objects.filter(pk__in=keys), _PATH_OF[path], cluster.pk, target)
+        rows = chosen_rows(
+            Package.objects.filter(pk__in=keys), InstallMethod(path), cluster.pk, target
+        )
         found |= {
             row.package_id: Candidate(
                 Key("", "", row.package.name),
@@ -191,7 +192,7 @@ def _busy(packages: Sequence[Package], cluster: Cluster) -> dict[str, str]:
 def _installed(packages: Sequence[Package], cluster: Cluster) -> dict[str, str]:
     """Package -> as what the cluster has it already; one query."""
     rows = Operator.objects.filter(
-        cluster=cluster, kind__in=PATHS, package__in={one.name for one in packages}
+        cluster=cluster, kind__in=InstallMethod, package__in={one.name for one in packages}
     ).order_by("kind", "namespace", "name")
     return {
         row.package: f"It is there already, as {row.kind} {row.name}"

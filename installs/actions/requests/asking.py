@@ -8,11 +8,12 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
 from installs.actions import plan as planning
 from installs.actions.plan import Plan
 from installs.actions.requests import deciding, rules
-from installs.methods import CLUSTER_EXTENSION, MANUAL, PLATFORM_OPERATOR, SUBSCRIPTION
+from installs.methods import MANUAL
 from installs.models import InstallRequest
 from olmweb.accounts.roles import ASK, AnyUser, may
 from olmweb.errors import BadRequest, OlmwebError
@@ -53,11 +54,13 @@ def values_of(
         raise BadRequest(
             f"{package.name} has no version {version[:60]}.", code="invalid", version="Choose one."
         )
-    values = {"namespace": namespace} if namespace and path != PLATFORM_OPERATOR else {}
-    if path == CLUSTER_EXTENSION:
+    values = (
+        {"namespace": namespace} if namespace and path != InstallMethod.PLATFORM_OPERATOR else {}
+    )
+    if path == InstallMethod.CLUSTER_EXTENSION:
         values["version"] = version
         values |= {"service_account": service_account} if service_account else {}
-    if path == SUBSCRIPTION:
+    if path == InstallMethod.SUBSCRIPTION:
         # With automatic approval OLM would go on to the channel's head at once.
         channels = package.channels.filter(entries__name=found.name).order_by("-is_default", "name")
         channel = channels.first()
@@ -80,7 +83,7 @@ def plan_for(
             code="other-version",
             version=f"This path would not give {version}.",
             hint="A PlatformOperator always installs the highest version of all channels."
-            if path == PLATFORM_OPERATOR
+            if path == InstallMethod.PLATFORM_OPERATOR
             else "",
         )
     return plan

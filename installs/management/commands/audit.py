@@ -6,9 +6,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
 from catalogs.queries import get_called
-from catalogs.verdicts.engine import Path, Target
+from catalogs.verdicts.engine import Target
 from installs.audit.audit import Audit, audit
 from installs.audit.report import TITLES, agreement, as_csv, as_json
 from installs.facts.refresh_verdicts import refresh
@@ -27,7 +28,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("catalog", help="NAME, or CLUSTER/NAME where several have the name")
-        parser.add_argument("--path", required=True, choices=[each.value for each in Path])
+        parser.add_argument("--path", required=True, metavar="PATH", help=", ".join(InstallMethod))
         parser.add_argument("--cluster", default="", help="ask this cluster's facts, too")
         parser.add_argument(
             "--watch",
@@ -46,12 +47,16 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         catalog, cluster = _catalog(options["catalog"]), _cluster(options["cluster"])
-        if options["namespace"] and (not cluster or options["path"] != Path.SUBSCRIPTION):
+        try:
+            method = InstallMethod.parse(options["path"])
+        except ValueError as error:
+            raise CommandError(f"--path: {error}") from None
+        if options["namespace"] and (not cluster or method != InstallMethod.SUBSCRIPTION):
             raise CommandError("--namespace is of a cluster's Subscriptions: give --cluster, too.")
         refresh(catalog, [cluster] if cluster else [])  # the worker may not have come to it yet
         found = audit(
             catalog,
-            Path(options["path"]),
+            method,
             cluster=cluster,
             target=Target(options["watch"]),
             namespace=options["namespace"],

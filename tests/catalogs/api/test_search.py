@@ -53,7 +53,7 @@ def test_packages_are_narrowed_by_what_installs_them_as_the_software_catalog_doe
             if verdict:
                 make_prediction(
                     bundle=bundle,
-                    path="subscription",
+                    path="Subscription",
                     verdict=verdict,
                     rule="" if verdict == "installable" else "sub-install-mode",
                     cluster=cluster,
@@ -71,7 +71,7 @@ def test_packages_are_narrowed_by_what_installs_them_as_the_software_catalog_doe
     [said] = get("packages/prod/judged/b").json()["verdicts"]
     assert (said["verdict"], said["rule"]) == ("not_installable", "sub-install-mode")
     [said] = get("bundles/prod/judged/c/c.v1.0.0").json()["verdicts"]
-    assert (said["path"], said["watch"], said["verdict"]) == ("subscription", "all", "installable")
+    assert (said["path"], said["watch"], said["verdict"]) == ("Subscription", "all", "installable")
     refused = get("packages", {"installable": "helm"})
     assert refused.status_code == 400
     assert "installable" in refused.json()["error"]["message"]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from catalogs.graph import Entry, successors
 from catalogs.graph.paths import cyclic, find_way, next_steps, reaching
 from catalogs.graph.rules import successor_table
+from catalogs.install_methods import InstallMethod
 from catalogs.resolve import resolve
 from catalogs.resolve.analysis import V0, V1, analyse, way_to, why_no_way
 from catalogs.resolve.facts import BundleFacts, PackageFacts
@@ -131,7 +132,7 @@ def test_v1_takes_bundles_of_the_same_version_and_release_for_candidates():
     channels = {"stable": [Entry(each.name) for each in bundles]}
     of = PackageFacts("p", "stable", channels, bundles)
     assert analyse(of, V1).table["b"] == {"a": "same version"}
-    assert resolve(of, "clusterextension", installed="b").bundle == "a"
+    assert resolve(of, InstallMethod.CLUSTER_EXTENSION, installed="b").bundle == "a"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,9 @@ def test_the_table_of_successors_is_what_is_asked_for_one_by_one(entries):
 
 
 @given(channel)
-@pytest.mark.parametrize(("semantics", "path"), [(V0, "subscription"), (V1, "clusterextension")])
+@pytest.mark.parametrize(
+    ("semantics", "path"), [(V0, InstallMethod.SUBSCRIPTION), (V1, InstallMethod.CLUSTER_EXTENSION)]
+)
 def test_every_step_is_the_one_that_the_resolver_takes(semantics, path, entries):
     bundles = [
         BundleFacts(each.name, each.name[3:], each.name == "p.v1.1.0")

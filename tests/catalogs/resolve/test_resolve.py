@@ -3,7 +3,8 @@
 import pytest
 
 from catalogs.graph import Entry
-from catalogs.resolve import PATHS, BadQuestion, resolve
+from catalogs.install_methods import InstallMethod
+from catalogs.resolve import BadQuestion, read_method, resolve
 from catalogs.resolve.facts import BundleFacts, PackageFacts
 from catalogs.resolve.platform_operator import pick
 
@@ -28,15 +29,15 @@ def codes(found):
 
 
 def test_each_path_chooses_by_its_own_rule():
-    assert {path: resolve(facts(), path).bundle for path in PATHS} == {
-        "platformoperator": "p.v2.0.0-rc.1",
-        "clusterextension": "p.v2.0.0-rc.1",
-        "subscription": "p.v1.2.0",
+    assert {path: resolve(facts(), path).bundle for path in InstallMethod} == {
+        InstallMethod.PLATFORM_OPERATOR: "p.v2.0.0-rc.1",
+        InstallMethod.CLUSTER_EXTENSION: "p.v2.0.0-rc.1",
+        InstallMethod.SUBSCRIPTION: "p.v1.2.0",
     }
 
 
 def test_an_extension_takes_the_highest_that_channel_and_range_leave():
-    found = resolve(facts(), "clusterextension", channels=["stable"], version="<1.2.0")
+    found = resolve(facts(), InstallMethod.CLUSTER_EXTENSION, channels=["stable"], version="<1.2.0")
     assert (found.bundle, found.channel, found.blocked_by) == ("p.v1.1.0", "stable", "")
     assert codes(found) == {
         "p.v1.1.0": "",
@@ -52,12 +53,16 @@ def test_an_extension_takes_the_highest_that_channel_and_range_leave():
 
 
 def test_an_extension_moves_along_edges_only():
-    found = resolve(facts(), "clusterextension", installed="p.v1.0.0")
+    found = resolve(facts(), InstallMethod.CLUSTER_EXTENSION, installed="p.v1.0.0")
     assert found.bundle == "p.v1.1.0"
     assert codes(found)["p.v1.2.0"] == "successor"
-    certified = resolve(facts(), "clusterextension", installed="p.v1.0.0", policy="SelfCertified")
+    certified = resolve(
+        facts(), InstallMethod.CLUSTER_EXTENSION, installed="p.v1.0.0", policy="SelfCertified"
+    )
     assert certified.bundle == "p.v2.0.0-rc.1"
-    held = resolve(facts(), "clusterextension", installed="p.v1.2.0", channels=["stable"])
+    held = resolve(
+        facts(), InstallMethod.CLUSTER_EXTENSION, installed="p.v1.2.0", channels=["stable"]
+    )
     assert held.bundle == "p.v1.2.0"
     assert "p.v1.2.0 stays" in held.reason
 
@@ -65,7 +70,7 @@ def test_an_extension_moves_along_edges_only():
 def test_a_range_that_nothing_fits_has_the_controllers_words():
     found = resolve(
         facts(),
-        "clusterextension",
+        InstallMethod.CLUSTER_EXTENSION,
         version=">=3",
         channels=["stable", "beta"],
         installed="p.v1.0.0",
@@ -78,11 +83,14 @@ def test_a_range_that_nothing_fits_has_the_controllers_words():
 
 
 def test_a_pre_release_needs_a_range_that_names_one():
-    found = resolve(facts(), "clusterextension", version=">=1.2.0")
+    found = resolve(facts(), InstallMethod.CLUSTER_EXTENSION, version=">=1.2.0")
     assert found.bundle == "p.v1.2.0"
     reasons = {each.bundle: each.reason for each in found.candidates}
     assert "a pre-release: >=1.2.0 names none" in reasons["p.v2.0.0-rc.1"]
-    assert resolve(facts(), "clusterextension", version=">=1.2.0-0").bundle == "p.v2.0.0-rc.1"
+    assert (
+        resolve(facts(), InstallMethod.CLUSTER_EXTENSION, version=">=1.2.0-0").bundle
+        == "p.v2.0.0-rc.1"
+    )
 
 
 def test_deprecated_bundles_come_last_and_dependencies_end_it():
@@ -91,10 +99,10 @@ def test_deprecated_bundles_come_last_and_dependencies_end_it():
         BundleFacts("p.v1.1.0", "1.1.0", deprecated=True),
         BundleFacts("p.v1.2.0", "1.2.0", True, ("olm.gvk.required", "olm.constraint")),
     ]
-    found = resolve(facts(bundles=bundles), "clusterextension")
+    found = resolve(facts(bundles=bundles), InstallMethod.CLUSTER_EXTENSION)
     assert found.bundle == "p.v1.0.0"
     assert codes(found)["p.v1.2.0"] == "deprecated"
-    refused = resolve(facts(bundles=bundles), "clusterextension", version=">1.1.0")
+    refused = resolve(facts(bundles=bundles), InstallMethod.CLUSTER_EXTENSION, version=">1.1.0")
     assert (refused.bundle, refused.blocked_by) == ("", "dependency")
     assert refused.message == (
         'validating bundle "p.v1.2.0": bundle "p.v1.2.0" has a dependency declared via property '
@@ -106,8 +114,8 @@ def test_build_metadata_is_a_release_for_an_extension_and_nothing_for_the_others
     bundles = [BundleFacts(f"p.v1.0.0-{each}", f"1.0.0+{each}") for each in ("2", "10", "1")]
     channels = {"stable": [Entry(each.name) for each in bundles]}
     of = facts(bundles=bundles, channels=channels)
-    assert resolve(of, "clusterextension").bundle == "p.v1.0.0-10"
-    found = resolve(of, "platformoperator")
+    assert resolve(of, InstallMethod.CLUSTER_EXTENSION).bundle == "p.v1.0.0-10"
+    found = resolve(of, InstallMethod.PLATFORM_OPERATOR)
     assert found.bundle == "p.v1.0.0-1"  # the first in the registry's order
     assert "same version as" in found.candidates[1].reason
 
@@ -122,7 +130,7 @@ def test_a_subscription_takes_the_next_step_nearest_to_the_head():
     versions = ("1.0.0", "1.1.0", "1.1.5", "1.2.0")
     bundles = [BundleFacts(f"p.v{each}", each) for each in versions]
     of = facts(bundles=bundles, channels={"stable": channel})
-    found = resolve(of, "subscription", installed="p.v1.0.0")
+    found = resolve(of, InstallMethod.SUBSCRIPTION, installed="p.v1.0.0")
     assert found.bundle == "p.v1.2.0"
     assert codes(found) == {
         "p.v1.2.0": "",
@@ -131,15 +139,15 @@ def test_a_subscription_takes_the_next_step_nearest_to_the_head():
         "p.v1.1.5": "skipped",
     }
     assert "skipped by p.v1.2.0" in {each.reason for each in found.candidates}
-    stays = resolve(of, "subscription", installed="p.v1.2.0")
+    stays = resolve(of, InstallMethod.SUBSCRIPTION, installed="p.v1.2.0")
     assert (stays.bundle, stays.blocked_by) == ("p.v1.2.0", "")
-    narrow = resolve(of, "subscription", installed="p.v1.0.0", version="<1.2.0")
+    narrow = resolve(of, InstallMethod.SUBSCRIPTION, installed="p.v1.0.0", version="<1.2.0")
     assert narrow.bundle == "p.v1.1.0"
 
 
 def test_a_stranded_subscription_says_so():
     channels = {"stable": [Entry("p.v1.2.0")], "old": [Entry("p.v1.0.0")]}
-    found = resolve(facts(channels=channels), "subscription", channels=["stable"],
+    found = resolve(facts(channels=channels), InstallMethod.SUBSCRIPTION, channels=["stable"],
                     installed="p.v1.0.0")  # fmt: skip
     assert (found.bundle, found.blocked_by) == ("", "successor")
     assert "stranded" in found.reason
@@ -167,22 +175,22 @@ def test_a_stranded_subscription_says_so():
     ],
 )
 def test_a_channel_without_order_stops_a_subscription(channel, message):
-    found = resolve(facts(channels={"stable": channel}), "subscription")
+    found = resolve(facts(channels={"stable": channel}), InstallMethod.SUBSCRIPTION)
     assert (found.bundle, found.blocked_by, found.message) == ("", "channel-graph", message)
     assert "startingCSV" in found.reason
 
 
 def test_a_platform_operator_is_sourced_once():
-    found = resolve(facts(), "platformoperator", installed="p.v1.0.0")
+    found = resolve(facts(), InstallMethod.PLATFORM_OPERATOR, installed="p.v1.0.0")
     assert found.bundle == "p.v1.0.0"
     assert "never upgraded. One made anew would take p.v2.0.0-rc.1." in found.reason
 
 
 def test_a_platform_operator_ignores_what_it_can_not_ask_for():
-    found = resolve(facts(), "platformoperator", version="<1.0.0")
+    found = resolve(facts(), InstallMethod.PLATFORM_OPERATOR, version="<1.0.0")
     assert found.bundle == "p.v2.0.0-rc.1"
     assert "a PlatformOperator can't ask for a version" in found.reason
-    other = resolve(facts(), "platformoperator", channels=["stable"])
+    other = resolve(facts(), InstallMethod.PLATFORM_OPERATOR, channels=["stable"])
     assert "a PlatformOperator can't ask for a channel" in other.reason
 
 
@@ -192,7 +200,7 @@ def test_a_first_bundle_without_a_version_is_never_replaced():
     assert pick([sound, unread]) == sound
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", InstallMethod)
 def test_a_package_without_bundles_is_answered(path):
     empty = PackageFacts("p", "", {}, [])
     found = resolve(empty, path)
@@ -203,13 +211,12 @@ def test_a_package_without_bundles_is_answered(path):
 @pytest.mark.parametrize(
     ("path", "asked", "field"),
     [
-        ("clusterextension", {"version": "newest"}, "version"),
-        ("clusterextension", {"version": ">=1.0.0 " * 10}, "version"),
-        ("subscription", {"version": "^1.0.0"}, "version"),
-        ("platformoperator", {"version": "~1"}, "version"),
-        ("subscription", {"channels": ["a", "b"]}, "channel"),
-        ("subscription", {"installed": "nothing"}, "installed"),
-        ("helm", {}, "path"),
+        (InstallMethod.CLUSTER_EXTENSION, {"version": "newest"}, "version"),
+        (InstallMethod.CLUSTER_EXTENSION, {"version": ">=1.0.0 " * 10}, "version"),
+        (InstallMethod.SUBSCRIPTION, {"version": "^1.0.0"}, "version"),
+        (InstallMethod.PLATFORM_OPERATOR, {"version": "~1"}, "version"),
+        (InstallMethod.SUBSCRIPTION, {"channels": ["a", "b"]}, "channel"),
+        (InstallMethod.SUBSCRIPTION, {"installed": "nothing"}, "installed"),
     ],
 )
 def test_what_can_not_be_read_is_named(path, asked, field):
@@ -221,5 +228,13 @@ def test_what_can_not_be_read_is_named(path, asked, field):
 def test_a_bundle_that_the_catalog_no_longer_has_is_read_by_its_name():
     channel = {"stable": [Entry("p.v1.2.0", skip_range=">=1.0.0 <1.2.0")]}
     of = facts(channels=channel)
-    assert resolve(of, "subscription", installed="p.v1.0.7").bundle == "p.v1.2.0"
-    assert resolve(of, "clusterextension", installed="p.v1.0.7").bundle == "p.v1.2.0"
+    assert resolve(of, InstallMethod.SUBSCRIPTION, installed="p.v1.0.7").bundle == "p.v1.2.0"
+    assert resolve(of, InstallMethod.CLUSTER_EXTENSION, installed="p.v1.0.7").bundle == "p.v1.2.0"
+
+
+def test_an_install_method_is_read_in_any_case():
+    spellings = ("Subscription", "subscription", " SUBSCRIPTION ")
+    assert {read_method(text) for text in spellings} == {InstallMethod.SUBSCRIPTION}
+    with pytest.raises(BadQuestion, match='"helm" is no path: use PlatformOperator, ') as raised:
+        read_method("helm")
+    assert raised.value.field == "path"

@@ -57,7 +57,7 @@ def test_nothing_chosen_is_an_answer_too(etcd):
     [
         (("nope", "etcd", "--path", "subscription"), 'No catalog is called "nope"'),
         (("shop", "etc", "--path", "subscription"), 'has no package "etc". It has etcd.'),
-        (("shop", "etcd", "--path", "helm"), "invalid choice"),
+        (("shop", "etcd", "--path", "helm"), '--path: "helm" is no path: use'),
         (("shop", "etcd", "--path", "subscription", "--version", "^1"), "--version: '^'"),
         (("shop", "etcd", "--path", "subscription", "--installed", "x"), "--installed: "),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from catalogs.graph import Entry, v0_candidates
+from catalogs.install_methods import InstallMethod
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import BundleFacts, PackageFacts
 from catalogs.resolve.platform_operator import listing, pick
@@ -153,7 +154,7 @@ def test_a_cluster_extension_gets_what_the_reference_resolves(shared_data, refer
             wanted = reads(masterminds_range, text)
             if wanted is BadQuestion or len(text) > 64:
                 with pytest.raises(BadQuestion):
-                    resolve(facts, "clusterextension", version=text)
+                    resolve(facts, InstallMethod.CLUSTER_EXTENSION, version=text)
                 refused += 1
                 continue
             for before in installed_of(raw, catalog):
@@ -171,7 +172,7 @@ def test_a_cluster_extension_gets_what_the_reference_resolves(shared_data, refer
                         expected = str(error)
                     found = resolve(
                         facts,
-                        "clusterextension",
+                        InstallMethod.CLUSTER_EXTENSION,
                         channels=channels,
                         version=text,
                         installed=before["name"] if before else "",
@@ -196,13 +197,13 @@ def test_a_subscription_gets_what_the_reference_prefers(shared_data, reference, 
                 assert (theirs is BadQuestion) == (reads(blang_range, text) is BadQuestion), text
                 if theirs is BadQuestion:
                     with pytest.raises(BadQuestion):
-                        resolve(facts, "subscription", version=text)
+                        resolve(facts, InstallMethod.SUBSCRIPTION, version=text)
                     continue
                 for before in installed_of(raw, catalog):
                     old = (before["name"], written(before)) if before else None
                     found = resolve(
                         facts,
-                        "subscription",
+                        InstallMethod.SUBSCRIPTION,
                         channels=[blob["name"]],
                         version=text,
                         installed=before["name"] if before else "",
@@ -247,6 +248,9 @@ def test_a_platform_operator_gets_what_the_reference_picks(shared_data, referenc
         for text in ranges({written(each) for each in raw["bundles"]}):
             if reads(blang_range, text) is BadQuestion:
                 with pytest.raises(BadQuestion):
-                    resolve(facts, "platformoperator", version=text)
+                    resolve(facts, InstallMethod.PLATFORM_OPERATOR, version=text)
             else:
-                assert resolve(facts, "platformoperator", version=text).bundle == first.name
+                assert (
+                    resolve(facts, InstallMethod.PLATFORM_OPERATOR, version=text).bundle
+                    == first.name
+                )

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.resolve import resolve
 from catalogs.resolve.stored import facts_of
@@ -62,10 +63,12 @@ def test_facts_of_rows_are_those_of_the_blobs(tmp_path):
     assert bundles["etcd.v1.0.0"].dependencies == ("olm.package.required",)
     assert bundles["etcd.v1.0.0"].deprecated
     assert [entry.skip_range for entry in facts.channels["stable"]] == ["", "<1.0.0", ""]
-    refused = resolve(facts, "clusterextension", installed="etcd-v1.0.0-2")
+    refused = resolve(facts, InstallMethod.CLUSTER_EXTENSION, installed="etcd-v1.0.0-2")
     assert (refused.bundle, refused.blocked_by) == ("", "dependency")
     assert '"olm.gvk.required"' in refused.message
-    assert resolve(facts, "clusterextension", version="1.0.0").bundle == "etcd-v1.0.0-2"
+    assert (
+        resolve(facts, InstallMethod.CLUSTER_EXTENSION, version="1.0.0").bundle == "etcd-v1.0.0-2"
+    )
 
 
 @pytest.mark.data

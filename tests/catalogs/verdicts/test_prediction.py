@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogs.contents.bundle_facts import Hook, Kind, Shipped
+from catalogs.install_methods import InstallMethod
 from catalogs.semver import parse
 from catalogs.verdicts.engine import (
     RULES,
     ClusterFacts,
     Contents,
     Market,
-    Path,
     Scope,
     Site,
     Target,
@@ -95,7 +95,7 @@ def test_a_rule_has_a_check_a_sample_that_hits_and_one_that_passes(rule: Rule) -
     gives = {sample["gives"] for sample in rule.samples}
     assert rule.id in (SITE_CHECKS if rule.scope in ON_SITE else CHECKS)
     assert {rule.verdict.value, "passes"} <= gives
-    assert rule.path in {*Path, "any"}
+    assert rule.path in {*InstallMethod, "any"}
     assert rule.inputs
     assert rule.source
     assert rule.controllers
@@ -126,7 +126,7 @@ def test_what_operator_controller_would_need_to_watch_less_than_all_is_told(
     modes: set[str], words: str
 ) -> None:
     bundle = Contents(install_modes=frozenset(modes), owned_api_services=0, webhooks=0)
-    prediction = predict(bundle, Path.CLUSTER_EXTENSION)
+    prediction = predict(bundle, InstallMethod.CLUSTER_EXTENSION)
     assert prediction.deciding is not None
     assert prediction.deciding.rule == "ce-install-mode"
     assert words in prediction.deciding.sentence
@@ -144,7 +144,7 @@ def test_the_worst_rule_is_first_and_all_are_listed() -> None:
         webhooks=None,
         deprecated=True,
     )
-    prediction = predict(bundle, Path.PLATFORM_OPERATOR)
+    prediction = predict(bundle, InstallMethod.PLATFORM_OPERATOR)
     assert [each.rule for each in prediction.found] == [
         "po-install-mode",
         "po-webhook",
@@ -161,7 +161,7 @@ def test_warnings_alone_leave_a_bundle_installable_without_a_deciding_rule() -> 
         webhooks=0,
         deprecated=True,
     )
-    prediction = predict(bundle, Path.CLUSTER_EXTENSION)
+    prediction = predict(bundle, InstallMethod.CLUSTER_EXTENSION)
     assert prediction.verdict == Verdict.INSTALLABLE
     assert [each.verdict for each in prediction.found] == [Verdict.WARNING]
     assert prediction.deciding is None
@@ -333,5 +333,5 @@ def test_properties_of_any_shape_are_read_and_judged(value: Any) -> None:
     ]
     blob = json.dumps({"schema": "olm.bundle", "properties": [*properties, value]}).encode()
     contents = read_contents(blob)
-    for path in Path:
+    for path in InstallMethod:
         assert predict(contents, path, market=Market()).path == path

@@ -4,17 +4,17 @@ import json
 import lzma
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from pathlib import Path as File
+from pathlib import Path
 
 import pytest
 
 from catalogs.contents.bundle_facts import Kind
+from catalogs.install_methods import InstallMethod
 from catalogs.semver import parse
 from catalogs.verdicts.engine import (
     ClusterFacts,
     Contents,
     Market,
-    Path,
     Prediction,
     Target,
     Verdict,
@@ -48,7 +48,7 @@ EXPECTED = {  # (phase, reason) that OLM left -> the rules that may say so
 
 
 @pytest.fixture(scope="module")
-def bundles(shared_data: File) -> dict[str, Contents]:
+def bundles(shared_data: Path) -> dict[str, Contents]:
     found = {}
     with lzma.open(shared_data / "truth" / "newest-bundles.jsonl.xz") as lines:
         for line in lines:
@@ -70,7 +70,7 @@ def market(bundles: dict[str, Contents]) -> Market:
     )
 
 
-def _outcomes(file: File) -> Iterator[tuple[str, tuple[str | None, str | None]]]:
+def _outcomes(file: Path) -> Iterator[tuple[str, tuple[str | None, str | None]]]:
     """Package and (phase, reason), without those that the set-up itself caused."""
     for line in file.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
@@ -86,7 +86,7 @@ def _outcomes(file: File) -> Iterator[tuple[str, tuple[str | None, str | None]]]
     ],
 )
 def test_every_outcome_is_predicted_with_its_rule(
-    shared_data: File,
+    shared_data: Path,
     bundles: dict[str, Contents],
     market: Market,
     name: str,
@@ -97,7 +97,11 @@ def test_every_outcome_is_predicted_with_its_rule(
     wrong = []
     for package, outcome in _outcomes(shared_data / "truth" / f"{name}.jsonl"):
         prediction = predict(
-            bundles[package], Path.SUBSCRIPTION, cluster=CLUSTER, market=market, target=target
+            bundles[package],
+            InstallMethod.SUBSCRIPTION,
+            cluster=CLUSTER,
+            market=market,
+            target=target,
         )
         rule = _rule(prediction)
         deciding[rule] += 1

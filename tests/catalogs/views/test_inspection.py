@@ -128,14 +128,14 @@ def test_folders_among_the_manifests_of_an_image_are_refused(fake, bundle):
     refresh_verdicts.refresh(bundle.package.catalog)
     rows = Prediction.objects.filter(bundle=bundle, target="all").order_by("path")
     assert {row.path: row.rule for row in rows} == {
-        "clusterextension": "ce-folder",
-        "platformoperator": "po-folder",
-        "subscription": "",
+        "ClusterExtension": "ce-folder",
+        "PlatformOperator": "po-folder",
+        "Subscription": "",
     }
 
 
 def po_verdict(bundle: Bundle) -> str:
-    row = Prediction.objects.filter(bundle=bundle, path="platformoperator").first()
+    row = Prediction.objects.filter(bundle=bundle, path="PlatformOperator").first()
     assert row is not None
     return row.verdict
 

@@ -96,15 +96,15 @@ def test_the_verdict_of_every_path_stands_with_its_rules(reader, etcd):
     make_prediction(bundle=bundle)
     make_prediction(
         bundle=bundle,
-        path="clusterextension",
+        path="ClusterExtension",
         rule="ce-webhook",
         verdict="unknown",
         sentence="Its bundle image would settle it.",
     )
     make_prediction(
-        bundle=bundle, path="subscription", rule="sub-install-mode", sentence="It needs its own."
+        bundle=bundle, path="Subscription", rule="sub-install-mode", sentence="It needs its own."
     )
-    make_prediction(bundle=bundle, path="subscription", target="own")
+    make_prediction(bundle=bundle, path="Subscription", target="own")
     response = reader.get(url(etcd))
     assert [(one.kind, one.target, one.verdict) for one in response.context["verdicts"]] == [
         ("PlatformOperator", "all", "installable"),
@@ -129,9 +129,9 @@ def test_verdicts_are_those_of_the_catalogs_own_cluster(reader, etcd):
 def test_verdicts_of_a_catalog_of_no_cluster_are_told_for_the_one_that_is_chosen(reader):
     package = make_package(name="etcd", catalog=make_catalog(), channels={"stable": ("1.0.0",)})
     bundle, cluster = package.bundles.get(), make_cluster(name="other")
-    make_prediction(bundle=bundle, path="subscription")
+    make_prediction(bundle=bundle, path="Subscription")
     make_prediction(
-        bundle=bundle, path="subscription", rule="sub-min-kube", sentence="Old.", cluster=cluster
+        bundle=bundle, path="Subscription", rule="sub-min-kube", sentence="Old.", cluster=cluster
     )
     path = reverse("catalogs:bundle", args=("-", package.catalog.slug, "etcd", bundle.name))
     pages = {
@@ -238,10 +238,10 @@ def test_versions_are_in_semver_order_with_their_channels(reader, etcd):
 def test_every_version_says_what_installs_it(reader, etcd):
     cluster = etcd.catalog.cluster
     [new, old] = [etcd.bundles.get(version=each) for each in ("1.10.0", "1.0.0")]
-    make_prediction(bundle=new, path="subscription")
-    make_prediction(bundle=old, path="subscription")
+    make_prediction(bundle=new, path="Subscription")
+    make_prediction(bundle=old, path="Subscription")
     make_prediction(
-        bundle=old, path="subscription", rule="sub-crd-owned", sentence="Taken.", cluster=cluster
+        bundle=old, path="Subscription", rule="sub-crd-owned", sentence="Taken.", cluster=cluster
     )
     response = reader.get(url(etcd, tab="versions"))
     told = {row["bundle"].version: row["verdicts"] for row in response.context["rows"]}

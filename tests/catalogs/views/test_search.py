@@ -277,10 +277,10 @@ def test_packages_are_filtered_by_the_paths_that_install_them(reader: Client) ->
         name: make_package(catalog=catalog, name=name, channels={"s": ("1.0.0",)})
         for name in "abcd"
     }
-    _judged(made["a"], platformoperator="installable", subscription="installable")
-    _judged(made["b"], platformoperator="not_installable", subscription="installable")
-    _judged(made["c"], platformoperator="unknown", subscription="installable")
-    _judged(made["c"], cluster, subscription="not_installable")
+    _judged(made["a"], PlatformOperator="installable", Subscription="installable")
+    _judged(made["b"], PlatformOperator="not_installable", Subscription="installable")
+    _judged(made["c"], PlatformOperator="unknown", Subscription="installable")
+    _judged(made["c"], cluster, Subscription="not_installable")
     PredictionRun.objects.create(catalog=catalog, rules_version=1, inputs="h")
     found = reader.get(URL)
     assert [(value.label, value.count) for value in found.context["facets"][0].first] == [
@@ -306,7 +306,7 @@ def test_packages_are_filtered_by_the_paths_that_install_them(reader: Client) ->
 def test_new_predictions_are_seen_at_once(reader: Client) -> None:
     package = make_package(channels={"s": ("1.0.0",)})
     assert reader.get(URL).context["cards"][0].verdicts == []
-    _judged(package, subscription="installable")
+    _judged(package, Subscription="installable")
     PredictionRun.objects.create(catalog=package.catalog, rules_version=1, inputs="h")
     assert reader.get(URL).context["cards"][0].verdicts == [
         ("installable", "Installable by Subscription")

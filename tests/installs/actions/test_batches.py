@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
+from catalogs.install_methods import InstallMethod
 from installs import tasks
 from installs.actions import follow
 from installs.actions import record as actions
@@ -31,7 +32,7 @@ from tests.factories import (
 
 pytestmark = pytest.mark.django_db
 NAMES = ("acme", "brisk", "crane", "delta", "eager")
-PO = "PlatformOperator"
+PO = InstallMethod.PLATFORM_OPERATOR
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def keys(*names: str) -> list[Key]:
     return [Key("prod", "redhat-operators", name) for name in names]
 
 
-def candidates(cluster: Cluster, *names: str, path: str = PO) -> list[Candidate]:
+def candidates(cluster: Cluster, *names: str, path: InstallMethod = PO) -> list[Candidate]:
     chosen = selection.read_selection(keys(*(names or NAMES)))
     return selection.candidates(chosen, cluster, path)
 
@@ -131,12 +132,12 @@ def test_the_verdict_is_that_of_the_namespaces_which_the_install_would_watch(
     everywhere = catalog.packages.get(name="acme")
     for package in (alone, everywhere):
         head = package.bundles.get(version="1.1.0")
-        make_prediction(bundle=head, path="subscription", rule="all-only", sentence="Not in all.")
-        make_prediction(bundle=head, path="subscription", target="own")
+        make_prediction(bundle=head, path="Subscription", rule="all-only", sentence="Not in all.")
+        make_prediction(bundle=head, path="Subscription", target="own")
     chosen = selection.read_selection(keys("alone", "acme"))
 
     def doubts(targets: str) -> dict[str, str]:
-        found = selection.candidates(chosen, prod, "Subscription", targets)
+        found = selection.candidates(chosen, prod, InstallMethod.SUBSCRIPTION, targets)
         return {one.name: one.doubt for one in found}
 
     assert doubts("") == {"acme": "Not in all.", "alone": ""}

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 
+from catalogs.install_methods import InstallMethod
 from installs.actions import follow
 from installs.actions.bulk import recording, reviewing, selection
 from installs.actions.bulk.reviewing import Item
@@ -19,7 +20,7 @@ from tests.factories import make_package
 from tests.installs.actions.test_actions_extension import catalog_of, make_cluster_read
 
 pytestmark = pytest.mark.django_db
-CE = "ClusterExtension"
+CE = InstallMethod.CLUSTER_EXTENSION
 GOOD = {"icon-demo": "1.0.1", "markup-demo": "1.0.0", "branches-demo": "1.3.0"}
 # What operator-controller refuses, and the finding that tells it.
 BAD = {"fuse-console": "7.11.1", "eap": "2.3.7"}

@@ -41,7 +41,7 @@ def package(request: Any, cluster: Cluster) -> Package:
     for target in ("", "own"):
         make_prediction(
             bundle=made.bundles.get(version=NEW),
-            path=request.param.lower(),
+            path=request.param,
             rule="some-rule",
             sentence="It would fail for a reason.",
             **({"target": target} if target else {}),

@@ -5,16 +5,17 @@ The sandbox's controllers decide by code of their own; nothing here tells one of
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Prediction
 from catalogs.storage.blobs import read_blob
 from catalogs.sync.catalog import sync_catalog
-from catalogs.verdicts.engine import Path, predict, read_contents
+from catalogs.verdicts.engine import predict, read_contents
 from installs.audit.audit import Audit, audit
 from installs.facts.cluster import read_surface
 from installs.facts.refresh_verdicts import refresh
@@ -51,7 +52,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def cluster(sandbox: Sandbox, tmp_path: File, settings: Any) -> Cluster:
+def cluster(sandbox: Sandbox, tmp_path: Path, settings: Any) -> Cluster:
     """Read once, with its catalogs."""
     sandbox.write_kubeconfig(tmp_path / "kubeconfig")
     settings.KUBECONFIG = str(tmp_path / "kubeconfig")
@@ -63,7 +64,9 @@ def cluster(sandbox: Sandbox, tmp_path: File, settings: Any) -> Cluster:
     return cluster
 
 
-def _audit(cluster: Cluster, path: Path, slug: str = "redhat-operators", **more: Any) -> Audit:
+def _audit(
+    cluster: Cluster, path: InstallMethod, slug: str = "redhat-operators", **more: Any
+) -> Audit:
     catalog = Catalog.objects.get(cluster=cluster, slug=slug)
     refresh(catalog, [cluster])
     return audit(catalog, path, cluster=cluster, **more)
@@ -71,7 +74,7 @@ def _audit(cluster: Cluster, path: Path, slug: str = "redhat-operators", **more:
 
 def test_all_69_outcomes_of_the_audit_are_named_with_their_rules(cluster: Cluster) -> None:
     read_surface(cluster)
-    found = _audit(cluster, Path.PLATFORM_OPERATOR)
+    found = _audit(cluster, InstallMethod.PLATFORM_OPERATOR)
     assert found.counts["unknown"] == 0
     assert {each.agrees for each in found.actual} == {True}
     rules = Counter(each.rule for each in found.actual)
@@ -111,7 +114,7 @@ def test_each_outcome_is_predicted_right_before_its_operator_is_asked_for(
     market = market_of(catalog, cluster)
     chosen = {
         row.package.name: row.bundle
-        for row in Prediction.objects.filter(path="platformoperator", chosen=True)
+        for row in Prediction.objects.filter(path="PlatformOperator", chosen=True)
     }
     for item in sandbox.store.items("PlatformOperator")[0]:
         sandbox.store.delete("PlatformOperator", item["metadata"]["name"])
@@ -127,7 +130,7 @@ def test_each_outcome_is_predicted_right_before_its_operator_is_asked_for(
         bundle = chosen[name]
         assert bundle is not None
         contents = read_contents(read_blob(bundle.blob_id or "") or b"")
-        said = predict(contents, Path.PLATFORM_OPERATOR, cluster=facts, market=market)
+        said = predict(contents, InstallMethod.PLATFORM_OPERATOR, cluster=facts, market=market)
         rule = said.deciding.rule if said.deciding else ""
         outcome = _ask(sandbox, name)
         assert (name, rule == "") == (name, outcome == "InstallSuccessful")
@@ -167,7 +170,7 @@ def test_other_paths_come_true_by_the_namespace_and_the_version_asked_for(
     cluster: Cluster,
 ) -> None:
     read_surface(cluster)
-    subscriptions = _audit(cluster, Path.SUBSCRIPTION).actual
+    subscriptions = _audit(cluster, InstallMethod.SUBSCRIPTION).actual
     assert {(each.name, each.rule, each.agrees) for each in subscriptions} == {
         ("cluster-logging", "", True),  # in an OperatorGroup of its own namespace
         ("external-dns-operator", "sub-source-down", True),
@@ -176,12 +179,12 @@ def test_other_paths_come_true_by_the_namespace_and_the_version_asked_for(
         ("quay-bridge-operator", "", True),
         ("rhsso-operator", "channel", True),  # the catalog has no such channel
     }
-    extensions = _audit(cluster, Path.CLUSTER_EXTENSION).actual
+    extensions = _audit(cluster, InstallMethod.CLUSTER_EXTENSION).actual
     assert {(each.name, each.rule, each.agrees) for each in extensions} == {
         ("object-store", "range", True),
         ("queue", "", True),
     }
-    [ledger] = _audit(cluster, Path.SUBSCRIPTION, "community-operators").actual
+    [ledger] = _audit(cluster, InstallMethod.SUBSCRIPTION, "community-operators").actual
     assert (ledger.name, ledger.rule, ledger.agrees) == ("ledger-demo", "sub-required-crd", True)
 
 
@@ -197,7 +200,7 @@ def test_other_paths_come_true_by_the_namespace_and_the_version_asked_for(
 def test_the_operator_group_of_the_namespace_asked_for_counts(
     cluster: Cluster, namespace: str, target: str, rule: str
 ) -> None:
-    found = _audit(cluster, Path.SUBSCRIPTION, namespace=namespace)
+    found = _audit(cluster, InstallMethod.SUBSCRIPTION, namespace=namespace)
     assert found.target == target
     [row] = [each for each in found.rows if each.package == "cluster-logging"]
     assert row.prediction.rule == rule

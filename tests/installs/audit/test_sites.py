@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, PredictionRun
 from catalogs.verdicts.catalog_health import beside, notes_on, site_of
-from catalogs.verdicts.engine import Path
 from catalogs.views import presenters
 from installs.audit.audit import audit
 from installs.audit.report import as_json, as_markdown
@@ -37,7 +37,7 @@ def source(cluster: Cluster, name: str, **fields: Any) -> Catalog:
     return make_catalog(name=name, cluster=cluster, slug=slug, **told)
 
 
-def rules(catalog: Catalog, path: Path) -> list[str]:
+def rules(catalog: Catalog, path: InstallMethod) -> list[str]:
     site = site_of(catalog, catalog.cluster_id)
     return [each.rule for each in notes_on(site)[path]]
 
@@ -49,7 +49,7 @@ def test_nothing_is_said_of_a_catalog_that_answers(
         make_stream(cluster=cluster, kind=kind)
     catalog = make_catalog(cluster=cluster, conditions=[{"type": "Serving", "status": "True"}])
     source(cluster, "redhat-operators", conditions=[{"type": "Connected", "status": "True"}])
-    assert [rules(catalog, path) for path in Path] == [[], [], []]
+    assert [rules(catalog, path) for path in InstallMethod] == [[], [], []]
     with django_assert_num_queries(1):
         site_of(catalog, cluster.pk)
 
@@ -60,19 +60,19 @@ def test_catalogs_that_do_not_answer_are_told_on_the_paths_that_need_them(
     catalog = make_catalog(cluster=cluster, conditions=DOWN)
     other = make_catalog(name="other", cluster=cluster)
     source(cluster, "redhat-operators", conditions=CONNECTING)
-    assert rules(catalog, Path.CLUSTER_EXTENSION) == ["ce-catalog-down"]
-    assert rules(other, Path.CLUSTER_EXTENSION) == ["ce-neighbour-down"]
-    assert rules(catalog, Path.PLATFORM_OPERATOR) == ["po-source-down"]
-    assert rules(other, Path.PLATFORM_OPERATOR) == ["po-other-catalog", "po-source-down"]
-    [note] = notes_on(site_of(catalog, cluster.pk))[Path.CLUSTER_EXTENSION]
+    assert rules(catalog, InstallMethod.CLUSTER_EXTENSION) == ["ce-catalog-down"]
+    assert rules(other, InstallMethod.CLUSTER_EXTENSION) == ["ce-neighbour-down"]
+    assert rules(catalog, InstallMethod.PLATFORM_OPERATOR) == ["po-source-down"]
+    assert rules(other, InstallMethod.PLATFORM_OPERATOR) == ["po-other-catalog", "po-source-down"]
+    [note] = notes_on(site_of(catalog, cluster.pk))[InstallMethod.CLUSTER_EXTENSION]
     assert note.sentence.endswith("while ClusterCatalog redhat-operators is not served (Retrying).")
 
 
 def test_a_catalog_that_is_switched_off_is_not_called_broken(cluster: Cluster) -> None:
     off = make_catalog(cluster=cluster, conditions=DOWN, state=Catalog.State.DISABLED)
     other = make_catalog(name="other", cluster=cluster)
-    assert rules(off, Path.CLUSTER_EXTENSION) == ["ce-catalog-disabled"]
-    assert rules(other, Path.CLUSTER_EXTENSION) == []
+    assert rules(off, InstallMethod.CLUSTER_EXTENSION) == ["ce-catalog-disabled"]
+    assert rules(other, InstallMethod.CLUSTER_EXTENSION) == []
 
 
 @pytest.mark.parametrize(
@@ -87,31 +87,35 @@ def test_what_is_not_there_is_said_only_where_all_are_known(
     cluster: Cluster, stream: dict[str, Any], told: list[str]
 ) -> None:
     catalog = make_catalog(cluster=cluster)
-    assert rules(catalog, Path.SUBSCRIPTION) == []
+    assert rules(catalog, InstallMethod.SUBSCRIPTION) == []
     make_stream(cluster=cluster, kind="CatalogSource", **stream)
-    assert rules(catalog, Path.SUBSCRIPTION) == told
+    assert rules(catalog, InstallMethod.SUBSCRIPTION) == told
 
 
 def test_a_catalog_source_alone_is_no_place_for_cluster_extensions(cluster: Cluster) -> None:
     make_stream(cluster=cluster, kind="ClusterCatalog")
     catalog = source(cluster, "community")
-    assert rules(catalog, Path.CLUSTER_EXTENSION) == ["ce-other-catalog"]
+    assert rules(catalog, InstallMethod.CLUSTER_EXTENSION) == ["ce-other-catalog"]
     make_catalog(name="community", cluster=cluster)
-    assert rules(catalog, Path.CLUSTER_EXTENSION) == []
+    assert rules(catalog, InstallMethod.CLUSTER_EXTENSION) == []
 
 
 def test_a_catalog_of_no_cluster_is_judged_by_its_name_alone() -> None:
-    assert rules(make_catalog(name="redhat-operators"), Path.PLATFORM_OPERATOR) == []
+    assert rules(make_catalog(name="redhat-operators"), InstallMethod.PLATFORM_OPERATOR) == []
     mine = make_catalog(name="mine")
-    assert rules(mine, Path.PLATFORM_OPERATOR) == ["po-other-catalog"]
-    assert rules(mine, Path.CLUSTER_EXTENSION) == rules(mine, Path.SUBSCRIPTION) == []
+    assert rules(mine, InstallMethod.PLATFORM_OPERATOR) == ["po-other-catalog"]
+    assert (
+        rules(mine, InstallMethod.CLUSTER_EXTENSION)
+        == rules(mine, InstallMethod.SUBSCRIPTION)
+        == []
+    )
 
 
 def test_verdicts_stay_and_the_notes_stand_beside_them(cluster: Cluster) -> None:
     catalog = make_catalog(cluster=cluster, conditions=DOWN)
     package = make_package(catalog=catalog, channels={"stable": ("1.0.0",)})
-    make_prediction(bundle=package.bundles.get(), path="clusterextension")
-    found = audit(catalog, Path.CLUSTER_EXTENSION, cluster=cluster)
+    make_prediction(bundle=package.bundles.get(), path="ClusterExtension")
+    found = audit(catalog, InstallMethod.CLUSTER_EXTENSION, cluster=cluster)
     assert (found.counts["installable"], found.notes[0].rule) == (1, "ce-catalog-down")
     assert as_json(found)["notes"][0]["rule"] == "ce-catalog-down"
     assert "(ce-catalog-down)" in as_markdown(found)
@@ -153,10 +157,10 @@ def test_an_extension_that_names_no_catalog_is_refused_where_several_are_as_good
     catalog = make_catalog(cluster=cluster)
     package = make_package(catalog=catalog, channels={"stable": ("1.0.0",)})
     warning = {"rule": rule, "verdict": "warning", "sentence": "Two are as good."}
-    make_prediction(bundle=package.bundles.get(), path="clusterextension", found=[warning])
+    make_prediction(bundle=package.bundles.get(), path="ClusterExtension", found=[warning])
     make_operator(
         cluster=cluster, kind="ClusterExtension", name="etcd", package="etcd", catalog=pinned,
         health="Failed",
     )  # fmt: skip
-    [actual] = audit(catalog, Path.CLUSTER_EXTENSION, cluster=cluster).actual
+    [actual] = audit(catalog, InstallMethod.CLUSTER_EXTENSION, cluster=cluster).actual
     assert actual.agrees is agrees

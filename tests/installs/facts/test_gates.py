@@ -1,14 +1,15 @@
 """The feature gates of operator-controller, read from its Deployment, and what they change."""
 
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from catalogs.verdicts.engine import ClusterFacts, Contents, Path, predict
+from catalogs.install_methods import InstallMethod
+from catalogs.verdicts.engine import ClusterFacts, Contents, predict
 from installs.actions.warnings import cautions_of
 from installs.facts.gates import NAME, gates_of, read_gates
-from installs.methods import CLUSTER_EXTENSION, Choice
+from installs.methods import Choice
 from installs.models import Surface
 from olmweb.kube.session import open_client
 from tests.factories import make_bundle, make_catalog, make_cluster, make_package
@@ -56,7 +57,7 @@ def test_a_deployment_of_any_shape_is_read(odd: dict[str, Any]) -> None:
     ],
 )
 def test_gates_of_one_deployment_that_may_be_read_are_known(
-    answer: Any, gates: dict[str, bool] | None, tmp_path: File
+    answer: Any, gates: dict[str, bool] | None, tmp_path: Path
 ) -> None:
     listed = {"metadata": {}, "items": answer}
     with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
@@ -69,7 +70,7 @@ def _said(gates: dict[str, bool] | None, served: frozenset[Any] | None = None, *
     told: dict[str, Any] = {"install_modes": frozenset({"OwnNamespace"}), "owned_api_services": 0}
     bundle = Contents(**told | facts)
     cluster = ClusterFacts("c", gates=gates, served=served)
-    found = predict(bundle, Path.CLUSTER_EXTENSION, cluster=cluster).found
+    found = predict(bundle, InstallMethod.CLUSTER_EXTENSION, cluster=cluster).found
     return {each.rule: each.sentence for each in found}
 
 
@@ -110,7 +111,10 @@ def test_who_looks_at_the_rights_of_a_service_account_is_told_by_the_gate(
     bundle = make_bundle(package=package, version="1.0.0")
     Surface.objects.create(cluster=cluster, gates=gates)
     choice = Choice(
-        path=CLUSTER_EXTENSION, package="etcd", name="etcd", service_account="installer"
+        path=InstallMethod.CLUSTER_EXTENSION,
+        package="etcd",
+        name="etcd",
+        service_account="installer",
     )
     told = {one.rule: one.text for one in cautions_of(choice, cluster, package, bundle.name)}
     assert words in told["service-account-rights"]

@@ -3,7 +3,7 @@
 import base64
 import json
 from datetime import timedelta
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +11,12 @@ from django.db.models import Model
 from django.utils import timezone
 
 from catalogs.contents.bundle_facts import Kind
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
 from catalogs.sources.ways import PACKAGE_MANIFEST
 from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.store import delete_catalog
-from catalogs.verdicts.engine import Path, Target, Verdict
+from catalogs.verdicts.engine import Target, Verdict
 from catalogs.verdicts.engine.surroundings import Offered
 from installs import tasks
 from installs.facts import refresh_verdicts
@@ -38,14 +39,14 @@ from tests.worlds.verdicts import bundle_called, judged_cluster, package_blobs
 pytestmark = pytest.mark.django_db
 OWN = [{"type": "OwnNamespace", "supported": True}]
 CHOSEN = [
-    (Path.PLATFORM_OPERATOR, "po-webhook"),
-    (Path.CLUSTER_EXTENSION, "ce-webhook"),
-    (Path.SUBSCRIPTION, ""),
+    (InstallMethod.PLATFORM_OPERATOR, "po-webhook"),
+    (InstallMethod.CLUSTER_EXTENSION, "ce-webhook"),
+    (InstallMethod.SUBSCRIPTION, ""),
 ]
 
 
 @pytest.fixture
-def catalog(tmp_path: File) -> Catalog:
+def catalog(tmp_path: Path) -> Catalog:
     found = make(
         tmp_path,
         [
@@ -57,7 +58,7 @@ def catalog(tmp_path: File) -> Catalog:
     return found
 
 
-def _rules(bundle: str, cluster: Cluster | None = None) -> dict[Path, str]:
+def _rules(bundle: str, cluster: Cluster | None = None) -> dict[InstallMethod, str]:
     pk = bundle_called(bundle).pk
     found = verdicts([pk], cluster.pk if cluster else None)
     return {path: each.rule for path, each in found[pk].items()}
@@ -79,9 +80,9 @@ def test_every_bundle_gets_a_verdict_in_every_way(catalog: Catalog) -> None:
 def test_the_target_of_an_operator_group_is_a_way_of_its_own(catalog: Catalog) -> None:
     refresh(catalog)
     pk = bundle_called("own.v2.0.0").pk
-    own = verdicts([pk], target=Target.OWN)[pk][Path.SUBSCRIPTION]
+    own = verdicts([pk], target=Target.OWN)[pk][InstallMethod.SUBSCRIPTION]
     assert (own.verdict, own.target) == (Verdict.INSTALLABLE, Target.OWN)
-    assert verdicts([pk])[pk][Path.SUBSCRIPTION].verdict == Verdict.NOT_INSTALLABLE
+    assert verdicts([pk])[pk][InstallMethod.SUBSCRIPTION].verdict == Verdict.NOT_INSTALLABLE
 
 
 def test_verdicts_are_read_in_one_query(catalog: Catalog, django_assert_num_queries: Any) -> None:
@@ -112,18 +113,18 @@ def test_a_cluster_has_rows_only_where_its_facts_change_what_is_said(catalog: Ca
         "good.v1.1.0",
         "own.v2.0.0",
     }
-    assert _rules("good.v1.1.0", cluster)[Path.SUBSCRIPTION] == "sub-min-kube"
-    assert _rules("good.v1.1.0")[Path.SUBSCRIPTION] == ""
+    assert _rules("good.v1.1.0", cluster)[InstallMethod.SUBSCRIPTION] == "sub-min-kube"
+    assert _rules("good.v1.1.0")[InstallMethod.SUBSCRIPTION] == ""
     cluster.version = "v1.30.0"
     cluster.save()
     judged = refresh(catalog, [cluster])
     assert judged is not None
     assert not Prediction.objects.filter(cluster=cluster).exists()
-    assert _rules("good.v1.1.0", cluster)[Path.SUBSCRIPTION] == ""
+    assert _rules("good.v1.1.0", cluster)[InstallMethod.SUBSCRIPTION] == ""
 
 
 def test_a_new_revision_of_the_catalog_is_judged_and_the_old_rows_go(
-    catalog: Catalog, tmp_path: File
+    catalog: Catalog, tmp_path: Path
 ) -> None:
     refresh(catalog)
     kept = set(Prediction.objects.filter(package__name="own").values_list("id", flat=True))
@@ -139,9 +140,9 @@ def test_a_new_revision_of_the_catalog_is_judged_and_the_old_rows_go(
     assert judged is not None
     assert (judged.bundles, judged.written) == (2, 4)
     assert kept < set(Prediction.objects.values_list("id", flat=True))
-    assert _rules("good.v1.0.0")[Path.PLATFORM_OPERATOR] == "po-install-mode"
+    assert _rules("good.v1.0.0")[InstallMethod.PLATFORM_OPERATOR] == "po-install-mode"
     runs = PredictionRun.objects.filter(catalog=catalog).order_by("id")
-    assert [(run.revision, run.counts["platformoperator"]) for run in runs] == [
+    assert [(run.revision, run.counts["PlatformOperator"]) for run in runs] == [
         (1, {"unknown": 1, "not_installable": 1}),
         (2, {"not_installable": 2}),
     ]
@@ -155,13 +156,13 @@ def test_a_sync_that_writes_everything_anew_leaves_nothing_unjudged(catalog: Cat
     assert Prediction.objects.count() == 12
 
 
-def test_a_package_of_which_nothing_would_be_chosen_says_why(tmp_path: File) -> None:
+def test_a_package_of_which_nothing_would_be_chosen_says_why(tmp_path: Path) -> None:
     blobs = package_blobs("torn", "1.0.0", "1.1.0")
     blobs[1]["entries"] = [{"name": "torn.v1.0.0"}, {"name": "torn.v1.1.0"}]
     catalog = make(tmp_path, blobs)
     sync_catalog(catalog)
     refresh(catalog)
-    row = Prediction.objects.get(chosen=True, path="subscription", target="all")
+    row = Prediction.objects.get(chosen=True, path="Subscription", target="all")
     assert (row.bundle, row.rule, row.verdict) == (None, "channel-graph", "not_installable")
     assert row.sentence
 
@@ -178,7 +179,7 @@ def _object(manifest: dict[str, Any]) -> dict[str, Any]:
     return {"type": "olm.bundle.object", "value": {"data": data}}
 
 
-def _monitored(tmp_path: File) -> Catalog:
+def _monitored(tmp_path: Path) -> Catalog:
     csv = {
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
@@ -199,7 +200,7 @@ def _monitored(tmp_path: File) -> Catalog:
 
 
 def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_told(
-    tmp_path: File,
+    tmp_path: Path,
 ) -> None:
     catalog, cluster = _monitored(tmp_path), judged_cluster()
     refresh(catalog, [cluster])
@@ -209,9 +210,9 @@ def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_to
     )
     refresh(catalog, [cluster])
     assert _rules("m.v1.0.0", cluster) == {
-        Path.PLATFORM_OPERATOR: "po-kind-unserved",
-        Path.CLUSTER_EXTENSION: "ce-kind-unserved",
-        Path.SUBSCRIPTION: "sub-kind-unserved",
+        InstallMethod.PLATFORM_OPERATOR: "po-kind-unserved",
+        InstallMethod.CLUSTER_EXTENSION: "ce-kind-unserved",
+        InstallMethod.SUBSCRIPTION: "sub-kind-unserved",
     }
     make_crd(
         cluster=cluster,
@@ -222,9 +223,9 @@ def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_to
     )
     refresh(catalog, [cluster])
     assert _rules("m.v1.0.0", cluster) == {
-        Path.PLATFORM_OPERATOR: "po-namespace-exists",
-        Path.CLUSTER_EXTENSION: "",
-        Path.SUBSCRIPTION: "",
+        InstallMethod.PLATFORM_OPERATOR: "po-namespace-exists",
+        InstallMethod.CLUSTER_EXTENSION: "",
+        InstallMethod.SUBSCRIPTION: "",
     }
     surface.namespaces = ["default"]
     surface.save()
@@ -232,7 +233,7 @@ def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_to
     assert set(_rules("m.v1.0.0", cluster).values()) == {""}
 
 
-def _stored(tmp_path: File) -> Catalog:
+def _stored(tmp_path: Path) -> Catalog:
     """Two versions that differ in name and version only; each brings a CRD with v1."""
     blobs = [package_blob("m")]
     entries = [{"name": "m.v1.0.0"}, {"name": "m.v1.1.0", "replaces": "m.v1.0.0"}]
@@ -258,13 +259,13 @@ def _stored(tmp_path: File) -> Catalog:
     return catalog
 
 
-def test_versions_of_one_shape_are_told_apart_where_one_is_installed(tmp_path: File) -> None:
+def test_versions_of_one_shape_are_told_apart_where_one_is_installed(tmp_path: Path) -> None:
     catalog, cluster = _stored(tmp_path), judged_cluster()
     make_crd(cluster=cluster, name="ms.m.example", group="m.example", stored=["v1alpha1", "v1"])
     make_operator(cluster=cluster, kind="Subscription", namespace="n", name="m", bundle="m.v1.0.0")
     refresh(catalog, [cluster])
-    assert _rules("m.v1.0.0", cluster)[Path.SUBSCRIPTION] == ""
-    assert _rules("m.v1.1.0", cluster)[Path.SUBSCRIPTION] == "sub-stored-version"
+    assert _rules("m.v1.0.0", cluster)[InstallMethod.SUBSCRIPTION] == ""
+    assert _rules("m.v1.1.0", cluster)[InstallMethod.SUBSCRIPTION] == "sub-stored-version"
 
 
 def test_a_group_of_several_namespaces_is_a_way_of_its_cluster(
@@ -282,10 +283,10 @@ def test_a_group_of_several_namespaces_is_a_way_of_its_cluster(
     rows = Prediction.objects.filter(target="multi", bundle__name="good.v1.1.0")
     assert [(row.cluster_id, row.rule) for row in rows] == [(cluster.pk, "sub-install-mode")]
     counts = PredictionRun.objects.get(catalog=catalog, cluster=cluster).counts
-    assert counts["subscription-multi"] == {"not_installable": 2}
+    assert counts["Subscription-multi"] == {"not_installable": 2}
 
 
-def test_what_the_package_manifest_api_leaves_out_is_not_known(tmp_path: File) -> None:
+def test_what_the_package_manifest_api_leaves_out_is_not_known(tmp_path: Path) -> None:
     catalog = _monitored(tmp_path)
     Catalog.objects.filter(pk=catalog.pk).update(way=PACKAGE_MANIFEST)
     refresh(catalog)
@@ -299,7 +300,7 @@ def test_what_is_installed_counts(catalog: Catalog) -> None:
     make_operator(cluster=cluster, name="good-2", package="good")
     refresh(catalog, [cluster])
     found = verdicts([bundle_called("good.v1.1.0").pk], cluster.pk)
-    [one] = [each[Path.PLATFORM_OPERATOR] for each in found.values()]
+    [one] = [each[InstallMethod.PLATFORM_OPERATOR] for each in found.values()]
     assert one.rule == "po-package-installed"
     assert [said.rule for said in one.found] == [
         "po-package-installed",
@@ -367,7 +368,7 @@ def _twins(cluster: Cluster, **second: Any) -> Catalog:
 
 def _warnings(catalog: Catalog, package: str) -> set[str]:
     rows = Prediction.objects.filter(package__catalog=catalog, package__name=package)
-    rows = rows.filter(path="clusterextension", cluster=catalog.cluster)
+    rows = rows.filter(path="ClusterExtension", cluster=catalog.cluster)
     return {
         one["rule"]
         for row in rows
@@ -409,7 +410,7 @@ def test_a_catalog_whose_bundles_are_all_deprecated_competes_as_such(db: None) -
     }
 
 
-def test_another_priority_of_a_catalog_is_judged_anew(tmp_path: File) -> None:
+def test_another_priority_of_a_catalog_is_judged_anew(tmp_path: Path) -> None:
     cluster = judged_cluster()
     catalog = make(tmp_path, package_blobs("good", "1.0.0"))
     sync_catalog(catalog)
@@ -443,19 +444,19 @@ def test_apis_of_installed_operators_are_known_until_these_go(db: None) -> None:
     assert cluster_facts(cluster).apis == {}
 
 
-def test_an_api_that_another_operator_provides_is_judged(tmp_path: File) -> None:
+def test_an_api_that_another_operator_provides_is_judged(tmp_path: Path) -> None:
     owned = {"owned": [{"group": "x.example", "version": "v1", "kind": "X"}]}
     catalog = make(tmp_path, package_blobs("good", "1.0.0", apiServiceDefinitions=owned))
     sync_catalog(catalog)
     cluster = judged_cluster()
     refresh(catalog, [cluster])
-    assert _rules("good.v1.0.0", cluster)[Path.SUBSCRIPTION] == ""
+    assert _rules("good.v1.0.0", cluster)[InstallMethod.SUBSCRIPTION] == ""
     make_component(
         cluster=cluster, kind="ClusterServiceVersion", namespace="n", name="b.v1",
         details={"api_services": 1, "owned_apis": ["v1.x.example"], "package": "b"},
     )  # fmt: skip
     refresh(catalog, [cluster])
-    assert _rules("good.v1.0.0", cluster)[Path.SUBSCRIPTION] == "sub-api-service-owned"
+    assert _rules("good.v1.0.0", cluster)[InstallMethod.SUBSCRIPTION] == "sub-api-service-owned"
 
 
 def test_what_every_bundle_of_a_package_provides_is_known_of_the_market(db: None) -> None:

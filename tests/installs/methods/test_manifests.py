@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from catalogs.install_methods import InstallMethod
 from installs.methods import (
-    CLUSTER_EXTENSION,
     MANUAL,
-    PLATFORM_OPERATOR,
-    SUBSCRIPTION,
     Choice,
     as_yaml,
     default_name,
@@ -18,12 +16,16 @@ from installs.methods import (
     problems,
 )
 
-PO = Choice(path=PLATFORM_OPERATOR, package="etcd-operator", name="etcd")
+PO = Choice(path=InstallMethod.PLATFORM_OPERATOR, package="etcd-operator", name="etcd")
 EXTENSION = Choice(
-    path=CLUSTER_EXTENSION, package="etcd", name="etcd", namespace="ns", catalog="operatorhubio"
+    path=InstallMethod.CLUSTER_EXTENSION,
+    package="etcd",
+    name="etcd",
+    namespace="ns",
+    catalog="operatorhubio",
 )
 SUB = Choice(
-    path=SUBSCRIPTION,
+    path=InstallMethod.SUBSCRIPTION,
     package="etcd",
     name="etcd",
     namespace="ns",
@@ -39,7 +41,7 @@ def kinds(choice: Choice) -> list[str]:
 
 
 def test_the_manifest_has_only_what_olm_web_means_to_own() -> None:
-    (manifest,) = objects_for(PLATFORM_OPERATOR, PO)
+    (manifest,) = objects_for(InstallMethod.PLATFORM_OPERATOR, PO)
     assert manifest == {
         "apiVersion": "platform.openshift.io/v1alpha1",
         "kind": "PlatformOperator",
@@ -87,13 +89,15 @@ def test_fields_of_the_object_come_back_as_fields_of_the_form() -> None:
     assert form_field(".spec.package.name") == "package"
     assert form_field("metadata.name") == "name"
     assert form_field("spec.other") == "spec.other"
-    assert form_field("spec.source.catalog.channels[0]", CLUSTER_EXTENSION) == "channel"
-    assert form_field("spec.installPlanApproval", SUBSCRIPTION) == "approval"
+    assert (
+        form_field("spec.source.catalog.channels[0]", InstallMethod.CLUSTER_EXTENSION) == "channel"
+    )
+    assert form_field("spec.installPlanApproval", InstallMethod.SUBSCRIPTION) == "approval"
 
 
 def test_a_cluster_extension_comes_after_its_namespace() -> None:
     chosen = replace(EXTENSION, channel="stable", version=">=1.0.0", policy="SelfCertified")
-    namespace, extension = objects_for(CLUSTER_EXTENSION, chosen)
+    namespace, extension = objects_for(InstallMethod.CLUSTER_EXTENSION, chosen)
     assert namespace == {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}
     assert extension["spec"] == {
         "namespace": "ns",
@@ -118,11 +122,13 @@ def test_only_fields_of_the_clusters_own_definition_are_written() -> None:
     assert kinds(wanted) == ["Namespace", "ClusterExtension"], "ignored unless known to be read"
     old = replace(wanted, known=frozenset({SA, "spec.namespace"}))
     assert kinds(old) == ["Namespace", "ServiceAccount", "ClusterExtension"]
-    spec = objects_for(CLUSTER_EXTENSION, old)[-1]["spec"]
+    spec = objects_for(InstallMethod.CLUSTER_EXTENSION, old)[-1]["spec"]
     assert spec["serviceAccount"] == {"name": "installer"}
     assert "install" not in spec
     assert spec["source"]["catalog"] == {"packageName": "etcd"}
-    new = objects_for(CLUSTER_EXTENSION, replace(wanted, known=frozenset({SAFETY})))[-1]["spec"]
+    new = objects_for(InstallMethod.CLUSTER_EXTENSION, replace(wanted, known=frozenset({SAFETY})))[
+        -1
+    ]["spec"]
     assert new["install"] == {"preflight": {"crdUpgradeSafety": {"enforcement": "None"}}}
     assert "service_account" not in EXTENSION.offered
     assert "service_account" in old.offered
@@ -137,7 +143,7 @@ def test_a_service_account_is_asked_for_where_the_cluster_needs_one() -> None:
 
 def test_a_subscription_comes_after_its_namespace_and_operator_group() -> None:
     chosen = replace(SUB, channel="alpha", version="etcd.v1.0.0", approval=MANUAL, targets=("ns",))
-    namespace, group, subscription = objects_for(SUBSCRIPTION, chosen)
+    namespace, group, subscription = objects_for(InstallMethod.SUBSCRIPTION, chosen)
     assert namespace["kind"] == "Namespace"
     assert group["metadata"] == {"name": "ns", "namespace": "ns"}
     assert group["spec"] == {"targetNamespaces": ["ns"]}
@@ -151,7 +157,9 @@ def test_a_subscription_comes_after_its_namespace_and_operator_group() -> None:
         "installPlanApproval": "Manual",
     }
     assert kinds(replace(SUB, make_group=False, make_namespace=False)) == ["Subscription"]
-    assert objects_for(SUBSCRIPTION, SUB)[1]["spec"] == {}, "no target is all namespaces"
+    assert objects_for(InstallMethod.SUBSCRIPTION, SUB)[1]["spec"] == {}, (
+        "no target is all namespaces"
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,5 +186,5 @@ def test_every_wrong_value_has_its_sentence_at_its_field(choice: Choice, field: 
 
 
 def test_several_manifests_are_documents_of_one_file() -> None:
-    made = objects_for(SUBSCRIPTION, SUB)
+    made = objects_for(InstallMethod.SUBSCRIPTION, SUB)
     assert list(yaml.safe_load_all(as_yaml(made))) == made

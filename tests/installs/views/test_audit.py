@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, PredictionRun
-from catalogs.verdicts.engine import Path
 from installs.audit.audit import audit
 from olmweb.models import Cluster
 from tests.factories import (
@@ -32,7 +32,7 @@ def catalog() -> Catalog:
     """Of cluster prod: `good` and `torn` are called installable, `own` not, `odd` is unknown."""
     cluster = make_cluster()
     catalog = make_catalog(cluster=cluster, package_count=4)
-    counts = {"platformoperator": {"installable": 2, "not_installable": 1, "unknown": 1}}
+    counts = {"PlatformOperator": {"installable": 2, "not_installable": 1, "unknown": 1}}
     for of in (None, cluster):
         PredictionRun.objects.create(
             catalog=catalog, cluster=of, revision=1, rules_version=1, inputs="h", counts=counts
@@ -149,7 +149,7 @@ def test_filters_are_in_the_url(
         ({"catalog": "-/gone"}, "There is no catalog “gone”"),
         ({"catalog": "x"}, "There is no catalog “x”"),
         ({"cluster": "gone"}, "There is no cluster “gone”"),
-        ({"path": "helm"}, "“path” can be platformoperator"),
+        ({"path": "helm"}, "“path” can be PlatformOperator"),
         ({"watch": "none"}, "“watch” can be all, own"),
         ({"page": "x"}, "Pages are counted from 1"),
         ({"cluster": "\x00", "catalog": "\x00/\x00"}, "There is no"),
@@ -164,7 +164,7 @@ def test_a_bookmark_to_what_is_gone_shows_another_and_says_so(
 
 
 def test_the_history_has_every_outcome(reader: Client, catalog: Catalog) -> None:
-    counts = {"platformoperator": {"installable": 1}}
+    counts = {"PlatformOperator": {"installable": 1}}
     PredictionRun.objects.create(
         catalog=catalog, cluster=catalog.cluster, revision=2, rules_version=2, inputs="i",
         counts=counts,
@@ -176,16 +176,16 @@ def test_the_history_has_every_outcome(reader: Client, catalog: Catalog) -> None
 
 def test_the_history_leaves_out_what_changed_on_other_ways_only(catalog: Catalog) -> None:
     PredictionRun.objects.filter(catalog=catalog).delete()
-    told = {"platformoperator": {"installable": 2}, "subscription": {"installable": 1}}
+    told = {"PlatformOperator": {"installable": 2}, "Subscription": {"installable": 1}}
     for number in range(3):
-        counts = told | {"subscription": {"installable": number}}
+        counts = told | {"Subscription": {"installable": number}}
         PredictionRun.objects.create(
             catalog=catalog, revision=1, rules_version=1, counts=counts, inputs=str(number)
         )
     oldest = PredictionRun.objects.earliest("id")
-    [past] = audit(catalog, Path.PLATFORM_OPERATOR).history
+    [past] = audit(catalog, InstallMethod.PLATFORM_OPERATOR).history
     assert (past.at, past.counts["installable"]) == (oldest.at, 2)
-    assert len(audit(catalog, Path.SUBSCRIPTION).history) == 3
+    assert len(audit(catalog, InstallMethod.SUBSCRIPTION).history) == 3
 
 
 def test_the_page_costs_a_fixed_number_of_queries(
@@ -241,7 +241,7 @@ def test_a_namespace_of_the_cluster_is_judged_by_its_operator_group(
     catalog = prod.catalogs.get()
     for target, rule in (("all", "sub-install-mode"), ("own", "")):
         bundle = catalog.packages.get(name="own").bundles.get()
-        make_prediction(bundle=bundle, rule=rule, path="subscription", target=target)
+        make_prediction(bundle=bundle, rule=rule, path="Subscription", target=target)
     params = {"path": "subscription", "namespace": "blue"}
     response = reader.get(URL, params)
     page = response.content.decode()
@@ -265,7 +265,11 @@ def test_a_namespace_of_the_cluster_is_judged_by_its_operator_group(
         ({"path": "subscription", "namespace": "n"}, 400, "namespace is of a cluster"),
         ({"path": "subscription"}, 400, "catalog is needed"),
         ({"catalog": "prod/redhat-operators"}, 400, "path is needed"),
-        ({"catalog": "prod/redhat-operators", "path": "helm"}, 400, "path must be one of"),
+        (
+            {"catalog": "prod/redhat-operators", "path": "helm"},
+            400,
+            "is no path: use PlatformOperator",
+        ),
         ({"catalog": "prod/redhat-operators", "path": "subscription", "x": "1"}, 400, "no query"),
         ({"catalog": "-/gone", "path": "subscription"}, 404, "no catalog"),
         (

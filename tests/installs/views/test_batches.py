@@ -226,7 +226,7 @@ def test_another_path_ticks_by_its_own_verdicts_and_asks_its_own_fields_once(
     cluster.kinds = {**cluster.kinds, "ClusterExtension": served}
     cluster.save()
     crane = catalog.packages.get(name="crane").bundles.get(version="1.1.0")
-    make_prediction(bundle=crane, path="clusterextension")
+    make_prediction(bundle=crane, path="ClusterExtension")
     listed = {"package": keys("acme", "crane")}
     response = writer.get(URL, {**listed, "path": "ClusterExtension"})
     assert ticks(response) == {"acme": True, "crane": True}

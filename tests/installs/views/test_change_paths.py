@@ -100,9 +100,9 @@ def test_the_install_form_shows_the_stored_verdict_of_its_path_and_group(writer:
         namespace="apps",
         details={"namespaces": ["apps"]},
     )
-    judged("sub-install-mode", "subscription")
-    judged("", "subscription", target="own")
-    judged("ce-webhook", "clusterextension", cluster=prod, verdict="unknown")
+    judged("sub-install-mode", "Subscription")
+    judged("", "Subscription", target="own")
+    judged("ce-webhook", "ClusterExtension", cluster=prod, verdict="unknown")
     address = "/software/prod/redhat-operators/etcd/install"
 
     everywhere = assert_page(writer.get(address, {"path": "Subscription", "namespace": "new"}))
@@ -126,8 +126,8 @@ def test_every_upgrade_target_has_its_verdict_beside_it(writer: Client) -> None:
     where: dict[str, Any] = {"kind": "Subscription", "namespace": "apps", "name": "etcd"}
     where |= {"channel": "stable"}
     make_operator(cluster=prod, **where, details=details)
-    judged("sub-min-kube", "subscription", "1.1.0")
-    judged("", "subscription", "1.2.0")
+    judged("sub-min-kube", "Subscription", "1.1.0")
+    judged("", "Subscription", "1.2.0")
     response = writer.get("/operators/prod/Subscription/apps/etcd/upgrade")
     page = assert_page(response)
     found = {target.version: verdict for target, verdict in response.context["targets"]}

@@ -144,7 +144,7 @@ def test_what_is_predicted_to_fail_is_not_offered(
     writer: Client, prod: Cluster, package: Package, verdict: str
 ) -> None:
     make_prediction(
-        bundle=package.bundles.get(version="1.1.0"), cluster=prod, path="subscription",
+        bundle=package.bundles.get(version="1.1.0"), cluster=prod, path="Subscription",
         target="own", rule="sub-dependencies", verdict=verdict, sentence="Nothing provides it.",
     )  # fmt: skip
     expected = [] if verdict == "not_installable" else [SUBSCRIPTION]
