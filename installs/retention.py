@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from catalogs.contents import stored
-from catalogs.revisions import retention as catalog_revisions
+from catalogs.revisions.record import prune as prune_revisions
 from installs.actions import permissions
 from installs.models import (
     Action,
@@ -51,7 +51,7 @@ def prune(now: datetime) -> dict[str, int]:
     deleted = {name: sum(_delete(rows)) for name, rows in old.items()}
     deleted["rights"] = permissions.forget(now)
     deleted["inspections"] = stored.prune(now - UNNAMED)
-    return deleted | catalog_revisions.prune(limit)
+    return deleted | prune_revisions(limit)
 
 
 def _delete(rows: QuerySet[Any]) -> Iterator[int]:

@@ -14,17 +14,17 @@ from ninja import Router
 
 from catalogs.api.routes import find_catalog
 from catalogs.models import Catalog, CatalogChange
-from catalogs.revisions.affects import Effect, Installed, effects, installed_from
-from catalogs.revisions.between import (
+from catalogs.revisions.compare import Change
+from catalogs.revisions.differences import (
     PackageDifference,
     Point,
     differences,
     find_point,
     find_point_at,
+    read_point,
 )
-from catalogs.revisions.compare import Change
-from catalogs.revisions.markdown import markdown
-from catalogs.revisions.names import read_point
+from catalogs.revisions.effects import Effect, InstalledOperator, effects, installed_from
+from catalogs.revisions.text import markdown
 from olmweb.api.computed import ComputedList, Keyed, Parameter, answer_computed, check_parameters
 from olmweb.api.formats import refuse
 from olmweb.api.lists import Filter, Key, ListOf, Page, answer_list, exact, read_moment
@@ -218,7 +218,7 @@ def _point(asked: Mapping[str, list[str]], side: str) -> Point:
 
 def _history_rows(changes: Sequence[CatalogChange]) -> list[ChangeRow]:
     """`changes` are of one catalog and come with their revision and its catalog; one query."""
-    installed: Mapping[str, Sequence[Installed]] = {}
+    installed: Mapping[str, Sequence[InstalledOperator]] = {}
     if changes:
         installed = installed_from(changes[0].revision.catalog)
     rows = []
@@ -232,4 +232,4 @@ def _history_rows(changes: Sequence[CatalogChange]) -> list[ChangeRow]:
 
 
 def _sentences(found: Iterable[Effect]) -> list[str]:
-    return [f"{one.installed.name} on {one.installed.cluster}: {one.words}" for one in found]
+    return [f"{one.installed.name} on {one.installed.cluster}: {one.text}" for one in found]

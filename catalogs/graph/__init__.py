@@ -1,7 +1,6 @@
-"""The upgrade graph of a package's channels: rules, ways through it, and pictures of it.
+"""The upgrade graph of a package's channels: OLM's rules, upgrade routes, drawings. Pure.
 
-Pure: no Django, no Celery, no blobs. Here are the names that others need of the rules; layout,
-svg, mermaid and paths are imported by who draws.
+Exports the rules; import layout, svg, mermaid and routes directly.
 """
 
 from catalogs.graph.rules import Entry, Successor, heads, successors, v0_candidates, validate

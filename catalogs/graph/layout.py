@@ -1,9 +1,7 @@
-"""Where to draw what of a channel graph: layers from old to new, lanes, folds.
+"""Layout of a channel graph: columns from old to new, lanes, folds.
 
-Time runs from left to right. Lane 0 is the replaces chain from the newest head; whatever stands
-beside it (skipped, stranded, of another chain) is stacked in the lanes below. Same input, same
-layout; iterative, whatever the graph.
-Must not know: Django, Celery, SVG, HTML, which controller prefers what.
+Lane 0 is the replaces chain from the newest head; entries beside it (skipped, stranded, of another
+chain) are stacked in the lanes below. The layout is deterministic and the algorithms are iterative.
 """
 
 import heapq
@@ -40,7 +38,7 @@ OPENED = 40  # entries of a fold that come into sight at once
 class Edge:
     """An upgrade step between two nodes (by id), drawn from older to newer.
 
-    `track` numbers the curves over lane 0 from the lowest; `route`: part of the way asked for.
+    `track` numbers the curves over lane 0 from the lowest; `route`: part of the requested route.
     """
 
     source: str
@@ -84,13 +82,13 @@ def layout(
     route: Iterable[tuple[str, str, str]] = (),
     start: str = "",
 ) -> Layout:
-    """Place the entries of one channel, or of several together (then names may repeat).
+    """Places the entries of one channel, or of several together (then names may repeat).
 
     `keep` names entries that must stay visible; long plain runs of the others become folds, at
     most about 48 nodes in all. `opened` names folds to unfold: the 40 newest entries of each.
-    `route` is a way through the graph as (from, to, kind); its names stay visible and its edges
-    are marked. `start` is the newest entry of lane 0, without it the newest head. A skipRange
-    gives one edge, from the newest version it takes: all of them would hide the drawing.
+    `route` is an upgrade route as (from, to, kind); its names stay visible and its edges are
+    marked. `start` is the newest entry of lane 0, by default the newest head. A skipRange gives
+    one edge, from the newest version it includes: all of them would hide the drawing.
     """
     by_name: dict[str, Entry] = {}
     for entry in entries:
@@ -102,14 +100,14 @@ def layout(
         heads(entries) or order[-1:], key=lambda name: age(name, versions), default=""
     )
     chain = set(chain_of(by_name, start))
-    kept = {*keep, start, *order[:1], *order[-4:]}
-    kept.update(name for step in steps for name in step[:2])
+    visible = {*keep, start, *order[:1], *order[-4:]}
+    visible.update(name for step in steps for name in step[:2])
     for name in opened:
         if name in by_name:
             last = order.index(name) + 1
-            kept.update(order[max(0, last - OPENED) : last])
+            visible.update(order[max(0, last - OPENED) : last])
     lane = {name: 2 if name not in by_name else 1 if name not in chain else 0 for name in order}
-    groups = _fold(order, edges, lane, kept)
+    groups = _fold(order, edges, lane, visible)
     drawn = _edges_of(groups, edges)
     skipped = {name for entry in entries for name in entry.skips}
     main = {group[-1] for group in groups if any(name in chain for name in group)}
@@ -176,10 +174,10 @@ def drawn_edges(
         for kind, source in older + [(SKIPS, name) for name in entry.skips if name]:
             if source != entry.name:
                 edges.setdefault((source, entry.name), Edge(source, entry.name, kind))
-    known = sorted(
+    versioned = sorted(
         (version.key, name) for name in by_name if (version := version_of(name, versions))
     )
-    keys = [key for key, _ in known]
+    keys = [key for key, _ in versioned]
     for entry in entries:
         own = version_of(entry.name, versions)
         if not entry.skip_range or own is None:
@@ -191,7 +189,7 @@ def drawn_edges(
         end = bisect_left(keys, own.key)
         newest = max((min(high, end) for low, high in spans if low < end), default=0)
         if newest:
-            source = known[newest - 1][1]
+            source = versioned[newest - 1][1]
             edges.setdefault((source, entry.name), Edge(source, entry.name, SKIP_RANGE))
     for source, target, kind in route:
         edges[source, target] = Edge(source, target, kind, route=True)
@@ -218,7 +216,7 @@ def _places(
     for edge in edges:
         before.setdefault(edge.target, []).append(edge.source)
     places: dict[str, tuple[int, int]] = {}
-    taken: Counter[int] = Counter()  # lanes of a column that are in use below lane 0
+    used: Counter[int] = Counter()  # lanes of a column that are in use below lane 0
     last, front = -1, 0
     for name in order:
         after = [places[source][0] + 1 for source in before.get(name, ()) if source in places]
@@ -227,10 +225,10 @@ def _places(
             places[name] = (column, 0)
         else:
             column = max([*after, last, 0])
-            while taken[column] >= LANES - 1:
+            while used[column] >= LANES - 1:
                 column += 1
-            taken[column] += 1
-            places[name] = (column, taken[column])
+            used[column] += 1
+            places[name] = (column, used[column])
         front = max(front, column)
     return places
 
@@ -252,7 +250,7 @@ def _tracks(edges: Iterable[Edge], places: Mapping[str, tuple[int, int]]) -> lis
 
     edges = list(edges)
     curved = [edge for edge in edges if _curved(edge, places)]
-    for edge in sorted(curved, key=lambda each: (span(each)[1] - span(each)[0], span(each))):
+    for edge in sorted(curved, key=lambda edge: (span(edge)[1] - span(edge)[0], span(edge))):
         left, right = span(edge)
         for track in range(TRACKS):
             if track == TRACKS - 1 or all(right <= a or b <= left for a, b in used[track]):
@@ -298,17 +296,19 @@ def time_order(
 
 
 def _fold(
-    order: Sequence[str], edges: Sequence[Edge], lanes: Mapping[str, int], kept: set[str]
+    order: Sequence[str], edges: Sequence[Edge], lanes: Mapping[str, int], visible: set[str]
 ) -> list[list[str]]:
     """Group the time order into nodes: plain runs first, then whatever is old if too many stay."""
     leaves = Counter(edge.source for edge in edges)
     enters = Counter(edge.target for edge in edges)
-    plain = {name for name in order if name not in kept and leaves[name] <= 1 and enters[name] <= 1}
+    plain = {
+        name for name in order if name not in visible and leaves[name] <= 1 and enters[name] <= 1
+    }
     groups = _runs(order, plain, lanes) if len(order) > 2 * FOLD_RUN else [[n] for n in order]
     if len(groups) <= MAX_NODES:
         return groups
     recent = set(order[-MAX_NODES // 2 :])
-    return _runs(order, {name for name in order if name not in kept and name not in recent}, {})
+    return _runs(order, {name for name in order if name not in visible and name not in recent}, {})
 
 
 def _runs(order: Sequence[str], foldable: set[str], lanes: Mapping[str, int]) -> list[list[str]]:

@@ -1,8 +1,8 @@
 """A channel graph as Mermaid flowchart text, for a README or a ticket.
 
-Every name stands in a quoted label in which Mermaid's own characters are written as codes; ids
-are numbers of ours, so no name can become syntax. Edges: solid for replaces, dotted for skips and
-skipRange, each with its kind. Pure text; knows nothing of pages.
+Every name is a quoted label in which Mermaid's own characters are written as codes, and ids are
+generated numbers, so no name can become syntax. Edges: solid for replaces, dotted for skips and
+skipRange, each labelled with its kind.
 """
 
 import re
@@ -35,8 +35,8 @@ def mermaid(
 ) -> str:
     """The whole graph of one channel or several, nothing folded, the oldest entry first.
 
-    `facts` maps keys of STYLES to names; a node shows each that holds in words. A skipRange is one
-    edge, from the newest version that it takes.
+    `facts` maps keys of STYLES to names; a node's label lists its facts. A skipRange is one edge,
+    from the newest version that it includes.
     """
     by_name = {entry.name: entry for entry in entries}
     edges = drawn_edges(entries, by_name, versions)
@@ -47,9 +47,9 @@ def mermaid(
     lines = ["---", f'title: "{_plain(title)}"', "---", "flowchart LR"]
     for name in order:
         holds = [fact for fact in STYLES if name in sets[fact]]
-        words = "".join(f"<br>({fact})" for fact in holds)
+        shown = "".join(f"<br>({fact})" for fact in holds)
         css = f":::{holds[0]}" if holds else ""
-        lines.append(f'  {ids[name]}["{quoted(name)}{words}"]{css}')
+        lines.append(f'  {ids[name]}["{quoted(name)}{shown}"]{css}')
     for edge in edges:
         arrow = "-->" if edge.kind == REPLACES else "-.->"
         lines.append(f"  {ids[edge.source]} {arrow}|{edge.kind}| {ids[edge.target]}")
@@ -59,9 +59,9 @@ def mermaid(
 
 
 def quoted(name: str) -> str:
-    """A name for a quoted label: whatever Mermaid or HTML would read is written as #code;."""
+    """A name for a quoted label: characters special to Mermaid or HTML are written as #code;."""
     cut = name if len(name) <= LABEL_LENGTH else name[: LABEL_LENGTH - 1] + "…"
-    return _SPECIAL.sub(lambda found: f"#{ord(found[0])};", _CONTROL.sub(" ", cut))
+    return _SPECIAL.sub(lambda match: f"#{ord(match[0])};", _CONTROL.sub(" ", cut))
 
 
 def _plain(text: str) -> str:

@@ -1,8 +1,6 @@
-"""Who may follow whom in a channel: heads, faults, successors and the order OLM v0 prefers.
+"""opm's rules for a channel and the edges that OLM follows: heads, faults, successors, v0's order.
 
-Owns opm's rules for a channel and the edges that both generations of OLM follow. Every algorithm
-is iterative: a chain of 10,000 entries or a cycle must cost time, never the stack.
-Must not know: Django, Celery, drawings, the blobs that entries were read from.
+Every algorithm is iterative: a chain of 10,000 entries or a cycle must not exhaust the stack.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +14,7 @@ MOST_EDGES = 500_000  # of a table; the largest of the community's catalog has 2
 
 
 class TooManyEdges(ValueError):
-    """A table would have more than MOST_EDGES: skipRanges that take in everything."""
+    """A table would have more than MOST_EDGES: skipRanges that include everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +46,18 @@ def heads(entries: Iterable[Entry]) -> list[str]:
 
 
 def validate(entries: Sequence[Entry]) -> list[str]:
-    """opm's messages about the channel; none for a valid one. opm stops at the first: so do we."""
+    """opm's first message about the channel; none for a valid channel."""
     if not entries:
         return ["channel must contain at least one bundle"]
-    found = heads(entries)
-    if not found:
+    channel_heads = heads(entries)
+    if not channel_heads:
         return ["no channel head found in graph"]
-    if len(found) > 1:
-        return [f"multiple channel heads found in graph: {', '.join(found)}"]
+    if len(channel_heads) > 1:
+        return [f"multiple channel heads found in graph: {', '.join(channel_heads)}"]
     by_name = {entry.name: entry for entry in entries}
     skipped = {name for entry in entries for name in entry.skips}
-    chain = {found[0]: 0}  # name to position, in order
-    entry: Entry | None = by_name[found[0]]
+    chain = {channel_heads[0]: 0}  # name to position, in order
+    entry: Entry | None = by_name[channel_heads[0]]
     while entry is not None and entry.replaces not in skipped:
         if entry.replaces in chain:
             loop = [*list(chain)[chain[entry.replaces] :], entry.replaces]
@@ -73,7 +71,7 @@ def validate(entries: Sequence[Entry]) -> list[str]:
 
 
 def edge_kind(entry: Entry, name: str, version: Version | None) -> str:
-    """Why `entry` may follow the installed bundle `name` at `version`; "" when it may not.
+    """The kind of edge by which `entry` may follow the installed bundle `name` at `version`, or "".
 
     A skipRange that can't be read is ignored, as OLM does at run time (operator-controller
     catalogmetadata/filter/successors.go; operator-lifecycle-manager resolver/source_registry.go).
@@ -101,32 +99,32 @@ def successors(
     `versions` maps bundle names to versions and serves the order only. The installed bundle itself
     is never among them.
     """
-    found = {
+    kinds = {
         entry.name: kind
         for entry in entries
         if entry.name != name and (kind := edge_kind(entry, name, version))
     }
-    ordered = sorted(sorted(found), key=lambda each: age(each, versions), reverse=True)
-    return [Successor(each, found[each]) for each in ordered]
+    ordered = sorted(sorted(kinds), key=lambda name: age(name, versions), reverse=True)
+    return [Successor(name, kinds[name]) for name in ordered]
 
 
 def successor_table(entries: Iterable[Entry], versions: Mapping[str, Version]) -> Table:
     """`successors` of every name at once, by the first rule that allows each, in no order.
 
-    `entries` may be those of several channels: their edges add up. Names that entries only mention
-    have their successors here too; nothing is its own successor. Raises TooManyEdges.
+    `entries` may be those of several channels: their edges add up. Includes names that entries only
+    mention; nothing is its own successor. Raises TooManyEdges.
     """
     entries = tuple(entries)
     names = dict.fromkeys(
         name for entry in entries for name in (entry.name, entry.replaces, *entry.skips) if name
     )
-    known = sorted((version.key, name) for name in names if (version := versions.get(name)))
-    keys = [key for key, _ in known]
+    versioned = sorted((version.key, name) for name in names if (version := versions.get(name)))
+    keys = [key for key, _ in versioned]
     table: Table = {name: {} for name in names}
     edges = 0
     for entry in entries:
-        found = [(entry.replaces, REPLACES)] if entry.replaces else []
-        found += [(name, SKIPS) for name in entry.skips if name]
+        edges_of_entry = [(entry.replaces, REPLACES)] if entry.replaces else []
+        edges_of_entry += [(name, SKIPS) for name in entry.skips if name]
         if entry.skip_range and keys:
             try:
                 spans = blang_spans(entry.skip_range, keys)
@@ -135,8 +133,9 @@ def successor_table(entries: Iterable[Entry], versions: Mapping[str, Version]) -
             edges += sum(high - low for low, high in spans)
             if edges > MOST_EDGES:
                 raise TooManyEdges
-            found += [(name, SKIP_RANGE) for low, high in spans for _, name in known[low:high]]
-        for name, kind in found:
+            for low, high in spans:
+                edges_of_entry += [(name, SKIP_RANGE) for _, name in versioned[low:high]]
+        for name, kind in edges_of_entry:
             if name != entry.name:
                 table[name].setdefault(entry.name, kind)
     return table
@@ -145,51 +144,51 @@ def successor_table(entries: Iterable[Entry], versions: Mapping[str, Version]) -
 def v0_candidates(
     entries: Sequence[Entry], installed: tuple[str, Version | None] | None = None
 ) -> list[str]:
-    """What a Subscription on this channel would take, best first, from the replaces chain.
+    """Candidates of a Subscription on this channel, best first, from the replaces chain.
 
-    Skipped entries are left out. With `installed` (name, version) only its direct successors stay;
-    without, any. ValueError with opm's sentence when there isn't exactly one head.
+    Skipped entries are left out. With `installed` (name, version) only its direct successors
+    remain. Raises ValueError with opm's message unless there is exactly one head.
     """
-    found = heads(entries)
-    if len(found) != 1:
+    channel_heads = heads(entries)
+    if len(channel_heads) != 1:
         raise ValueError(validate(entries)[0])
     by_name = {entry.name: entry for entry in entries}
     skipped = {name for entry in entries for name in entry.skips}
     return [
         name
-        for name in chain_of(by_name, found[0])
+        for name in chain_of(by_name, channel_heads[0])
         if name not in skipped and (installed is None or edge_kind(by_name[name], *installed))
     ]
 
 
 def v0_fault(entries: Sequence[Entry], package: str, channel: str) -> str:
-    """Why OLM v0 can't order the channel, in its words; "" when it can.
+    """OLM v0's message when it can't order the channel, else "".
 
     As sortChannel of operator-lifecycle-manager pkg/controller/registry/resolver/resolver.go.
     """
     where = f'in channel "{channel}" of package "{package}"'
     by_name = {entry.name: entry for entry in entries}
     skipped = {name for entry in entries for name in entry.skips}
-    spoken = []
+    chains = []
     for head in heads(entries):
         chain = chain_of(by_name, head)
         if by_name[chain[-1]].replaces in by_name:
             return f'a cycle exists in the chain of replacement beginning with "{head}" {where}'
-        kept = [name for name in chain if name not in skipped]
-        spoken.append("...".join(dict.fromkeys((kept[0], kept[-1]))))
-    if not spoken:
+        left = [name for name in chain if name not in skipped]
+        chains.append("...".join(dict.fromkeys((left[0], left[-1]))))
+    if not chains:
         return f"no channel heads (entries not replaced by another entry) found {where}"
-    if len(spoken) == 1:
+    if len(chains) == 1:
         return ""
     return (
         "a unique replacement chain within a channel is required to determine the relative order "
-        f"between channel entries, but {len(spoken)} replacement chains were found {where}: "
-        + ", ".join(spoken)
+        f"between channel entries, but {len(chains)} replacement chains were found {where}: "
+        + ", ".join(chains)
     )
 
 
 def chain_of(by_name: Mapping[str, Entry], head: str) -> list[str]:
-    """The replaces chain from `head` down, as far as the channel holds it; stops at a cycle."""
+    """The replaces chain from `head` down, within the channel; stops at a cycle."""
     chain: dict[str, None] = {}
     entry = by_name.get(head)
     while entry is not None and entry.name not in chain:
@@ -199,10 +198,10 @@ def chain_of(by_name: Mapping[str, Entry], head: str) -> list[str]:
 
 
 def version_of(name: str, versions: Mapping[str, Version]) -> Version | None:
-    """The known version, else the one that a name such as etcd.v0.9.4 ends with."""
-    known = versions.get(name)
-    if known is not None:
-        return known
+    """The version in `versions`, else the one that a name such as etcd.v0.9.4 ends with."""
+    version = versions.get(name)
+    if version is not None:
+        return version
     try:
         return parse(name.split(".v", 1)[1])
     except (IndexError, ValueError):

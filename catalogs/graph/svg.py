@@ -1,20 +1,19 @@
 """Draws a channel graph's Layout as inline SVG text.
 
-Owns shapes, titles and class names; colours and strokes belong to the style sheet. No script, no
-style attribute: classes and presentation attributes only, every text escaped. The page puts the
+Shapes, titles and class names are here; colours and strokes belong to the style sheet. No script,
+no style attribute: classes and presentation attributes only, every text escaped. The page puts the
 result in a container that scrolls sideways: the SVG keeps its natural width.
-Must not know: Django, versions, how the layout was made.
 
 Class names, all in this file:
 - `olm-graph`: the svg element.
 - `olm-graph-edge` with one of `olm-graph-replaces`, `olm-graph-skips` (dash it),
-  `olm-graph-skipRange` (dot it), and `olm-graph-route` on the way asked for (draw it thick): a
+  `olm-graph-skipRange` (dot it), and `olm-graph-route` on the requested route (draw it thick): a
   group of `olm-graph-line` (path, no fill) and `olm-graph-arrow` (filled triangle).
 - `olm-graph-node` with one of `olm-graph-entry`, `olm-graph-missing` (named, not in the channel),
   `olm-graph-fold`, and `olm-graph-FACT` for each fact of FACTS that holds: a group or link of
   `olm-graph-box` (rect), `olm-graph-label` (text), `olm-graph-ring` (rect around an installed
-  one), `olm-graph-cross` (line through a deprecated one), `olm-graph-mark` (small text that says
-  the facts again, for who sees no colour).
+  one), `olm-graph-cross` (line through a deprecated one), `olm-graph-mark` (small text that repeats
+  the facts without colour).
 """
 
 from collections.abc import Collection, Mapping

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from catalogs.graph import Entry, heads, successors, v0_candidates
-from catalogs.graph.paths import Way, cyclic, find_way, next_steps, reaching
+from catalogs.graph.routes import Route, cyclic, find_route, leading_to, next_steps
 from catalogs.graph.rules import (
     MOST_EDGES,
     Table,
@@ -95,12 +95,12 @@ def analyse(facts: PackageFacts, semantics: str, channel: str = "") -> Analysis:
         steps = next_steps(table, order, stays=False)
         goals = found
         onward: Mapping[str, Sequence[str]] = {name: [after] for name, after in steps.items()}
-        stranded = frozenset(names - reaching(onward, goals))
+        stranded = frozenset(names - leading_to(onward, goals))
     else:
         bundles = [bundle for bundle in facts.by_name().values() if bundle.name in names]
         order = [bundle.name for bundle in v1.preference(bundles)]
         steps = next_steps(table, order, stays=True)
-        stranded = frozenset(names - reaching(table, order[:1]))
+        stranded = frozenset(names - leading_to(table, order[:1]))
     if fault or too_large:
         stranded = frozenset()
     entered = names if too_large else {each for name in names for each in table[name]}
@@ -120,12 +120,12 @@ def analyse(facts: PackageFacts, semantics: str, channel: str = "") -> Analysis:
     )
 
 
-def way_to(analysis: Analysis, start: str, goal: str) -> Way:
+def way_to(analysis: Analysis, start: str, goal: str) -> Route:
     """OLM v1 can be pinned to a version, v0 can't: it goes its own steps or nowhere."""
-    return find_way(start, goal, analysis.table, analysis.steps, pins=analysis.semantics == V1)
+    return find_route(start, goal, analysis.table, analysis.steps, pins=analysis.semantics == V1)
 
 
-def why_no_way(analysis: Analysis, facts: PackageFacts, way: Way) -> list[str]:
+def why_no_way(analysis: Analysis, facts: PackageFacts, way: Route) -> list[str]:
     """Sentences about a way that was not found: the reason first, then the ways out."""
     if analysis.fault:
         return [f"OLM v0 can't order channel {analysis.channel}: {analysis.fault}."]
@@ -152,7 +152,7 @@ def why_no_way(analysis: Analysis, facts: PackageFacts, way: Way) -> list[str]:
     return reasons + _ways_out(analysis, facts, way)
 
 
-def _ways_out(analysis: Analysis, facts: PackageFacts, way: Way) -> list[str]:
+def _ways_out(analysis: Analysis, facts: PackageFacts, way: Route) -> list[str]:
     version = version_of(way.start, analysis.versions)
     found = []
     for name in facts.ordered_channels() if analysis.channel else ():

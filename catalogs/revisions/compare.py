@@ -1,7 +1,6 @@
-"""What differs between two contents of a package, told as the changes a person cares about.
+"""The differences between two contents of a package, as the changes that matter to a person.
 
-Pure: two outlines in, changes out; the same whether they are revisions of one catalog or two
-catalogs. Must not know where outlines are stored or who is affected.
+Pure: two outlines in, changes out, of revisions of one catalog or of two catalogs.
 """
 
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from catalogs.revisions.outline import BundleOutline, ChannelOutline, Outline
 
 
 class Kind(StrEnum):
-    """The values of CatalogChange.Kind (a test compares them); each says what its change holds."""
+    """The values of CatalogChange.Kind (a test compares them), with the fields of their changes."""
 
     PACKAGE_ADDED = "package added"  # after: the default channel's head
     PACKAGE_REMOVED = "package removed"  # before: the default channel's head
@@ -45,8 +44,8 @@ def compare(
 ) -> list[Change]:
     """Differences between two contents of one package, in a stable order; None is no package.
 
-    `by_blob`: a bundle whose bytes differ has changed, which is so in one catalog. Two catalogs may
-    write the same bundle in different ways: there only what it says of installing counts.
+    `by_blob`: a bundle whose bytes differ has changed, as within one catalog. Two catalogs may
+    write the same bundle differently: between them only the facts about installing count.
     """
     if before is None or after is None:
         if before is not None:
@@ -63,8 +62,8 @@ def compare(
 
 
 def _removed_bundles(package: str, before: Outline, after: Outline) -> Iterator[Change]:
-    """`pruned` are those older than every version that is left: a catalog's usual spring-clean."""
-    oldest = min((semver.sort_key(each.version) for each in after.bundles.values()), default="")
+    """Bundles older than every remaining version are pruned, as catalogs do regularly."""
+    oldest = min((semver.sort_key(bundle.version) for bundle in after.bundles.values()), default="")
     for name, bundle in _sorted(before.bundles, without=after.bundles):
         pruned = semver.sort_key(bundle.version) < oldest
         kind = Kind.BUNDLE_PRUNED if pruned else Kind.BUNDLE_REMOVED
@@ -80,8 +79,8 @@ def _sorted(
     bundles: dict[str, BundleOutline], without: dict[str, BundleOutline]
 ) -> list[tuple[str, BundleOutline]]:
     """The bundles whose names are not in `without`, oldest version first."""
-    found = ((name, bundle) for name, bundle in bundles.items() if name not in without)
-    return sorted(found, key=lambda pair: (semver.sort_key(pair[1].version), pair[0]))
+    others = ((name, bundle) for name, bundle in bundles.items() if name not in without)
+    return sorted(others, key=lambda pair: (semver.sort_key(pair[1].version), pair[0]))
 
 
 def _changed_bundles(
@@ -101,7 +100,7 @@ def _changed_bundles(
 
 
 def _channels(package: str, before: Outline, after: Outline) -> Iterator[Change]:
-    known = before.bundles.keys() & after.bundles.keys()
+    common = before.bundles.keys() & after.bundles.keys()
     for name in sorted(before.channels.keys() | after.channels.keys()):
         old, new = before.channels.get(name), after.channels.get(name)
         if old is None:
@@ -111,17 +110,17 @@ def _channels(package: str, before: Outline, after: Outline) -> Iterator[Change]
         elif old != new:
             if old.head != new.head:
                 yield Change(Kind.HEAD_MOVED, package, name, old.head, new.head)
-            yield from _entries(package, name, old, new, known)
+            yield from _entries(package, name, old, new, common)
 
 
 def _entries(
-    package: str, channel: str, old: ChannelOutline, new: ChannelOutline, known: set[str]
+    package: str, channel: str, old: ChannelOutline, new: ChannelOutline, common: set[str]
 ) -> Iterator[Change]:
-    """Bundles that the catalog had and has: only their place in the channel is another."""
+    """Bundles that both contents have, and whose place in the channel differs."""
     left, joined = set(old.entries) - set(new.entries), set(new.entries) - set(old.entries)
-    for bundle in sorted(left & known):
+    for bundle in sorted(left & common):
         yield Change(Kind.CHANNEL_CHANGED, package, channel, before=bundle)
-    for bundle in sorted(joined & known):
+    for bundle in sorted(joined & common):
         yield Change(Kind.CHANNEL_CHANGED, package, channel, after=bundle)
     if not left and not joined and old.edges != new.edges and old.head == new.head:
         yield Change(Kind.CHANNEL_CHANGED, package, channel)
@@ -134,18 +133,18 @@ def _default_channel(package: str, before: Outline, after: Outline) -> Iterator[
 
 
 def _deprecations(package: str, before: Outline, after: Outline) -> Iterator[Change]:
-    """Of what is there afterwards: what was removed is told as removed."""
+    """Only of packages, channels and bundles that remain: others are changes of their own."""
     old, new = _deprecated(before), _deprecated(after)
     for what, name in sorted(new - old):
         yield Change(Kind.DEPRECATED, package, name, after=what)
-    there = {("package", "")}
-    there |= {("channel", name) for name in after.channels}
-    there |= {("bundle", name) for name in after.bundles}
-    for what, name in sorted((old - new) & there):
+    remaining = {("package", "")}
+    remaining |= {("channel", name) for name in after.channels}
+    remaining |= {("bundle", name) for name in after.bundles}
+    for what, name in sorted((old - new) & remaining):
         yield Change(Kind.UNDEPRECATED, package, name, before=what)
 
 
 def _deprecated(outline: Outline) -> set[tuple[str, str]]:
-    found = {("channel", name) for name in outline.deprecated_channels}
-    found |= {("bundle", name) for name in outline.deprecated_bundles}
-    return found | {("package", "")} if outline.deprecated else found
+    names = {("channel", name) for name in outline.deprecated_channels}
+    names |= {("bundle", name) for name in outline.deprecated_bundles}
+    return names | {("package", "")} if outline.deprecated else names

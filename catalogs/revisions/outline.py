@@ -1,7 +1,6 @@
-"""The outline of a package: what of it is kept of every revision, enough to compare any two.
+"""The outline of a package: stored for every revision, enough to compare any two.
 
-Pure: made of the facts that `catalogs.fbc.package` reads, stored as compact JSON under zstd. Must
-not know the database, nor what a difference between two outlines means (`revisions.compare`).
+Pure: made of the facts that `catalogs.fbc.package` reads, encoded as compact JSON under zstd.
 """
 
 from base64 import b64encode
@@ -17,7 +16,7 @@ from catalogs.fbc.lint import EntryFacts
 from catalogs.fbc.package import ChannelFacts, PackageReader
 
 DIGEST_BYTES = 9  # 12 characters of base64; tells contents of one name apart
-_ZSTD_LEVEL = 9  # a package is a few kB: twice the ratio of level 1 at no cost that shows
+_ZSTD_LEVEL = 9  # a package is a few kB: twice the ratio of level 1 at no measurable cost
 
 
 class BundleOutline(msgspec.Struct, frozen=True, array_like=True):
@@ -59,8 +58,8 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
         return channel.head if channel else ""
 
     def version_of(self, bundle: str) -> str:
-        found = self.bundles.get(bundle)
-        return found.version if found else ""
+        outline = self.bundles.get(bundle)
+        return outline.version if outline else ""
 
 
 class Encoded(NamedTuple):
@@ -80,7 +79,7 @@ def bundle_outline(facts: BundleFacts, blob_sha256: str) -> BundleOutline:
         *(facts.version, facts.release, facts.display_name, sorted(facts.install_modes)),
         *(facts.install_modes_known, facts.min_kube_version, facts.max_openshift_version),
         *(facts.suggested_namespace, facts.released_at, facts.constraint_count),
-        sorted((each["name"], each["range"]) for each in facts.required_packages),
+        sorted((required["name"], required["range"]) for required in facts.required_packages),
         sorted(set(facts.gvks)),
     )
     return BundleOutline(
@@ -106,7 +105,9 @@ def outline_of(
     """The outline of a package that was just read; `channels` are what `reader.finish` returned."""
     return Outline(
         default_channel=reader.package.defaultChannel or "",
-        channels={each.name: channel_outline(each.head, each.entries) for each in channels},
+        channels={
+            channel.name: channel_outline(channel.head, channel.entries) for channel in channels
+        },
         bundles=dict(bundles),
         deprecated=bool(reader.deprecation),
         deprecated_channels=sorted(reader.channel_deprecations),

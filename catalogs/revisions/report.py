@@ -1,22 +1,27 @@
-"""A comparison as a page shows it: sections with counts, whom it concerns first, a page of each.
+"""Changes grouped for pages: the report of a comparison, the recorded changes of revisions.
 
-Takes the stream of `revisions.between`; keeps no more packages than are shown, however many differ.
-Knows no HTTP.
+A report reads the stream of `differences` and retains only the packages that are shown, those with
+affected operators first. The changes of a revision are its CatalogChange rows: they exist for every
+retained revision, also for those that can't be compared any more.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
-from catalogs.revisions.affects import Effect, Installed, effects
-from catalogs.revisions.between import FATES, PackageDifference
+from django.db.models import Count, Q, QuerySet
+
+from catalogs.models import CatalogChange, CatalogRevision
 from catalogs.revisions.compare import Change, Kind
-from catalogs.revisions.words import Line, count_kinds, count_packages, lines
+from catalogs.revisions.differences import FATES, PackageDifference, fate_of
+from catalogs.revisions.effects import Effect, InstalledOperator, effects
+from catalogs.revisions.text import Line, count_kinds, count_packages, lines
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One package as shown; `effects` say whom its changes concern."""
+    """One package as shown, with the effects of its changes on installed operators."""
 
     package: str
     fate: str
@@ -30,7 +35,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Section:
-    """The packages of one fate: how many, and those kept, the concerned ones first."""
+    """The packages of one fate: how many, and the retained ones, those with effects first."""
 
     fate: str
     total: int = 0
@@ -43,13 +48,14 @@ class Section:
 
 @dataclass(slots=True)
 class Report:
-    """All sections, how many changes there are of each kind, and what installed things they touch.
+    """All sections, the number of changes by kind, and the affected operators.
 
-    The counts are of what passed the filters."""
+    Only packages and changes that pass the filters are counted.
+    """
 
     sections: dict[str, Section]
     kinds: Counter[str]
-    affected: dict[Installed, None]
+    affected: dict[InstalledOperator, None]
 
     @property
     def total(self) -> int:
@@ -62,31 +68,129 @@ class Report:
 
     @property
     def details(self) -> str:
-        """What changed inside packages, after `sentence` has counted the packages."""
+        """The changes inside packages, counted; `sentence` counts the packages."""
         whole = (Kind.PACKAGE_ADDED, Kind.PACKAGE_REMOVED)
         return count_kinds({kind: n for kind, n in self.kinds.items() if kind not in whole})
 
 
 def make_report(
     differences: Iterable[PackageDifference],
-    installed: Mapping[str, Sequence[Installed]],
+    installed: Mapping[str, Sequence[InstalledOperator]],
     *,
     kinds: frozenset[str] = frozenset(),
     keep: int,
 ) -> Report:
-    """Reads the differences once. `kinds`: only changes of these (none: of all); `keep`: packages
-    kept in each section besides the concerned ones, of which there are as many as installed."""
+    """Reads the differences once. `kinds`: only changes of these (empty: of all); `keep`: packages
+    retained in each section besides those with effects."""
     report = Report({fate: Section(fate) for fate in FATES}, Counter(), {})
-    for each in differences:
-        changes = [one for one in each.changes if not kinds or one.kind in kinds]
+    for difference in differences:
+        changes = [change for change in difference.changes if not kinds or change.kind in kinds]
         if not changes:
             continue
-        section = report.sections[each.fate]
+        section = report.sections[difference.fate]
         section.total += 1
         report.kinds.update(str(change.kind) for change in changes)
         concerned = effects(changes, installed)
         report.affected |= dict.fromkeys(effect.installed for effect in concerned)
         into = section.concerned if concerned else section.others
         if concerned or len(into) < keep:
-            into.append(Entry(each.package, each.fate, changes, concerned))
+            into.append(Entry(difference.package, difference.fate, changes, concerned))
     return report
+
+
+@dataclass(slots=True)
+class RevisionChanges:
+    """One revision: its changes by kind and some of its packages, those with effects first.
+
+    `packages` is the number of all changed packages.
+    """
+
+    revision: CatalogRevision
+    kinds: Counter[str] = field(default_factory=Counter)
+    packages: int = 0
+    entries: list[Entry] = field(default_factory=list)
+
+    @property
+    def first(self) -> bool:
+        """Whether it is the catalog's first content, with nothing to compare it with."""
+        return self.revision.number == 1
+
+    @property
+    def effects(self) -> list[Effect]:
+        return [effect for entry in self.entries for effect in entry.effects]
+
+    @property
+    def sentence(self) -> str:
+        return count_kinds(self.kinds)
+
+    @property
+    def more(self) -> int:
+        return self.packages - len(self.entries)
+
+
+def changes_of(
+    revision: CatalogRevision, kinds: Iterable[str] = (), package: str = ""
+) -> Iterator[PackageDifference]:
+    """The changes of one revision by package; one query, read lazily."""
+    rows = _matching(kinds, package).filter(revision=revision).order_by("package", "id")
+    fields = ("kind", "package", "subject", "before", "after")
+    plain = (Change(*row) for row in rows.values_list(*fields).iterator(chunk_size=1000))
+    for name, group in groupby(plain, key=lambda change: change.package):
+        changes = list(group)
+        yield PackageDifference(name, fate_of(changes), changes)
+
+
+def changes_of_revisions(
+    revisions: Sequence[CatalogRevision],
+    installed: Mapping[int, Mapping[str, Sequence[InstalledOperator]]],
+    *,
+    kinds: Iterable[str] = (),
+    package: str = "",
+    most: int,
+) -> list[RevisionChanges]:
+    """The changes of each revision, with at most `most` packages besides those with effects.
+
+    `installed` is by catalog id. Three queries, however many revisions.
+    """
+    by_id = {revision.pk: RevisionChanges(revision) for revision in revisions}
+    matching = _matching(kinds, package).filter(revision__in=by_id)
+    by_kind = matching.order_by().values_list("revision_id", "kind").annotate(count=Count("id"))
+    for revision_id, kind, count in by_kind:
+        by_id[revision_id].kinds[kind] = count
+    names: dict[int, list[str]] = defaultdict(list)
+    pairs = matching.order_by().values_list("revision_id", "package").distinct()
+    for revision_id, name in sorted(pairs):
+        by_id[revision_id].packages += 1
+        names[revision_id].append(name)
+    wanted = Q()
+    for revision_id, listed in names.items():
+        here = installed.get(by_id[revision_id].revision.catalog_id, {})
+        chosen = [name for name in listed if name in here]
+        chosen += [name for name in listed if name not in here][:most]
+        wanted |= Q(revision=revision_id, package__in=chosen)
+    if wanted:
+        _add_entries(by_id, matching.filter(wanted), installed)
+    return list(by_id.values())
+
+
+def _add_entries(
+    by_id: Mapping[int, RevisionChanges],
+    rows: QuerySet[CatalogChange],
+    installed: Mapping[int, Mapping[str, Sequence[InstalledOperator]]],
+) -> None:
+    fields = ("revision_id", "kind", "package", "subject", "before", "after")
+    ordered = rows.order_by("revision_id", "package", "id").values_list(*fields)
+    for (revision_id, name), group in groupby(ordered, key=lambda row: (row[0], row[2])):
+        changes = [Change(*row[1:]) for row in group]
+        here = installed.get(by_id[revision_id].revision.catalog_id, {})
+        entry = Entry(name, fate_of(changes), changes, effects(changes, here))
+        by_id[revision_id].entries.append(entry)
+    for revision_changes in by_id.values():
+        revision_changes.entries.sort(key=lambda entry: not entry.effects)
+
+
+def _matching(kinds: Iterable[str], package: str) -> QuerySet[CatalogChange]:
+    rows = CatalogChange.objects.all()
+    if kinds:
+        rows = rows.filter(kind__in=kinds)
+    return rows.filter(package=package) if package else rows

@@ -10,8 +10,7 @@ from django.http import HttpRequest, QueryDict
 from django.urls import reverse
 
 from catalogs.models import Catalog, CatalogChange, CatalogRevision
-from catalogs.revisions.affects import installed_from
-from catalogs.revisions.between import (
+from catalogs.revisions.differences import (
     FATES,
     GONE,
     PackageDifference,
@@ -19,10 +18,10 @@ from catalogs.revisions.between import (
     differences,
     find_point,
     find_point_at,
-    kept_revisions,
+    retained_revisions,
 )
-from catalogs.revisions.history import changes_of, tell
-from catalogs.revisions.report import Entry, Report, make_report
+from catalogs.revisions.effects import installed_from
+from catalogs.revisions.report import Entry, Report, changes_of, changes_of_revisions, make_report
 from catalogs.views import forms, presenters
 from olmweb.errors import OlmwebError
 
@@ -145,7 +144,7 @@ def changes_tab(request: HttpRequest, found: Catalog, notices: list[str]) -> dic
     asked = read_asked(request.GET, notices)
     since = _read_since(request.GET, found, notices)
     context = filter_context(asked) | {
-        "pickable": list(kept_revisions(found).exclude(number=found.revision)[:PICKED]),
+        "pickable": list(retained_revisions(found).exclude(number=found.revision)[:PICKED]),
         "since": since,
         "compare_url": f"{reverse('catalogs:compare')}?{urlencode({'from': str(found)})}",
         "feed_url": reverse("catalogs:changes-feed", args=(found.cluster_name, found.slug)),
@@ -164,7 +163,7 @@ def changes_tab(request: HttpRequest, found: Catalog, notices: list[str]) -> dic
         )
     revisions = found.revisions.all()
     page = presenters.paginate(revisions, asked.page, REVISIONS, notices, total=revisions.count())
-    told = tell(
+    told = changes_of_revisions(
         page.items,
         {found.pk: installed_from(found)},
         kinds=asked.kinds,

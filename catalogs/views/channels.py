@@ -12,7 +12,7 @@ from catalogs import queries
 from catalogs.graph import validate
 from catalogs.graph.layout import layout
 from catalogs.graph.mermaid import mermaid
-from catalogs.graph.paths import Way
+from catalogs.graph.routes import Route
 from catalogs.graph.svg import STANDALONE_STYLE, render
 from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve.analysis import SEMANTICS, V0, V1, Analysis, analyse, way_to, why_no_way
@@ -83,7 +83,7 @@ def _drawing(
     analysis: Analysis,
     bundles: Mapping[str, Bundle],
     marks: Mapping[str, set[str]],
-    way: Way | None,
+    way: Route | None,
     params: QueryDict,
     title: str,
 ) -> str:

@@ -7,8 +7,13 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from catalogs.revisions.between import Point, differences, newest_points
-from catalogs.revisions.names import read_point, write_point
+from catalogs.revisions.differences import (
+    Point,
+    differences,
+    newest_points,
+    read_point,
+    write_point,
+)
 from catalogs.views.changes import filter_context, read_asked, report_context
 from olmweb.errors import OlmwebError
 from olmweb.web.pages import render_page

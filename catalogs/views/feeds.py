@@ -13,9 +13,8 @@ from django.views.decorators.http import require_safe
 
 from catalogs import queries
 from catalogs.models import CatalogRevision
-from catalogs.revisions.affects import installed_from
-from catalogs.revisions.history import Told, tell
-from catalogs.revisions.report import Entry
+from catalogs.revisions.effects import installed_from
+from catalogs.revisions.report import Entry, RevisionChanges, changes_of_revisions
 from catalogs.views import forms
 from olmweb.api.formats import finish, make_etag, not_modified
 from olmweb.models import Cluster
@@ -61,13 +60,13 @@ def _answer(
     )
     catalogs = {each.catalog_id: each.catalog for each in shown}
     installed = {pk: installed_from(catalog) for pk, catalog in catalogs.items()}
-    for told in tell(shown, installed, most=PACKAGES):
+    for told in changes_of_revisions(shown, installed, most=PACKAGES):
         _add(feed, request, told)
     response = HttpResponse(feed.writeString("utf-8"), content_type=feed.content_type)
     return finish(response, etag)
 
 
-def _add(feed: Atom1Feed, request: HttpRequest, told: Told) -> None:
+def _add(feed: Atom1Feed, request: HttpRequest, told: RevisionChanges) -> None:
     revision, catalog = told.revision, told.revision.catalog
     page = reverse("catalogs:catalog", args=(catalog.cluster_name, catalog.slug))
     words = told.sentence
@@ -88,14 +87,14 @@ def _stable_id(*parts: object) -> str:
     return uuid5(NAMESPACE_URL, f"olmweb:{' '.join(map(str, parts))}").urn
 
 
-def _summary(told: Told) -> SafeString:
+def _summary(told: RevisionChanges) -> SafeString:
     """Whom it concerns, then the packages. HTML, every name in it escaped."""
     counts = told.revision.counts
     size = f"{counts.get('packages', 0)} packages, {counts.get('bundles', 0)} bundles."
     concerned = format_html_join(
         "",
         "<li>Affects you: {} on {}: {}</li>",
-        ((one.installed.name, one.installed.cluster, one.words) for one in told.effects),
+        ((one.installed.name, one.installed.cluster, one.text) for one in told.effects),
     )
     packages = format_html_join("", "<li>{}: {}</li>", map(_package, told.entries))
     more = format_html("<p>And {} more packages.</p>", told.more) if told.more > 0 else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from catalogs import queries
 from catalogs.models import Catalog
-from catalogs.revisions.markdown import plain
+from catalogs.revisions.text import plain
 from catalogs.sources.ways import PACKAGE_MANIFEST
 from installs.readiness.obstacles import TITLES, Weight
 from installs.readiness.report import Readiness, Row, readiness

@@ -10,7 +10,7 @@ from typing import Any
 
 from catalogs.contents.bundle_facts import Kind
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
-from catalogs.revisions.markdown import plain
+from catalogs.revisions.text import plain
 from catalogs.verdicts.engine import Contents
 from installs.models import Component, Operator
 from installs.readiness.takeover import Fate, Group, Source, Taken, fate_of, hindrances, steps

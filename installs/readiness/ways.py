@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from catalogs.graph import successors, v0_candidates
-from catalogs.graph.paths import next_steps
+from catalogs.graph.routes import next_steps
 from catalogs.graph.rules import v0_fault, version_of
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import resolve

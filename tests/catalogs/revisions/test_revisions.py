@@ -1,4 +1,4 @@
-"""Revisions as syncs leave them: outlines, changes, what is between any two, retention."""
+"""Revisions as syncs leave them: outlines, changes, what is between any two, record."""
 
 from datetime import timedelta
 from math import ceil
@@ -9,16 +9,16 @@ import pytest
 from django.utils import timezone
 
 from catalogs.models import Catalog, CatalogChange, CatalogRevision, Package, PackageOutline
-from catalogs.revisions import retention
-from catalogs.revisions.between import (
+from catalogs.revisions import record
+from catalogs.revisions.differences import (
     PACKAGES_AT_ONCE,
     differences,
     find_point,
     find_point_at,
-    kept_revisions,
+    retained_revisions,
 )
 from catalogs.revisions.outline import decode
-from catalogs.revisions.stored import outline_of_rows
+from catalogs.revisions.record import outline_of_rows
 from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.store import delete_catalog
 from installs import tasks
@@ -138,7 +138,7 @@ def test_a_catalog_read_before_outlines_were_kept_goes_on_without_false_changes(
         ("package removed", "mongo", ""),
     ]
     assert spans() == [("etcd", 3, None), ("redis", 3, None)]
-    assert [each.number for each in kept_revisions(catalog)] == [3]
+    assert [each.number for each in retained_revisions(catalog)] == [3]
     read(catalog, package("etcd", NEWER))
     assert between(catalog, 3, 4) == [("package removed", "redis", "")]
 
@@ -269,6 +269,6 @@ def test_the_current_revision_stays_however_old(catalog: Catalog) -> None:
     age(catalog, 1, days=4000)
     read(catalog, package("etcd"))
     age(catalog, 2, days=3000)
-    assert retention.prune(timezone.now()) == {"revisions": 1, "outlines": 1}
-    assert [each.number for each in kept_revisions(catalog)] == [2]
+    assert record.prune(timezone.now()) == {"revisions": 1, "outlines": 1}
+    assert [each.number for each in retained_revisions(catalog)] == [2]
     assert spans() == [("etcd", 1, None)]

@@ -11,9 +11,9 @@ from django.db.models import Sum
 from django.db.models.functions import Length
 
 from catalogs.models import Catalog, Package, PackageOutline
-from catalogs.revisions.between import differences, find_point
+from catalogs.revisions.differences import differences, find_point
 from catalogs.revisions.outline import decode
-from catalogs.revisions.stored import outline_of_rows
+from catalogs.revisions.record import outline_of_rows
 from catalogs.sync.catalog import sync_catalog
 
 pytestmark = [pytest.mark.django_db, pytest.mark.data]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogs.graph import Entry, successors
-from catalogs.graph.paths import cyclic, find_way, next_steps, reaching
+from catalogs.graph.routes import cyclic, find_route, leading_to, next_steps
 from catalogs.graph.rules import successor_table
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import resolve
@@ -210,10 +210,10 @@ def test_a_way_is_made_of_edges_and_ends_at_its_goal(entries, start, goal):
         return
     order = sorted(table)
     steps = next_steps(table, order, stays=False)
-    way = find_way(start, goal, table, steps, pins=True)
+    way = find_route(start, goal, table, steps, pins=True)
     stops = [way.start, *(hop.target for hop in way.hops)]
     assert all(new in table[old] for old, new in pairwise(stops))
-    assert way.reached == (start in reaching(table, [goal]))
+    assert way.reached == (start in leading_to(table, [goal]))
     if way.reached:
         assert stops[-1] == goal
     assert len(set(stops)) == len(stops)
@@ -224,7 +224,7 @@ def test_what_is_on_a_ring_can_reach_itself(entries):
     table = successor_table(entries, {})
     found = cyclic(table)
     for name, after in table.items():
-        on_ring = any(name in reaching(table, [name]) and each in reaching(table, [name])
+        on_ring = any(name in leading_to(table, [name]) and each in leading_to(table, [name])
                       for each in after)  # fmt: skip
         if on_ring:
             assert name in found
@@ -234,6 +234,8 @@ def test_thousands_of_entries_in_a_row_or_ring_cost_time_and_no_stack():
     chain = [Entry(f"p{i}", f"p{i - 1}" if i else "p4999") for i in range(5000)]
     table = successor_table(chain, {})
     assert len(cyclic(table)) == 5000
-    assert len(reaching(table, ["p0"])) == 5000
-    way = find_way("p0", "p4998", table, next_steps(table, sorted(table), stays=False), pins=False)
+    assert len(leading_to(table, ["p0"])) == 5000
+    way = find_route(
+        "p0", "p4998", table, next_steps(table, sorted(table), stays=False), pins=False
+    )
     assert len(way.hops) == 4998

@@ -1,7 +1,7 @@
-"""What differs between any two revisions, of one catalog or of two, package by package.
+"""The revisions of catalogs and the differences between any two, package by package.
 
-Reads outlines a few packages at a time, only where they differ. Knows revisions and rows; not who
-asks, nor how the answer is shown.
+The revisions may be of one catalog or of two. Outlines are read a few packages at a time, only
+where they differ.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,11 @@ from itertools import islice
 
 from django.db.models import F, Min, Q, QuerySet
 
+from catalogs import queries
 from catalogs.models import Catalog, CatalogRevision, PackageOutline
 from catalogs.revisions.compare import Change, Kind, compare
 from catalogs.revisions.outline import Outline, decode
-from olmweb.errors import Missing
+from olmweb.errors import BadRequest, Missing
 
 PACKAGES_AT_ONCE = 100  # two outlines of each are in memory together
 
@@ -39,7 +40,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class PackageDifference:
-    """One package that differs. `fate` is one of FATES; `changes` are never empty."""
+    """A package that differs. `fate` is one of FATES; `changes` are never empty."""
 
     package: str
     fate: str
@@ -52,47 +53,51 @@ def fate_of(changes: Sequence[Change]) -> str:
     return whole.get(changes[0].kind, CHANGED)
 
 
-def kept_revisions(catalog: Catalog) -> QuerySet[CatalogRevision]:
-    """The revisions that can be compared, newest first: those whose outlines are kept."""
+def retained_revisions(catalog: Catalog) -> QuerySet[CatalogRevision]:
+    """The revisions that can be compared, newest first: those whose outlines are stored."""
     outlines = PackageOutline.objects.filter(catalog=catalog)
     first = outlines.aggregate(first=Min("first"))["first"]
-    kept = CatalogRevision.objects.filter(catalog=catalog).order_by("-number")
-    if first is None:  # nothing but an empty catalog has no outline
-        return kept.filter(number=catalog.revision) if not catalog.package_count else kept.none()
-    return kept.filter(number__gte=first)
+    revisions = CatalogRevision.objects.filter(catalog=catalog).order_by("-number")
+    if first is None:  # only an empty catalog has no outline
+        return (
+            revisions.filter(number=catalog.revision)
+            if not catalog.package_count
+            else revisions.none()
+        )
+    return revisions.filter(number__gte=first)
 
 
-def newest_points(each: int) -> list[tuple[Catalog, list[Point]]]:
-    """Every catalog that can be compared with its newest `each` revisions; three queries."""
+def newest_points(limit: int) -> list[tuple[Catalog, list[Point]]]:
+    """Every catalog that can be compared, with its newest `limit` revisions; three queries."""
     first = dict(
         PackageOutline.objects.order_by().values_list("catalog").annotate(first=Min("first"))
     )
     catalogs = Catalog.objects.filter(revision__gt=0).select_related("cluster")
     points: dict[int, list[Point]] = {}
-    known = {catalog.pk: catalog for catalog in catalogs}
+    by_id = {catalog.pk: catalog for catalog in catalogs}
     revisions = CatalogRevision.objects.filter(
-        catalog__in=known, number__gt=F("catalog__revision") - each
+        catalog__in=by_id, number__gt=F("catalog__revision") - limit
     ).order_by("-number")
     for catalog_id, number, at in revisions.values_list("catalog_id", "number", "created_at"):
-        if number >= first.get(catalog_id, known[catalog_id].revision):
-            points.setdefault(catalog_id, []).append(Point(known[catalog_id], number, at))
+        if number >= first.get(catalog_id, by_id[catalog_id].revision):
+            points.setdefault(catalog_id, []).append(Point(by_id[catalog_id], number, at))
     return [(catalog, points[catalog.pk]) for catalog in catalogs if catalog.pk in points]
 
 
 def find_point(catalog: Catalog, number: int | None = None) -> Point:
-    """Revision `number` of `catalog`, or the current one. Raises Missing with the way out."""
+    """Revision `number` of `catalog`, by default the current one. Raises Missing."""
     wanted = catalog.revision if number is None else number
-    kept = kept_revisions(catalog)
-    found = kept.filter(number=wanted).first()
-    if found is not None:
-        return Point(catalog, found.number, found.created_at)
+    retained = retained_revisions(catalog)
+    revision = retained.filter(number=wanted).first()
+    if revision is not None:
+        return Point(catalog, revision.number, revision.created_at)
     if not catalog.revision:
         raise Missing(
             f"Catalog {catalog} was not read yet, so there is nothing to compare.",
             code="no-revision",
             hint="Its page says when it will be, or why it could not be.",
         )
-    oldest = kept.last()
+    oldest = retained.last()
     if oldest is None:
         raise Missing(
             f"Catalog {catalog} was last read before its revisions were kept for comparing.",
@@ -108,17 +113,41 @@ def find_point(catalog: Catalog, number: int | None = None) -> Point:
 
 
 def find_point_at(catalog: Catalog, moment: datetime) -> Point:
-    """What the catalog held at `moment`; its oldest revision kept if that is younger.
+    """The revision that was current at `moment`; the oldest retained one if that is younger.
 
-    Raises Missing when there is none at all.
+    Raises Missing when there is none.
     """
-    kept = kept_revisions(catalog)
-    found = kept.filter(created_at__lte=moment).first() or kept.last()
-    return find_point(catalog, found.number if found else None)
+    retained = retained_revisions(catalog)
+    revision = retained.filter(created_at__lte=moment).first() or retained.last()
+    return find_point(catalog, revision.number if revision else None)
+
+
+def read_point(value: str) -> Point:
+    """The revision that CLUSTER/CATALOG@REVISION names; the current one without @REVISION.
+
+    Raises BadRequest for another shape, Missing for an unknown catalog or revision.
+    """
+    path, at, number = value.rpartition("@")
+    if not at or not (number.isascii() and number.isdigit() and len(number) <= 9):
+        path, number = value, ""
+    cluster, slash, slug = path.partition("/")
+    if not (cluster and slash and slug):
+        shown = "".join(char if char.isprintable() else " " for char in value[:100])
+        raise BadRequest(
+            f"“{shown}” names no catalog.",
+            hint="Write CLUSTER/CATALOG or CLUSTER/CATALOG@REVISION, with - for no cluster.",
+        )
+    return find_point(queries.get_catalog(cluster, slug), int(number) if number else None)
+
+
+def write_point(point: Point) -> str:
+    """The text that `read_point` reads; without a revision for the current one, so that a bookmark
+    keeps naming the current one."""
+    return str(point.catalog) if point.current else str(point)
 
 
 def differences(before: Point, after: Point, package: str = "") -> Iterator[PackageDifference]:
-    """Every package that differs, by name; of one `package` only when it is named.
+    """Every package that differs, by name; only `package` when it is given.
 
     Two queries, and one more for each PACKAGES_AT_ONCE packages that differ.
     """
@@ -135,9 +164,9 @@ def differences(before: Point, after: Point, package: str = "") -> Iterator[Pack
         ids = {stamps[name][0] for name in batch for stamps in (old, new) if name in stamps}
         outlines = _outlines(ids)
         for name in batch:
-            one = outlines.get(old.get(name, _NONE)[0])
-            other = outlines.get(new.get(name, _NONE)[0])
-            changes = compare(name, one, other, by_blob=same_catalog)
+            earlier = outlines.get(old.get(name, _NONE)[0])
+            later = outlines.get(new.get(name, _NONE)[0])
+            changes = compare(name, earlier, later, by_blob=same_catalog)
             if changes:
                 yield PackageDifference(name, fate_of(changes), changes)
 

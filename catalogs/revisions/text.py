@@ -1,14 +1,16 @@
-"""Changes in words: sentences over many, and a package's own grouped into a few lines.
+"""Changes as text: sentences that count them, the lines of a package, Markdown.
 
-Pure: changes in, texts out; pages, feeds and exports say the same. Texts are plain, not escaped.
+Pages, feeds and exports share these texts. They are plain, not escaped, but for `markdown`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from catalogs.revisions.compare import Change, Kind
+from catalogs.revisions.differences import PackageDifference
+from catalogs.revisions.effects import InstalledOperator, effects
 
-# Kind to (singular, plural) after a number, in the order in which a sentence tells them.
+# Kind to (singular, plural) after a number, in the order of a sentence.
 _COUNTED = {
     Kind.PACKAGE_REMOVED: ("package gone", "packages gone"),
     Kind.PACKAGE_ADDED: ("package added", "packages added"),
@@ -45,7 +47,7 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Changes of one kind in one package; `items` say each in a few words."""
+    """Changes of one kind in one package; `items` describe each in a few words."""
 
     kind: str
     title: str
@@ -54,14 +56,14 @@ class Line:
 
 def lines(changes: Iterable[Change]) -> list[Line]:
     """The changes of one package by kind, what may hurt first."""
-    found: dict[str, list[str]] = {}
+    items: dict[str, list[str]] = {}
     for change in changes:
-        found.setdefault(change.kind, []).append(item(change))
-    return [Line(kind, _TITLES[kind], found[kind]) for kind in _TITLES if kind in found]
+        items.setdefault(change.kind, []).append(item(change))
+    return [Line(kind, _TITLES[kind], items[kind]) for kind in _TITLES if kind in items]
 
 
 def item(change: Change) -> str:
-    """What a change is about, given its kind; may be empty for a package without a head."""
+    """Describes a change of known kind; may be empty for a package without a head."""
     before, after, subject = change.before, change.after, change.subject
     match change.kind:
         case Kind.PACKAGE_REMOVED | Kind.PACKAGE_ADDED:
@@ -92,12 +94,12 @@ def item(change: Change) -> str:
 
 def count_kinds(counts: Mapping[str, int]) -> str:
     """Counts of changes by kind: "1 package gone, 14 bundles added"; empty when there are none."""
-    told = [
-        f"{counts[kind]:,} {words[counts[kind] != 1]}"
-        for kind, words in _COUNTED.items()
+    parts = [
+        f"{counts[kind]:,} {nouns[counts[kind] != 1]}"
+        for kind, nouns in _COUNTED.items()
         if counts.get(kind)
     ]
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 def count_packages(gone: int, added: int, changed: int, affected: int) -> str:
@@ -111,3 +113,31 @@ def count_packages(gone: int, added: int, changed: int, affected: int) -> str:
     }
     tail = concerned.get(affected, f"{affected:,} of your installed operators are affected")
     return f"{gone:,} {noun} gone, {added:,} added, {changed:,} changed; {tail}."
+
+
+_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>#|&!"})
+
+
+def markdown(
+    title: str,
+    differences: Iterable[PackageDifference],
+    installed: Mapping[str, Sequence[InstalledOperator]],
+) -> Iterator[str]:
+    """A comparison as Markdown, in pieces, package by package; names can't become markup."""
+    yield f"# {plain(title)}\n"
+    empty = True
+    for difference in differences:
+        empty = False
+        yield f"\n## {plain(difference.package)} ({difference.fate})\n\n"
+        for effect in effects(difference.changes, installed):
+            operator = f"{plain(effect.installed.name)} on {plain(effect.installed.cluster)}"
+            yield f"- **Affects you**: {operator}: {plain(effect.text)}\n"
+        for line in lines(difference.changes):
+            yield f"- {line.title}: {plain(', '.join(line.items)) or '-'}\n"
+    if empty:
+        yield "\nNo package differs.\n"
+
+
+def plain(text: str) -> str:
+    """Text on one line in which no character has a meaning in Markdown."""
+    return " ".join(text.split()).translate(_SPECIAL)
