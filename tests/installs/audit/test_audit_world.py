@@ -89,7 +89,7 @@ def test_the_readme_counts_the_demo_as_it_is(cluster: Cluster) -> None:
     kinds = Counter(Operator.objects.values_list("kind", flat=True))
     failing = Operator.objects.filter(health__in=NEEDS_ATTENTION).count()
     assert f"{failing} of {kinds.total()} operators need attention" in readme
-    assert f"{kinds['PlatformOperator']} PlatformOperators were made" in readme
+    assert f"{kinds['PlatformOperator']} PlatformOperators were created" in readme
     assert f"{kinds['ClusterExtension']} ClusterExtensions" in readme
     assert f"{kinds['Subscription']} Subscriptions" in readme
     assert kinds["ClusterServiceVersion"] == 1
