@@ -1,7 +1,6 @@
 """Reads behind the package, bundle and catalog pages: rows in, plain answers out.
 
-Knows no HTTP. Every lookup by name raises `Missing` with a sentence that says which part of the
-name is not known.
+Knows no HTTP.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
-from django.db.models import Q
 
 from catalogs.fbc.properties import Told, tell
 from catalogs.graph import Entry
@@ -18,12 +16,9 @@ from catalogs.models import (
     Bundle,
     Catalog,
     Channel,
-    Icon,
     Package,
 )
 from catalogs.storage import blobs
-from olmweb.errors import Missing
-from olmweb.models import LOCAL
 
 PLATFORM_OPERATOR = "PlatformOperator"
 BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown as they are, not taken apart
@@ -78,86 +73,6 @@ class RawBlob:
     properties: Sequence[Told]
 
 
-def get_catalog(cluster: str, slug: str) -> Catalog:
-    """The catalog at `/catalogs/CLUSTER/SLUG`; raises Missing."""
-    found = Catalog.objects.select_related("cluster").filter(_at(cluster, slug)).first()
-    if found is None:
-        where = "outside of clusters" if cluster == LOCAL else f"on cluster “{cluster}”"
-        raise Missing(
-            f"There is no catalog “{slug}” {where}.",
-            code="no-such-catalog",
-            hint="The page Catalogs lists those that are known.",
-        )
-    return found
-
-
-def get_called(name: str) -> Catalog:
-    """The one catalog that NAME or CLUSTER/NAME calls; raises Missing for none and for several.
-
-    Where several have the name, LOCAL/NAME is the one of no cluster.
-    """
-    cluster, _, slug = name.rpartition("/")
-    matches = Catalog.objects.select_related("cluster").filter(
-        _at(cluster, slug) if cluster else Q(slug=_safe(slug))
-    )
-    found = list(matches)
-    if len(found) > 1:
-        raise Missing(
-            f"Several catalogs have that name: {', '.join(map(str, found))}.",
-            code="several-catalogs",
-            hint=f"Name one in full (for one of no cluster: -- {LOCAL}/{slug}).",
-        )
-    if not found:
-        known = ", ".join(map(str, Catalog.objects.select_related("cluster"))) or "none"
-        raise Missing(f'No catalog is called "{name}" (known: {known}).', code="no-such-catalog")
-    return found[0]
-
-
-def get_sources(cluster: str, slug: str, name: str) -> tuple[Package, list[Package]]:
-    """The package that a URL names and the same name in every catalog, winner first.
-
-    One query for both. Raises Missing.
-    """
-    sources = sorted(
-        Package.objects.filter(name=_safe(name)).select_related("catalog__cluster"),
-        key=lambda each: (
-            each.catalog.state == Catalog.State.DISABLED,
-            -each.catalog.priority,
-            each.catalog.slug,
-            each.catalog.cluster_name,
-        ),
-    )
-    for each in sources:
-        if (each.catalog.cluster_name, each.catalog.slug) == (cluster, slug):
-            return each, sources
-    catalog = get_catalog(cluster, slug)
-    raise Missing(
-        f"Catalog “{catalog}” has no package “{name}”.",
-        code="no-such-package",
-        hint="It may have been removed by a newer revision: the catalog's page lists changes.",
-    )
-
-
-def get_bundles(package: Package, name: str) -> list[Bundle]:
-    """The bundles with this name: one, or more where the catalog repeats it; raises Missing."""
-    found = list(package.bundles.filter(name=_safe(name)).select_related("blob"))
-    if not found:
-        raise Missing(
-            f"Package “{package.name}” of catalog “{package.catalog}” has no bundle “{name}”.",
-            code="no-such-bundle",
-            hint="Its tab Versions lists the bundles that the catalog has now.",
-        )
-    return found
-
-
-def get_icon(sha256: str) -> Icon:
-    """Raises Missing."""
-    found = Icon.objects.filter(pk=_safe(sha256)).first()
-    if found is None:
-        raise Missing("There is no such icon.", code="no-such-icon")
-    return found
-
-
 def choose(
     package: Package,
     channel: str = "",
@@ -208,14 +123,3 @@ def read_blob(blob: Blob | None) -> RawBlob | None:
     text = data.decode(errors="replace")
     cut = len(text) > BLOB_SHOW_LIMIT or blob.size > BLOB_DECODE_LIMIT
     return RawBlob(text[:BLOB_SHOW_LIMIT], blob.size, cut, properties)
-
-
-def _at(cluster: str, slug: str) -> Q:
-    """The catalog that a URL names."""
-    where = Q(cluster__isnull=True) if cluster == LOCAL else Q(cluster__name=_safe(cluster))
-    return where & Q(slug=_safe(slug))
-
-
-def _safe(name: str) -> str:
-    """PostgreSQL refuses NUL in a parameter; a name with one matches nothing anyway."""
-    return name.replace("\x00", "\ufffd")

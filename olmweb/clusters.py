@@ -4,13 +4,13 @@ The Django side of olmweb.kube: the only place that turns a Cluster row into a c
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import partial
 
 from django.conf import settings
 
-from olmweb.errors import OlmwebError
+from olmweb.errors import Missing, OlmwebError
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Refused, Unauthorized
 from olmweb.kube.session import open_client
@@ -43,6 +43,22 @@ def client_for(
         abandon=abandon,
         on_counts=partial(request_counts.add, cluster.name),
     )
+
+
+def get_cluster(name: str, rows: Iterable[Cluster] | None = None) -> Cluster:
+    """The cluster of that name, out of `rows` when they are read already. Raises Missing."""
+    if rows is None:
+        cluster = Cluster.objects.filter(name=name).first()
+    else:
+        cluster = next((row for row in rows if row.name == name), None)
+    if cluster is None:
+        names = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True))
+        raise Missing(
+            f"There is no cluster {name[:100]}.",
+            code="unknown-cluster",
+            hint=f"Known clusters: {names or 'none'}.",
+        )
+    return cluster
 
 
 def configured() -> list[Cluster]:

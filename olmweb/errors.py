@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 from django.db import OperationalError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 
 log = structlog.get_logger(__name__)
 
@@ -49,14 +49,40 @@ class Missing(OlmwebError):
         super().__init__(message, code=code, status=404, hint=hint)
 
 
+def refuse_nul(request: HttpRequest, *parameters: QueryDict) -> None:
+    """Raises BadRequest for a NUL character in the path or `parameters`: PostgreSQL refuses those.
+
+    Called for every page and every route of the API, so that nothing behind them checks again.
+    """
+    if "\0" in request.path:
+        raise BadRequest("The address contains a NUL character.")
+    lists = (item for part in parameters for item in part.lists())
+    if any("\0" in text for name, values in lists for text in (name, *values)):
+        raise BadRequest("A parameter contains a NUL character.")
+
+
 class ErrorPageMiddleware:
-    """An OlmwebError that a page raised, or its database, as the error page with a sentence."""
+    """An OlmwebError that a page raised, or its database, as the error page with a sentence.
+
+    A view that answers its errors itself has the attribute `answers_errors`.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         return self.get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., object], *_: object
+    ) -> HttpResponse | None:
+        if getattr(view, "answers_errors", False):
+            return None
+        try:
+            refuse_nul(request, request.GET, request.POST)
+        except BadRequest as error:
+            return self.process_exception(request, error)
+        return None
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if isinstance(error, OperationalError):

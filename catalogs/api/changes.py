@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
-from catalogs.api.routes import find_catalog
+from catalogs import lookup
 from catalogs.models import Catalog, CatalogChange
 from catalogs.revisions.compare import Change
 from catalogs.revisions.differences import (
@@ -120,7 +120,7 @@ def _openapi() -> dict[str, Any]:
 )
 def list_changes(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
     """What each revision changed, newest first; with `since` one net difference by package."""
-    found = find_catalog(cluster, catalog)
+    found = lookup.get_catalog(cluster, catalog)
     state = _state(found)
     if "since" not in request.GET:
         changes = CatalogChange.objects.filter(revision__catalog=found)

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from ninja import Router
 
-from catalogs.api.routes import find_bundle, find_catalog, find_package
+from catalogs import lookup
 from catalogs.models import BlobRef
 from catalogs.storage.blobs import read_blob
 from catalogs.storage.stream import JSON, YAML, as_text, kind_of, media_type
@@ -47,7 +47,7 @@ def get_bundle_fbc(
 ) -> HttpResponseBase:
     """The bundle's blob of file-based catalog, byte for byte as the catalog had it."""
     refuse_parameters(request)
-    found = find_bundle(find_catalog(cluster, catalog), package, bundle)
+    found = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     text = read_blob(found.blob_id) if found.blob_id else None
     if text is None:
         raise Missing(f"The original text of bundle {bundle[:100]} was not kept.")
@@ -66,7 +66,7 @@ def get_package_fbc(
 ) -> HttpResponseBase:
     """Every blob of the package in the catalog's order, each byte for byte; opm reads the whole."""
     refuse_parameters(request)
-    found = find_package(find_catalog(cluster, catalog), package)
+    found = lookup.get_package(cluster, catalog, package)
     refs = BlobRef.objects.filter(catalog=found.catalog, package=found.name)
     return _answer(request, refs, found.content_hash, found.name)
 
@@ -86,14 +86,14 @@ def get_catalog_fbc(request: HttpRequest, cluster: str, catalog: str) -> HttpRes
 
     Filters match exactly and together.
     """
-    found = find_catalog(cluster, catalog)
+    found = lookup.get_catalog(cluster, catalog)
     refs = BlobRef.objects.filter(catalog=found)
     for name in request.GET:
         if name not in PARAMETERS:
             told = f'fbc has no query parameter "{name[:60]}"; it knows {", ".join(PARAMETERS)}.'
             raise refuse(name[:60], told, code="unknown-parameter")
         value = request.GET[name]
-        refs = refs.filter(**{name: "" if value == NONE else value.replace("\0", "\ufffd")})
+        refs = refs.filter(**{name: "" if value == NONE else value})
     return _answer(request, refs, found.content_hash, found.slug)
 
 

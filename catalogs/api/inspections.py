@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
-from catalogs.api.routes import find_bundle, find_catalog
+from catalogs import lookup
 from catalogs.api.rows import ErrorText, error_text
 from catalogs.contents import stored
 from catalogs.contents.request import ask_inspection
@@ -46,7 +46,7 @@ def ask_for_inspection(
     """Has a worker pull the manifests of the bundle's image; asked again while that goes on, the
     same one is returned. Needs a token with the scope act."""
     require_scope(request)
-    found = find_bundle(find_catalog(cluster, catalog), package, bundle)
+    found = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     ask_inspection(found, request.user)
     response = json_response(_row(found, stored.inspection_of(found)))
     response.status_code = 202
@@ -58,7 +58,7 @@ def get_inspection(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponseBase:
     """How the inspection of the bundle's image stands."""
-    found = find_bundle(find_catalog(cluster, catalog), package, bundle)
+    found = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     row = _row(found, stored.inspection_of(found))
     return answer_one(request, (row,), lambda: row)
 

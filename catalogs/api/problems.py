@@ -8,7 +8,8 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
-from catalogs.api.routes import find_catalog, state_of
+from catalogs import lookup
+from catalogs.api.routes import state_of
 from catalogs.fbc.lint_impact import reactions_of
 from catalogs.models import ContentProblem
 from olmweb.api.lists import Filter, Key, ListOf, Page, answer_list, exact
@@ -96,6 +97,6 @@ PROBLEMS: ListOf[ContentProblem] = ListOf(
 )
 def list_problems(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
     """Faults of the catalog's content, in opm's wording where opm has one."""
-    found = find_catalog(cluster, catalog)
+    found = lookup.get_catalog(cluster, catalog)
     problems = ContentProblem.objects.filter(catalog=found)
     return answer_list(request, PROBLEMS, problems, state_of(found))

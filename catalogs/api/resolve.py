@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
-from catalogs.api.routes import find_catalog, find_package
+from catalogs import lookup
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import BadQuestion, read_method, resolve
 from catalogs.resolve.stored import facts_of
@@ -85,7 +85,7 @@ def get_resolution(
                 code="unknown-parameter",
             )
     require_acceptable(request, MEDIA_TYPES["json"])
-    found = find_package(find_catalog(cluster, catalog), package)
+    found = lookup.get_package(cluster, catalog, package)
     etag = make_etag(request, found.pk, found.content_hash)
     unchanged = not_modified(request, etag)
     if unchanged is not None:

@@ -25,7 +25,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
-from catalogs import search
+from catalogs import lookup, search
 from catalogs.api.rows import (
     BundleDetail,
     BundleRow,
@@ -54,8 +54,7 @@ from catalogs.models import (
 )
 from olmweb.api.formats import answer_one
 from olmweb.api.lists import Filter, Key, ListOf, Page, answer_list, boolean, exact, named_or_none
-from olmweb.errors import Missing
-from olmweb.models import LOCAL, Cluster
+from olmweb.models import Cluster
 
 REVISIONS_TOLD = 20
 router = Router(tags=["Catalogs"])
@@ -256,40 +255,6 @@ def content_state() -> list[Any]:
     ]
 
 
-def find_catalog(cluster: str, catalog: str) -> Catalog:
-    """Raises Missing with a sentence that names what is not known."""
-    where = Q(cluster=None) if cluster == LOCAL else Q(cluster__name=cluster)
-    found = Catalog.objects.select_related("cluster").filter(where, slug=catalog).first()
-    if found is None:
-        raise Missing(
-            f"There is no catalog {catalog[:100]} on {_place(cluster)}.",
-            hint="/api/v1/catalogs lists those that are known.",
-        )
-    return found
-
-
-def _place(cluster: str) -> str:
-    return "no cluster (`-`)" if cluster == LOCAL else f"cluster {cluster[:100]}"
-
-
-def find_package(catalog: Catalog, name: str) -> Package:
-    found = Package.objects.filter(catalog=catalog, name=name).first()
-    if found is None:
-        raise Missing(f"Catalog {catalog} has no package {name[:100]}.")
-    found.catalog = catalog
-    return found
-
-
-def find_bundle(catalog: Catalog, package: str, name: str) -> Bundle:
-    """The first of that name: the format lets a package have several."""
-    owner = find_package(catalog, package)
-    found = Bundle.objects.filter(package=owner, name=name).order_by("ordinal").first()
-    if found is None:
-        raise Missing(f"Package {package[:100]} of catalog {catalog} has no bundle {name[:100]}.")
-    found.package = owner
-    return found
-
-
 @router.get("/catalogs", response=Page[CatalogRow], openapi_extra=CATALOGS.openapi())
 def list_catalogs(request: HttpRequest) -> HttpResponseBase:
     """Catalogs, with how fresh their content is and what the last attempt said."""
@@ -305,7 +270,7 @@ def _rows_state(catalogs: QuerySet[Catalog]) -> list[CatalogRow]:
 @router.get("/catalogs/{cluster}/{catalog}", response=CatalogDetail)
 def get_catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
     """One catalog, its conditions and its newest revisions."""
-    found = find_catalog(cluster, catalog)
+    found = lookup.get_catalog(cluster, catalog)
     return answer_one(
         request,
         (catalog_row(found), found.conditions),
@@ -330,7 +295,7 @@ def list_packages(request: HttpRequest) -> HttpResponseBase:
 @router.get("/packages/{cluster}/{catalog}/{package}", response=PackageDetail)
 def get_package(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponseBase:
     """One package with its texts, channels and their entries."""
-    found = find_package(find_catalog(cluster, catalog), package)
+    found = lookup.get_package(cluster, catalog, package)
     return answer_one(
         request, (found.content_hash, content_state()), lambda: _package_detail(found)
     )
@@ -361,7 +326,7 @@ def get_bundle(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponseBase:
     """One bundle: what it provides and needs, its images, the channels that have it."""
-    found = find_bundle(find_catalog(cluster, catalog), package, bundle)
+    found = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     return answer_one(
         request,
         (found.pk, found.blob_id, state_of(found.package.catalog)),

@@ -11,7 +11,7 @@ from itertools import islice
 
 from django.db.models import F, Min, Q, QuerySet
 
-from catalogs import queries
+from catalogs import lookup
 from catalogs.models import Catalog, CatalogRevision, PackageOutline
 from catalogs.revisions.compare import Change, Kind, compare
 from catalogs.revisions.outline import Outline, decode
@@ -137,7 +137,7 @@ def read_point(value: str) -> Point:
             f"“{shown}” names no catalog.",
             hint="Write CLUSTER/CATALOG or CLUSTER/CATALOG@REVISION, with - for no cluster.",
         )
-    return find_point(queries.get_catalog(cluster, slug), int(number) if number else None)
+    return find_point(lookup.get_catalog(cluster, slug), int(number) if number else None)
 
 
 def write_point(point: Point) -> str:

@@ -10,7 +10,7 @@ from django.utils.http import parse_etags
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from catalogs import queries
+from catalogs import lookup, queries
 from catalogs.contents import inspect, stored
 from catalogs.contents.request import ask_inspection
 from catalogs.models import Bundle, BundleInspection, ChannelEntry, Package
@@ -28,8 +28,8 @@ ICON_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
 def bundle(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponse:
-    found, _ = queries.get_sources(cluster, catalog, package)
-    same_name = queries.get_bundles(found, bundle)
+    found = lookup.get_package(cluster, catalog, package)
+    same_name = lookup.get_bundles(found, bundle)
     shown = same_name[0]
     inspected = inspection_shown(found, shown)
     notices: list[str] = []
@@ -70,7 +70,7 @@ def icon(request: HttpRequest, sha256: str) -> HttpResponse:
     if etag in parse_etags(request.headers.get("If-None-Match", "")):
         response = HttpResponseNotModified()
     else:
-        found = queries.get_icon(sha256)
+        found = lookup.get_icon(sha256)
         response = HttpResponse(bytes(found.data), content_type=found.media_type)
     response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
     response.headers["ETag"] = etag
@@ -139,8 +139,8 @@ def inspection(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponse:
     """GET: how it goes, for htmx alone. POST: an operator has a worker pull the image."""
-    found, _ = queries.get_sources(cluster, catalog, package)
-    shown = queries.get_bundles(found, bundle)[0]
+    found = lookup.get_package(cluster, catalog, package)
+    shown = lookup.get_bundle(found, bundle)
     if request.method == "POST":
         _, begun = ask_inspection(shown, request.user)
         if begun:

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from catalogs import queries, tasks
+from catalogs import lookup, queries, tasks
 from catalogs.models import Catalog
 from catalogs.sync import progress as sync_progress
 from catalogs.views import forms, presenters
@@ -47,7 +47,7 @@ CATALOG_TABS = {"overview": "Overview", "changes": "Changes", "problems": "Probl
 
 @require_safe
 def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
-    found = queries.get_catalog(cluster, catalog)
+    found = lookup.get_catalog(cluster, catalog)
     standing = sync_progress.standings([found]).get(found.pk)
     rev = revision_token(_catalog_stamp(found), standing and standing.run)
     answer = unchanged(request, rev)
@@ -96,7 +96,7 @@ def _catalog_stamp(found: Catalog) -> tuple[object, ...]:
 @sign_in_required(return_to="catalogs:catalog")
 def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """Staff ask for a read of the catalog now; a worker does it."""
-    found = queries.get_catalog(cluster, catalog)
+    found = lookup.get_catalog(cluster, catalog)
     if not request.user.is_staff:
         raise OlmwebError(
             "Only staff may start a sync.",
@@ -112,7 +112,7 @@ def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
 @require_safe
 def progress(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """The bar alone, for htmx; whoever follows its address otherwise gets the catalog's page."""
-    found = queries.get_catalog(cluster, catalog)
+    found = lookup.get_catalog(cluster, catalog)
     if not wants_fragment(request):
         return redirect("catalogs:catalog", found.cluster_name, found.slug)
     standing = sync_progress.standings([found]).get(found.pk)
@@ -125,7 +125,7 @@ def progress(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
 @sign_in_required(return_to="catalogs:catalog")
 def cancel(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """Staff ask the sync that goes on to stop; what was read before stays."""
-    found = queries.get_catalog(cluster, catalog)
+    found = lookup.get_catalog(cluster, catalog)
     if not request.user.is_staff:
         raise OlmwebError(
             "Only staff may cancel a sync.",

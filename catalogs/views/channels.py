@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from catalogs import queries
+from catalogs import lookup, queries
 from catalogs.graph import validate
 from catalogs.graph.layout import layout
 from catalogs.graph.mermaid import mermaid
@@ -238,7 +238,7 @@ def graph_file(
 ) -> HttpResponse:
     """The graph as Mermaid text (`mmd`) or as an SVG that stands alone; nothing is folded in the
     former. `?channel=` and `?semantics=` as on the page."""
-    found, _ = queries.get_sources(cluster, catalog, package)
+    found = lookup.get_package(cluster, catalog, package)
     facts = facts_of(found)
     semantics = semantics_of(request.GET, found.catalog, [])
     channel = forms.clean(request.GET.get("channel", ""))

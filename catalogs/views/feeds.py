@@ -11,7 +11,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from catalogs import queries
+from catalogs import lookup
 from catalogs.models import CatalogRevision
 from catalogs.revisions.effects import installed_from
 from catalogs.revisions.report import Entry, RevisionChanges, changes_of_revisions
@@ -26,7 +26,7 @@ ITEMS = 10  # of one kind of change in one package
 
 @require_safe
 def catalog_changes(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
-    found = queries.get_catalog(cluster, catalog)
+    found = lookup.get_catalog(cluster, catalog)
     page = reverse("catalogs:catalog", args=(found.cluster_name, found.slug))
     title = f"Changes of catalog {found}"
     return _answer(request, title, f"{page}?tab=changes", found.revisions.all())

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from catalogs import queries, search
+from catalogs import lookup, queries, search
 from catalogs.models import Package
 from catalogs.resolve.stored import entries_of
 from catalogs.verdicts.catalog_health import beside
@@ -27,7 +27,7 @@ ROWS = 50  # of a table on one page
 
 @require_safe
 def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
-    found, sources = queries.get_sources(cluster, catalog, package)
+    found, sources = lookup.get_sources(cluster, catalog, package)
     entries = entries_of(found) if request.GET.get("tab", "") in OF_ALL_ENTRIES else None
     choice = queries.choose(
         found,

@@ -379,7 +379,7 @@ def chosen_labels(filters: search.Filters, params: QueryDict) -> list[Label]:
 def kept_pairs(params: QueryDict) -> list[tuple[str, str]]:
     """The query string without the page and the revision token."""
     return [
-        (key, value.replace("\x00", ""))
+        (key, value)
         for key in ("q", *FILTER_NAMES, "sort", "view")
         for value in params.getlist(key)
         if value

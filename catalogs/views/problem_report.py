@@ -54,7 +54,7 @@ def find_problems(
 ) -> QuerySet[ContentProblem]:
     """Content problems, errors first. Filters with empty values don't narrow."""
     found = catalog.problems.order_by("severity", "package", "id")
-    asked = {"severity": severity, "code": code, "package": package.replace("\x00", "\ufffd")}
+    asked = {"severity": severity, "code": code, "package": package}
     return found.filter(**{name: value for name, value in asked.items() if value})
 
 

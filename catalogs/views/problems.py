@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from catalogs import queries
+from catalogs import lookup
 from catalogs.fbc.lint_impact import REACTIONS, reactions_of
 from catalogs.models import Catalog, ContentProblem
 from catalogs.views import forms, presenters
@@ -48,7 +48,7 @@ def described(problems: Sequence[ContentProblem]) -> dict[str, Any]:
 @require_safe
 def report(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
     """The problems that the filters leave, as Markdown."""
-    found = queries.get_catalog(cluster, catalog)
+    found = lookup.get_catalog(cluster, catalog)
     notices: list[str] = []
     problems = find_problems(found, **_read_filters(request, notices))
     if request.method == "HEAD":

@@ -11,11 +11,12 @@ from catalogs.models import Package
 from installs.actions import change, record, retry
 from installs.actions.plan import Plan, read_method
 from installs.api.rows import action_row
-from installs.models import Action, Component
-from installs.queries.operator_detail import find_operator
+from installs.models import Action
+from installs.queries.lookup import get_install_plan, get_operator
 from olmweb.accounts.api_tokens import require_scope
 from olmweb.accounts.roles import person
 from olmweb.api.formats import json_response
+from olmweb.clusters import get_cluster
 from olmweb.errors import BadRequest, Missing, OlmwebError
 from olmweb.models import Cluster
 
@@ -76,6 +77,8 @@ def read_body(request: HttpRequest, kind: type[Body]) -> Body:
     """The JSON body. Raises BadRequest for one that is too large or not what this takes."""
     if len(request.body) > BODY_LIMIT:
         raise BadRequest(f"The body may have {BODY_LIMIT} bytes.", code="too-large")
+    if b"\\u0000" in request.body:
+        raise BadRequest("No value may hold a NUL character.", code="bad-body")
     try:
         return msgspec.json.decode(request.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -86,8 +89,6 @@ def _read(request: HttpRequest) -> Asked:
     asked = read_body(request, Asked)
     if asked.verb not in VERBS:
         raise BadRequest(f"The verb is one of {', '.join(VERBS)}.", verb="No such verb.")
-    if any("\x00" in getattr(asked, one) for one in ("cluster", "name", "namespace", "package")):
-        raise BadRequest("No value may hold a null character.", code="bad-body")
     return asked
 
 
@@ -102,9 +103,7 @@ def read_key(request: HttpRequest) -> str:
 
 
 def _plan(asked: Asked, request: HttpRequest) -> Plan:
-    cluster = Cluster.objects.filter(name=asked.cluster).first()
-    if cluster is None:
-        raise Missing(f"There is no cluster {asked.cluster[:100]}.")
+    cluster = get_cluster(asked.cluster)
     fields = {
         one: getattr(asked, one)
         for one in (
@@ -116,19 +115,10 @@ def _plan(asked: Asked, request: HttpRequest) -> Plan:
         package = _package(asked, cluster)
         return record.plan_install(cluster, package, asked.name, request.user, asked.path, fields)
     if asked.verb == Action.Verb.APPROVE:
-        row = Component.objects.filter(
-            cluster=cluster,
-            kind=change.INSTALL_PLAN,
-            namespace=asked.namespace,
-            name=asked.name,
-        ).first()
-        if row is None:
-            raise Missing(f"There is no InstallPlan {asked.name[:120]} in {asked.namespace[:80]}.")
-        return change.plan_approve(cluster, row)
+        plan = get_install_plan(cluster.name, asked.namespace, asked.name)
+        return change.plan_approve(cluster, plan)
     kind = read_method(asked.path)
-    operator = find_operator(cluster.name, kind, asked.namespace or "-", asked.name)
-    if operator is None:
-        raise Missing(f"There is no {kind} {asked.name[:120]} on {cluster.name}.")
+    operator = get_operator(cluster.name, kind, asked.namespace or "-", asked.name)
     if asked.verb == Action.Verb.UPGRADE:
         return change.plan_upgrade(operator, fields | {"take": "yes" if asked.take else ""})
     if asked.verb == Action.Verb.RETRY:

@@ -6,8 +6,8 @@ from django.http.response import HttpResponseBase
 from ninja import Router
 
 from catalogs.install_methods import InstallMethod
+from catalogs.lookup import get_catalog
 from catalogs.models import Catalog, PredictionRun
-from catalogs.queries import get_catalog
 from catalogs.verdicts.engine import Target
 from installs.audit.audit import audit
 from installs.audit.report import as_csv, as_json, as_markdown
@@ -21,8 +21,8 @@ from olmweb.api.formats import (
     require_acceptable,
 )
 from olmweb.api.lists import described, once
-from olmweb.errors import Missing
-from olmweb.models import LOCAL, Cluster
+from olmweb.clusters import get_cluster
+from olmweb.models import LOCAL
 
 router = Router(tags=["Catalogs"])
 PARAMETERS = {
@@ -59,7 +59,7 @@ def get_audit(request: HttpRequest) -> HttpResponseBase:
     form = given["format"] or "json"
     require_acceptable(request, FORMATS[form])
     catalog = _catalog(given["catalog"])
-    cluster = _cluster(given["cluster"])
+    cluster = get_cluster(given["cluster"]) if given["cluster"] else None
     judged = PredictionRun.objects.filter(catalog=catalog).aggregate(at=Max("judged_at"))["at"]
     state = (judged, catalog.revision, cluster.revision if cluster else 0, form)
     etag = make_etag(request, *state)
@@ -72,7 +72,7 @@ def get_audit(request: HttpRequest) -> HttpResponseBase:
         method,
         cluster=cluster,
         target=target,
-        namespace=given["namespace"].replace("\x00", ""),
+        namespace=given["namespace"],
     )
     if form == "json":
         return finish(json_response(as_json(found)), etag)
@@ -105,15 +105,3 @@ def _read(request: HttpRequest) -> dict[str, str]:
 def _catalog(name: str) -> Catalog:
     cluster, _, slug = name.rpartition("/")
     return get_catalog(cluster or LOCAL, slug)
-
-
-def _cluster(name: str) -> Cluster | None:
-    if not name:
-        return None
-    found = Cluster.objects.filter(name=name.replace("\x00", "")).first()
-    if found is None:
-        raise Missing(
-            f"There is no cluster {name[:100]}.",
-            hint="/api/v1/clusters lists those that are known.",
-        )
-    return found

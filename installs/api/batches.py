@@ -21,7 +21,8 @@ from installs.queries.activity import Progress, progress_of
 from olmweb.accounts.api_tokens import require_scope
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response
-from olmweb.errors import BadRequest, Missing
+from olmweb.clusters import get_cluster
+from olmweb.errors import BadRequest
 from olmweb.models import Cluster
 
 router = Router(tags=["Actions"])
@@ -140,12 +141,8 @@ def create_batch(request: HttpRequest) -> HttpResponseBase:
 
 
 def _where(asked: AskedBatch) -> tuple[Cluster, InstallMethod, list[Key]]:
-    cluster = Cluster.objects.filter(name=asked.cluster.replace("\0", "")).first()
-    if cluster is None:
-        raise Missing(f"There is no cluster {asked.cluster[:100]}.")
+    cluster = get_cluster(asked.cluster)
     method = read_method(asked.path)
-    if any("\0" in getattr(asked, name) for name in reviewing.SHARED):
-        raise BadRequest("No value may hold a null character.", code="bad-body")
     reviewing.require_few(len(set(asked.packages)))
     keys = selection.read_keys(f"{cluster.name}/{one}" for one in asked.packages)
     if len(keys) != len(set(asked.packages)):

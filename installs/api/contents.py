@@ -7,13 +7,14 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
-from catalogs.api.routes import find_bundle, find_catalog
+from catalogs import lookup
 from catalogs.contents.difference import Section
 from catalogs.contents.report import Image, Kinds, Permission, Webhook
 from catalogs.contents.stored import inspection_of
 from catalogs.models import Bundle, Catalog
 from installs.facts.bundle_contents import CrdHere, Need, between, contents, installed_bundle
 from olmweb.api.formats import answer_one, refuse
+from olmweb.clusters import get_cluster
 from olmweb.errors import Missing
 from olmweb.models import Cluster
 
@@ -72,7 +73,7 @@ def get_bundle_contents(
 ) -> HttpResponseBase:
     """What the bundle would install: objects, permissions (dangerous ones first), CRDs with who
     owns them now, webhooks, images, dependencies."""
-    found = find_bundle(find_catalog(cluster, catalog), package, bundle)
+    found = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     where = _cluster(request, found.package.catalog)
     return answer_one(
         request, _state(found, where), lambda: _contents_row(found, where), ("cluster",)
@@ -88,13 +89,11 @@ def get_bundle_difference(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponseBase:
     """What changes between two bundles of a package: both must be inspected."""
-    found = find_bundle(find_catalog(cluster, catalog), package, bundle)
+    found = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     where = _cluster(request, found.package.catalog)
     asked = request.GET.get("from", "")
     before = (
-        find_bundle(found.package.catalog, package, asked)
-        if asked
-        else installed_bundle(found.package, where)
+        lookup.get_bundle(found.package, asked) if asked else installed_bundle(found.package, where)
     )
     if before is None:
         told = "Nothing of this package is installed there: name the bundle to compare with."
@@ -118,12 +117,7 @@ def _cluster(request: HttpRequest, catalog: Catalog) -> Cluster | None:
             told = f"The catalog is of cluster {catalog.cluster.name}, not of {asked[:100]}."
             raise refuse("cluster", told)
         return catalog.cluster
-    if not asked:
-        return None
-    found = Cluster.objects.filter(name=asked.replace("\0", "\ufffd")).first()
-    if found is None:
-        raise Missing(f"There is no cluster {asked[:100]}.", code="no-such-cluster")
-    return found
+    return get_cluster(asked) if asked else None
 
 
 def _state(bundle: Bundle, cluster: Cluster | None) -> tuple[Any, ...]:

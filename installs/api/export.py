@@ -4,7 +4,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
-from catalogs.api.routes import find_catalog, find_package
+from catalogs import lookup
 from catalogs.install_methods import InstallMethod
 from installs.export.asked import ARGOCD, KUSTOMIZE, REPOSITORY_WORDS, TYPES, WORDS, YAML
 from installs.views.export import file_response
@@ -63,5 +63,5 @@ def get_export(request: HttpRequest, cluster: str, catalog: str, package: str) -
     form = request.GET.get("format", "yaml")
     if form not in FORMS:
         raise refuse("format", f'format must be one of {", ".join(FORMS)}, not "{form[:60]}".')
-    found = find_package(find_catalog(cluster, catalog), package)
+    found = lookup.get_package(cluster, catalog, package)
     return file_response(found, FORMS[form], request.GET.dict())

@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Router
 
-from installs.api.routes import clusters_state, find_cluster
+from installs.api.routes import clusters_state
 from installs.readiness import Row
 from installs.readiness.asked import (
     CODES,
@@ -22,6 +22,7 @@ from installs.readiness.takeovers import Takeover, narrowed, takeovers
 from installs.readiness.takeovers import markdown as takeover_markdown
 from olmweb.api.computed import ComputedList, Keyed, Parameter, answer_computed, check_parameters
 from olmweb.api.lists import Page
+from olmweb.clusters import get_cluster
 from olmweb.models import Cluster
 
 router = Router(tags=["Clusters"])
@@ -61,7 +62,7 @@ def list_readiness(request: HttpRequest) -> HttpResponseBase:
     values = check_parameters(request, READINESS)
     one = {name: listed[0] for name, listed in values.items() if listed}
     if "cluster" in one:
-        find_cluster(one["cluster"])
+        get_cluster(one["cluster"])
     asked = Asked(
         cluster=one.get("cluster", ""),
         weights=tuple(values["weight"]),
@@ -89,7 +90,7 @@ def list_takeovers(request: HttpRequest) -> HttpResponseBase:
     values = check_parameters(request, TAKEOVERS)
     cluster = values["cluster"][0] if values["cluster"] else ""
     if cluster:
-        find_cluster(cluster)
+        get_cluster(cluster)
     clusters = Cluster.objects.filter(name=cluster) if cluster else Cluster.objects.all()
     q = values["q"][0] if values["q"] else ""
 

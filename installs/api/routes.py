@@ -49,10 +49,11 @@ from installs.models import (
     Operator,
     Transition,
 )
+from installs.queries import lookup
 from installs.queries.activity import requests_revision
 from installs.queries.clusteroperators import explanation_of, members_of
-from installs.queries.operator_detail import find_operator
 from installs.queries.watched_resources import freshness
+from olmweb import clusters
 from olmweb.api.formats import answer_one
 from olmweb.api.lists import (
     Filter,
@@ -65,7 +66,6 @@ from olmweb.api.lists import (
     since,
     words,
 )
-from olmweb.errors import Missing
 from olmweb.models import Cluster, Stream
 
 router = Router(tags=["Clusters"])
@@ -258,16 +258,6 @@ REQUESTS: ListOf[InstallRequest] = ListOf(
 # --- routes -----------------------------------------------------------------------------------
 
 
-def find_cluster(name: str) -> Cluster:
-    found = Cluster.objects.filter(name=name).first()
-    if found is None:
-        raise Missing(
-            f"There is no cluster {name[:100]}.",
-            hint="/api/v1/clusters lists those that are known.",
-        )
-    return found
-
-
 def clusters_state() -> list[Any]:
     """What changes whenever any row of a cluster does; one query."""
     return list(Cluster.objects.order_by("id").values_list("id", "name", "revision"))
@@ -296,7 +286,7 @@ def list_clusters(request: HttpRequest) -> HttpResponseBase:
 @router.get("/clusters/{name}", response=ClusterDetail)
 def get_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
     """One cluster with its feeds: what is read of it, how fresh that is, and why not."""
-    row = find_cluster(name)
+    row = clusters.get_cluster(name)
     found = freshness(row)
     return answer_one(request, (cluster_row(row), found.feeds), lambda: cluster_detail(row, found))
 
@@ -319,13 +309,10 @@ def get_operator(
 ) -> HttpResponseBase:
     """One operator: conditions, chain, events, what changed, what its version requires, and what
     approving its InstallPlan would change. No namespace is `-`."""
-    where = find_cluster(cluster)
-    found = find_operator(cluster, kind, namespace, name)
-    if found is None:
-        raise Missing(f"Cluster {where} has no {kind[:100]} called {name[:100]}.")
+    found = lookup.get_operator(cluster, kind, namespace, name)
     return answer_one(
         request,
-        (found.pk, found.digest, found.observed_at, where.revision),
+        (found.pk, found.digest, found.observed_at, found.cluster.revision),
         lambda: operator_detail(found),
     )
 
@@ -349,14 +336,10 @@ def list_clusteroperators(request: HttpRequest) -> HttpResponseBase:
 )
 def get_clusteroperator(request: HttpRequest, cluster: str, name: str) -> HttpResponseBase:
     """One ClusterOperator; for the aggregated one also the operators that its message lists."""
-    where = find_cluster(cluster)
-    found = ClusterOperator.objects.filter(cluster=where, name=name).first()
-    if found is None:
-        raise Missing(f"Cluster {where} has no ClusterOperator called {name[:100]}.")
-    found.cluster = where
+    found = lookup.get_clusteroperator(cluster, name)
     return answer_one(
         request,
-        (found.pk, found.digest, found.observed_at, where.revision),
+        (found.pk, found.digest, found.observed_at, found.cluster.revision),
         lambda: _clusteroperator_detail(found),
     )
 
@@ -418,9 +401,7 @@ router.post(
 @router.get("/actions/{id}", response=ActionRow, tags=["Actions"])
 def get_action(request: HttpRequest, id: int) -> HttpResponseBase:
     """One action."""
-    found = Action.objects.select_related("cluster").filter(pk=id).first()
-    if found is None:
-        raise Missing(f"There is no action {id}.")
+    found = lookup.get_action(id)
     return answer_one(request, (action_row(found),), lambda: action_row(found))
 
 

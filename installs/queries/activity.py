@@ -45,11 +45,6 @@ def sync_page(
     return paginate(rows, ("started_at",), descending=True, cursor=cursor)
 
 
-def find_action(pk: int) -> Action | None:
-    """The action with its cluster and user; one query."""
-    return Action.objects.select_related("cluster", "user").filter(pk=pk).first()
-
-
 def object_of(action: Action) -> Operator | None:
     """The operator row of the action's object, if the sync has seen it; one query."""
     return (

@@ -64,15 +64,6 @@ def clusteroperator_page(
     )
 
 
-def find_clusteroperator(cluster: str, name: str) -> ClusterOperator | None:
-    """The ClusterOperator that a URL names, with its cluster; one query."""
-    return (
-        ClusterOperator.objects.select_related("cluster")
-        .filter(cluster__name=cluster, name=name)
-        .first()
-    )
-
-
 def members_of(row: ClusterOperator) -> list[MemberGroup]:
     """Its members grouped by our finding, else by reason, most members first; one query."""
     groups: dict[tuple[str, str], list[ClusterOperatorMember]] = {}

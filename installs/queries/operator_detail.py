@@ -7,23 +7,17 @@ from dataclasses import dataclass
 from django.db.models import (
     Case,
     CharField,
-    Count,
     F,
-    IntegerField,
-    OuterRef,
     Q,
     QuerySet,
-    Subquery,
     Value,
     When,
 )
-from django.db.models.functions import Coalesce
 
 from catalogs.models import Package
 from installs.diagnosis import Approval, approval
 from installs.diagnosis.reading import texts
 from installs.models import (
-    NEEDS_ATTENTION,
     Action,
     Component,
     Event,
@@ -65,33 +59,6 @@ class Parts:
 
 def key_of(row: Observed) -> Key:
     return row.kind, row.namespace, row.name
-
-
-def find_operator(cluster: str, kind: str, namespace: str, name: str) -> Operator | None:
-    """The operator that a URL names (`-` for no namespace), with its cluster; one query.
-
-    It comes with `same_cause`: how many others that need attention have its finding.
-    """
-    others = (
-        Operator.objects.filter(finding=OuterRef("finding"), health__in=NEEDS_ATTENTION)
-        .exclude(finding="")
-        .exclude(pk=OuterRef("pk"))
-        .order_by()
-        .values("finding")
-        .annotate(number=Count("pk", output_field=IntegerField()))
-        .values("number")
-    )
-    return (
-        Operator.objects.select_related("cluster")
-        .annotate(same_cause=Coalesce(Subquery(others), 0))
-        .filter(
-            cluster__name=cluster,
-            kind=kind,
-            namespace="" if namespace == "-" else namespace,
-            name=name,
-        )
-        .first()
-    )
 
 
 def parts_of(operator: Operator) -> Parts:

@@ -6,7 +6,7 @@ Shared by the page and the REST API, so that both answer alike.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from catalogs import queries
+from catalogs import lookup
 from catalogs.models import Catalog
 from catalogs.revisions.text import plain
 from catalogs.sources.ways import PACKAGE_MANIFEST
@@ -46,7 +46,7 @@ def read_following(value: str) -> Catalog | None:
     if not value:
         return None
     cluster, slash, slug = value.partition("/")
-    if not (cluster and slash and slug) or "\x00" in value:
+    if not (cluster and slash and slug):
         shown = "".join(char if char.isprintable() else " " for char in value[:100])
         raise BadRequest(
             f"“{shown}” names no catalog.",
@@ -54,7 +54,7 @@ def read_following(value: str) -> Catalog | None:
             next="CLUSTER/CATALOG",
         )
     try:
-        return queries.get_catalog(cluster, slug)
+        return lookup.get_catalog(cluster, slug)
     except OlmwebError as error:
         raise OlmwebError(
             error.message,

@@ -9,8 +9,8 @@ from installs.presenters.diagnosis import chain, steps
 from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
 from installs.queries.filters import read_choice, read_value
+from installs.queries.lookup import get_action
 from installs.state.observation import diagnose_row
-from olmweb.errors import Missing
 from olmweb.web.context import clusters
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
@@ -51,13 +51,7 @@ def activity(request: HttpRequest) -> HttpResponse:
 @require_safe
 def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     """One action: as whom, what exactly, what the cluster said, how it ended; live until it did."""
-    action = queries.find_action(id) if id < 2**63 else None
-    if action is None:
-        raise Missing(
-            f"There is no action {id}.",
-            code="unknown-action",
-            hint="Old actions are deleted after the retention time; Activity lists the rest.",
-        )
+    action = get_action(id)
     token = revision_token(
         action.state, action.sent_at, action.finished_at, cluster_revision(request)
     )

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from catalogs import queries
+from catalogs import lookup
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
 from catalogs.verdicts.engine import Target
@@ -97,7 +97,7 @@ def _catalog(name: str, catalogs: Sequence[Catalog], notices: list[str]) -> Cata
     cluster, _, slug = name.rpartition("/")
     if name:
         try:
-            wanted = queries.get_catalog(cluster or LOCAL, slug)
+            wanted = lookup.get_catalog(cluster or LOCAL, slug)
         except Missing as error:
             notices.append(f"{error.message} {catalogs[0]} is shown.")
         else:

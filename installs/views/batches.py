@@ -102,7 +102,7 @@ def _read(request: HttpRequest, values: QueryDict) -> Asked:
         )
     cluster = cluster or next(iter(places))
     path = _method(values.get("path", ""), places[cluster])
-    shared = {one: values.get(one, "").strip()[:1000].replace("\0", "") for one in SHARED}
+    shared = {one: values.get(one, "").strip()[:1000] for one in SHARED}
     found = selection.candidates(chosen, cluster, path, shared["targets"])
     if values.get("of") == f"{cluster.name}/{path}":
         ticked = frozenset(values.getlist("pick"))

@@ -17,12 +17,12 @@ from installs.actions import change, record
 from installs.actions import retry as retries
 from installs.actions.plan import Plan
 from installs.facts import instances
-from installs.models import Component, Operator
+from installs.models import Operator
 from installs.presenters.diagnosis import steps
+from installs.queries.lookup import get_install_plan, get_operator
 from installs.views.forms import METHODS, follow_action, form_key, review, show_form
-from installs.views.operators import find_or_404
 from olmweb.accounts.roles import person, sign_in_required
-from olmweb.errors import Missing, OlmwebError
+from olmweb.errors import OlmwebError
 
 ASKED = ("channel", "version", "approval", "policy", "take")
 
@@ -34,7 +34,7 @@ def upgrade(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
     """Another channel, version or approval: where it can go, by which way, and what is sent."""
-    operator = find_or_404(cluster, kind, namespace, name)
+    operator = get_operator(cluster, kind, namespace, name)
     values = request.POST if request.method == "POST" else request.GET
     asked = {one: values.get(one, "")[:300] for one in ASKED}
     package = change.catalog_package(operator)
@@ -69,7 +69,7 @@ def upgrade(
 @sign_in_required(check=person)
 def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: str) -> HttpResponse:
     """Lets its controller try again, by the remedy of what failed."""
-    operator = find_or_404(cluster, kind, namespace, name)
+    operator = get_operator(cluster, kind, namespace, name)
     context = {
         "title": f"Retry {operator.name}",
         "operator": operator,
@@ -86,7 +86,7 @@ def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: s
 @sign_in_required(check=person)
 def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
     """Approves an InstallPlan, with all that it carries shown first."""
-    plan = find_plan(cluster, namespace, name)
+    plan = get_install_plan(cluster, namespace, name)
     found = change.approval_of(plan.cluster, plan)
     context = {
         "title": f"Approve {plan.name}",
@@ -107,7 +107,7 @@ def remove(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
     """Remove one operator: what goes, what stays, counted if asked; a tick, a dry run, follow."""
-    operator = find_or_404(cluster, kind, namespace, name)
+    operator = get_operator(cluster, kind, namespace, name)
     plan = change.plan_remove(operator)
     context: dict[str, Any] = {
         "operator": operator,
@@ -156,30 +156,6 @@ def _carry_out(
             raise
         context |= {"refusal": error, "fields": error.fields}
         return show_form(request, "change", context, failed=is_post)
-
-
-def find_plan(cluster: str, namespace: str, name: str) -> Component:
-    """The InstallPlan a URL names, with its cluster. Raises Missing with a sentence."""
-    found = None
-    if "\x00" not in f"{cluster}{namespace}{name}":
-        found = (
-            Component.objects.select_related("cluster")
-            .filter(
-                cluster__name=cluster,
-                kind=change.INSTALL_PLAN,
-                namespace=namespace,
-                name=name,
-            )
-            .first()
-        )
-    if found is None:
-        raise Missing(
-            f"There is no InstallPlan {name[:120]} in namespace {namespace[:80]} of cluster "
-            f"{cluster[:80]}.",
-            code="unknown-plan",
-            hint="It may have been replaced by a newer one.",
-        )
-    return found
 
 
 def _page_of(operator: Operator) -> str:

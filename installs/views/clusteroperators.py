@@ -7,8 +7,8 @@ from installs.presenters.timeline import timeline, told_by
 from installs.queries import clusteroperators as queries
 from installs.queries import operator_detail as detail
 from installs.queries.filters import read_choice, read_value
+from installs.queries.lookup import get_clusteroperator
 from installs.queries.overview import unreadable_kinds
-from olmweb.errors import Missing
 from olmweb.web.context import clusters
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
@@ -65,15 +65,7 @@ def _not_served(kinds: dict[str, dict[str, str]]) -> bool:
 @require_safe
 def clusteroperator_detail(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     """Conditions, members grouped by cause, what it blocks and what not."""
-    row = None
-    if "\x00" not in f"{cluster}{name}":
-        row = queries.find_clusteroperator(cluster, name)
-    if row is None:
-        raise Missing(
-            f"There is no ClusterOperator {name[:120]} on cluster {cluster[:80]}.",
-            code="unknown-clusteroperator",
-            hint="The list of cluster operators shows what is there.",
-        )
+    row = get_clusteroperator(cluster, name)
     token = revision_token(cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:
         return answer

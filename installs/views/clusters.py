@@ -11,8 +11,7 @@ from installs.queries.changes import recent
 from installs.queries.filters import read_choice, read_value
 from installs.queries.overview import Waiting, waiting
 from installs.queries.watched_resources import freshness
-from olmweb.errors import Missing
-from olmweb.models import Cluster
+from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
@@ -23,7 +22,7 @@ SHOWS = ("problems", "all")
 def overview(request: HttpRequest) -> HttpResponse:
     """One cluster in full, several as a table, none as three steps to the first one."""
     wanted = read_value(request.GET, "cluster")
-    shown = [known_cluster(request, wanted)] if wanted else clusters(request)
+    shown = [get_cluster(wanted, clusters(request))] if wanted else clusters(request)
     catalogs = queries.read_catalogs()
     token = revision_token(cluster_revision(request), queries.catalogs_revision(catalogs))
     if (answer := unchanged(request, token)) is not None:
@@ -61,7 +60,7 @@ def _waiting(entries: list[queries.ClusterOverview]) -> Waiting:
 @require_safe
 def cluster_detail(request: HttpRequest, cluster: str) -> HttpResponse:
     """Each feed with its state, when it was last heard, and what to do when it can't be read."""
-    row = known_cluster(request, cluster)
+    row = get_cluster(cluster, clusters(request))
     found = freshness(row)
     # Feeds are heard without any row of the cluster changing.
     seen = [
@@ -72,19 +71,6 @@ def cluster_detail(request: HttpRequest, cluster: str) -> HttpResponse:
         return answer
     context = {"cluster": row, "freshness": found, "silence_told": [row.pk]}
     return render_live(request, "installs/cluster.html", context, token=token)
-
-
-def known_cluster(request: HttpRequest, name: str) -> Cluster:
-    """The cluster of that name. Raises Missing with a sentence that names those there are."""
-    for row in clusters(request):
-        if row.name == name:
-            return row
-    known = ", ".join(row.name for row in clusters(request)) or "none"
-    raise Missing(
-        f"There is no cluster {name[:80]} here.",
-        code="unknown-cluster",
-        hint=f"Known clusters: {known}.",
-    )
 
 
 @require_safe

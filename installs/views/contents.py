@@ -5,7 +5,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from catalogs import queries
+from catalogs import lookup
 from catalogs.contents.report import CLUSTER, Report
 from catalogs.models import Bundle, Package
 from catalogs.views import forms, presenters
@@ -23,8 +23,8 @@ def contents(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponse:
     """`?cluster=` for a catalog of none; `?from=` names the bundle to compare with."""
-    found, _ = queries.get_sources(cluster, catalog, package)
-    shown = queries.get_bundles(found, bundle)[0]
+    found = lookup.get_package(cluster, catalog, package)
+    shown = lookup.get_bundle(found, bundle)
     shown.package = found
     notices: list[str] = []
     where = _cluster(request, found, notices)

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 from installs.models import CopyReport
 from installs.queries.filters import read_value
 from installs.reports import copied_csvs as copies
-from installs.views.clusters import known_cluster
+from olmweb.clusters import get_cluster
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
@@ -63,13 +63,13 @@ def _context(request: HttpRequest, cluster: Cluster | None) -> dict[str, Any]:
 def _chosen(request: HttpRequest, name: str) -> Cluster | None:
     """The cluster of that name; without a name the first one, None where there is none."""
     if name:
-        return known_cluster(request, name)
+        return get_cluster(name, clusters(request))
     return next(iter(clusters(request)), None)
 
 
 def _ask(request: HttpRequest) -> HttpResponse:
     """Requests a report and leads back to the page, which follows it."""
-    cluster = known_cluster(request, read_value(request.POST, "cluster"))
+    cluster = get_cluster(read_value(request.POST, "cluster"), clusters(request))
     try:
         copies.request_report(cluster, request.user)
     except OlmwebError as error:

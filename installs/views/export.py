@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from catalogs import queries
+from catalogs import lookup
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs.export.asked import (
@@ -93,7 +93,7 @@ def file_response(package: Package, form: str, words: dict[str, str]) -> HttpRes
 
 
 def _package(cluster: str, catalog: str, package: str) -> Package:
-    return queries.get_sources(cluster, catalog, package)[0]
+    return lookup.get_package(cluster, catalog, package)
 
 
 def _shown(export: Export) -> dict[str, Any]:

@@ -6,20 +6,20 @@ A GET asks no cluster. Every form works as a plain POST; htmx swaps the same for
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from catalogs.install_methods import InstallMethod
+from catalogs.lookup import get_package
 from catalogs.models import Package
 from installs import methods
 from installs.actions import record
 from installs.actions.plan import choice_for, paths_of
 from installs.views.forms import METHODS, form_key, review, show_form
 from olmweb.accounts.roles import person, sign_in_required
-from olmweb.errors import Missing, OlmwebError
-from olmweb.models import LOCAL, Cluster
+from olmweb.errors import OlmwebError
+from olmweb.models import Cluster
 from olmweb.web.context import clusters
 
 ASKED = (
@@ -39,7 +39,7 @@ NOWHERE = OlmwebError(
 @sign_in_required(check=person)
 def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """What, where, review with the cluster's own dry run, confirm."""
-    found = find_package(cluster, catalog, package)
+    found = get_package(cluster, catalog, package)
     values = request.POST if request.method == "POST" else request.GET
     targets = _targets(request, found)
     target = _target(targets, values.get("cluster", ""))
@@ -93,26 +93,6 @@ def _choice(target: Cluster, package: Package, context: dict[str, Any]) -> Any:
         return choice_for(target, package, context["name"], context["path"], context["asked"])
     except OlmwebError:
         return None
-
-
-def find_package(cluster: str, catalog: str, package: str) -> Package:
-    """The package a URL names. Raises Missing with a sentence."""
-    found = None
-    if "\x00" not in f"{cluster}{catalog}{package}":
-        rows = Package.objects.select_related("catalog", "catalog__cluster").filter(
-            catalog__slug=catalog, name=package
-        )
-        local = Q(catalog__cluster=None)
-        scope = local if cluster == LOCAL else Q(catalog__cluster__name=cluster)
-        found = rows.filter(scope).first()
-    if found is None:
-        raise Missing(
-            f"There is no package {package[:120]} in catalog {catalog[:120]} of cluster "
-            f"{cluster[:80]}.",
-            code="unknown-package",
-            hint="Search the software catalog for it.",
-        )
-    return found
 
 
 def _targets(request: HttpRequest, package: Package) -> list[Cluster]:

@@ -28,11 +28,11 @@ from installs.queries.filters import (
     read_operator_filters,
     read_sort,
 )
+from installs.queries.lookup import get_operator
 from installs.queries.operator_detail import pending_plan, repeated_plans
 from installs.queries.operators import finding_of, why
 from installs.state.observation import details_of, diagnose_row
 from olmweb.accounts.roles import may_act
-from olmweb.errors import Missing
 from olmweb.web.context import attention
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
@@ -56,7 +56,7 @@ def operator_detail(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
     """What happened, what to do, the chain, what it requires, the timeline, the conditions."""
-    operator = find_or_404(cluster, kind, namespace, name)
+    operator = get_operator(cluster, kind, namespace, name)
     action = detail.open_action(operator)
     token = revision_token(
         cluster_revision(request), action and (action.pk, action.state), _minute(operator)
@@ -133,20 +133,6 @@ def _may_remove(request: HttpRequest) -> tuple[bool, str]:
     if not request.user.is_authenticated:
         return True, ""
     return may_act(request.user)
-
-
-def find_or_404(cluster: str, kind: str, namespace: str, name: str) -> Operator:
-    """The operator a URL names. Raises Missing with a sentence."""
-    operator = None
-    if "\x00" not in f"{cluster}{kind}{namespace}{name}":
-        operator = detail.find_operator(cluster, kind, namespace, name)
-    if operator is None:
-        raise Missing(
-            f"There is no {kind[:80]} {name[:120]} on cluster {cluster[:80]}.",
-            code="unknown-operator",
-            hint="It may have been removed; Activity and the operators list show what is there.",
-        )
-    return operator
 
 
 @require_safe

@@ -20,7 +20,7 @@ from installs.readiness.asked import (
 )
 from installs.readiness.takeover import Fate
 from installs.readiness.takeovers import narrowed, takeovers
-from installs.views.clusters import known_cluster
+from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
@@ -47,7 +47,7 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
     chosen["weight"] = read_choice(request.GET, "weight", WEIGHTS)
     chosen["code"] = read_choice(request.GET, "code", CODES)
     if chosen["cluster"]:
-        known_cluster(request, chosen["cluster"])
+        get_cluster(chosen["cluster"], clusters(request))
     token = revision_token(cluster_revision(request), catalogs_state())
     if (same := unchanged(request, token)) is not None:
         return same
@@ -86,7 +86,7 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
     chosen = {name: read_value(request.GET, name) for name in ("cluster", "q")}
     chosen["fate"] = read_choice(request.GET, "fate", tuple(Fate))
     if chosen["cluster"]:
-        known_cluster(request, chosen["cluster"])
+        get_cluster(chosen["cluster"], clusters(request))
     token = revision_token(cluster_revision(request), catalogs_state())
     if (same := unchanged(request, token)) is not None:
         return same

@@ -12,8 +12,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from catalogs.install_methods import InstallMethod
+from catalogs.lookup import get_package
 from catalogs.models import Bundle, Package
-from catalogs.queries import get_sources
 from installs.actions import plan as planning
 from installs.actions import record
 from installs.actions.plan import Plan
@@ -38,7 +38,7 @@ VERSIONS_SHOWN = 200
 @sign_in_required(check=asking.require_asker)
 def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """Ask for one package in a version, by a path, with a reason."""
-    found = get_sources(cluster, catalog, package)[0]
+    found = get_package(cluster, catalog, package)
     targets = _targets(request, found)
     values = request.POST if request.method == "POST" else request.GET
     target = next((c for c in targets if c.name == values.get("cluster")), None)

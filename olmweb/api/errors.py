@@ -16,7 +16,7 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from olmweb.errors import BadRequest, Missing, OlmwebError
+from olmweb.errors import BadRequest, Missing, OlmwebError, refuse_nul
 
 log = structlog.get_logger(__name__)
 
@@ -102,13 +102,10 @@ def handle_exception(request: HttpRequest, error: Any) -> HttpResponse:
 
 def _refuse_unreadable(request: HttpRequest) -> None:
     """Raises BadRequest for what no database can be asked: NUL characters, endless values."""
-    if "\0" in request.path:
-        raise BadRequest("The address contains a NUL character.")
+    refuse_nul(request, request.GET)
     for name, values in request.GET.lists():
         limit = LONG_VALUES.get(name, MAX_VALUE)
         for value in values:
-            if "\0" in name or "\0" in value:
-                raise BadRequest("The query contains a NUL character.")
             if len(value) > limit or len(name) > MAX_VALUE:
                 raise BadRequest(
                     f"{name[:60]} has {len(value)} characters; at most {limit} are read."
@@ -140,6 +137,7 @@ def guard(view: View) -> View:
             return handle_exception(request, error)
         return _method_not_allowed(request, response) if response.status_code == 405 else response
 
+    guarded.answers_errors = True  # type: ignore[attr-defined]
     return guarded
 
 

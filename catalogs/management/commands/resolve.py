@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from catalogs.install_methods import InstallMethod
+from catalogs.lookup import get_named_catalog
 from catalogs.models import Package
-from catalogs.queries import get_called
 from catalogs.resolve import BadQuestion, read_method, resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
@@ -56,7 +56,7 @@ class Command(BaseCommand):
 def _package(catalog: str, name: str) -> Package:
     """The package in the one catalog of that name; CommandError says what is not known."""
     try:
-        found = get_called(catalog)
+        found = get_named_catalog(catalog)
     except Missing as error:
         raise CommandError(f"{error.message} {error.hint}".rstrip()) from None
     package = Package.objects.filter(catalog=found, name=name).first()

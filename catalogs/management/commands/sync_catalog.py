@@ -14,8 +14,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from catalogs.lookup import get_named_catalog
 from catalogs.models import Catalog
-from catalogs.queries import get_called
 from catalogs.sources import own
 from catalogs.sources.base import SourceError, listening
 from catalogs.sources.custom import own_catalog
@@ -115,7 +115,7 @@ def _catalog(name: str, source: tuple[str, str] | None) -> Catalog:
         except SourceError as error:
             raise CommandError(f"{error.message} {error.hint}".rstrip()) from error
     try:
-        return get_called(name)
+        return get_named_catalog(name)
     except Missing as error:
         hint = error.hint or "Give --file, --url or --image to create it."
         raise CommandError(f"{error.message} {hint}") from None

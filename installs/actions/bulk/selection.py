@@ -57,7 +57,7 @@ def read_keys(texts: Iterable[str]) -> list[Key]:
     found: dict[Key, None] = {}
     for text in texts:
         parts = text.split("/")
-        if len(parts) == 3 and all(parts) and "\0" not in text and len(text) <= 1000:
+        if len(parts) == 3 and all(parts) and len(text) <= 1000:
             found[Key(*parts)] = None
     return list(found)[:SHOWN]
 

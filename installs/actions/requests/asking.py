@@ -110,7 +110,7 @@ def ask(
     reason = reason.strip()
     if not reason:
         raise BadRequest("Say why you need it.", code="invalid", reason="Say why you need it.")
-    if len(reason) > REASON_LIMIT or "\0" in reason:
+    if len(reason) > REASON_LIMIT:
         limit = f"Use at most {REASON_LIMIT} characters."
         raise BadRequest(f"The reason is too long. {limit}", code="invalid", reason=limit)
     asked = values_of(package, path, version, namespace.strip(), service_account.strip())

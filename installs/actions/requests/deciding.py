@@ -166,7 +166,7 @@ def _require_waiting(request: InstallRequest) -> None:
 
 def _checked(word: str) -> str:
     word = word.strip()
-    if len(word) > WORD_LIMIT or "\0" in word:
+    if len(word) > WORD_LIMIT:
         limit = f"Use at most {WORD_LIMIT} characters."
         raise BadRequest(f"The word is too long. {limit}", code="invalid", word=limit)
     return word

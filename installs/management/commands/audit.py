@@ -7,8 +7,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from catalogs.install_methods import InstallMethod
+from catalogs.lookup import get_named_catalog
 from catalogs.models import Catalog
-from catalogs.queries import get_called
 from catalogs.verdicts.engine import Target
 from installs.audit.audit import Audit, audit
 from installs.audit.report import TITLES, agreement, as_csv, as_json
@@ -71,7 +71,7 @@ class Command(BaseCommand):
 
 def _catalog(name: str) -> Catalog:
     try:
-        return get_called(name)
+        return get_named_catalog(name)
     except Missing as error:
         raise CommandError(f"{error.message} {error.hint}".rstrip()) from None
 

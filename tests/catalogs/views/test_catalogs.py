@@ -190,7 +190,7 @@ def test_conditions_of_odd_shape_do_not_break_the_page(reader, catalog):
     assert reader.get(URL).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/catalogs/prod/gone", "/catalogs/gone/x", "/catalogs/%00/%00"])
+@pytest.mark.parametrize("path", ["/catalogs/prod/gone", "/catalogs/gone/x"])
 def test_an_unknown_catalog_is_a_404_with_a_sentence(reader, catalog, path):
     response = reader.get(path)
     assert response.status_code == 404

@@ -239,7 +239,6 @@ def test_revisions_may_be_named_and_an_export_leads_to_the_same(
         ("prod/redhat-operators@7", 404, "Revision 7 of catalog prod/redhat-operators is not kept"),
         ("prod/redhat-operators@x", 404, "There is no catalog “redhat-operators@x”"),
         (EVIL, 404, "There is no catalog"),
-        ("\x00", 400, "names no catalog"),
     ],
 )
 def test_what_can_not_be_compared_is_said_beside_the_pickers(

@@ -152,7 +152,6 @@ def test_filters_are_in_the_url(
         ({"path": "helm"}, "“path” can be PlatformOperator"),
         ({"watch": "none"}, "“watch” can be all, own"),
         ({"page": "x"}, "Pages are counted from 1"),
-        ({"cluster": "\x00", "catalog": "\x00/\x00"}, "There is no"),
     ],
 )
 def test_a_bookmark_to_what_is_gone_shows_another_and_says_so(

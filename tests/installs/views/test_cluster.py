@@ -153,7 +153,7 @@ def test_the_masthead_leads_here(reader: Client, prod: Cluster) -> None:
     assert "/clusters/two" in links
 
 
-@pytest.mark.parametrize("name", ["nope", "a%00b", "%F0%9F%92%A9"])
+@pytest.mark.parametrize("name", ["nope", "%F0%9F%92%A9"])
 def test_an_unknown_cluster_is_not_found(reader: Client, prod: Cluster, name: str) -> None:
     page = assert_page(reader.get(f"/clusters/{name}"), 404)
     assert "There is no cluster" in page.text

@@ -136,11 +136,16 @@ def test_a_healthy_one_blocks_nothing(reader: Client, prod: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/cluster-operators/prod/nope", "/cluster-operators/nope/dns",
-             "/cluster-operators/prod/a%00b"],
-)  # fmt: skip
-def test_what_is_not_there_is_not_found(reader: Client, prod: Cluster, path: str) -> None:
-    assert "There is no ClusterOperator" in assert_page(reader.get(path), 404).text
+    ("path", "sentence"),
+    [
+        ("/cluster-operators/prod/nope", "There is no ClusterOperator nope on cluster prod"),
+        ("/cluster-operators/nope/dns", "There is no cluster nope"),
+    ],
+)
+def test_what_is_not_there_is_not_found(
+    reader: Client, prod: Cluster, path: str, sentence: str
+) -> None:
+    assert sentence in assert_page(reader.get(path), 404).text
 
 
 def test_hostile_texts_are_escaped(reader: Client, prod: Cluster) -> None:

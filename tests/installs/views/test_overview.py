@@ -198,7 +198,7 @@ def test_several_clusters_are_a_table_worst_first(reader: Client) -> None:
 def test_an_unknown_cluster_is_not_found_and_the_known_ones_are_named(reader: Client) -> None:
     make_cluster(name="prod")
     page = assert_page(reader.get("/", {"cluster": "nope"}), 404)
-    assert "There is no cluster nope here" in page.text
+    assert "There is no cluster nope." in page.text
     assert "Known clusters: prod" in page.text
 
 

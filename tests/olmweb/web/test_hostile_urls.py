@@ -163,6 +163,18 @@ def test_a_hostile_value_in_the_query_is_never_a_500(reader: Client, what: str) 
             assert_answered(response, f"{route} {name} {what}")
 
 
+@pytest.mark.parametrize("path", ["/software/-/a%00b/etcd", "/catalogs/%00/%00"])
+def test_a_nul_character_in_path_query_or_form_is_a_400(reader: Client, path: str) -> None:
+    for response in (
+        reader.get(path),
+        reader.get("/operators/", {"q": "a\0b"}),
+        reader.get("/operators/", {"a\0b": "q"}),
+        reader.post("/login/", {"username": "a\0b"}),
+    ):
+        assert response.status_code == 400
+        assert "NUL character" in response.content.decode()
+
+
 @pytest.mark.parametrize("route", OURS)
 def test_repeated_and_countless_parameters_are_never_a_500(reader: Client, route: str) -> None:
     path = fill(route)

@@ -1,0 +1,113 @@
+"""Catalogs, packages, bundles and icons by the names that URLs and commands use.
+
+Every function raises `Missing`, with one code for each kind of thing, for a name that matches no
+row. Names never hold NUL characters: `olmweb.errors.refuse_nul` has refused those.
+"""
+
+from collections.abc import Sequence
+
+from django.db.models import Q
+
+from catalogs.models import Bundle, Catalog, Icon, Package
+from olmweb.errors import Missing
+from olmweb.models import LOCAL
+
+
+def get_catalog(cluster: str, slug: str) -> Catalog:
+    """The catalog at `/catalogs/CLUSTER/SLUG`, with its cluster; one query."""
+    catalog = Catalog.objects.select_related("cluster").filter(_at(cluster, slug)).first()
+    if catalog is None:
+        where = "outside of clusters" if cluster == LOCAL else f"on cluster “{cluster[:100]}”"
+        raise Missing(
+            f"There is no catalog “{slug[:100]}” {where}.",
+            code="unknown-catalog",
+            hint="The page Catalogs and /api/v1/catalogs list those that are known.",
+        )
+    return catalog
+
+
+def get_named_catalog(name: str) -> Catalog:
+    """The catalog that NAME or CLUSTER/NAME calls; also raises Missing when several have the name.
+
+    Where several have the name, LOCAL/NAME is the one of no cluster.
+    """
+    cluster, _, slug = name.rpartition("/")
+    catalogs = Catalog.objects.select_related("cluster")
+    matches = list(catalogs.filter(_at(cluster, slug) if cluster else Q(slug=slug)))
+    if len(matches) > 1:
+        raise Missing(
+            f"Several catalogs have that name: {', '.join(map(str, matches))}.",
+            code="several-catalogs",
+            hint=f"Name one in full (for one of no cluster: -- {LOCAL}/{slug}).",
+        )
+    if not matches:
+        names = ", ".join(map(str, catalogs)) or "none"
+        raise Missing(f'No catalog is called "{name}" (known: {names}).', code="unknown-catalog")
+    return matches[0]
+
+
+def get_package(cluster: str, slug: str, name: str) -> Package:
+    """The package at `/software/CLUSTER/SLUG/NAME`, with its catalog and cluster; one query."""
+    rows = Package.objects.select_related("catalog__cluster")
+    package = rows.filter(_at(cluster, slug, "catalog__"), name=name).first()
+    if package is None:
+        raise _no_package(cluster, slug, name)
+    return package
+
+
+def get_sources(cluster: str, slug: str, name: str) -> tuple[Package, list[Package]]:
+    """As `get_package`, and the packages of that name in every catalog, winner first; one query."""
+    sources = sorted(
+        Package.objects.filter(name=name).select_related("catalog__cluster"),
+        key=lambda package: (
+            package.catalog.state == Catalog.State.DISABLED,
+            -package.catalog.priority,
+            package.catalog.slug,
+            package.catalog.cluster_name,
+        ),
+    )
+    for package in sources:
+        if (package.catalog.cluster_name, package.catalog.slug) == (cluster, slug):
+            return package, sources
+    raise _no_package(cluster, slug, name)
+
+
+def get_bundle(package: Package, name: str) -> Bundle:
+    """The first bundle with this name, with `package`; one query."""
+    return get_bundles(package, name)[0]
+
+
+def get_bundles(package: Package, name: str) -> Sequence[Bundle]:
+    """The bundles with this name, newest version first: the format lets a catalog repeat one."""
+    bundles = list(package.bundles.filter(name=name).select_related("blob"))
+    if not bundles:
+        raise Missing(
+            f"Package “{package.name}” of catalog “{package.catalog}” has no bundle "
+            f"“{name[:100]}”.",
+            code="unknown-bundle",
+            hint="Its tab Versions lists the bundles that the catalog has now.",
+        )
+    for bundle in bundles:
+        bundle.package = package
+    return bundles
+
+
+def get_icon(sha256: str) -> Icon:
+    icon = Icon.objects.filter(pk=sha256).first()
+    if icon is None:
+        raise Missing("There is no such icon.", code="unknown-icon")
+    return icon
+
+
+def _no_package(cluster: str, slug: str, name: str) -> Missing:
+    return Missing(
+        f"Catalog “{get_catalog(cluster, slug)}” has no package “{name[:100]}”.",
+        code="unknown-package",
+        hint="It may have been removed by a newer revision: the catalog's page lists changes.",
+    )
+
+
+def _at(cluster: str, slug: str, prefix: str = "") -> Q:
+    """The catalog that a URL names; `prefix` leads to it from the rows that are filtered."""
+    where = {f"{prefix}cluster": None} if cluster == LOCAL else {f"{prefix}cluster__name": cluster}
+    return Q(**where, **{f"{prefix}slug": slug})

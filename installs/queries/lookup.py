@@ -1,0 +1,88 @@
+"""Operators, ClusterOperators, InstallPlans and actions by the names that URLs use.
+
+Every function raises `Missing`, with one code for each kind of thing, for a name that matches no
+row.
+"""
+
+from django.db.models import Count, IntegerField, OuterRef, Subquery
+from django.db.models.functions import Coalesce
+
+from installs.models import NEEDS_ATTENTION, Action, ClusterOperator, Component, Operator
+from olmweb.clusters import get_cluster
+from olmweb.errors import Missing
+
+NO_NAMESPACE = "-"
+
+
+def get_operator(cluster: str, kind: str, namespace: str, name: str) -> Operator:
+    """The operator, with its cluster; one query. NO_NAMESPACE stands for none.
+
+    It comes with `same_cause`: how many others that need attention have its finding.
+    """
+    others = (
+        Operator.objects.filter(finding=OuterRef("finding"), health__in=NEEDS_ATTENTION)
+        .exclude(finding="")
+        .exclude(pk=OuterRef("pk"))
+        .order_by()
+        .values("finding")
+        .annotate(number=Count("pk", output_field=IntegerField()))
+        .values("number")
+    )
+    operator = (
+        Operator.objects.select_related("cluster")
+        .annotate(same_cause=Coalesce(Subquery(others), 0))
+        .filter(
+            cluster__name=cluster,
+            kind=kind,
+            namespace="" if namespace == NO_NAMESPACE else namespace,
+            name=name,
+        )
+        .first()
+    )
+    if operator is None:
+        raise Missing(
+            f"There is no {kind[:80]} {name[:120]} on cluster {get_cluster(cluster)}.",
+            code="unknown-operator",
+            hint="It may have been removed; Activity and the operators list show what is there.",
+        )
+    return operator
+
+
+def get_clusteroperator(cluster: str, name: str) -> ClusterOperator:
+    """The ClusterOperator, with its cluster; one query."""
+    rows = ClusterOperator.objects.select_related("cluster")
+    row = rows.filter(cluster__name=cluster, name=name).first()
+    if row is None:
+        raise Missing(
+            f"There is no ClusterOperator {name[:120]} on cluster {get_cluster(cluster)}.",
+            code="unknown-clusteroperator",
+            hint="The list of cluster operators shows what is there.",
+        )
+    return row
+
+
+def get_install_plan(cluster: str, namespace: str, name: str) -> Component:
+    """The InstallPlan, with its cluster; one query."""
+    rows = Component.objects.select_related("cluster").filter(kind="InstallPlan")
+    plan = rows.filter(cluster__name=cluster, namespace=namespace, name=name).first()
+    if plan is None:
+        raise Missing(
+            f"There is no InstallPlan {name[:120]} in namespace {namespace[:80]} of cluster "
+            f"{get_cluster(cluster)}.",
+            code="unknown-plan",
+            hint="It may have been replaced by a newer one.",
+        )
+    return plan
+
+
+def get_action(pk: int) -> Action:
+    """The action, with its cluster and user; one query."""
+    rows = Action.objects.select_related("cluster", "user")
+    action = rows.filter(pk=pk).first() if pk < 2**63 else None
+    if action is None:
+        raise Missing(
+            f"There is no action {pk}.",
+            code="unknown-action",
+            hint="Old actions are deleted after the retention time; Activity lists the rest.",
+        )
+    return action
