@@ -49,7 +49,7 @@ def copied_csvs(request: HttpRequest) -> HttpResponse:
         "disable": DISABLE,
         "seconds": SECONDS,
     }
-    return render_live(request, "installs/copies.html", context, token=token)
+    return render_live(request, "installs/copied_csvs.html", context, token=token)
 
 
 def _context(request: HttpRequest, cluster: Cluster | None) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _ask(request: HttpRequest) -> HttpResponse:
         copies.request_report(cluster, request.user)
     except OlmwebError as error:
         context = _context(request, cluster) | {"refusal": error, "rev": "refused"}
-        return render_page(request, "installs/copies.html", context, status=error.status)
+        return render_page(request, "installs/copied_csvs.html", context, status=error.status)
     address = reverse("installs:copies") + "?" + urlencode({"cluster": cluster.name})
     response = HttpResponseRedirect(address)
     response.status_code = 303

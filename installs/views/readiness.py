@@ -110,7 +110,7 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
         "chips": [(name, names[name], words[name]) for name in names if words[name]],
         "exports": [(label, _api_url("takeovers", chosen, form)) for label, form in FORMATS],
     }
-    return render_live(request, "installs/takeover.html", context, token=token)
+    return render_live(request, "installs/olm_v1_migration.html", context, token=token)
 
 
 def _rows(one: Readiness, asked: Asked) -> tuple[list[Row], int]:

@@ -68,13 +68,13 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
         "reason_limit": asking.REASON_LIMIT,
     }
     if request.method != "POST":
-        return render(request, "installs/ask.html", context)
+        return render(request, "installs/request_new.html", context)
     try:
         made = _ask(request, target, found, context["chosen"])
     except OlmwebError as error:
         context |= {"refusal": error, "fields": error.fields}
         status = error.status if error.status == 403 else UNPROCESSABLE
-        return render(request, "installs/ask.html", context, status=status)
+        return render(request, "installs/request_new.html", context, status=status)
     return redirect("installs:request", made.pk)
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import yaml as pyyaml
 from django import template
 from django.http import HttpRequest, QueryDict
+from django.template.base import token_kwargs
 from django.template.defaultfilters import date as format_date
+from django.template.loader import get_template
 from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.html import format_html
@@ -99,6 +101,12 @@ PILLS = {
     ("Degraded", "False"): ("Not degraded", "check-circle", "pf-m-outline"),
     ("Upgradeable", "True"): ("Upgradeable", "check-circle", "pf-m-outline"),
     ("Upgradeable", "False"): ("Cannot update", "exclamation-triangle", "pf-m-warning"),
+}
+ALERT_ICONS = {
+    "success": "check-circle",
+    "info": "info-circle",
+    "warning": "exclamation-triangle",
+    "danger": "exclamation-circle",
 }
 _ICON_NAME = re.compile(r"[a-z-]+")
 
@@ -231,7 +239,59 @@ def copy(text: str, what: str = "") -> SafeString:
     )
 
 
-@register.inclusion_tag("_fold.html")
+@register.inclusion_tag("_breadcrumbs.html")
+def breadcrumbs(current: str, *ancestors: str) -> dict[str, Any]:
+    """`{% breadcrumbs current words url words url %}`: the ancestors from the topmost down."""
+    pairs = list(zip(ancestors[::2], ancestors[1::2], strict=True))
+    return {"current": current, "ancestors": pairs}
+
+
+class AlertNode(template.Node):
+    """Renders `_alert.html` with the contents of an `alert` block."""
+
+    def __init__(
+        self,
+        tone: template.base.FilterExpression,
+        options: Mapping[str, template.base.FilterExpression],
+        title: template.NodeList,
+        text: template.NodeList | None,
+    ) -> None:
+        self.tone = tone
+        self.options = options
+        self.title = title
+        self.text = text
+
+    def render(self, context: template.Context) -> SafeString:
+        tone = self.tone.resolve(context, ignore_failures=True)
+        tone = tone if tone in ALERT_ICONS else "info"
+        options = {name: value.resolve(context) for name, value in self.options.items()}
+        values = {
+            "tone": tone,
+            "icon_name": options.get("icon", ALERT_ICONS[tone]),
+            "css": options.get("css", ""),
+            "title": SafeString(self.title.render(context).strip()),
+            "text": SafeString(self.text.render(context).strip()) if self.text else "",
+        }
+        return SafeString(get_template("_alert.html").render(values))
+
+
+@register.tag
+def alert(parser: template.base.Parser, token: template.base.Token) -> AlertNode:
+    """`{% alert "warning" icon="sync" css="" %}title{% alert_text %}text{% endalert %}`.
+
+    The tone is success, info, warning or danger; the text is optional.
+    """
+    _name, tone, *options = token.split_contents()
+    values = token_kwargs(options, parser)
+    title = parser.parse(("alert_text", "endalert"))
+    text = None
+    if parser.next_token().contents == "alert_text":
+        text = parser.parse(("endalert",))
+        parser.delete_first_token()
+    return AlertNode(parser.compile_filter(tone), values, title, text)
+
+
+@register.inclusion_tag("_folded_text.html")
 def fold(text: str, lines: int = 3) -> dict[str, Any]:
     """Raw text: short as it is, long behind 'Show all'."""
     text = text or ""
