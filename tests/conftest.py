@@ -12,7 +12,7 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 
 from olmweb.kube.transport import TokenBucket
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.services import HOW_TO_GET, postgres_bin, required
 
 pytest_plugins = [

@@ -174,7 +174,7 @@ def _quietly(*command: str, **options: Any) -> None:
 
 
 def _sync_sandbox() -> None:
-    from olmweb.sandbox.apiserver.server import Sandbox
+    from olmweb.sandbox.cluster import Sandbox
 
     sandbox = Sandbox(scenario="audit")
     sandbox.start()

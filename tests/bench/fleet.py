@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from olmweb.sandbox.apiserver.server import Sandbox
 from olmweb.sandbox.apiserver.store import copied
+from olmweb.sandbox.cluster import Sandbox
 
 SLOW_SECONDS = 2.0
 TOUCHED = "dns"

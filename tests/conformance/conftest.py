@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import urllib3
 
-from olmweb.sandbox.apiserver import access, definitions
-from olmweb.sandbox.apiserver.kinds import all_kinds
-from olmweb.sandbox.apiserver.server import TOKEN, Sandbox
+from olmweb.sandbox.apiserver import access
+from olmweb.sandbox.apiserver.kinds import all_kinds, crd_manifest
+from olmweb.sandbox.cluster import TOKEN, Sandbox
 from tests.conformance.server import APPLY, Server
 from tests.conftest import need
 from tests.peers import servers as peers
@@ -62,7 +62,7 @@ def _serve_our_kinds(server: Server) -> None:
     """The CRDs that the sandbox says it has, given to a server that checks them."""
     custom = [kind for kind in all_kinds() if kind.custom]
     for kind in custom:
-        crd = definitions.manifest(kind)
+        crd = crd_manifest(kind)
         answer = server.call("PATCH", f"{CRDS}/{kind.resource}", crd, type=APPLY, fieldManager="t")
         assert answer.status == 201, answer.data
     for kind in custom:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from olmweb.sandbox.apiserver.kinds import all_kinds, crd_manifest
 from tests.conformance.server import Object, Server
 
 NO_PAGE = b"404 page not found\n"
@@ -195,10 +196,8 @@ def test_a_crd_tells_what_it_serves(server: Server) -> None:
 
 
 def test_every_crd_has_the_sandboxs_own_spec(server: Server) -> None:
-    from olmweb.sandbox.apiserver import definitions, kinds
-
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     stored = {crd["metadata"]["name"]: crd["spec"] for crd in server.get(path).body["items"]}
-    for kind in kinds.all_kinds():
+    for kind in all_kinds():
         if kind.custom:
-            server.same(stored[kind.resource], definitions.manifest(kind)["spec"])
+            server.same(stored[kind.resource], crd_manifest(kind)["spec"])

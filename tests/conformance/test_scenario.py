@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from olmweb.sandbox.apiserver.kinds import Kind, by_kind
-from olmweb.sandbox.apiserver.server import Sandbox
-from olmweb.sandbox.apiserver.store import Object
+from olmweb.sandbox.apiserver.kinds import Kind, Object, by_kind
+from olmweb.sandbox.cluster import Sandbox
 from tests.conformance.server import Server
 
 OF_THE_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")

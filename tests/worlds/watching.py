@@ -9,7 +9,7 @@ from django.db import connection
 
 from installs.state.watch import WatchReport, watch_cluster
 from olmweb.models import Cluster, Stream
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 
 Step = Callable[[], Any]
 

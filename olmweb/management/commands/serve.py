@@ -77,9 +77,9 @@ class Command(BaseCommand):
             )
 
     def _start_sandbox(self, stack: ExitStack) -> None:
-        from olmweb.sandbox.apiserver.server import Sandbox
+        from olmweb.sandbox.cluster import Sandbox
 
-        sandbox = Sandbox(scenario="audit", state_file=settings.DATA_DIR / "sandbox.json")
+        sandbox = Sandbox(state_file=settings.DATA_DIR / "sandbox.json", require_token=False)
         sandbox.start()
         stack.callback(sandbox.stop)
         sandbox.write_kubeconfig(Path(settings.KUBECONFIG), context="sandbox")

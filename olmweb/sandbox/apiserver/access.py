@@ -1,11 +1,12 @@
-"""Who a request is (token and impersonation) and what they may do: a small RBAC table.
+"""Authentication (token and impersonation) and authorization (a small RBAC table).
 
-Owns identities and rules; must not know objects. The sandbox's own token is a member of
-system:masters; everybody else comes in through impersonation, as OLM Web's users do.
+Must not know objects. The sandbox's own token is a member of system:masters; every other user is
+impersonated, as OLM Web does for its users.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from email.message import Message
 from typing import Any
 
 from olmweb.sandbox.apiserver.errors import Cause, bad_request, forbidden, forbidden_path, invalid
@@ -76,38 +77,42 @@ RULES = (
         ),
     ),
 )
-# What the default roles let everybody who signed in ask: about themselves.
-_REVIEWS = {
-    "authorization.k8s.io": ("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
-    "authentication.k8s.io": ("selfsubjectreviews",),
+# Resources and kinds of the reviews that system:basic-user allows every authenticated user.
+REVIEWS: Mapping[str, Mapping[str, str]] = {
+    "authorization.k8s.io": {
+        "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+        "selfsubjectrulesreviews": "SelfSubjectRulesReview",
+    },
+    "authentication.k8s.io": {"selfsubjectreviews": "SelfSubjectReview"},
 }
+_EXTRA = "impersonate-extra-"
 
 
-def identify(
-    authorization: str,
-    token: str,
-    user: str,
-    groups: Iterable[str],
-    uid: str = "",
-    extra: Iterable[tuple[str, str]] = (),
-) -> Identity | None:
-    """The identity of a request; None when its bearer token isn't ours (401).
+def identify(headers: Message, token: str, *, require_token: bool) -> Identity | None:
+    """The identity of a request; None for a bearer token other than `token` (401).
 
-    `user` and the rest are the impersonation headers. Raises ApiError 400 for groups without a
-    user. Nobody but the token's owner may impersonate: others stay who they are.
+    A request without Authorization is anonymous, or the token's owner unless `require_token`: the
+    owner alone may impersonate. Raises ApiError 400 for impersonated groups without a user.
     """
-    if not authorization:
+    authorization = headers.get("Authorization", "")
+    if not authorization and require_token:
         return ANONYMOUS
-    if token and authorization != f"Bearer {token}":
+    if authorization and authorization != f"Bearer {token}":
         return None
-    named = tuple(groups)
+    user, uid = headers.get("Impersonate-User", ""), headers.get("Impersonate-Uid", "")
+    groups = tuple(headers.get_all("Impersonate-Group") or ())
     if user:
-        return Identity(user, _all_groups(user, named), uid, tuple(extra))
-    if named or uid:
-        listed = ", ".join(f'"{group}"' for group in named)
-        found = f"[]string{{{listed}}}" if named else "[]string(nil)"
+        extra = tuple(
+            (name.lower().removeprefix(_EXTRA), value)
+            for name, value in headers.items()
+            if name.lower().startswith(_EXTRA)
+        )
+        return Identity(user, _all_groups(user, groups), uid, extra)
+    if groups or uid:
+        listed = ", ".join(f'"{group}"' for group in groups)
+        text = f"[]string{{{listed}}}" if groups else "[]string(nil)"
         raise bad_request(
-            f'requested &user.DefaultInfo{{Name:"", UID:"{uid}", Groups:{found}, '
+            f'requested &user.DefaultInfo{{Name:"", UID:"{uid}", Groups:{text}, '
             "Extra:map[string][]string(nil)} without impersonating a user name"
         )
     return ADMIN
@@ -120,34 +125,34 @@ def _all_groups(user: str, groups: tuple[str, ...]) -> tuple[str, ...]:
     return groups if AUTHENTICATED in groups else (*groups, AUTHENTICATED)
 
 
-def decide(who: Identity, verb: str, group: str, resource: str) -> Decision:
+def decide(identity: Identity, verb: str, group: str, resource: str) -> Decision:
     """RBAC's answer and its reason, as an access review prints it.
 
     `resource` is a plural, with `/subresource` where there is one.
     """
-    if MASTERS in who.groups:
+    if MASTERS in identity.groups:
         return Decision(allowed=True)
     for rule in RULES:
         if verb not in rule.verbs or (rule.plurals and resource not in rule.plurals):
             continue
-        if who.user in rule.subjects:
-            return Decision(True, _because(rule.name, who.user, "User"))
-        for subject in who.groups:
+        if identity.user in rule.subjects:
+            return Decision(True, _because(rule.name, identity.user, "User"))
+        for subject in identity.groups:
             if subject in rule.subjects:
                 return Decision(True, _because(rule.name, subject))
-    if verb == "create" and resource in _REVIEWS.get(group, ()) and AUTHENTICATED in who.groups:
+    if verb == "create" and resource in REVIEWS.get(group, ()) and AUTHENTICATED in identity.groups:
         return Decision(True, _because("system:basic-user", AUTHENTICATED))
     return Decision(allowed=False)
 
 
-def decide_path(who: Identity, path: str) -> Decision:
-    """Whether `who` may get a path that is no resource."""
-    if MASTERS in who.groups:
+def decide_path(identity: Identity, path: str) -> Decision:
+    """Whether `identity` may get a non-resource path."""
+    if MASTERS in identity.groups:
         return Decision(allowed=True)
     if path.rstrip("/") in _HEALTH:
-        return Decision(True, _because("system:public-info-viewer", who.groups[-1]))
-    known = any(path == root or path.startswith(f"{root}/") for root in _DISCOVERY)
-    if known and AUTHENTICATED in who.groups:
+        return Decision(True, _because("system:public-info-viewer", identity.groups[-1]))
+    is_discovery = any(path == root or path.startswith(f"{root}/") for root in _DISCOVERY)
+    if is_discovery and AUTHENTICATED in identity.groups:
         return Decision(True, _because("system:discovery", AUTHENTICATED))
     return Decision(allowed=False)
 
@@ -158,20 +163,20 @@ def _because(role: str, subject: str, sort: str = "Group") -> str:
 
 
 def require(
-    who: Identity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
+    identity: Identity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
 ) -> None:
     """Raises ApiError 403 in RBAC's words."""
-    if not decide(who, verb, group, resource).allowed:
-        raise forbidden(who.user, verb, group, resource, namespace, name)
+    if not decide(identity, verb, group, resource).allowed:
+        raise forbidden(identity.user, verb, group, resource, namespace, name)
 
 
-def require_path(who: Identity, path: str) -> None:
-    """Raises ApiError 403 for a path that is no resource."""
-    if not decide_path(who, path).allowed:
-        raise forbidden_path(who.user, path)
+def require_path(identity: Identity, path: str) -> None:
+    """Raises ApiError 403 for a non-resource path."""
+    if not decide_path(identity, path).allowed:
+        raise forbidden_path(identity.user, path)
 
 
-def access_review(who: Identity, spec: Mapping[str, Any]) -> dict[str, Any]:
+def access_review(identity: Identity, spec: Mapping[str, Any]) -> dict[str, Any]:
     """`status` of a SelfSubjectAccessReview for its `spec`; ApiError 422 when it asks nothing."""
     wanted, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if (wanted is None) == (path is None):
@@ -182,42 +187,45 @@ def access_review(who: Identity, spec: Mapping[str, Any]) -> dict[str, Any]:
         cause = Cause("FieldValueInvalid", text, "spec.resourceAttributes")
         raise invalid("", "authorization.k8s.io", "", [cause])
     if wanted is None:
-        decision = decide_path(who, str((path or {}).get("path", "")))
+        decision = decide_path(identity, str((path or {}).get("path", "")))
     else:
         subresource = wanted.get("subresource", "")
         resource = wanted.get("resource", "") + (f"/{subresource}" if subresource else "")
-        decision = decide(who, wanted.get("verb", ""), wanted.get("group", ""), resource)
+        decision = decide(identity, wanted.get("verb", ""), wanted.get("group", ""), resource)
     status: dict[str, Any] = {"allowed": decision.allowed}
     return status | ({"reason": decision.reason} if decision.reason else {})
 
 
-def self_review(who: Identity) -> dict[str, Any]:
+def self_review(identity: Identity) -> dict[str, Any]:
     """`status` of a SelfSubjectReview."""
-    info: dict[str, Any] = {"username": who.user, "groups": list(who.groups)}
-    info |= {"uid": who.uid} if who.uid else {}
-    return {"userInfo": info | ({"extra": {k: [v] for k, v in who.extra}} if who.extra else {})}
+    info: dict[str, Any] = {"username": identity.user, "groups": list(identity.groups)}
+    info |= {"uid": identity.uid} if identity.uid else {}
+    return {
+        "userInfo": info
+        | ({"extra": {k: [v] for k, v in identity.extra}} if identity.extra else {})
+    }
 
 
-def rules_review(who: Identity) -> dict[str, Any]:
+def rules_review(identity: Identity) -> dict[str, Any]:
     """`status` of a SelfSubjectRulesReview; every rule here holds in every namespace."""
-    found = [
+    rules = [
         {
             "verbs": sorted(rule.verbs),
             "apiGroups": ["*"],
             "resources": sorted(rule.plurals) or ["*"],
         }
         for rule in RULES
-        if rule.subjects & {who.user, *who.groups}
+        if rule.subjects & {identity.user, *identity.groups}
     ]
-    if MASTERS in who.groups:
-        found = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
-    found += [
+    if MASTERS in identity.groups:
+        rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+    rules += [
         {"verbs": ["create"], "apiGroups": [group], "resources": list(resources)}
-        for group, resources in _REVIEWS.items()
+        for group, resources in REVIEWS.items()
     ]
     paths = [*_HEALTH, *_DISCOVERY, *(f"{root}/*" for root in _DISCOVERY)]
     return {
-        "resourceRules": found,
+        "resourceRules": rules,
         "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": paths}],
         "incomplete": False,
     }

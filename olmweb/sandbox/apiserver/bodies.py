@@ -1,4 +1,4 @@
-"""From a request's body to an object of the target's kind: decoding and what is refused there.
+"""Decodes and checks the body of a request as an object of the target's kind.
 
 Must not know the store.
 """
@@ -9,34 +9,35 @@ from typing import Any
 
 import yaml
 
-from olmweb.sandbox.apiserver import errors, metadata, schema
+from olmweb.sandbox.apiserver import errors, validation
 from olmweb.sandbox.apiserver.errors import ApiError
-from olmweb.sandbox.apiserver.kinds import Kind, Schema
-from olmweb.sandbox.apiserver.messages import Request
-from olmweb.sandbox.apiserver.store import Object
+from olmweb.sandbox.apiserver.http_server import Request
+from olmweb.sandbox.apiserver.kinds import Kind, Object, Schema
 
 ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
-_SHOWN = 30  # characters of a body that a message repeats
+_SHOWN = 30  # characters of the body in a message
 _NO_NAME = "the name of the object ({0} based on URL) was undeterminable: name must be provided"
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as JSON has it: a time is a string."""
+    """YAML with the types of JSON: a time is a string."""
 
     yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
-        for first, found in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+        first: [
+            (tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"
+        ]
+        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
 
 
 def _yaml(body: bytes) -> Any:
-    return yaml.load(body, _Loader)  # noqa: S506  # a safe loader that knows one type less
+    return yaml.load(body, _Loader)  # noqa: S506  # a safe loader with one type less
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request is about; `subresource` is "" for the object itself."""
+    """The resource of a request; `subresource` is "" for the object itself."""
 
     kind: Kind
     namespace: str
@@ -50,7 +51,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """An object as it came in, without what no schema knows, and the warnings about that."""
+    """The object of a body without undeclared fields, and the warnings about those fields."""
 
     object: Object
     warnings: tuple[str, ...] = ()
@@ -67,16 +68,16 @@ def created(target: Target, request: Request) -> Body:
 def replaced(target: Target, request: Request) -> Body:
     """The object of a PUT, with the name of the path. Raises ApiError."""
     item = _decoded(target.kind, request)
-    check_name(target, item["metadata"])
+    _check_name(target, item["metadata"])
     _check_kind(target.kind, item)
     _settle_namespace(target, item["metadata"])
     return _pruned(target.kind, item, request)
 
 
 def changed(target: Target, item: Object, request: Request) -> Body:
-    """A patched object, that it still is what it was. Raises ApiError."""
+    """A patched object, which must keep its kind and name. Raises ApiError."""
     _check_types(target.kind, item)
-    check_name(target, item["metadata"])
+    _check_name(target, item["metadata"])
     _check_kind(target.kind, item)
     return _pruned(target.kind, item, request)
 
@@ -96,10 +97,10 @@ def applied(target: Target, request: Request) -> Object:
         text = f"invalid object type: {version or '/'}, Kind={name}"
         raise errors.bad_request(text)
     _check_types(kind, item)
-    check_name(target, item["metadata"])
+    _check_name(target, item["metadata"])
     if item["metadata"].get("managedFields") is not None:
         raise errors.bad_request("metadata.managedFields must be nil")
-    fault = schema.typed_fault(
+    fault = validation.typed_fault(
         {k: v for k, v in item.items() if k not in ("apiVersion", "kind")}, _rooted(kind)
     )
     if fault:
@@ -111,8 +112,8 @@ def applied(target: Target, request: Request) -> Object:
 
 
 def _rooted(kind: Kind) -> Schema:
-    """The kind's schema with metadata's; a built-in kind's knows every other field."""
-    properties = {**kind.schema.get("properties", {}), "metadata": metadata.SCHEMA}
+    """The kind's schema with metadata's; a built-in kind allows every other field."""
+    properties = {**kind.schema.get("properties", {}), "metadata": validation.METADATA_SCHEMA}
     return {**kind.schema, "properties": properties}
 
 
@@ -136,7 +137,7 @@ def _decoded(kind: Kind, request: Request) -> Object:
 
 
 def parsed(kind: str, request: Request) -> Object:
-    """The body as JSON or YAML of an object. Raises ApiError 400, or 415 when it is neither."""
+    """The body decoded from JSON or YAML. Raises ApiError 400, or 415 for another media type."""
     if request.media_type not in ("", *ACCEPTED[:2]):
         raise errors.unsupported_media_type(ACCEPTED)
     is_yaml = request.media_type == ACCEPTED[1]
@@ -159,7 +160,7 @@ def _unrecognized(kind: str, request: Request, fault: str) -> ApiError:
 
 
 def _check_types(kind: Kind, item: Object) -> None:
-    fault = metadata.type_fault(item.setdefault("metadata", {}))
+    fault = validation.metadata_type_fault(item.setdefault("metadata", {}))
     if fault:
         raise errors.bad_request(f"{_cannot(kind, kind.kind)}: {fault}")
 
@@ -180,7 +181,7 @@ def _check_kind(kind: Kind, item: Object) -> None:
     raise errors.invalid(given, kind.group, item["metadata"].get("name", ""), [cause])
 
 
-def check_name(target: Target, given: Object) -> None:
+def _check_name(target: Target, given: Object) -> None:
     """Raises ApiError 400 when the metadata names another object than the path."""
     name = given.get("name", "")
     if not name:
@@ -201,21 +202,21 @@ def _settle_namespace(target: Target, given: Object) -> None:
 
 
 def _pruned(kind: Kind, item: Object, request: Request) -> Body:
-    """Unknown fields dropped, defaults set; `fieldValidation=Strict` refuses instead."""
+    """Drops undeclared fields and sets defaults; `fieldValidation=Strict` raises ApiError 400."""
     fixed = {key: item[key] for key in ("apiVersion", "kind")}
     rest = {key: value for key, value in item.items() if key not in ("apiVersion", "kind")}
-    known, unknown = schema.prune(rest, _rooted(kind))
+    declared, undeclared = validation.prune(rest, _rooted(kind))
     mode = request.query.get("fieldValidation", "") or "Warn"
-    texts = [f'unknown field "{path}"' for path in unknown]
+    texts = [f'unknown field "{path}"' for path in undeclared]
     if texts and mode == "Strict":
         listed = ", ".join(texts)
         raise errors.bad_request(f"{_cannot(kind, kind.kind)}: strict decoding error: {listed}")
-    made = {**fixed, **schema.with_defaults(known, kind.schema)}
+    made = {**fixed, **validation.with_defaults(declared, kind.schema)}
     return Body(made, tuple(texts) if mode == "Warn" else ())
 
 
 def check_options(request: Request, options: str, apply: bool = False) -> None:
-    """The parameters of a write. Raises ApiError 422; `options` is their kind."""
+    """Checks the parameters of a write. Raises ApiError 422; `options` is their kind."""
     mode = request.query.get("fieldValidation", "")
     if mode not in _VALIDATIONS:
         cause = errors.unsupported("fieldValidation", mode, _VALIDATIONS)

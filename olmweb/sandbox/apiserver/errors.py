@@ -1,7 +1,7 @@
-"""The API server's refusals: each becomes a `Status` object, worded as the real one words it.
+"""The API server's errors: each becomes a `Status` object with the wording of the real server.
 
-Knows HTTP codes and reasons; must not know the store or the HTTP server. Every wording here is
-compared with a real API server's by tests/conformance.
+Knows HTTP codes and reasons; must not know the store or the HTTP server. tests/conformance compares
+every wording with a real API server's.
 """
 
 import json
@@ -33,8 +33,8 @@ class Cause:
 class ApiError(Exception):
     """A request that is answered with a Status of `code`.
 
-    `details` as in metav1.StatusDetails, None for none at all; a `reason` of "" is left out, as the
-    real server does where an error of its own comes through; `token` goes on an expired list.
+    `details` as in metav1.StatusDetails; None leaves the field out. A `reason` of "" is left out as
+    well, as the real server does for internal errors. `token` continues an expired list.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ApiError(Exception):
         self.token = token
 
     def status(self) -> dict[str, Any]:
-        """The Status object that the client reads."""
+        """The Status object."""
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -79,8 +79,8 @@ def named(group: str, plural: str) -> str:
 
 
 def _details(name: str, group: str, plural: str) -> dict[str, Any]:
-    found = {"name": name, "group": group, "kind": plural}
-    return {key: value for key, value in found.items() if value}
+    details = {"name": name, "group": group, "kind": plural}
+    return {key: value for key, value in details.items() if value}
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
@@ -89,14 +89,14 @@ def not_found(group: str, plural: str, name: str) -> ApiError:
 
 
 def no_such_resource() -> ApiError:
-    """What a group that is built in answers for a kind that it lacks."""
+    """A kind that a built-in group does not serve."""
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(group: str, plural: str, name: str, *, going: bool = False) -> ApiError:
-    """`going`: the object that is in the way is being deleted."""
+def already_exists(group: str, plural: str, name: str, *, deleting: bool) -> ApiError:
+    """`deleting`: the existing object is being deleted."""
     text = f'{named(group, plural)} "{name}" already exists'
-    if going:
+    if deleting:
         text = f"object is being deleted: {text}"
     return ApiError(409, "AlreadyExists", text, _details(name, group, plural))
 
@@ -168,7 +168,7 @@ def too_large(limit: int) -> ApiError:
 
 
 def expired_continue(token: str) -> ApiError:
-    """`token` goes on with what is there now."""
+    """`token` continues the list with the current objects."""
     return ApiError(410, "Expired", _TOO_OLD_TO_CONTINUE, token=token)
 
 
@@ -176,15 +176,15 @@ def expired_version() -> ApiError:
     return ApiError(410, "Expired", "The resourceVersion for the provided list is too old.")
 
 
-def too_old(asked: int, oldest: int) -> ApiError:
+def too_old(version: int, oldest: int) -> ApiError:
     """A watch from a resourceVersion whose history is gone."""
-    return ApiError(410, "Expired", f"too old resource version: {asked} ({oldest})")
+    return ApiError(410, "Expired", f"too old resource version: {version} ({oldest})")
 
 
-def too_new(asked: int, newest: int) -> ApiError:
+def too_new(version: int, newest: int) -> ApiError:
     """A resourceVersion that this server has not reached."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    text = f"Timeout: Too large resource version: {asked}, current: {newest}"
+    text = f"Timeout: Too large resource version: {version}, current: {newest}"
     return ApiError(504, "Timeout", text, {"causes": [cause], "retryAfterSeconds": 1})
 
 
@@ -195,7 +195,7 @@ def unauthorized() -> ApiError:
 def forbidden(
     user: str, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
 ) -> ApiError:
-    """RBAC's refusal in its own words; `resource` may be `plural/subresource`."""
+    """RBAC's refusal; `resource` may be `plural/subresource`."""
     plural = resource.split("/", 1)[0]
     subject = f' "{name}"' if name else ""
     scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"

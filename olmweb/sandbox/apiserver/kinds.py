@@ -1,6 +1,6 @@
-"""The kinds that the sandbox serves: custom ones from `data/crds`, and the few built-in ones.
+"""The kinds that the sandbox serves: custom ones from `crds/`, built-in ones, and CRD manifests.
 
-Owns names, scopes, schemas and columns; must not know objects.
+Owns names, scopes, schemas and columns; must not know the store.
 """
 
 from collections.abc import Mapping
@@ -11,16 +11,17 @@ from typing import Any
 
 import yaml
 
+Object = dict[str, Any]
 Schema = Mapping[str, Any]
-DATA = Path(__file__).parent.parent / "data"
+CRDS = Path(__file__).parent / "crds"
 
-# Built-in kinds have no CRD; their few constraints that matter here are metadata's.
+# Built-in kinds have no CRD; only their metadata is validated.
 _FREE: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A printer column; `priority` 0 is always shown, others with `-o wide`."""
+    """A printer column; columns of a `priority` above 0 are shown with `-o wide` only."""
 
     name: str
     type: str
@@ -33,7 +34,7 @@ AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One resource of the API: where it lives and what its objects must look like."""
+    """One resource of the API: its path, names and schema."""
 
     group: str
     version: str
@@ -48,7 +49,7 @@ class Kind:
     columns: tuple[Column, ...] = ()
     custom: bool = True  # served by a CRD
     has_generation: bool = True
-    fields: tuple[str, ...] = ()  # what a field selector may name, beside metadata's two
+    fields: tuple[str, ...] = ()  # for field selectors, beside metadata.name and metadata.namespace
 
     @property
     def api_version(self) -> str:
@@ -56,7 +57,7 @@ class Kind:
 
     @property
     def resource(self) -> str:
-        """As messages name it: `plural.group`."""
+        """`plural.group`, as messages name it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -165,11 +166,10 @@ def _custom(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Kind:
 @cache
 def all_kinds() -> tuple[Kind, ...]:
     """Every kind, custom resources first, then the built-in ones."""
-    folder = DATA / "crds"
-    shared = yaml.load((folder / "shared.yaml").read_text(), yaml.CSafeLoader)
+    shared = yaml.load((CRDS / "shared.yaml").read_text(), yaml.CSafeLoader)
     custom = [
         _custom(entry, shared)
-        for path in sorted(folder.glob("*.yaml"))
+        for path in sorted(CRDS.glob("*.yaml"))
         if path.stem != "shared"
         for entry in yaml.load(path.read_text(), yaml.CSafeLoader)
     ]
@@ -193,3 +193,104 @@ def by_kind(name: str) -> Kind:
 
 def by_path(group: str, version: str, plural: str) -> Kind | None:
     return _by_path().get((group, version, plural))
+
+
+# --- CustomResourceDefinition objects
+
+
+def crd_manifest(kind: Kind) -> Object:
+    """The CRD of `kind`, without status, in the form that a real API server accepts."""
+    version: Object = {
+        "name": kind.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": _openapi(_rooted(kind))},
+    }
+    if kind.has_status:
+        version["subresources"] = {"status": {}}
+    if kind.columns != (AGE,):
+        version["additionalPrinterColumns"] = [
+            {"name": column.name, "type": column.type, "jsonPath": column.path}
+            | ({"priority": column.priority} if column.priority else {})
+            for column in kind.columns
+        ]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": kind.resource},
+        "spec": {
+            "group": kind.group,
+            "names": _names(kind),
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "conversion": {"strategy": "None"},
+            "versions": [version],
+        },
+    }
+
+
+def established_crd(kind: Kind, at: str) -> Object:
+    """The CRD with the status of a cluster that serves it; `at` is a timestamp."""
+    return crd_manifest(kind) | {"status": crd_status(_names(kind), [kind.version], at)}
+
+
+def crd_status(names: Mapping[str, Any], stored: list[str], at: str) -> Object:
+    """The status of a served CRD; `stored` are its storedVersions."""
+    conditions = {
+        "NamesAccepted": ("NoConflicts", "no conflicts found"),
+        "Established": ("InitialNamesAccepted", "the initial names have been accepted"),
+    }
+    return {
+        "acceptedNames": dict(names),
+        "conditions": [
+            {
+                "type": type_,
+                "status": "True",
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": at,
+            }
+            for type_, (reason, message) in conditions.items()
+        ],
+        "storedVersions": stored,
+    }
+
+
+def _names(kind: Kind) -> Object:
+    names: Object = {
+        "plural": kind.plural,
+        "singular": kind.singular,
+        "kind": kind.kind,
+        "listKind": f"{kind.kind}List",
+    }
+    names |= {"shortNames": list(kind.short_names)} if kind.short_names else {}
+    return names | ({"categories": list(kind.categories)} if kind.categories else {})
+
+
+def _rooted(kind: Kind) -> Object:
+    """The schema with the fields that every object has: apiVersion, kind and metadata."""
+    strings = {name: {"type": "string"} for name in ("apiVersion", "kind")}
+    own = kind.schema.get("properties", {})
+    return {**kind.schema, "properties": {**strings, "metadata": {"type": "object"}, **own}}
+
+
+def _openapi(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {key: _openapi(value) for key, value in schema.items() if key != "x-rules"}
+    if rules := schema.get("x-rules"):
+        made["x-kubernetes-validations"] = [
+            {"rule": _cel(rule), "message": rule["message"]} for rule in rules
+        ]
+    return made
+
+
+def _cel(rule: Mapping[str, Any]) -> str:
+    if "matches" in rule:
+        return f"self.matches({_quoted(rule['matches'])})"
+    if "requires" in rule:
+        return f"has(self.{rule['requires']})"
+    return "self == oldSelf"
+
+
+def _quoted(pattern: str) -> str:
+    return '"' + pattern.replace("\\", "\\\\").replace('"', '\\"') + '"'

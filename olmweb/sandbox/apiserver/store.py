@@ -1,35 +1,59 @@
-"""Objects by kind and name, one global resourceVersion, and the history that watches replay.
+"""Objects by kind and name, one global resourceVersion, the history for watches, the state file.
 
 Owns identity (uid, creationTimestamp, generation), garbage collection by owner and the event log.
-Must not know HTTP, schemas or who asks. Objects handed out must not be changed: write a new one.
+Must not know HTTP, schemas or users. Objects handed out must not be changed: write a new one.
 """
 
+import hashlib
+import json
+import logging
 import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
-from olmweb.sandbox.apiserver.kinds import Kind, by_kind
+from olmweb.sandbox.apiserver.kinds import Kind, Object, by_kind
+
+log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-Object = dict[str, Any]
 Key = tuple[str, str, str]  # kind, namespace, name
 
 HISTORY = 5000
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no characters that look alike
+SAVE_SECONDS = 1.0
 _UID_ROOT = uuid.UUID("6f6c6d77-6562-4000-8000-73616e64626f")
 
 
 def timestamp(at: datetime) -> str:
-    """Kubernetes' time text: UTC, whole seconds."""
+    """A time as Kubernetes writes it: UTC, whole seconds."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def uid_of(*parts: str) -> str:
     """A uid that is the same at every start for the same object of the scenario."""
     return str(uuid.uuid5(_UID_ROOT, "/".join(parts)))
+
+
+def safe_suffix(text: str, length: int) -> str:
+    """The end of a generated name, derived from `text`, in Kubernetes' alphabet for such names."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return "".join(_SAFE[byte % len(_SAFE)] for byte in digest[:length])
+
+
+def owner_reference(owner: Object, *, controller: bool) -> Object:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": controller,
+        "blockOwnerDeletion": controller,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +88,7 @@ def key_of(item: Object) -> Key:
 
 
 def _content(item: Object) -> Object:
-    """What decides whether a write changes anything (a new managedFields time does not)."""
+    """The parts of an object that make a write a change (the time in managedFields does not)."""
     metadata = {
         key: value
         for key, value in item["metadata"].items()
@@ -78,9 +102,9 @@ def _content(item: Object) -> Object:
 
 
 def _spec(item: Object) -> Object:
-    """What counts up the generation: everything but metadata and status, and the deletion."""
-    found = {key: value for key, value in item.items() if key not in ("metadata", "status")}
-    return found | {"deleted": item["metadata"].get("deletionTimestamp")}
+    """The parts that count up the generation: all but metadata and status, and the deletion."""
+    spec = {key: value for key, value in item.items() if key not in ("metadata", "status")}
+    return spec | {"deleted": item["metadata"].get("deletionTimestamp")}
 
 
 def _generation(made: Object, before: Object | None) -> int:
@@ -91,22 +115,22 @@ def _generation(made: Object, before: Object | None) -> int:
 
 
 def _sorted(items: Mapping[Key, Object], kind: str, namespace: str) -> list[Object]:
-    """Those of a kind by namespace and name; "" is every namespace."""
+    """The objects of a kind by namespace and name; "" is every namespace."""
     keys = [k for k in items if k[0] == kind and (not namespace or k[1] == namespace)]
     keys.sort(key="/".join)  # as etcd orders its keys: "a-b/" comes before "a/"
     return [items[key] for key in keys]
 
 
 class Store:
-    """Thread-safe. `changed` is notified at every write; hold it to read several things at once."""
+    """Thread-safe. `changed` is notified at every write; hold it for consistent reads."""
 
     def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.now = now
         self.changed = threading.Condition(threading.RLock())
         self.version = 1000
         self.oldest = 1000  # watches can resume from here on
-        self._dropped = 1000  # changes up to here are not held any more, for no watch
-        self._oldest_list = 0  # lists of older versions are refused, watches are not
+        self._dropped = 1000  # events up to here were dropped, also for open watches
+        self._oldest_list = 0  # older versions are refused for lists, not for watches
         self._items: dict[Key, Object] = {}
         self._events: deque[Event] = deque()
 
@@ -115,7 +139,7 @@ class Store:
             return self._items.get((kind, namespace, name))
 
     def kinds(self) -> list[str]:
-        """The kinds that there are objects of."""
+        """The kinds of which objects exist."""
         with self.changed:
             return sorted({key[0] for key in self._items})
 
@@ -125,7 +149,7 @@ class Store:
             return _sorted(self._items, kind, namespace), self.version
 
     def items_at(self, kind: str, namespace: str, version: int) -> list[Object] | None:
-        """Objects as they were at `version`; None when that history is gone."""
+        """Objects as they were at `version`; None if that history was dropped."""
         with self.changed:
             if version < max(self.oldest, self._oldest_list):
                 return None
@@ -143,7 +167,7 @@ class Store:
             return _sorted(then, kind, namespace)
 
     def put(self, item: Object) -> Object:
-        """Creates or replaces; fills in the server's metadata and gives the stored object.
+        """Creates or replaces; sets the server's metadata and returns the stored object.
 
         A write that changes nothing keeps the resourceVersion and makes no event.
         """
@@ -177,20 +201,20 @@ class Store:
         return made
 
     def delete(self, kind: str, name: str, namespace: str = "") -> Object | None:
-        """Removes the object and everything that it owns; None when there is none."""
+        """Removes the object and everything that it owns; None if there is no such object."""
         with self.changed:
-            gone = self._items.pop((kind, namespace, name), None)
-            if gone is None:
+            item = self._items.pop((kind, namespace, name), None)
+            if item is None:
                 return None
             self.version += 1
-            last = copied(gone)
+            last = copied(item)
             last["metadata"]["resourceVersion"] = str(self.version)
-            self._record("DELETED", last, gone)
-            self._collect(gone["metadata"]["uid"])
+            self._record("DELETED", last, item)
+            self._collect(item["metadata"]["uid"])
             return last
 
     def _collect(self, owner_uid: str) -> None:
-        """Garbage collection: an object goes when its owner is gone."""
+        """Garbage collection: deletes the objects of a deleted owner."""
         orphans = [
             key
             for key, item in self._items.items()
@@ -211,42 +235,100 @@ class Store:
     def events_after(
         self, version: int, kind: Kind, *, is_open: bool = False
     ) -> list[Event] | None:
-        """Changes of a kind after `version`; None when that history is gone.
+        """Changes of a kind after `version`; None if that history was dropped.
 
-        A watch that is open (`is_open`) has its changes coming whatever history forgets meanwhile.
+        An open watch (`is_open`) is not affected by a compaction.
         """
         with self.changed:
             if version < (self._dropped if is_open else self.oldest):
                 return None
-            found: list[Event] = []
+            events: list[Event] = []
             for event in reversed(self._events):
                 if event.version <= version:
                     break
                 if event.kind == kind.kind:
-                    found.append(event)
-            found.reverse()
-            return found
+                    events.append(event)
+            events.reverse()
+            return events
 
     def compact(self) -> None:
-        """Forgets the history, as etcd's compaction does: older watches get 410."""
+        """Drops the history, as etcd's compaction does: older watches get 410."""
         with self.changed:
             self.oldest = self.version
 
     def expire_lists(self) -> None:
-        """Refuses lists of every version so far; watches go on."""
+        """Refuses lists of every version so far; watches continue."""
         with self.changed:
             self._oldest_list = self.version + 1
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything, as JSON for the state file."""
+        """All objects, as JSON for the state file."""
         with self.changed:
             return {"version": self.version, "items": list(self._items.values())}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Takes over a snapshot; history starts anew."""
+        """Replaces all objects by those of a snapshot and drops the history."""
         with self.changed:
             self._items = {key_of(item): item for item in saved["items"]}
             self.version = self._dropped = int(saved["version"])
             self._events.clear()
             self.compact()
             self.changed.notify_all()
+
+
+class StateFile:
+    """The store on disk: loaded once, saved after changes at most once a second.
+
+    `scenario` identifies the version of the scenario that the objects come from.
+    """
+
+    def __init__(self, path: Path, store: Store, scenario: str) -> None:
+        self._path = path
+        self._store = store
+        self._scenario = scenario
+        self._saved_version = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sandbox-state", daemon=True)
+
+    def load(self) -> bool:
+        """Whether the store now has the saved state.
+
+        A broken file or one of another version of the scenario is ignored with a warning.
+        """
+        try:
+            saved = json.loads(self._path.read_text())
+            if saved["scenario"] != self._scenario:
+                log.warning("%s is of another version of the scenario: starting anew", self._path)
+                return False
+            self._store.restore(saved["store"])
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("%s can't be read (%s): starting anew", self._path, error)
+            return False
+        self._saved_version = self._store.version
+        return True
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=3)
+        self.save()
+
+    def save(self) -> None:
+        """Writes a new file and renames it over the old one: a crash leaves one of the two."""
+        snapshot = self._store.snapshot()
+        if snapshot["version"] == self._saved_version:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        replacement = self._path.with_name(self._path.name + ".new")
+        replacement.write_text(json.dumps({"scenario": self._scenario, "store": snapshot}))
+        replacement.replace(self._path)
+        self._saved_version = snapshot["version"]
+
+    def _run(self) -> None:
+        while not self._stopping.wait(SAVE_SECONDS):
+            self.save()

@@ -1,28 +1,31 @@
 """Plays OLM v0: Subscription -> InstallPlan -> ClusterServiceVersion, a step at a time.
 
-Level-triggered: every step looks at the objects only. What the scenario left settled stays so: a
-Subscription moves when it has no InstallPlan yet or another channel than the one installed. Must
-not know HTTP, nor how OLM Web predicts.
+Level-triggered: every step reads only the objects. A Subscription moves if it has no InstallPlan
+yet or if its channel's newest bundle is another than the current one; the settled Subscriptions of
+the scenario stay as they are. Must not know HTTP.
 """
 
 from typing import Any
 
-from olmweb.sandbox.apiserver.store import Object, Store, copied, timestamp, uid_of
-from olmweb.sandbox.scenario import csvs, workloads
-from olmweb.sandbox.scenario.csvs import API, Bundle, Phase, Placed
-from olmweb.sandbox.scenario.workloads import Workload, suffix
+from olmweb.sandbox.apiserver.kinds import Object
+from olmweb.sandbox.apiserver.store import Store, copied, owner_reference, timestamp, uid_of
+from olmweb.sandbox.controllers import csv_objects, workloads
+from olmweb.sandbox.controllers.bundles import Bundle, Catalogs
+from olmweb.sandbox.controllers.csv_objects import API, Installation, Phase
+from olmweb.sandbox.controllers.workloads import Workload, suffix
 
 _INSTALLING = Phase(
     "Installing", "InstallSucceeded", "waiting for install components to report healthy"
 )
-_MANUAL, _WAITS = "Manual", "RequiresApproval"
+_MANUAL, _REQUIRES_APPROVAL = "Manual", "RequiresApproval"
 
 
 class OlmV0:
     """The catalog operator and the OLM operator of one sandbox cluster."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, catalogs: Catalogs) -> None:
         self._store = store
+        self._catalogs = catalogs
 
     def step_all(self) -> None:
         """One step for every Subscription, InstallPlan and ClusterServiceVersion."""
@@ -30,49 +33,54 @@ class OlmV0:
             for item in self._store.items("Subscription")[0]:
                 self._resolve(item)
             for item in self._store.items("InstallPlan")[0]:
-                self._carry_out(item)
+                self._execute(item)
             for item in self._store.items("ClusterServiceVersion")[0]:
                 self._finish(item)
 
     def _resolve(self, item: Object) -> None:
-        """Chooses a bundle and makes the InstallPlan; says so when there is none."""
+        """Chooses a bundle and makes the InstallPlan; sets a condition if there is no bundle."""
         meta, spec, status = item["metadata"], item["spec"], item.get("status", {})
         groups, _version = self._store.items("OperatorGroup", meta["namespace"])
-        if len(groups) != 1 or _failed(status) or _under_way(status):
+        if len(groups) != 1 or _has_failed(status) or _is_installing(status):
             return
         if self._unpack_failed(item):
             return
-        now, installed = status.get("currentCSV", ""), status.get("installedCSV", "")
+        current, installed = status.get("currentCSV", ""), status.get("installedCSV", "")
         first = "" if installed else spec.get("startingCSV", "")
         try:
-            found = csvs.head(spec["source"], spec["name"], spec.get("channel", ""), first)
+            bundle = self._bundle(spec, first)
         except KeyError:
-            if not now:
-                self._say(item, _unresolved(item, timestamp(self._store.now())))
+            if not current:
+                self._set_status(item, _unresolved(item, timestamp(self._store.now())))
             return
-        if found.name == now:
+        if bundle.name == current:
             return
-        plan = self._plan(item, found)
+        plan = self._plan(item, bundle)
         self._store.put(plan)
-        self._say(
+        self._set_status(
             item,
             {
-                "currentCSV": found.name,
+                "currentCSV": bundle.name,
                 "state": "UpgradePending",
                 "installPlanRef": _reference(plan),
                 "conditions": _pending(spec, timestamp(self._store.now())),
             },
         )
 
+    def _bundle(self, spec: Object, name: str) -> Bundle:
+        """The bundle `name`, "" for the newest, of a Subscription's channel. Raises KeyError."""
+        channel = spec.get("channel", "")
+        return self._catalogs[spec["source"]].bundle(spec["name"], channel, name)
+
     def _unpack_failed(self, item: Object) -> bool:
-        """Whether it gave up unpacking; it does not try again while the Job is there."""
+        """Whether unpacking failed; it is not retried while the Job exists."""
         conditions = item.get("status", {}).get("conditions", [])
-        failed = any(one["type"] == "BundleUnpackFailed" for one in conditions)
+        failed = any(condition["type"] == "BundleUnpackFailed" for condition in conditions)
         return failed and bool(self._store.items("Job", item["spec"]["sourceNamespace"])[0])
 
     def _plan(self, item: Object, bundle: Bundle) -> Object:
         meta, spec = item["metadata"], item["spec"]
-        waits = spec.get("installPlanApproval") == _MANUAL
+        manual = spec.get("installPlanApproval") == _MANUAL
         name = f"install-{suffix(meta['uid'], bundle.name)}"
         return {
             "apiVersion": API,
@@ -81,34 +89,25 @@ class OlmV0:
                 "name": name,
                 "namespace": meta["namespace"],
                 "uid": uid_of("InstallPlan", meta["namespace"], name),
-                "ownerReferences": [
-                    {
-                        "apiVersion": API,
-                        "kind": "Subscription",
-                        "name": meta["name"],
-                        "uid": meta["uid"],
-                        "controller": False,
-                        "blockOwnerDeletion": False,
-                    }
-                ],
+                "ownerReferences": [owner_reference(item, controller=False)],
             },
             "spec": {
                 "approval": spec.get("installPlanApproval", "Automatic"),
-                "approved": not waits,
+                "approved": not manual,
                 "clusterServiceVersionNames": [bundle.name],
                 "generation": 1,
             },
             "status": {
-                "phase": _WAITS if waits else "Installing",
+                "phase": _REQUIRES_APPROVAL if manual else "Installing",
                 "catalogSources": [],
-                "plan": [_step(bundle, spec, *one) for one in _written(bundle)],
+                "plan": _steps(bundle, spec),
             },
         }
 
-    def _carry_out(self, plan: Object) -> None:
-        """An approved plan writes its ClusterServiceVersion; that makes it Complete."""
+    def _execute(self, plan: Object) -> None:
+        """Writes the ClusterServiceVersion of an approved plan, which is Complete then."""
         phase = plan.get("status", {}).get("phase")
-        if phase not in (_WAITS, "Installing") or not plan["spec"]["approved"]:
+        if phase not in (_REQUIRES_APPROVAL, "Installing") or not plan["spec"]["approved"]:
             return
         namespace = plan["metadata"]["namespace"]
         for item in self._store.items("Subscription", namespace)[0]:
@@ -126,78 +125,76 @@ class OlmV0:
         spec, current = item["spec"], item["status"]["currentCSV"]
         before = item["status"].get("installedCSV", "")
         namespace = item["metadata"]["namespace"]
-        bundle = csvs.head(spec["source"], spec["name"], spec.get("channel", ""), current)
-        placed = self._placed(bundle, namespace)
-        if placed is None:
+        bundle = self._bundle(spec, current)
+        installation = self._installation(bundle, namespace)
+        if installation is None:
             return
         now = self._store.now()
-        csv = csvs.csv(placed, now)
+        csv = csv_objects.csv(installation, now)
         stamp = str(self._store.version)
         csv["metadata"]["uid"] = uid_of("ClusterServiceVersion", namespace, bundle.name, stamp)
         self._store.put(csv)
-        for made in csvs.crds(placed, {}, now):
+        for made in csv_objects.crds(installation, {}, now):
             self._store.put(made)
         if before and before != current:
             self._store.delete("ClusterServiceVersion", before, namespace)
-        self._say(item, {"installedCSV": current, "state": "AtLatestKnown", "conditions": []})
+        self._set_status(
+            item, {"installedCSV": current, "state": "AtLatestKnown", "conditions": []}
+        )
 
-    def _placed(self, bundle: Bundle, namespace: str) -> Placed | None:
-        """Where it goes; refused at once where the group asks for what it does not support."""
+    def _installation(self, bundle: Bundle, namespace: str) -> Installation | None:
+        """The new installation; it has failed if the OperatorGroup is not supported."""
         groups, _version = self._store.items("OperatorGroup", namespace)
         if not groups:
             return None
         targets = groups[0]["spec"].get("targetNamespaces", [])
-        modes = {one["type"]: one["supported"] for one in bundle.spec.get("installModes", [])}
-        refused = not targets and modes.get("AllNamespaces") is False
-        phase = csvs.GROUP_UNSUPPORTED if refused else _INSTALLING
+        modes = {mode["type"]: mode["supported"] for mode in bundle.spec.get("installModes", [])}
+        unsupported = not targets and modes.get("AllNamespaces") is False
+        phase = csv_objects.GROUP_UNSUPPORTED if unsupported else _INSTALLING
         name = groups[0]["metadata"]["name"]
-        return Placed(bundle, namespace, name, ",".join(targets), phase)
+        return Installation(bundle, namespace, name, ",".join(targets), phase)
 
     def _finish(self, csv: Object) -> None:
-        """What is Installing gets its Deployment and has Succeeded."""
+        """Creates the Deployment of an Installing ClusterServiceVersion and sets it Succeeded."""
         status = csv.get("status", {})
         if status.get("phase") != "Installing":
             return
         meta = csv["metadata"]
         now = self._store.now()
-        owner = {
-            "apiVersion": API,
-            "kind": "ClusterServiceVersion",
-            "name": meta["name"],
-            "uid": meta["uid"],
-            "controller": False,
-            "blockOwnerDeletion": False,
-        }
+        owner = owner_reference(csv, controller=False)
         labels = {
             "olm.owner": meta["name"],
             "olm.owner.kind": "ClusterServiceVersion",
             "olm.owner.namespace": meta["namespace"],
         }
-        for one in csv["spec"]["install"]["spec"]["deployments"]:
-            wanted = Workload(
-                meta["namespace"], one["name"], "", workloads.AVAILABLE, labels, owner
-            )
-            for made in workloads.objects(wanted, now):
+        for deployment in csv["spec"]["install"]["spec"]["deployments"]:
+            name = deployment["name"]
+            workload = Workload(meta["namespace"], name, "", workloads.AVAILABLE, labels, owner)
+            for made in workloads.objects(workload, now):
                 self._store.put(made)
         made = copied(csv)
-        done = csvs.SUCCEEDED
-        made["status"] |= {"phase": done.phase, "reason": done.reason, "message": done.message}
-        made["status"]["lastTransitionTime"] = timestamp(now)
+        succeeded = csv_objects.SUCCEEDED
+        made["status"] |= {
+            "phase": succeeded.phase,
+            "reason": succeeded.reason,
+            "message": succeeded.message,
+            "lastTransitionTime": timestamp(now),
+        }
         self._store.put(made)
 
-    def _say(self, item: Object, more: dict[str, Any]) -> None:
+    def _set_status(self, item: Object, changes: dict[str, Any]) -> None:
         made = copied(item)
         stamp = timestamp(self._store.now())
-        made["status"] = {**made.get("status", {}), "lastUpdated": stamp, **more}
+        made["status"] = {**made.get("status", {}), "lastUpdated": stamp, **changes}
         self._store.put(made)
 
 
-def _failed(status: Object) -> bool:
+def _has_failed(status: Object) -> bool:
     conditions = status.get("conditions", [])
-    return any(one["type"] == "ResolutionFailed" for one in conditions)
+    return any(condition["type"] == "ResolutionFailed" for condition in conditions)
 
 
-def _under_way(status: Object) -> bool:
+def _is_installing(status: Object) -> bool:
     current = status.get("currentCSV")
     return bool(current) and status.get("installedCSV") != current
 
@@ -211,7 +208,7 @@ def _reference(plan: Object) -> Object:
 def _pending(spec: Object, stamp: str) -> list[Object]:
     if spec.get("installPlanApproval") != _MANUAL:
         return []
-    pending = {"type": "InstallPlanPending", "status": "True", "reason": _WAITS}
+    pending = {"type": "InstallPlanPending", "status": "True", "reason": _REQUIRES_APPROVAL}
     return [{**pending, "lastTransitionTime": stamp}]
 
 
@@ -227,21 +224,21 @@ def _unresolved(item: Object, stamp: str) -> Object:
     return {"conditions": [{**failed, "reason": reason, "lastTransitionTime": stamp}]}
 
 
-def _written(bundle: Bundle) -> list[tuple[str, str, str, str]]:
-    return [
-        ("operators.coreos.com", "v1alpha1", "ClusterServiceVersion", bundle.name),
-        *(
-            ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", owned["name"])
-            for owned in bundle.crds
-        ),
+def _steps(bundle: Bundle, spec: Object) -> list[Object]:
+    """The plan's steps: the ClusterServiceVersion and its CRDs."""
+    crd = {"group": "apiextensions.k8s.io", "version": "v1", "kind": "CustomResourceDefinition"}
+    group, version = API.split("/")
+    csv = {"group": group, "version": version, "kind": "ClusterServiceVersion"}
+    resources = [
+        {**csv, "name": bundle.name},
+        *({**crd, "name": owned["name"]} for owned in bundle.crds),
     ]
-
-
-def _step(bundle: Bundle, spec: Object, group: str, version: str, kind: str, name: str) -> Object:
     origin = {"sourceName": spec["source"], "sourceNamespace": spec["sourceNamespace"]}
-    resource = {"group": group, "version": version, "kind": kind, "name": name}
-    return {
-        "resolving": bundle.name,
-        "resource": {**resource, **origin, "manifest": "{}"},
-        "status": "Unknown",
-    }
+    return [
+        {
+            "resolving": bundle.name,
+            "resource": {**resource, **origin, "manifest": "{}"},
+            "status": "Unknown",
+        }
+        for resource in resources
+    ]

@@ -1,41 +1,70 @@
 """Plays operator-controller: ClusterExtension -> bundle -> objects, a step at a time.
 
-Level-triggered: every step looks at the objects only. Choices and wordings are those of
-operator-controller (resolve/catalog.go, applier/provider.go, applier/helm.go). Must not know HTTP,
-nor how OLM Web predicts.
+Level-triggered: every step reads only the objects. Choices and wordings are those of
+operator-controller (resolve/catalog.go, applier/provider.go, applier/helm.go). Must not know HTTP.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from olmweb.sandbox.apiserver.store import Object, Store, copied, timestamp
-from olmweb.sandbox.controllers import ranges, rules
-from olmweb.sandbox.scenario import csvs, extensions, workloads
-from olmweb.sandbox.scenario.content import catalogs
-from olmweb.sandbox.scenario.workloads import Workload
+from olmweb.sandbox.apiserver.kinds import Object
+from olmweb.sandbox.apiserver.store import Key, Store, copied, owner_reference, timestamp
+from olmweb.sandbox.controllers import csv_objects, helm, workloads
+from olmweb.sandbox.controllers.bundles import (
+    Blob,
+    Bundle,
+    Catalog,
+    Catalogs,
+    in_range,
+    parse_version,
+)
+from olmweb.sandbox.controllers.workloads import Workload
 
 _KIND, _LABELS = "ClusterExtension", "olm.operatorframework.io"
 _FINALIZER = f"{_LABELS}/cleanup-unpack-cache"
 _DEPENDENCIES = ("olm.package.required", "olm.gvk.required", "olm.constraint")
 
 
+_NOT_DEPRECATED = {
+    "Deprecated": "not deprecated",
+    "PackageDeprecated": "package not deprecated",
+    "ChannelDeprecated": "channel not deprecated",
+    "BundleDeprecated": "bundle not deprecated",
+}
+
+
+class Condition(NamedTuple):
+    """A condition of a ClusterExtension, without type and times."""
+
+    status: str
+    reason: str
+    message: str
+
+
+Conditions = dict[str, Condition]  # by type
+
+
+class _Refused(Exception):
+    """The reason for which nothing is installed, in operator-controller's words."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A bundle that could be installed; `deprecated` ones only when there is no other."""
+    """A bundle that could be installed; deprecated bundles only if there are no others."""
 
     catalog: str
     priority: int
-    blob: Mapping[str, Any]
-    version: str
+    bundle: Bundle
     deprecated: bool
 
 
 class OlmV1:
     """The operator-controller of one sandbox cluster."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, catalogs: Catalogs) -> None:
         self._store = store
+        self._catalogs = catalogs
 
     def step_all(self) -> None:
         """One step for every ClusterExtension."""
@@ -49,16 +78,17 @@ class OlmV1:
                     self._reconcile(item)
 
     def _finalize(self, item: Object) -> None:
-        """Lets it go; what it owns goes with it."""
+        """Removes the finalizer; the extension is deleted with the objects that it owns."""
         made = copied(item)
-        left = [one for one in made["metadata"].get("finalizers", ()) if one != _FINALIZER]
+        finalizers = made["metadata"].get("finalizers", ())
+        left = [name for name in finalizers if name != _FINALIZER]
         made["metadata"]["finalizers"] = left
         self._store.put(made)
         if not left:
             self._store.delete(_KIND, item["metadata"]["name"])
 
     def _adopt(self, item: Object) -> None:
-        """Takes a new one; those that the scenario left settled stay as they are."""
+        """Adds the finalizer; the settled extensions of the scenario stay as they are."""
         if item.get("status", {}).get("conditions") and item["metadata"].get("generation") == 1:
             return
         made = copied(item)
@@ -67,138 +97,236 @@ class OlmV1:
 
     def _reconcile(self, item: Object) -> None:
         name, status = item["metadata"]["name"], item.get("status", {})
-        now = status.get("install", {}).get("bundle", {})
+        installed = status.get("install", {}).get("bundle", {})
         try:
-            chosen = _resolve(self._store, item["spec"], now)
-            self._check(item, chosen)
+            chosen = self._resolve(item["spec"], installed)
+            bundle = chosen.bundle
+            self._check(item, bundle)
         except (_Refused, ValueError) as error:
-            self._say(item, _failed(now, str(error)), status.get("install"))
+            self._set_status(item, _failed(installed, str(error)), status.get("install"))
             return
-        bundle = chosen.blob["name"]
         channel = ",".join(item["spec"]["source"]["catalog"].get("channels", ()))
-        said = extensions.deprecated(chosen.catalog, chosen.blob["package"], channel, bundle)
-        if now.get("name") != bundle and not _is_rolling_out(status):
-            said["Installed"] = (
-                ("True", "Succeeded", "") if now else ("False", "Absent", "No bundle installed")
+        conditions = deprecation_conditions(
+            self._catalogs[chosen.catalog], bundle.package, channel, bundle.name
+        )
+        if installed.get("name") != bundle.name and not _is_rolling_out(status):
+            conditions["Installed"] = (
+                Condition("True", "Succeeded", "")
+                if installed
+                else Condition("False", "Absent", "No bundle installed")
             )
-            said["Progressing"] = ("True", "RollingOut", f"Rolling out {bundle} for {name}")
-            self._say(item, said, status.get("install"))
+            text = f"Rolling out {bundle.name} for {name}"
+            conditions["Progressing"] = Condition("True", "RollingOut", text)
+            self._set_status(item, conditions, status.get("install"))
             return
-        self._write(item, chosen)
-        image = chosen.blob["image"]
-        said["Installed"] = ("True", "Succeeded", f"Installed bundle {image} successfully")
-        said["Progressing"] = ("True", "Succeeded", "Desired state reached")
-        self._say(item, said, {"bundle": {"name": bundle, "version": chosen.version}})
+        self._write(item, bundle)
+        conditions |= succeeded(bundle.image)
+        self._set_status(
+            item, conditions, {"bundle": {"name": bundle.name, "version": bundle.version}}
+        )
 
-    def _check(self, item: Object, chosen: _Candidate) -> None:
-        """What keeps the chosen bundle from being applied. Raises _Refused."""
+    def _check(self, item: Object, bundle: Bundle) -> None:
+        """Raises _Refused if the bundle can't be applied."""
         name, namespace = item["metadata"]["name"], item["spec"]["namespace"]
-        release = rules.read_release(chosen.blob)
-        prefix = f'error for resolved bundle "{chosen.blob["name"]}" with version '
-        prefix += f'"{chosen.version}": unsupported bundle: '
-        if release.owns_api_services:
+        prefix = f'error for resolved bundle "{bundle.name}" with version "{bundle.version}": '
+        prefix += "unsupported bundle: "
+        if bundle.owns_api_services:
             raise _Refused(f"{prefix}apiServiceDefintions are not supported")
-        if release.has_webhooks:
+        if bundle.has_webhooks:
             raise _Refused(f"{prefix}webhookDefinitions are not supported")
-        if "AllNamespaces" not in release.modes:
+        if "AllNamespaces" not in bundle.install_modes:
             raise _Refused(f"{prefix}bundle does not support AllNamespaces install mode")
         if self._store.get("Namespace", namespace) is None:
             raise _Refused(f'namespaces "{namespace}" not found')
-        wanted = [("CustomResourceDefinition", "", crd) for crd in release.crds]
-        error = rules.ownership_error(name, wanted, self._owners(wanted))
+        crds = [("CustomResourceDefinition", "", crd["name"]) for crd in bundle.crds]
+        error = helm.ownership_error(name, crds, self._owners(crds))
         if error:
             raise _Refused(error)
 
-    def _owners(self, wanted: list[rules.Owned]) -> dict[rules.Owned, str]:
-        """The ClusterExtension that each of these objects is of; "" when it is of none."""
-        found = {}
-        for kind, namespace, name in wanted:
-            there = self._store.get(kind, name, namespace)
-            if there is not None:
-                labels = there["metadata"].get("labels") or {}
-                ours = labels.get(f"{_LABELS}/owner-kind") == _KIND
-                found[kind, namespace, name] = labels[f"{_LABELS}/owner-name"] if ours else ""
-        return found
+    def _owners(self, keys: list[Key]) -> dict[Key, str]:
+        """The ClusterExtension that owns each of the existing objects; "" for none."""
+        owners = {}
+        for kind, namespace, name in keys:
+            item = self._store.get(kind, name, namespace)
+            if item is not None:
+                labels = item["metadata"].get("labels") or {}
+                is_owned = labels.get(f"{_LABELS}/owner-kind") == _KIND
+                owners[kind, namespace, name] = labels[f"{_LABELS}/owner-name"] if is_owned else ""
+        return owners
 
-    def _write(self, item: Object, chosen: _Candidate) -> None:
-        """The bundle's objects, owned by the extension; written anew only when they change."""
-        name, namespace = item["metadata"]["name"], item["spec"]["namespace"]
-        labels = {f"{_LABELS}/owner-kind": _KIND, f"{_LABELS}/owner-name": name}
-        owner = {
-            "apiVersion": item["apiVersion"],
-            "kind": _KIND,
-            "name": name,
-            "uid": item["metadata"]["uid"],
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-        bundle = csvs.bundle_of(chosen.blob)
-        placed = csvs.Placed(bundle, namespace, "", "", csvs.SUCCEEDED)
+    def _write(self, item: Object, bundle: Bundle) -> None:
+        """Writes the bundle's objects, owned by the extension; replaces them only on a change."""
+        namespace = item["spec"]["namespace"]
+        labels = owner_labels(item["metadata"]["name"])
+        owner = owner_reference(item, controller=True)
+        installation = csv_objects.Installation(bundle, namespace, "", "", csv_objects.SUCCEEDED)
         now = self._store.now()
-        for made in csvs.crds(placed, {}, now):
+        for made in csv_objects.crds(installation, {}, now):
             if self._store.get(made["kind"], made["metadata"]["name"]) is None:
                 made["metadata"] |= {"labels": labels, "ownerReferences": [owner]}
                 self._store.put(made)
-        wanted = Workload(
+        workload = Workload(
             namespace=namespace,
-            name=placed.deployment,
-            image=chosen.blob["image"],
+            name=installation.deployment,
+            image=bundle.image,
             state=workloads.AVAILABLE,
             labels=labels,
             owner=owner,
         )
-        there = self._store.get("Deployment", placed.deployment, namespace)
-        if there is None or _image_of(there) != wanted.image:
-            self._forget(labels, namespace)
-            for made in workloads.objects(wanted, now):
+        existing = self._store.get("Deployment", installation.deployment, namespace)
+        if existing is None or _image_of(existing) != workload.image:
+            self._delete_deployments(labels, namespace)
+            for made in workloads.objects(workload, now):
                 self._store.put(made)
 
-    def _forget(self, labels: Mapping[str, str], namespace: str) -> None:
-        """Deletes the Deployments, with their pods, of the version before."""
-        for there in self._store.items("Deployment", namespace)[0]:
-            if labels.items() <= (there["metadata"].get("labels") or {}).items():
-                self._store.delete("Deployment", there["metadata"]["name"], namespace)
+    def _delete_deployments(self, labels: Mapping[str, str], namespace: str) -> None:
+        """Deletes the Deployments of the previous version."""
+        for item in self._store.items("Deployment", namespace)[0]:
+            if labels.items() <= (item["metadata"].get("labels") or {}).items():
+                self._store.delete("Deployment", item["metadata"]["name"], namespace)
 
-    def _say(
-        self, item: Object, said: Mapping[str, tuple[str, str, str]], install: Object | None
-    ) -> None:
-        """The status; the time of a condition moves only with its `status`."""
-        before = {one["type"]: one for one in item.get("status", {}).get("conditions", [])}
+    def _set_status(self, item: Object, conditions: Conditions, install: Object | None) -> None:
+        """Writes the status; the time of a condition changes only with its `status`."""
+        before = {entry["type"]: entry for entry in item.get("status", {}).get("conditions", [])}
         stamp = timestamp(self._store.now())
-        conditions = []
-        for type_, (status, reason, message) in sorted(said.items()):
-            old = before.get(type_, {})
-            since = old["lastTransitionTime"] if old.get("status") == status else stamp
-            conditions.append(
-                {
-                    "type": type_,
-                    "status": status,
-                    "reason": reason,
-                    "message": message,
-                    "lastTransitionTime": since,
-                    "observedGeneration": item["metadata"].get("generation", 1),
-                }
-            )
+        generation = item["metadata"].get("generation", 1)
         made = copied(item)
-        made["status"] = {"conditions": conditions, **({"install": install} if install else {})}
+        made["status"] = {"conditions": [], **({"install": install} if install else {})}
+        for type_, condition in sorted(conditions.items()):
+            old = before.get(type_, {})
+            since = old["lastTransitionTime"] if old.get("status") == condition.status else stamp
+            made["status"]["conditions"].append(
+                condition_object(type_, condition, since, generation)
+            )
         self._store.put(made)
 
+    # --- resolution
 
-class _Refused(Exception):
-    """Why nothing is installed, in operator-controller's words."""
+    def _resolve(self, spec: Object, installed: Mapping[str, str]) -> _Candidate:
+        """The highest requested version among the upgrades of the installed bundle."""
+        request = spec["source"]["catalog"]
+        candidates = [
+            candidate for candidate in self._candidates(request) if self._meets(candidate, request)
+        ]
+        policy = request.get("upgradeConstraintPolicy", "CatalogProvided")
+        if installed and policy != "SelfCertified":
+            candidates = [
+                candidate for candidate in candidates if self._upgrades(candidate, installed)
+            ]
+        if not candidates:
+            raise _Refused(_no_bundles(request, installed))
+        best = [candidate for candidate in candidates if not candidate.deprecated] or candidates
+        priority = max(candidate.priority for candidate in best)
+        best = [candidate for candidate in best if candidate.priority == priority]
+        names = sorted({candidate.catalog for candidate in best})
+        if len(names) > 1:
+            raise _Refused(
+                f'found bundles for package "{request["packageName"]}" in multiple catalogs with '
+                f"the same priority [{' '.join(names)}]"
+            )
+        chosen = max(best, key=lambda c: parse_version(c.bundle.version) or (0, 0, 0, 0, ()))
+        for item in chosen.bundle.properties:
+            if item["type"] in _DEPENDENCIES:
+                name = chosen.bundle.name
+                raise _Refused(
+                    f'validating bundle "{name}": bundle "{name}" has a dependency declared via '
+                    f'property "{item["type"]}" which is currently not supported'
+                )
+        return chosen
+
+    def _candidates(self, request: Object) -> Iterator[_Candidate]:
+        """Every bundle of the package in the selected catalogs."""
+        selected = request.get("selector", {}).get("matchLabels", {}).items()
+        for item in self._store.items("ClusterCatalog")[0]:
+            name = item["metadata"]["name"]
+            if name in self._catalogs and selected <= item["metadata"].get("labels", {}).items():
+                catalog, priority = self._catalogs[name], item["spec"].get("priority", 0)
+                for bundle in catalog.bundles(request["packageName"]):
+                    conditions = deprecation_conditions(catalog, bundle.package, "", bundle.name)
+                    deprecated = conditions["BundleDeprecated"].status == "True"
+                    yield _Candidate(name, priority, bundle, deprecated)
+
+    def _entries(self, candidate: _Candidate) -> Iterator[tuple[str, Blob]]:
+        """The name and the entry of every channel that has the bundle."""
+        for channel in self._catalogs[candidate.catalog].channels(candidate.bundle.package):
+            for entry in channel["entries"]:
+                if entry["name"] == candidate.bundle.name:
+                    yield channel["name"], entry
+
+    def _meets(self, candidate: _Candidate, request: Object) -> bool:
+        """Whether the bundle is in a requested channel and in the requested range."""
+        requested = request.get("channels") or ()
+        channels = [channel for channel, _ in self._entries(candidate)]
+        in_channel = not requested or any(channel in channels for channel in requested)
+        return in_channel and in_range(request.get("version", ""), candidate.bundle.version)
+
+    def _upgrades(self, candidate: _Candidate, installed: Mapping[str, str]) -> bool:
+        """Whether the bundle is the installed one or an entry of any channel leads to it."""
+        if candidate.bundle.name == installed["name"]:
+            return True
+        for _channel, entry in self._entries(candidate):
+            if entry.get("replaces") == installed["name"]:
+                return True
+            if installed["name"] in entry.get("skips", ()):
+                return True
+            if entry.get("skipRange") and in_range(entry["skipRange"], installed["version"]):
+                return True
+        return False
 
 
-def _failed(now: Mapping[str, str], text: str) -> dict[str, tuple[str, str, str]]:
-    installed = (
-        ("True", "Succeeded", f"Installed bundle {now['name']} successfully")
-        if now
-        else ("False", "Failed", "No bundle installed")
+def deprecation_conditions(catalog: Catalog, package: str, channel: str, bundle: str) -> Conditions:
+    """The four deprecation conditions; `Deprecated` joins the messages of the other three."""
+    references = {
+        "PackageDeprecated": ("olm.package", None),
+        "ChannelDeprecated": ("olm.channel", channel),
+        "BundleDeprecated": ("olm.bundle", bundle),
+    }
+    conditions = {
+        type_: Condition("False", "NotDeprecated", text) for type_, text in _NOT_DEPRECATED.items()
+    }
+    messages: list[str] = []
+    for type_, reference in references.items():
+        for entry in catalog.deprecations(package):
+            if (entry["reference"]["schema"], entry["reference"].get("name")) == reference:
+                conditions[type_] = Condition("True", "Deprecated", entry["message"])
+                messages.append(entry["message"])
+    if messages:
+        conditions["Deprecated"] = Condition("True", "Deprecated", "\n".join(messages))
+    return conditions
+
+
+def succeeded(image: str) -> Conditions:
+    """The conditions of an extension whose bundle is installed."""
+    return {
+        "Installed": Condition("True", "Succeeded", f"Installed bundle {image} successfully"),
+        "Progressing": Condition("True", "Succeeded", "Desired state reached"),
+    }
+
+
+def condition_object(type_: str, condition: Condition, since: str, generation: int) -> Object:
+    return {
+        "type": type_,
+        **condition._asdict(),
+        "lastTransitionTime": since,
+        "observedGeneration": generation,
+    }
+
+
+def owner_labels(extension: str) -> dict[str, str]:
+    return {f"{_LABELS}/owner-kind": _KIND, f"{_LABELS}/owner-name": extension}
+
+
+def _failed(installed: Mapping[str, str], text: str) -> Conditions:
+    condition = (
+        Condition("True", "Succeeded", f"Installed bundle {installed['name']} successfully")
+        if installed
+        else Condition("False", "Failed", "No bundle installed")
     )
-    return {"Installed": installed, "Progressing": ("True", "Retrying", text)}
+    return {"Installed": condition, "Progressing": Condition("True", "Retrying", text)}
 
 
 def _is_rolling_out(status: Mapping[str, Any]) -> bool:
-    return any(one["reason"] == "RollingOut" for one in status.get("conditions", ()))
+    return any(condition["reason"] == "RollingOut" for condition in status.get("conditions", ()))
 
 
 def _image_of(deployment: Object) -> str:
@@ -206,86 +334,15 @@ def _image_of(deployment: Object) -> str:
     return image
 
 
-# --- resolution
-
-
-def _resolve(store: Store, spec: Object, now: Mapping[str, str]) -> _Candidate:
-    """The bundle of the highest version that is asked for and follows what is installed."""
-    asked = spec["source"]["catalog"]
-    found = [one for one in _candidates(store, asked) if _is_asked(one, asked)]
-    if now and asked.get("upgradeConstraintPolicy", "CatalogProvided") != "SelfCertified":
-        found = [one for one in found if _follows(one, now)]
-    if not found:
-        raise _Refused(_nothing(asked, now))
-    best = [one for one in found if not one.deprecated] or found
-    top = max(one.priority for one in best)
-    best = [one for one in best if one.priority == top]
-    names = sorted({one.catalog for one in best})
-    if len(names) > 1:
-        raise _Refused(
-            f'found bundles for package "{asked["packageName"]}" in multiple catalogs with the '
-            f"same priority [{' '.join(names)}]"
-        )
-    chosen = max(best, key=lambda one: rules.parse_version(one.version) or (0, 0, 0, 0, ()))
-    for each in chosen.blob["properties"]:
-        if each["type"] in _DEPENDENCIES:
-            bundle = chosen.blob["name"]
-            raise _Refused(
-                f'validating bundle "{bundle}": bundle "{bundle}" has a dependency declared via '
-                f'property "{each["type"]}" which is currently not supported'
-            )
-    return chosen
-
-
-def _candidates(store: Store, asked: Object) -> Iterator[_Candidate]:
-    """Every bundle of the package in the catalogs that are selected."""
-    wanted = asked.get("selector", {}).get("matchLabels", {})
-    for catalog in store.items("ClusterCatalog")[0]:
-        labels = catalog["metadata"].get("labels", {})
-        if any(labels.get(key) != value for key, value in wanted.items()):
-            continue
-        name = catalog["metadata"]["name"]
-        for blob in catalogs().get(name, ()):
-            if (blob.get("schema"), blob.get("package")) == ("olm.bundle", asked["packageName"]):
-                version = csvs.bundle_of(blob).version
-                said = extensions.deprecated(name, blob["package"], "", blob["name"])
-                old = said["BundleDeprecated"][0] == "True"
-                yield _Candidate(name, catalog["spec"].get("priority", 0), blob, version, old)
-
-
-def _entries(one: _Candidate) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Channel and entry of the bundle, in every channel that has it."""
-    for blob in catalogs()[one.catalog]:
-        if (blob.get("schema"), blob.get("package")) == ("olm.channel", one.blob["package"]):
-            for entry in blob["entries"]:
-                if entry["name"] == one.blob["name"]:
-                    yield blob["name"], entry
-
-
-def _is_asked(one: _Candidate, asked: Object) -> bool:
-    channels = asked.get("channels") or ()
-    there = [channel for channel, _ in _entries(one)]
-    in_channel = not channels or any(channel in there for channel in channels)
-    return in_channel and ranges.matches(asked.get("version", ""), one.version)
-
-
-def _follows(one: _Candidate, now: Mapping[str, str]) -> bool:
-    """Whether an entry of any channel leads there from what is installed, which follows itself."""
-    if one.blob["name"] == now["name"]:
-        return True
-    for _channel, entry in _entries(one):
-        if entry.get("replaces") == now["name"] or now["name"] in entry.get("skips", ()):
-            return True
-        if entry.get("skipRange") and ranges.matches(entry["skipRange"], now["version"]):
-            return True
-    return False
-
-
-def _nothing(asked: Object, now: Mapping[str, str]) -> str:
-    text = f'error upgrading from currently installed version "{now["version"]}": ' if now else ""
-    text += f'no bundles found for package "{asked["packageName"]}"'
-    if asked.get("version"):
-        text += f' matching version "{asked["version"]}"'
-    if asked.get("channels"):
-        text += f" in channels [{' '.join(asked['channels'])}]"
+def _no_bundles(request: Object, installed: Mapping[str, str]) -> str:
+    text = (
+        f'error upgrading from currently installed version "{installed["version"]}": '
+        if installed
+        else ""
+    )
+    text += f'no bundles found for package "{request["packageName"]}"'
+    if request.get("version"):
+        text += f' matching version "{request["version"]}"'
+    if request.get("channels"):
+        text += f" in channels [{' '.join(request['channels'])}]"
     return text

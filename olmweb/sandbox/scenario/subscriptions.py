@@ -1,6 +1,6 @@
-"""The scenario's Subscriptions with all that OLM v0 made of them, one for each way to go wrong.
+"""The demo's Subscriptions with the objects that OLM v0 made of them, one for each kind of failure.
 
-What was asked and how it came out is in `data/subscriptions.yaml`; nothing moves afterwards.
+`data/subscriptions.yaml` has the requests and their outcomes; nothing moves afterwards.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,14 +11,16 @@ from typing import Any
 
 import yaml
 
-from olmweb.sandbox.apiserver.kinds import DATA
-from olmweb.sandbox.apiserver.store import Object, timestamp, uid_of
-from olmweb.sandbox.scenario import csvs, workloads
-from olmweb.sandbox.scenario.csvs import API, Bundle, Phase, Placed
-from olmweb.sandbox.scenario.workloads import Happening, Workload, suffix
+from olmweb.sandbox.apiserver.kinds import Object
+from olmweb.sandbox.apiserver.store import timestamp, uid_of
+from olmweb.sandbox.controllers import csv_objects, workloads
+from olmweb.sandbox.controllers.bundles import Bundle
+from olmweb.sandbox.controllers.csv_objects import API, Installation, Phase
+from olmweb.sandbox.controllers.workloads import Occurrence, Workload, suffix
+from olmweb.sandbox.scenario.catalogs import catalogs
+from olmweb.sandbox.scenario.packages import ALL_MODES, DATA
 
-MARKETPLACE = "openshift-marketplace"
-_GLOBAL = (MARKETPLACE,)  # its CatalogSources are seen from every namespace
+_GLOBAL = "openshift-marketplace"  # its CatalogSources are visible in every namespace
 _OLM = "operator-lifecycle-manager"
 _KUBELET = "kubelet"
 _UNREACHABLE = (
@@ -27,24 +29,22 @@ _UNREACHABLE = (
     '10.0.0.77:50051: connect: connection refused"'
 )
 _PHASES: Mapping[str, Phase] = {
-    "healthy": csvs.SUCCEEDED,
-    "image-missing": csvs.SUCCEEDED,
-    "group-unsupported": csvs.GROUP_UNSUPPORTED,
-    "requirement-missing": csvs.REQUIREMENTS_NOT_MET,
+    "healthy": csv_objects.SUCCEEDED,
+    "image-missing": csv_objects.SUCCEEDED,
+    "group-unsupported": csv_objects.GROUP_UNSUPPORTED,
+    "requirement-missing": csv_objects.REQUIREMENTS_NOT_MET,
 }
 
 
 @cache
 def facts() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = yaml.load(
-        (DATA / "subscriptions.yaml").read_text(), yaml.CSafeLoader
-    )
-    return found
+    data: Mapping[str, Any] = yaml.load((DATA / "subscriptions.yaml").read_text(), yaml.CSafeLoader)
+    return data
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """One Subscription as it was asked for."""
+class _Subscription:
+    """A Subscription of the data file and its outcome."""
 
     namespace: str
     package: str
@@ -57,9 +57,9 @@ class _Asked:
     @property
     def source_namespace(self) -> str:
         return next(
-            str(one["namespace"])
-            for one in facts()["catalog_sources"]
-            if one["name"] == self.source
+            str(source["namespace"])
+            for source in facts()["catalog_sources"]
+            if source["name"] == self.source
         )
 
     @property
@@ -72,45 +72,48 @@ class _Asked:
 
     @property
     def bundles(self) -> list[Bundle]:
-        """What resolution chose; nothing where it failed."""
+        """The bundles that were resolved; none if the resolution failed."""
         if self.outcome in ("unsatisfiable", "catalog-dead"):
             return []
-        found = [csvs.head(self.source, self.package, self.channel)]
-        return found + ([csvs.head(self.source, self.together_with)] if self.together_with else [])
+        catalog = catalogs()[self.source]
+        bundles = [catalog.bundle(self.package, self.channel)]
+        return bundles + ([catalog.bundle(self.together_with)] if self.together_with else [])
 
 
 def namespaces() -> list[str]:
-    """Every namespace that the world needs."""
+    """The namespaces of all OperatorGroups."""
     return [group["namespace"] for group in facts()["operator_groups"]]
 
 
 def objects(everywhere: list[str], then: datetime, now: datetime) -> Iterator[Object]:
-    """Everything but the namespaces; copies go to `everywhere`. It came to be what it is `then`,
-    and its Events are still told `now`."""
-    for one in facts()["catalog_sources"]:
-        if one["name"] != "redhat-operators":
-            yield catalog_source(one, then)
-    for one in facts()["operator_groups"]:
-        yield _operator_group(one, then)
+    """All objects except the namespaces; copies are made in `everywhere`.
+
+    Their times are `then`; those of repeated Events are relative to `now`.
+    """
+    for source in facts()["catalog_sources"]:
+        if source["name"] != "redhat-operators":
+            yield catalog_source(source, then)
+    for group in facts()["operator_groups"]:
+        yield _operator_group(group, then)
     for entry in facts()["subscriptions"]:
-        yield from _subscribed(_Asked(**entry), everywhere, then, now)
-    for one in facts()["without_subscription"]:
-        yield from _came_with_the_cluster(one, then)
+        yield from _subscribed(_Subscription(**entry), everywhere, then, now)
+    for entry in facts()["without_subscription"]:
+        yield from _part_of_the_cluster(entry, then)
     yield from _dead_registry(then, now)
 
 
-def catalog_source(one: Mapping[str, str], now: datetime) -> Object:
+def catalog_source(source: Mapping[str, str], now: datetime) -> Object:
     """A CatalogSource of the data file, connected or not as its `state` says."""
-    name, namespace = one["name"], one["namespace"]
+    name, namespace = source["name"], source["namespace"]
     return {
         "apiVersion": API,
         "kind": "CatalogSource",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "sourceType": "grpc",
-            "image": one["image"],
-            "displayName": one["display"],
-            "publisher": one["publisher"],
+            "image": source["image"],
+            "displayName": source["display"],
+            "publisher": source["publisher"],
             "priority": -100,
             "updateStrategy": {"registryPoll": {"interval": "10m"}},
         },
@@ -118,7 +121,7 @@ def catalog_source(one: Mapping[str, str], now: datetime) -> Object:
             "connectionState": {
                 "address": f"{name}.{namespace}.svc:50051",
                 "lastConnect": timestamp(now),
-                "lastObservedState": one["state"],
+                "lastObservedState": source["state"],
             },
             "registryService": {
                 "createdAt": timestamp(now),
@@ -132,114 +135,118 @@ def catalog_source(one: Mapping[str, str], now: datetime) -> Object:
 
 
 def _group_of(namespace: str) -> tuple[str, str]:
-    """Name of the namespace's OperatorGroup, and what it watches as an annotation says it."""
-    one = next(g for g in facts()["operator_groups"] if g["namespace"] == namespace)
-    return one["name"], "" if one["watches"] == "all" else namespace
+    """The name of the namespace's OperatorGroup, and its targets as in olm.targetNamespaces."""
+    group = next(g for g in facts()["operator_groups"] if g["namespace"] == namespace)
+    return group["name"], "" if group["watches"] == "all" else namespace
 
 
-def _operator_group(one: Mapping[str, str], now: datetime) -> Object:
-    own = [one["namespace"]]
-    watches_all = one["watches"] == "all"
+def _operator_group(group: Mapping[str, str], now: datetime) -> Object:
+    own = [group["namespace"]]
+    watches_all = group["watches"] == "all"
     spec: Object = {"upgradeStrategy": "Default"}
     return {
         "apiVersion": "operators.coreos.com/v1",
         "kind": "OperatorGroup",
-        "metadata": {"name": one["name"], "namespace": one["namespace"]},
+        "metadata": {"name": group["name"], "namespace": group["namespace"]},
         "spec": spec if watches_all else {**spec, "targetNamespaces": own},
         "status": {"lastUpdated": timestamp(now), "namespaces": [""] if watches_all else own},
     }
 
 
 def _reference(kind: str, namespace: str, name: str) -> Object:
-    found = {"apiVersion": API, "kind": kind, "namespace": namespace, "name": name}
-    return found | {"uid": uid_of(kind, namespace, name)}
+    reference = {"apiVersion": API, "kind": kind, "namespace": namespace, "name": name}
+    return reference | {"uid": uid_of(kind, namespace, name)}
 
 
 # --- Subscriptions
 
 
 def _subscribed(
-    asked: _Asked, everywhere: list[str], then: datetime, now: datetime
+    subscription: _Subscription, everywhere: list[str], then: datetime, now: datetime
 ) -> Iterator[Object]:
-    """A Subscription and everything that followed from it."""
-    yield _subscription(asked, then)
-    if asked.bundles:
-        yield _install_plan(asked, then)
-    if asked.outcome in _PHASES:
-        yield from _installed(asked, everywhere, then, now)
-    if asked.outcome == "catalog-dead":
-        about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": asked.namespace}}
-        happened = Happening("ResolutionFailed", _failure(asked)[1], True, _OLM, 213, 95)
-        # One Event a namespace: OLM tells it once for all Subscriptions in there.
-        if asked.source_namespace == asked.namespace:
-            yield workloads.event(about, happened, now)
+    """A Subscription and the objects that OLM made of it."""
+    yield _subscription(subscription, then)
+    if subscription.bundles:
+        yield _install_plan(subscription, then)
+    if subscription.outcome in _PHASES:
+        yield from _installed(subscription, everywhere, then, now)
+    if subscription.outcome == "catalog-dead":
+        about = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": subscription.namespace},
+        }
+        occurrence = Occurrence("ResolutionFailed", _failure(subscription)[1], True, _OLM, 213, 95)
+        # OLM records one Event per namespace, not per Subscription.
+        if subscription.source_namespace == subscription.namespace:
+            yield workloads.event(about, occurrence, now)
 
 
-def _subscription(asked: _Asked, now: datetime) -> Object:
-    label = f"operators.coreos.com/{asked.package}.{asked.namespace}"
+def _subscription(subscription: _Subscription, now: datetime) -> Object:
+    label = f"operators.coreos.com/{subscription.package}.{subscription.namespace}"
     return {
         "apiVersion": API,
         "kind": "Subscription",
         "metadata": {
-            "name": asked.package,
-            "namespace": asked.namespace,
+            "name": subscription.package,
+            "namespace": subscription.namespace,
             "labels": {label: ""},
         },
         "spec": {
-            "name": asked.package,
-            "channel": asked.channel,
-            "source": asked.source,
-            "sourceNamespace": asked.source_namespace,
-            "installPlanApproval": asked.approval,
+            "name": subscription.package,
+            "channel": subscription.channel,
+            "source": subscription.source,
+            "sourceNamespace": subscription.source_namespace,
+            "installPlanApproval": subscription.approval,
         },
-        "status": _subscription_status(asked, now),
+        "status": _subscription_status(subscription, now),
     }
 
 
-def _subscription_status(asked: _Asked, now: datetime) -> Object:
+def _subscription_status(subscription: _Subscription, now: datetime) -> Object:
     status: Object = {
         "lastUpdated": timestamp(now),
-        "catalogHealth": _catalog_health(asked.namespace, now),
-        "conditions": _subscription_conditions(asked, now),
+        "catalogHealth": _catalog_health(subscription.namespace, now),
+        "conditions": _subscription_conditions(subscription, now),
     }
-    if not asked.bundles:
+    if not subscription.bundles:
         return status
-    current = asked.bundles[0].name
-    uid = uid_of("InstallPlan", asked.namespace, asked.plan)
+    current = subscription.bundles[0].name
+    uid = uid_of("InstallPlan", subscription.namespace, subscription.plan)
     status |= {
         "currentCSV": current,
         "installPlanGeneration": 1,
-        "installPlanRef": _reference("InstallPlan", asked.namespace, asked.plan),
+        "installPlanRef": _reference("InstallPlan", subscription.namespace, subscription.plan),
         "installplan": {
             "apiVersion": API,
             "kind": "InstallPlan",
-            "name": asked.plan,
+            "name": subscription.plan,
             "uuid": uid,
         },
         "state": "UpgradePending",
     }
-    if asked.outcome in _PHASES:
-        # It says only that the ClusterServiceVersion is there, not that it works.
+    if subscription.outcome in _PHASES:
+        # installedCSV means that the ClusterServiceVersion exists, not that it works.
         status |= {"installedCSV": current, "state": "AtLatestKnown"}
     return status
 
 
 def _catalog_health(namespace: str, now: datetime) -> list[Object]:
-    """Every CatalogSource in sight is called healthy, the dead one too: that is what OLM says."""
+    """Every visible CatalogSource is healthy, the dead source included, as OLM reports it."""
     return [
         {
-            "catalogSourceRef": _reference("CatalogSource", one["namespace"], one["name"]),
+            "catalogSourceRef": _reference("CatalogSource", source["namespace"], source["name"]),
             "healthy": True,
             "lastUpdated": timestamp(now),
         }
-        for one in facts()["catalog_sources"]
-        if one["namespace"] in (*_GLOBAL, namespace)
+        for source in facts()["catalog_sources"]
+        if source["namespace"] in (_GLOBAL, namespace)
     ]
 
 
-def _subscription_conditions(asked: _Asked, now: datetime) -> list[Object]:
+def _subscription_conditions(subscription: _Subscription, now: datetime) -> list[Object]:
     stamp = timestamp(now)
-    found: list[Object] = [
+    conditions: list[Object] = [
         {
             "type": "CatalogSourcesUnhealthy",
             "status": "False",
@@ -248,70 +255,72 @@ def _subscription_conditions(asked: _Asked, now: datetime) -> list[Object]:
             "lastTransitionTime": stamp,
         }
     ]
-    if asked.outcome == "needs-approval":
+    if subscription.outcome == "needs-approval":
         pending = {"type": "InstallPlanPending", "status": "True", "reason": "RequiresApproval"}
-        found.append({**pending, "lastTransitionTime": stamp})
-    if asked.outcome in ("unsatisfiable", "catalog-dead"):
-        reason, message = _failure(asked)
+        conditions.append({**pending, "lastTransitionTime": stamp})
+    if subscription.outcome in ("unsatisfiable", "catalog-dead"):
+        reason, message = _failure(subscription)
         failed = {"type": "ResolutionFailed", "status": "True", "reason": reason}
-        found.append({**failed, "message": message, "lastTransitionTime": stamp})
-    return found
+        conditions.append({**failed, "message": message, "lastTransitionTime": stamp})
+    return conditions
 
 
-def _failure(asked: _Asked) -> tuple[str, str]:
-    """Why nothing was resolved: a reason and a message. The latter is the same for every
-    Subscription of a namespace."""
-    if asked.outcome == "catalog-dead":
+def _failure(subscription: _Subscription) -> tuple[str, str]:
+    """Reason and message of the failed resolution; the message is that of the namespace."""
+    if subscription.outcome == "catalog-dead":
         dead = next(s for s in facts()["catalog_sources"] if s["state"] != "READY")
         return "ErrorPreventedResolution", _UNREACHABLE.format_map(dead)
-    name = asked.package
+    name = subscription.package
     return "ConstraintsNotSatisfiable", (
-        f"constraints not satisfiable: no operators found in channel {asked.channel} of package "
-        f"{name} in the catalog referenced by subscription {name}, subscription {name} exists"
+        f"constraints not satisfiable: no operators found in channel {subscription.channel} of "
+        f"package {name} in the catalog referenced by subscription {name}, subscription {name} "
+        "exists"
     )
 
 
 # --- InstallPlans and what they installed
 
 
-def _install_plan(asked: _Asked, now: datetime) -> Object:
-    stamp, waits = timestamp(now), asked.approval == "Manual"
-    owner = _reference("Subscription", asked.namespace, asked.package)
+def _install_plan(subscription: _Subscription, now: datetime) -> Object:
+    stamp, manual = timestamp(now), subscription.approval == "Manual"
+    owner = _reference("Subscription", subscription.namespace, subscription.package)
     del owner["namespace"]
     status: Object = {
-        "phase": "RequiresApproval" if waits else "Complete",
+        "phase": "RequiresApproval" if manual else "Complete",
         "catalogSources": [],
-        "plan": [step for bundle in asked.bundles for step in _steps(asked, bundle, waits)],
+        "plan": [
+            step for bundle in subscription.bundles for step in _steps(subscription, bundle, manual)
+        ],
     }
-    if not waits:
-        done = {"type": "Installed", "status": "True"}
+    if not manual:
+        installed = {"type": "Installed", "status": "True"}
         times = {"lastTransitionTime": stamp, "lastUpdateTime": stamp}
-        status |= {"conditions": [{**done, **times}], "startTime": stamp}
+        status |= {"conditions": [{**installed, **times}], "startTime": stamp}
     return {
         "apiVersion": API,
         "kind": "InstallPlan",
         "metadata": {
-            "name": asked.plan,
+            "name": subscription.plan,
             "generateName": "install-",
-            "namespace": asked.namespace,
+            "namespace": subscription.namespace,
             "labels": {
-                f"operators.coreos.com/{bundle.package}.{asked.namespace}": ""
-                for bundle in asked.bundles
+                f"operators.coreos.com/{bundle.package}.{subscription.namespace}": ""
+                for bundle in subscription.bundles
             },
             "ownerReferences": [{**owner, "controller": False, "blockOwnerDeletion": False}],
         },
         "spec": {
-            "approval": asked.approval,
-            "approved": not waits,
-            "clusterServiceVersionNames": [bundle.name for bundle in asked.bundles],
+            "approval": subscription.approval,
+            "approved": not manual,
+            "clusterServiceVersionNames": [bundle.name for bundle in subscription.bundles],
             "generation": 1,
         },
         "status": status,
     }
 
 
-def _steps(asked: _Asked, bundle: Bundle, waits: bool) -> Iterator[Object]:
-    made = [
+def _steps(subscription: _Subscription, bundle: Bundle, manual: bool) -> Iterator[Object]:
+    resources = [
         ("operators.coreos.com", "v1alpha1", "ClusterServiceVersion", bundle.name),
         *(
             ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", owned["name"])
@@ -319,112 +328,123 @@ def _steps(asked: _Asked, bundle: Bundle, waits: bool) -> Iterator[Object]:
         ),
         ("", "v1", "ServiceAccount", f"{bundle.package.removesuffix('-operator')}-operator"),
     ]
-    for group, version, kind, name in made:
+    for group, version, kind, name in resources:
         resource = {"group": group, "version": version, "kind": kind, "name": name}
-        origin = {"sourceName": asked.source, "sourceNamespace": asked.source_namespace}
+        origin = {
+            "sourceName": subscription.source,
+            "sourceNamespace": subscription.source_namespace,
+        }
         yield {
             "resolving": bundle.name,
             "resource": {**resource, **origin, "manifest": "{}"},
-            "status": "Unknown" if waits else "Created",
+            "status": "Unknown" if manual else "Created",
         }
 
 
 def _installed(
-    asked: _Asked, everywhere: list[str], then: datetime, now: datetime
+    subscription: _Subscription, everywhere: list[str], then: datetime, now: datetime
 ) -> Iterator[Object]:
-    group, targets = _group_of(asked.namespace)
-    phase = _PHASES[asked.outcome]
-    placed = Placed(asked.bundles[0], asked.namespace, group, targets, phase, asked.missing or {})
-    csv = csvs.csv(placed, then)
+    group, targets = _group_of(subscription.namespace)
+    phase = _PHASES[subscription.outcome]
+    installation = Installation(
+        subscription.bundles[0],
+        subscription.namespace,
+        group,
+        targets,
+        phase,
+        subscription.missing or {},
+    )
+    csv = csv_objects.csv(installation, then)
     yield csv
-    yield csvs.operator_condition(placed)
-    yield csvs.operator(placed, then)
-    yield from csvs.crds(placed, facts()["stored_versions"], then)
-    if not targets and phase is not csvs.GROUP_UNSUPPORTED:
-        yield from csvs.copies(csv, everywhere)
-    warning = phase is not csvs.SUCCEEDED
-    happened = Happening(phase.reason, phase.message, warning, _OLM, 12 if warning else 1, 70)
-    yield workloads.event(csv, happened, now)
-    if phase is csvs.SUCCEEDED:
-        yield from _running(placed, asked.outcome, then, now)
+    yield csv_objects.operator_condition(installation)
+    yield csv_objects.operator(installation, then)
+    yield from csv_objects.crds(installation, facts()["stored_versions"], then)
+    if not targets and phase is not csv_objects.GROUP_UNSUPPORTED:
+        yield from csv_objects.copies(csv, everywhere)
+    warning = phase is not csv_objects.SUCCEEDED
+    occurrence = Occurrence(phase.reason, phase.message, warning, _OLM, 12 if warning else 1, 70)
+    yield workloads.event(csv, occurrence, now)
+    if phase is csv_objects.SUCCEEDED:
+        yield from _running(installation, subscription.outcome, then, now)
 
 
-def _running(placed: Placed, outcome: str, then: datetime, now: datetime) -> Iterator[Object]:
-    """The Deployment of an installed operator; where its image can't be pulled, with Events."""
+def _running(
+    installation: Installation, outcome: str, then: datetime, now: datetime
+) -> Iterator[Object]:
+    """The Deployment of an installed operator, and an Event if its image can't be pulled."""
     broken = outcome == "image-missing"
     labels = {
-        "olm.owner": placed.bundle.name,
+        "olm.owner": installation.bundle.name,
         "olm.owner.kind": "ClusterServiceVersion",
-        "olm.owner.namespace": placed.namespace,
-        placed.label: "",
+        "olm.owner.namespace": installation.namespace,
+        installation.label: "",
     }
-    wanted = Workload(
-        namespace=placed.namespace,
-        name=placed.deployment,
-        image=placed.bundle.image.replace("-bundle@", "@"),
+    workload = Workload(
+        namespace=installation.namespace,
+        name=installation.deployment,
+        image=installation.bundle.image.replace("-bundle@", "@"),
         state=workloads.IMAGE_MISSING if broken else workloads.AVAILABLE,
         labels=labels,
-        owner=csvs.reference(placed),
+        owner=csv_objects.reference(installation),
     )
-    deployment, *pods = workloads.objects(wanted, then)
+    deployment, *pods = workloads.objects(workload, then)
     yield deployment
     yield from pods
     if broken:
-        text = f'Failed to pull image "{wanted.image}": manifest unknown'
-        happened = Happening("Failed", text, True, _KUBELET, 31, 60)
-        yield workloads.event(pods[0], happened, now)
+        text = f'Failed to pull image "{workload.image}": manifest unknown'
+        occurrence = Occurrence("Failed", text, True, _KUBELET, 31, 60)
+        yield workloads.event(pods[0], occurrence, now)
 
 
-# --- what nobody subscribed to
+# --- operators without Subscription, registry pods
 
 
-def _came_with_the_cluster(one: Mapping[str, Any], now: datetime) -> Iterator[Object]:
+def _part_of_the_cluster(entry: Mapping[str, Any], now: datetime) -> Iterator[Object]:
     """A ClusterServiceVersion without Subscription, and its Deployment."""
-    namespace, name = one["namespace"], one["name"]
-    modes = ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
+    namespace, name = entry["namespace"], entry["name"]
     spec = {
-        "displayName": one["display"],
-        "installModes": [{"type": mode, "supported": True} for mode in modes],
+        "displayName": entry["display"],
+        "installModes": [{"type": mode, "supported": True} for mode in ALL_MODES],
         "provider": {"name": "Red Hat"},
     }
     image = f"registry.redhat.io/openshift4/{name}:v4.12"
-    bundle = Bundle(name, name, one["version"], image, spec)
+    bundle = Bundle(name, name, entry["version"], image, spec, {})
     group, targets = _group_of(namespace)
-    placed = Placed(bundle, namespace, group, targets, csvs.SUCCEEDED)
-    yield csvs.csv(placed, now)
+    installation = Installation(bundle, namespace, group, targets, csv_objects.SUCCEEDED)
+    yield csv_objects.csv(installation, now)
     labels = {"olm.owner": name, "olm.owner.kind": "ClusterServiceVersion"}
     labels["olm.owner.namespace"] = namespace
-    wanted = Workload(
+    workload = Workload(
         namespace,
-        placed.deployment,
+        installation.deployment,
         image,
         workloads.AVAILABLE,
         labels,
-        csvs.reference(placed),
-        one["replicas"],
+        csv_objects.reference(installation),
+        entry["replicas"],
     )
-    yield from workloads.objects(wanted, now)
+    yield from workloads.objects(workload, now)
 
 
 def _dead_registry(then: datetime, now: datetime) -> Iterator[Object]:
     """The pods of CatalogSources that are not READY crash."""
-    for one in facts()["catalog_sources"]:
-        if one["state"] == "READY":
+    for source in facts()["catalog_sources"]:
+        if source["state"] == "READY":
             continue
-        source = _reference("CatalogSource", one["namespace"], one["name"])
-        del source["namespace"]
-        labels = {"olm.catalogSource": one["name"]}
-        wanted = Workload(
-            one["namespace"], one["name"], one["image"], workloads.CRASHING, labels, source
+        owner = _reference("CatalogSource", source["namespace"], source["name"])
+        del owner["namespace"]
+        labels = {"olm.catalogSource": source["name"]}
+        workload = Workload(
+            source["namespace"], source["name"], source["image"], workloads.CRASHING, labels, owner
         )
-        _deployment, pod = workloads.objects(wanted, then)
-        # A registry's pod is made by the CatalogSource itself, without a Deployment.
+        _deployment, pod = workloads.objects(workload, then)
+        # The CatalogSource owns its registry pod directly, without a Deployment.
         pod["metadata"] |= {
-            "name": f"{one['name']}-{suffix(one['name'])}",
+            "name": f"{source['name']}-{suffix(source['name'])}",
             "labels": labels,
-            "ownerReferences": [{**source, "controller": False, "blockOwnerDeletion": False}],
+            "ownerReferences": [{**owner, "controller": False, "blockOwnerDeletion": False}],
         }
         yield pod
         text = "Back-off restarting failed container manager in pod"
-        happened = Happening("BackOff", text, True, _KUBELET, 402, 118)
-        yield workloads.event(pod, happened, now)
+        occurrence = Occurrence("BackOff", text, True, _KUBELET, 402, 118)
+        yield workloads.event(pod, occurrence, now)

@@ -1,7 +1,7 @@
-"""The scenario `audit`: a 4.12 cluster on which all 69 packages were asked for.
+"""The scenario `audit`: a 4.12 cluster with a PlatformOperator for each of the 69 packages.
 
-Only what was asked is written down (`data/audit.yaml`); the outcomes come from the controller's
-rules. Deterministic but for the time: everything happened some two hours before the start.
+`data/audit.yaml` has only the requests; the outcomes come from the controllers' rules.
+Deterministic except for the time: everything happened some two hours before the start.
 """
 
 import hashlib
@@ -12,35 +12,38 @@ from typing import Any
 
 import yaml
 
-from olmweb.sandbox.apiserver import definitions
-from olmweb.sandbox.apiserver.kinds import DATA, all_kinds
-from olmweb.sandbox.apiserver.store import Object, Store, timestamp, uid_of
-from olmweb.sandbox.controllers import aggregate
-from olmweb.sandbox.controllers.controller import SOURCE, Controller
-from olmweb.sandbox.controllers.rules import SYSTEM_NAMESPACE
-from olmweb.sandbox.scenario import content, extensions, subscriptions
-from olmweb.sandbox.scenario.facts import digest, number, packages
+from olmweb.sandbox.apiserver.kinds import CRDS, Object, all_kinds, established_crd
+from olmweb.sandbox.apiserver.store import Store, key_of, timestamp, uid_of
+from olmweb.sandbox.controllers.helm import SYSTEM_NAMESPACE
+from olmweb.sandbox.controllers.platform_operators import (
+    CATALOG_SOURCE,
+    CLUSTER_OPERATOR,
+    PlatformOperators,
+)
+from olmweb.sandbox.controllers.workloads import namespace
+from olmweb.sandbox.scenario import catalogs, cluster_extensions, subscriptions
+from olmweb.sandbox.scenario.packages import DATA, digest, number, packages
 
 SCENARIOS = ("audit",)
 
 
 @cache
 def facts() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = yaml.load((DATA / "audit.yaml").read_text(), yaml.CSafeLoader)
-    return found
+    data: Mapping[str, Any] = yaml.load((DATA / "audit.yaml").read_text(), yaml.CSafeLoader)
+    return data
 
 
 @cache
 def fingerprint() -> str:
-    """Changes when the scenario's data do: a saved state of another one is not taken over."""
+    """Changes with the scenario's data: a saved state of other data is not loaded."""
     total = hashlib.sha256()
-    for path in sorted(DATA.rglob("*.yaml")):
+    for path in sorted((*DATA.glob("*.yaml"), *CRDS.glob("*.yaml"))):
         total.update(path.read_bytes())
     return total.hexdigest()
 
 
 class _Clock:
-    """The store's clock while the past is being made."""
+    """The store's clock during the build: every reading is four seconds later."""
 
     def __init__(self, at: datetime) -> None:
         self.at = at
@@ -50,7 +53,7 @@ class _Clock:
         return self.at
 
 
-def build(store: Store, controller: Controller) -> None:
+def build(store: Store, platform_operators: PlatformOperators) -> None:
     """Fills an empty store."""
     real_clock = store.now
     start = real_clock()
@@ -58,51 +61,40 @@ def build(store: Store, controller: Controller) -> None:
     store.now = clock
     _cluster(store)
     clock.at = start - timedelta(hours=3)
-    for made in extensions.objects(clock.at):
+    for made in cluster_extensions.objects(clock.at):
         _put(store, made)
-    controller.bundle_suffixes = facts()["suffixes"]
+    platform_operators.bundle_suffixes = facts()["suffixes"]
     clock.at = start - timedelta(hours=2, minutes=30)
     first = facts()["asked_first"]
     for name in [*first, *sorted(set(packages("packages")) - set(first))]:
         _put(store, _operator(name))
-        controller.settle(name)
+        platform_operators.settle(name)
     clock.at = start - timedelta(hours=1, minutes=15)
-    _installed_otherwise(store, clock.at, start)
+    _operators_of_olm(store, clock.at, start)
     clock.at = start - timedelta(minutes=14)
-    controller.aggregate()
-    controller.bundle_suffixes = {}
+    platform_operators.aggregate()
+    platform_operators.bundle_suffixes = {}
     store.now = real_clock
     store.compact()
 
 
-def _installed_otherwise(store: Store, then: datetime, now: datetime) -> None:
-    """OLM v0's Subscriptions and the workloads of ClusterExtensions, with their namespaces.
+def _operators_of_olm(store: Store, then: datetime, now: datetime) -> None:
+    """The objects of OLM v0 and the workloads of ClusterExtensions, with their namespaces.
 
-    After the PlatformOperators: a namespace that is there already keeps one from being installed.
+    After the PlatformOperators: an existing namespace can prevent the install of one of them.
     """
-    for name in dict.fromkeys([*subscriptions.namespaces(), *extensions.namespaces()]):
+    for name in dict.fromkeys([*subscriptions.namespaces(), *cluster_extensions.namespaces()]):
         if store.get("Namespace", name) is None:
-            _put(store, _namespace(name))
+            _put(store, namespace(name))
     everywhere = [item["metadata"]["name"] for item in store.items("Namespace")[0]]
     for made in subscriptions.objects(everywhere, then, now):
         _put(store, made)
-    for made in extensions.running(then, now):
+    for made in cluster_extensions.running(then, now):
         _put(store, made)
 
 
-def _namespace(name: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-        "spec": {"finalizers": ["kubernetes"]},
-        "status": {"phase": "Active"},
-    }
-
-
 def _put(store: Store, made: Object) -> None:
-    metadata = made["metadata"]
-    metadata["uid"] = uid_of(made["kind"], metadata.get("namespace", ""), metadata["name"])
+    made["metadata"]["uid"] = uid_of(*key_of(made))
     store.put(made)
 
 
@@ -117,10 +109,10 @@ def _operator(package: str) -> Object:
 
 def _cluster(store: Store) -> None:
     for name in facts()["namespaces"]:
-        _put(store, _namespace(name))
+        _put(store, namespace(name))
     for kind in all_kinds():
         if kind.custom:
-            _put(store, definitions.established(kind, timestamp(store.now())))
+            _put(store, established_crd(kind, timestamp(store.now())))
     _put(store, _catalogd_service())
     _put(store, _cluster_version(store.now()))
     for name in facts()["clusteroperators"]:
@@ -151,8 +143,8 @@ def _condition(type_: str, status: str, reason: str, message: str, at: datetime)
 def _cluster_version(now: datetime) -> Object:
     version = facts()["cluster_version"]
     image = f"registry.ci.example.com/ocp/release@sha256:{digest('release', version).hex()}"
-    waiting = f"Unable to apply {version}: the cluster operator {aggregate.NAME} is not available"
-    failing = f"Cluster operator {aggregate.NAME} is not available"
+    waiting = f"Unable to apply {version}: the cluster operator {CLUSTER_OPERATOR} is not available"
+    failing = f"Cluster operator {CLUSTER_OPERATOR} is not available"
     reason = "ClusterOperatorNotAvailable"
     return {
         "apiVersion": "config.openshift.io/v1",
@@ -190,7 +182,7 @@ def _cluster_operator(name: str, now: datetime) -> Object:
         "Degraded": ["False", "AsExpected", ""],
         "Upgradeable": ["True", "AsExpected", ""],
     }
-    said = healthy | facts()["troubled"].get(name, {})
+    conditions = healthy | facts()["troubled"].get(name, {})
     minutes = timedelta(minutes=number("since", name) % 90)
     return {
         "apiVersion": "config.openshift.io/v1",
@@ -200,7 +192,7 @@ def _cluster_operator(name: str, now: datetime) -> Object:
         "status": {
             "conditions": [
                 _condition(type_, status, reason, message, now + minutes)
-                for type_, (status, reason, message) in said.items()
+                for type_, (status, reason, message) in conditions.items()
             ],
             "versions": [{"name": "operator", "version": facts()["cluster_version"]}],
             "relatedObjects": [
@@ -215,7 +207,7 @@ def _aggregated() -> Object:
         "apiVersion": "config.openshift.io/v1",
         "kind": "ClusterOperator",
         "metadata": {
-            "name": aggregate.NAME,
+            "name": CLUSTER_OPERATOR,
             "annotations": {
                 "exclude.release.openshift.io/internal-openshift-hosted": "true",
                 "include.release.openshift.io/self-managed-high-availability": "true",
@@ -237,13 +229,15 @@ def _aggregated() -> Object:
 
 
 def _platform_source() -> Mapping[str, str]:
-    """The one CatalogSource that PlatformOperators are made from."""
-    found: list[Mapping[str, str]] = subscriptions.facts()["catalog_sources"]
-    return next(one for one in found if (one["namespace"], one["name"]) == SOURCE)
+    """The CatalogSource of the PlatformOperators."""
+    sources: list[Mapping[str, str]] = subscriptions.facts()["catalog_sources"]
+    return next(
+        source for source in sources if (source["namespace"], source["name"]) == CATALOG_SOURCE
+    )
 
 
 def _cluster_catalog(name: str, priority: int, now: datetime) -> Object:
-    data = content.served(name)
+    data = catalogs.served(name)
     image = f"registry.redhat.io/redhat/{name.removesuffix('s')}-index"
     stamp = timestamp(now)
 

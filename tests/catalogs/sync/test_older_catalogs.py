@@ -12,8 +12,8 @@ from installs.state.decode.v1 import catalog as decode_catalog
 from installs.state.decode.v1 import cluster_catalog as decode_cluster_catalog
 from olmweb.kube.resources import CATALOGS, CLUSTER_CATALOGS
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.messages import Request, Response
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.apiserver.http_server import Request, Response
+from olmweb.sandbox.cluster import Sandbox
 from tests.worlds.fbc import jsonl, package
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ from catalogs.sync.catalog import record_cluster_catalogs, sync_catalog
 from olmweb.clusters import client_for
 from olmweb.kube.resources import CLUSTER_CATALOGS
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from olmweb.kube.errors import KubeError
 from olmweb.kube.portforward import forwarded
 from olmweb.kube.resources import CATALOG_SOURCES, CLUSTER_CATALOGS
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.worlds.registry_grpc_fake import bundle, registry_fake
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,7 @@ from installs.facts.refresh_verdicts import refresh
 from installs.models import Action
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_component, make_operator, make_package
 from tests.worlds.fbc import bundle_blob, csv_metadata
 from tests.worlds.syncing import make

@@ -12,7 +12,7 @@ from installs.actions.record import dry_run, plan_install, request
 from installs.models import Action, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_package
 from tests.installs.actions.test_actions_followed import carry_out
 

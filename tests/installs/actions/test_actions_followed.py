@@ -17,7 +17,7 @@ from installs.actions.record import plan_install, request
 from installs.models import Action, Operator
 from olmweb.models import Cluster
 from olmweb.runtime.leases import acquire
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 from tests.installs.actions.test_actions import taken_by_another
 

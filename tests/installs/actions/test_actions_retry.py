@@ -13,7 +13,7 @@ from installs.actions.record import dry_run, request
 from installs.models import Action, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_operator
 from tests.installs.actions import test_actions_followed
 from tests.installs.actions.test_actions_followed import carry_out

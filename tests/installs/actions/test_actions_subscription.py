@@ -17,7 +17,7 @@ from installs.actions.record import dry_run, plan_install, request
 from installs.models import Action, Component, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_package
 from tests.peers.client import wait_until
 

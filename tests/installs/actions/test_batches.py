@@ -21,7 +21,7 @@ from installs.models import Action, ActionBatch
 from installs.queries.activity import progress_of
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import (
     make_catalog,
     make_cluster,

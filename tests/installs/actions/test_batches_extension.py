@@ -15,7 +15,7 @@ from installs.models import Action, ActionBatch, Operator
 from installs.queries.activity import progress_of
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_package
 from tests.installs.actions.test_actions_extension import catalog_of, make_cluster_read
 

@@ -13,7 +13,7 @@ from django.test import Client
 from catalogs.models import Package
 from installs.actions import follow
 from installs.models import Action, ActionBatch
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_package
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -9,7 +9,7 @@ from django.test import Client
 from catalogs.models import Catalog, Package
 from installs.models import Action, InstallRequest, Operator
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_package, make_prediction
 from tests.installs.actions.test_actions_extension import catalog_of, make_cluster_read
 from tests.installs.actions.test_actions_followed import carry_out

@@ -18,7 +18,7 @@ from installs.actions.record import dry_run, request
 from installs.models import Action, Component, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_component
 from tests.installs.actions import test_actions_subscription as v0
 from tests.installs.actions.test_actions_subscription import NAMESPACE, PACKAGE, carry_out, planned
@@ -309,7 +309,7 @@ def package_of(cluster: Cluster) -> Package:
 def unpacking(sandbox: Sandbox, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Operator:
     """A PlatformOperator whose Bundle can't be pulled, until its image is there again."""
     monkeypatch.setattr(follow, "STALE_FAILURE", timedelta(seconds=1))
-    images = sandbox.controller._by_image
+    images = sandbox.platform_operators._by_image
     hidden = {image: one for image, one in images.items() if one.package == PACKAGE}
     for image in hidden:
         del images[image]

@@ -17,7 +17,7 @@ from installs.models import AccessAnswer
 from olmweb import celery_app
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_operator
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ from django.test import Client
 
 from installs.models import Action
 from olmweb.models import ApiToken
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_package
 
 pytestmark = pytest.mark.django_db

@@ -25,9 +25,9 @@ from installs.state.full_sync import read_feeds, sync_cluster, write_snapshot
 from installs.state.resources import feeds_of
 from olmweb.clusters import client_for
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from olmweb.sandbox.scenario import world
-from olmweb.sandbox.scenario.facts import packages
+from olmweb.sandbox.scenario.packages import packages
 
 pytestmark = pytest.mark.django_db
 AUDIT = {"": 25, "po-install-mode": 26, "po-webhook": 14}
@@ -150,7 +150,7 @@ def _ask(sandbox: Sandbox, package: str) -> str:
             "spec": {"package": {"name": package}},
         }
     )
-    sandbox.controller.settle(package)
+    sandbox.platform_operators.settle(package)
     operator = sandbox.store.get("PlatformOperator", package) or {}
     return str(operator["status"]["conditions"][0]["reason"])
 

@@ -11,7 +11,7 @@ from installs import tasks
 from installs.models import CopyReport
 from installs.reports import copied_csvs
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 
 OPERATORS, NAMESPACES = 3, 200
 

@@ -21,7 +21,7 @@ from installs.state.read import SERVED, FeedRead
 from installs.state.resources import FEEDS, decode
 from olmweb.kube.decode import narrow_list
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.worlds import cluster_v0 as v0
 
 pytestmark = pytest.mark.django_db

@@ -15,7 +15,7 @@ from installs.state.watch.scheduling import cluster_lease
 from olmweb.kube.errors import Unreachable
 from olmweb.models import Cluster
 from olmweb.runtime.leases import lease
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.installs.actions import test_actions_followed
 from tests.installs.actions.test_actions_followed import GOOD, ask, carry_out
 

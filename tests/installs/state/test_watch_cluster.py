@@ -13,7 +13,7 @@ from installs.state.full_sync import apply_changes, sync_cluster
 from installs.state.resources import decode
 from installs.state.watch import End, engine, plan
 from olmweb.models import Cluster, Stream, SyncRun
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.worlds.watching import all_open, do, follow, paths, wait, writes
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.olmweb.runtime import test_redis_worker
 from tests.olmweb.runtime.test_redis_worker import ROOT, count, manage
 

@@ -8,7 +8,7 @@ from django.test import Client
 from catalogs.models import Catalog, PredictionRun
 from installs.actions.bulk import selection
 from installs.models import Action, ActionBatch
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import (
     make_catalog,
     make_cluster,

@@ -10,7 +10,7 @@ from installs.models import Action, Operator
 from olmweb.clusters import client_for
 from olmweb.kube.resources import PLATFORM_OPERATORS
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_crd, make_operator, make_package
 from tests.worlds.html import assert_fragment, assert_page
 

@@ -13,7 +13,7 @@ from installs.actions import follow, record
 from installs.models import Action, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_cluster, make_component, make_operator, make_package
 from tests.worlds.html import assert_page
 

@@ -12,7 +12,7 @@ from installs.actions.requests import asking, deciding, rules
 from installs.models import Action, AllowRule, InstallRequest
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 from tests.worlds.html import assert_page
 

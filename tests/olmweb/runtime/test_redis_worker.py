@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from django.conf import settings
 
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.conftest import ROOT
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from olmweb.sandbox.apiserver.server import TOKEN, Sandbox
+from olmweb.sandbox.cluster import TOKEN, Sandbox
 
 STEP = 0.02
 

@@ -11,10 +11,9 @@ import pytest
 import urllib3
 import yaml
 
-from olmweb.sandbox.apiserver import definitions
-from olmweb.sandbox.apiserver.kinds import all_kinds, by_kind
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.apiserver.kinds import all_kinds, by_kind, crd_manifest
 from olmweb.sandbox.apiserver.store import HISTORY, Store
+from olmweb.sandbox.cluster import Sandbox
 from tests.olmweb.sandbox.conftest import OPERATORS, Client, operator
 
 BUNDLES = "/apis/core.rukpak.io/v1alpha1/bundles"
@@ -44,7 +43,7 @@ def test_expiring_lists_makes_tokens_too_old_and_leaves_watches_alone(
 ) -> None:
     metadata = client.get(f"{OPERATORS}?limit=5")["metadata"]
     token, version = metadata["continue"], metadata["resourceVersion"]
-    sandbox.expire_lists()
+    sandbox.store.expire_lists()
     status, body = client.call("GET", f"{OPERATORS}?limit=5&continue={token}")
     assert (status, body["reason"]) == (410, "Expired")
     assert sandbox.store.events_after(int(version), by_kind("PlatformOperator")) == []
@@ -100,7 +99,7 @@ def test_the_scenarios_crds_are_those_of_the_kinds(client: Client) -> None:
     for kind in all_kinds():
         if kind.custom:
             crd = served[kind.resource]
-            assert crd["spec"] == definitions.manifest(kind)["spec"]
+            assert crd["spec"] == crd_manifest(kind)["spec"]
             assert crd["status"]["storedVersions"] == [kind.version]
 
 

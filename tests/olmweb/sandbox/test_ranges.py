@@ -2,7 +2,7 @@
 
 import pytest
 
-from olmweb.sandbox.controllers.ranges import matches
+from olmweb.sandbox.controllers.bundles import in_range
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ from olmweb.sandbox.controllers.ranges import matches
     ],
 )
 def test_a_range_holds_what_it_says_and_no_more(text: str, inside: str, outside: str) -> None:
-    assert matches(text, inside)
-    assert not matches(text, outside)
+    assert in_range(text, inside)
+    assert not in_range(text, outside)
 
 
 def test_an_empty_range_holds_everything_and_words_are_refused() -> None:
-    assert matches(" ", "0.0.1-alpha")
+    assert in_range(" ", "0.0.1-alpha")
     with pytest.raises(ValueError, match="improper constraint"):
-        matches("newest", "1.0.0")
+        in_range("newest", "1.0.0")
     with pytest.raises(ValueError, match="no semantic version"):
-        matches("", "one")
+        in_range("", "one")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from olmweb.sandbox.apiserver.store import Object
+from olmweb.sandbox.apiserver.kinds import Object
 from tests.olmweb.sandbox.conftest import Client
 
 V1ALPHA1 = "/apis/operators.coreos.com/v1alpha1"

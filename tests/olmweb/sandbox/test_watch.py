@@ -9,7 +9,7 @@ from typing import Any
 
 import urllib3
 
-from olmweb.sandbox.apiserver.server import Sandbox
+from olmweb.sandbox.cluster import Sandbox
 from tests.olmweb.sandbox.conftest import OPERATORS, Client, operator
 
 

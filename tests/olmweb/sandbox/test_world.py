@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import zstandard
 
-from olmweb.sandbox.apiserver.server import Sandbox
-from olmweb.sandbox.controllers import rules
-from olmweb.sandbox.scenario import content
+from olmweb.sandbox.cluster import Sandbox
+from olmweb.sandbox.controllers.platform_operators import choose
+from olmweb.sandbox.scenario import catalogs
 from tests.conftest import SHARED
 from tests.olmweb.sandbox.conftest import OPERATORS, STEP, Client, installed, operator, wait_for
 
@@ -99,10 +99,10 @@ def test_two_starts_give_the_same_objects_but_for_their_times() -> None:
 def reach(client: Client, name: str) -> tuple[str, str]:
     """Asks for a package; gives the reason and message at which it settles."""
     assert client.call("POST", OPERATORS, operator(name))[0] == 201
-    controller, store = client.sandbox.controller, client.sandbox.store
+    controllers, store = client.sandbox.platform_operators, client.sandbox.store
     wait_for(lambda: bool(installed(store.get("PlatformOperator", name) or {})))
-    controller.settle(name)
-    controller.aggregate()
+    controllers.settle(name)
+    controllers.aggregate()
     condition = installed(client.get(f"{OPERATORS}/{name}"))
     return condition["reason"], condition["message"]
 
@@ -140,7 +140,7 @@ def test_an_install_passes_through_unpacking_and_keeps_its_first_time() -> None:
     sandbox.store.put(operator("tracing-demo"))
     seen, times = [], []
     for _ in range(8):
-        sandbox.controller.step_all()
+        sandbox.step_all()
         condition = installed(sandbox.store.get("PlatformOperator", "tracing-demo") or {})
         seen.append(condition["reason"])
         times.append((condition["status"], condition["lastTransitionTime"]))
@@ -153,7 +153,7 @@ def test_the_highest_version_of_all_channels_is_chosen(client: Client) -> None:
     reach(client, "tracing-demo")
     path = "/apis/core.rukpak.io/v1alpha1/bundledeployments/tracing-demo"
     ref = client.get(path)["spec"]["template"]["spec"]["source"]["image"]["ref"]
-    chosen = next(b for b in content.catalogs()["redhat-operators"] if b.get("image") == ref)
+    chosen = next(b for b in catalogs.blobs()["redhat-operators"] if b.get("image") == ref)
     assert chosen["name"] == "tracing-demo.v1.5.0-rc.1"
 
 
@@ -231,7 +231,7 @@ def test_the_proxy_serves_a_catalog_as_recorded(client: Client) -> None:
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/jsonl"
     assert answer.headers["Content-Length"] == str(len(answer.data))
-    assert answer.data == content.as_jsonl(content.catalogs()["redhat-operators"])
+    assert answer.data == catalogs.as_jsonl(catalogs.blobs()["redhat-operators"])
     head = client.raw("HEAD", ALL)
     assert (head.headers["Content-Length"], head.data) == (str(len(answer.data)), b"")
 
@@ -248,7 +248,7 @@ def test_the_proxy_compresses_when_asked(client: Client, encoding: str, undo: An
     assert answer.headers["Content-Encoding"] == encoding
     assert answer.headers["Transfer-Encoding"] == "chunked"
     assert "Content-Length" not in answer.headers
-    assert undo(answer.data) == content.as_jsonl(content.catalogs()["redhat-operators"])
+    assert undo(answer.data) == catalogs.as_jsonl(catalogs.blobs()["redhat-operators"])
 
 
 def test_the_proxy_answers_conditions_ranges_and_refusals(client: Client) -> None:
@@ -284,18 +284,18 @@ def test_a_catalog_that_is_published_anew_has_a_new_digest(
 
 
 def test_the_catalogs_are_big_enough_and_show_what_the_audit_lacks() -> None:
-    blobs = content.catalogs()["redhat-operators"]
+    blobs = catalogs.blobs()["redhat-operators"]
     counts = Counter(blob["schema"] for blob in blobs)
     assert counts["olm.package"] >= 79
     assert counts["olm.channel"] >= 100
     assert counts["olm.bundle"] >= 250
     assert counts["olm.deprecations"] == 1
     assert counts["demo.olmweb.dev/notes"] == 1
-    text = content.as_jsonl(blobs).decode()
+    text = catalogs.as_jsonl(blobs).decode()
     for piece in ("skipRange", '"skips"', "olm.gvk.required", "+build.7", '"4.12"'):
         assert piece in text, piece
     assert any("<script>" in json.dumps(one) for blob in blobs for one in manifests_in(blob))
-    shared = {b["name"] for b in content.catalogs()["community-operators"]}
+    shared = {b["name"] for b in catalogs.blobs()["community-operators"]}
     assert "tracing-demo" in shared
 
 
@@ -311,14 +311,14 @@ def manifests_in(blob: dict[str, Any]) -> list[dict[str, Any]]:
 def test_one_catalog_tells_the_objects_of_its_bundles_and_the_other_leaves_them_out() -> None:
     told = {
         name: Counter(bool(manifests_in(b)) for b in blobs if b["schema"] == "olm.bundle")
-        for name, blobs in content.catalogs().items()
+        for name, blobs in catalogs.blobs().items()
     }
     assert set(told["redhat-operators"]) == {True}
     assert set(told["community-operators"]) == {True, False}
 
 
 def test_every_bundle_is_in_a_channel_and_every_default_channel_exists() -> None:
-    for blobs in content.catalogs().values():
+    for blobs in catalogs.blobs().values():
         entries = {
             (blob["package"], entry["name"])
             for blob in blobs
@@ -337,7 +337,7 @@ def test_every_bundle_is_in_a_channel_and_every_default_channel_exists() -> None
 
 def test_only_one_icon_is_broken() -> None:
     broken = []
-    for blob in content.catalogs()["redhat-operators"]:
+    for blob in catalogs.blobs()["redhat-operators"]:
         if icon := blob.get("icon"):
             try:
                 base64.b64decode(icon["base64data"], validate=True)
@@ -349,7 +349,7 @@ def test_only_one_icon_is_broken() -> None:
 def test_descriptions_differ_from_package_to_package() -> None:
     newest = {
         blob["package"]: manifest["spec"]["description"]
-        for blob in content.catalogs()["redhat-operators"]
+        for blob in catalogs.blobs()["redhat-operators"]
         for manifest in manifests_in(blob)
         if manifest["kind"] == "ClusterServiceVersion"
     }
@@ -367,7 +367,7 @@ def test_the_reference_reader_agrees_with_channels_and_choices() -> None:
         fbc_ref = importlib.import_module("fbc_ref")
     finally:
         sys.path.remove(str(folder))
-    blobs = content.catalogs()["redhat-operators"]
+    blobs = catalogs.blobs()["redhat-operators"]
     faults = {}
     for blob in blobs:
         if blob["schema"] == "olm.channel":
@@ -379,10 +379,10 @@ def test_the_reference_reader_agrees_with_channels_and_choices() -> None:
         "branches-demo": "multiple channel heads found in graph: "
         "branches-demo.v1.2.0, branches-demo.v1.3.0"
     }
-    releases = [rules.read_release(b) for b in blobs if b["schema"] == "olm.bundle"]
-    for package in {release.package for release in releases}:
-        mine = [release for release in releases if release.package == package]
-        theirs = fbc_ref.platform_operators_pick((r.version, r.image) for r in mine)
-        chosen = rules.pick(mine)
+    catalog = catalogs.catalogs()["redhat-operators"]
+    for package in {bundle.package for bundle in catalog.all_bundles()}:
+        bundles = catalog.bundles(package)
+        reference = fbc_ref.platform_operators_pick((b.version, b.image) for b in bundles)
+        chosen = choose(bundles)
         assert chosen is not None
-        assert (chosen.version, chosen.image) == theirs
+        assert (chosen.version, chosen.image) == reference

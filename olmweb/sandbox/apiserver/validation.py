@@ -1,7 +1,8 @@
-"""Structural-schema validation of custom resources: pruning, defaults, typed patches, 422 causes.
+"""Validation of objects: structural schemas of custom resources, and ObjectMeta of all kinds.
 
-Messages follow the API server's (kube-openapi's validators and field.Error). The rule list
-`x-rules` stands for the few CEL rules of these CRDs: `matches`, `immutable`, `requires`.
+Pure: values in, causes out. Messages follow the API server's (kube-openapi's validators and
+field.Error). `x-rules` in a schema lists the few CEL rules of these CRDs: `matches`, `immutable`,
+`requires`.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from olmweb.sandbox.apiserver.errors import Cause, quoted, unsupported
-from olmweb.sandbox.apiserver.kinds import Schema
+from olmweb.sandbox.apiserver.kinds import Kind, Schema
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -28,7 +29,7 @@ _TYPED: Mapping[str, str] = {
     "array": "list",
 }
 _DATE_TIME = re.compile(r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$")
-# Faults of these sorts keep CEL rules from being checked.
+# CEL rules are not checked while there are faults for these reasons.
 _BLOCKING = frozenset(
     [
         "FieldValueRequired",
@@ -47,29 +48,29 @@ UNCHECKED = Cause(
 
 
 def prune(value: Any, schema: Schema, path: str = "") -> tuple[Any, list[str]]:
-    """Drops fields that the schema lacks, and nulls; gives the rest and the unknown paths."""
+    """Returns the value without nulls and undeclared fields, and the paths of the latter."""
     dropped: list[str] = []
     return _prune(value, schema, path, dropped), sorted(dropped)
 
 
 def _prune(value: Any, schema: Schema, path: str, dropped: list[str]) -> Any:
     if isinstance(value, dict):
-        known: Mapping[str, Schema] = schema.get("properties", {})
+        declared: Mapping[str, Schema] = schema.get("properties", {})
         extra = schema.get("additionalProperties")
-        keeps = schema.get("x-kubernetes-preserve-unknown-fields", False)
-        kept: dict[str, Any] = {}
+        preserves = schema.get("x-kubernetes-preserve-unknown-fields", False)
+        pruned: dict[str, Any] = {}
         for key, item in value.items():
             where = f"{path}.{key}" if path else key
-            if key in known:
-                if item is not None or known[key].get("nullable"):
-                    kept[key] = _prune(item, known[key], where, dropped)
+            if key in declared:
+                if item is not None or declared[key].get("nullable"):
+                    pruned[key] = _prune(item, declared[key], where, dropped)
             elif isinstance(extra, dict):
-                kept[key] = _prune(item, extra, where, dropped)
-            elif keeps or extra is True or not schema:
-                kept[key] = item
+                pruned[key] = _prune(item, extra, where, dropped)
+            elif preserves or not schema:
+                pruned[key] = item
             else:
                 dropped.append(where)
-        return kept
+        return pruned
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         return [
             _prune(item, schema["items"], f"{path}[{i}]", dropped) for i, item in enumerate(value)
@@ -93,21 +94,21 @@ def with_defaults(value: Any, schema: Schema) -> Any:
 
 
 def typed_fault(value: Any, schema: Schema, path: str = "") -> str:
-    """The first fault that keeps an applied body from being a typed patch, or ""."""
+    """The first reason for which an applied body is no typed patch, or ""."""
     wanted = schema.get("type", "")
     actual = _type_of(value)
     if wanted and value is not None and _TYPED[wanted] != _TYPED[actual]:
         shown = quoted(value) if isinstance(value, str | bool) else str(value)
         return f"{path}: expected {_TYPED[wanted]}, got &value.valueUnstructured{{Value:{shown}}}"
     if isinstance(value, dict):
-        known: Mapping[str, Schema] = schema.get("properties", {})
+        declared: Mapping[str, Schema] = schema.get("properties", {})
         extra = schema.get("additionalProperties")
         for key, item in value.items():
-            child = known.get(key, extra if isinstance(extra, dict) else None)
+            child = declared.get(key, extra if isinstance(extra, dict) else None)
             if child is not None:
                 if fault := typed_fault(item, child, f"{path}.{key}"):
                     return fault
-            elif known and not schema.get("x-kubernetes-preserve-unknown-fields"):
+            elif declared and not schema.get("x-kubernetes-preserve-unknown-fields"):
                 return f"{path}.{key}: field not declared in schema"
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for index, item in enumerate(value):
@@ -117,17 +118,17 @@ def typed_fault(value: Any, schema: Schema, path: str = "") -> str:
 
 
 def validate(
-    value: Any, schema: Schema, old: Any = None, already: Iterable[Cause] = ()
+    value: Any, schema: Schema, old: Any = None, earlier: Iterable[Cause] = ()
 ) -> list[Cause]:
-    """Every cause, those found `already` first; `old` is the stored value on update."""
-    causes = [*already, *_check(value, schema, "")]
+    """The `earlier` causes and those of the schema; `old` is the stored value on update."""
+    causes = [*earlier, *_check(value, schema, "")]
     if blocked(causes, schema):
         return [*causes, UNCHECKED]
     return [*causes, *_rules(value, schema, old, "")]
 
 
 def blocked(causes: Iterable[Cause], schema: Schema) -> bool:
-    """Whether the schema has rules that can't be checked because of these causes."""
+    """Whether these causes prevent the check of the schema's rules."""
     return any(cause.reason in _BLOCKING for cause in causes) and _has_rules(schema)
 
 
@@ -151,8 +152,8 @@ def _invalid(path: str, value: object, message: str) -> Cause:
     return Cause("FieldValueInvalid", f"Invalid value: {quoted(value)}: {message}", path)
 
 
-def _type_fault(path: str, shown: object, wanted: str, told: object) -> Cause:
-    text = f"{path} in body must be of type {wanted}: {quoted(told)}"
+def _type_fault(path: str, shown: object, wanted: str) -> Cause:
+    text = f"{path} in body must be of type {wanted}: {quoted(shown)}"
     return Cause("FieldValueTypeInvalid", f"Invalid value: {quoted(shown)}: {text}", path)
 
 
@@ -162,7 +163,7 @@ def _check(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
         return
     actual = _type_of(value)
     if wanted and actual != wanted and not (wanted == "number" and actual == "integer"):
-        yield _type_fault(path, actual, wanted, actual)
+        yield _type_fault(path, actual, wanted)
         return
     if isinstance(value, str):
         yield from _check_string(value, schema, path)
@@ -188,7 +189,7 @@ def _check_string(value: str, schema: Schema, path: str) -> Iterator[Cause]:
     if "pattern" in schema and not re.search(schema["pattern"], value):
         yield _invalid(path, value, f"{path} in body should match '{schema['pattern']}'")
     if schema.get("format") == "date-time" and not _DATE_TIME.match(value):
-        yield _type_fault(path, value, "date-time", value)
+        yield _type_fault(path, value, "date-time")
 
 
 def _check_number(value: float, schema: Schema, path: str) -> Iterator[Cause]:
@@ -209,14 +210,14 @@ def _check_list(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
         yield Cause("FieldValueTooMany", text, path)
     items = schema.get("items")
     keys = schema.get("x-kubernetes-list-map-keys")
-    seen: set[str] = set()
+    identities: set[str] = set()
     for index, item in enumerate(value):
         where = f"{path}[{index}]"
         if keys and isinstance(item, dict):
             identity = quoted({key: item.get(key) for key in keys})
-            if identity in seen:
+            if identity in identities:
                 yield Cause("FieldValueDuplicate", f"Duplicate value: {identity}", where)
-            seen.add(identity)
+            identities.add(identity)
         if isinstance(items, dict):
             yield from _check(item, items, where)
 
@@ -230,10 +231,10 @@ def _check_object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[
 
 
 def _children(value: Mapping[str, Any], schema: Schema) -> Iterator[tuple[str, Any, Schema]]:
-    known: Mapping[str, Schema] = schema.get("properties", {})
+    declared: Mapping[str, Schema] = schema.get("properties", {})
     extra = schema.get("additionalProperties")
     for key, item in value.items():
-        child = known.get(key, extra if isinstance(extra, dict) else None)
+        child = declared.get(key, extra if isinstance(extra, dict) else None)
         if child is not None:
             yield key, item, child
 
@@ -246,7 +247,7 @@ def _rules(value: Any, schema: Schema, old: Any, path: str) -> Iterator[Cause]:
             or (rule.get("immutable", False) and old is not None and value != old)
         )
         if broken:
-            # The value is told when it is a scalar only.
+            # The message has the value only if it is a scalar.
             shown = "" if isinstance(value, dict | list) else f"{quoted(value)}: "
             yield Cause("FieldValueInvalid", f"Invalid value: {shown}{rule['message']}", path)
     if isinstance(value, dict):
@@ -256,3 +257,154 @@ def _rules(value: Any, schema: Schema, old: Any, path: str) -> Iterator[Cause]:
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for index, item in enumerate(value):
             yield from _rules(item, schema["items"], None, f"{path}[{index}]")
+
+
+# --- ObjectMeta
+
+_NAME_PART = re.compile(r"^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$")
+_NAME_PART_RULE = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
+    "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
+    f"for validation is '{_SUBDOMAIN}')"
+)
+_LABEL_RULE = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
+    "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
+    f"for validation is '{_LABEL}')"
+)
+_VALUE = re.compile(r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
+_VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  "
+    "or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+_LARGEST_ANNOTATIONS = 256 * 1024
+
+_STRING = {"type": "string"}
+_STRINGS = {"type": "object", "additionalProperties": _STRING}
+_FREE = {"type": "array", "items": {"x-kubernetes-preserve-unknown-fields": True}}
+METADATA_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "annotations": _STRINGS,
+        "creationTimestamp": _STRING,
+        "deletionGracePeriodSeconds": {"type": "integer"},
+        "deletionTimestamp": _STRING,
+        "finalizers": {"type": "array", "items": _STRING},
+        "generateName": _STRING,
+        "generation": {"type": "integer"},
+        "labels": _STRINGS,
+        "managedFields": _FREE,
+        "name": _STRING,
+        "namespace": _STRING,
+        "ownerReferences": _FREE,
+        "resourceVersion": _STRING,
+        "selfLink": _STRING,
+        "uid": _STRING,
+    },
+}
+_GO_NAMES = {bool: "bool", str: "string", int: "number", float: "number", list: "array"}
+_GO_TYPES = {"labels": "map[string]string", "annotations": "map[string]string"}
+
+
+def metadata_type_fault(metadata: Any) -> str:
+    """Go's complaint about a value that doesn't fit its field, or ""."""
+    if not isinstance(metadata, dict):
+        return f"json: cannot unmarshal {_go(metadata)} into Go value of type v1.ObjectMeta"
+    for field in ("labels", "annotations"):
+        value = metadata.get(field)
+        if value is None:
+            continue
+        if not isinstance(value, dict):
+            return _go_fault(value, field, _GO_TYPES[field])
+        for item in value.values():
+            if not isinstance(item, str | None):
+                return _go_fault(item, field, "string")
+    if not isinstance(metadata.get("finalizers"), list | None):
+        return _go_fault(metadata["finalizers"], "finalizers", "[]string")
+    for field in ("name", "namespace", "generateName", "resourceVersion", "uid"):
+        if not isinstance(metadata.get(field), str | None):
+            return _go_fault(metadata[field], field, "string")
+    return ""
+
+
+def _go(value: Any) -> str:
+    return _GO_NAMES.get(type(value), "object")
+
+
+def _go_fault(value: Any, field: str, wanted: str) -> str:
+    return (
+        f"json: cannot unmarshal {_go(value)} into Go struct field ObjectMeta.{field} of type "
+        f"{wanted}"
+    )
+
+
+def label_name_fault(key: str) -> str:
+    """The fault in the name of a label (its part after the `/`), or ""."""
+    return "" if _NAME_PART.match(key.rsplit("/", 1)[-1]) else _NAME_PART_RULE
+
+
+def metadata_causes(kind: Kind, metadata: Mapping[str, Any]) -> list[Cause]:
+    """The faults in name, labels and annotations."""
+    causes = list(_name_faults(kind, metadata.get("name", "")))
+    for key, value in (metadata.get("labels") or {}).items():
+        if fault := label_name_fault(key):
+            causes.append(_invalid("metadata.labels", key, fault))
+        if len(value) > 63:
+            causes.append(_invalid("metadata.labels", value, "must be no more than 63 bytes"))
+        elif not _VALUE.match(value):
+            causes.append(_invalid("metadata.labels", value, _VALUE_RULE))
+    size = sum(len(k) + len(v) for k, v in (metadata.get("annotations") or {}).items())
+    if size > _LARGEST_ANNOTATIONS:
+        text = f"Too long: may not be more than {_LARGEST_ANNOTATIONS} bytes"
+        causes.append(Cause("FieldValueTooLong", text, "metadata.annotations"))
+    return causes
+
+
+def _name_faults(kind: Kind, name: str) -> Iterable[Cause]:
+    field = "metadata.name"
+    is_label = kind.kind == "Namespace"
+    if not name:
+        text = "Required value: name or generateName is required"
+        yield Cause("FieldValueRequired", text, field)
+    elif len(name) > 253:
+        yield _invalid(field, name, "must be no more than 253 characters")
+    elif is_label and "." in name:
+        yield _invalid(field, name, "must not contain dots")
+    elif not re.fullmatch(_LABEL if is_label else _SUBDOMAIN, name):
+        yield _invalid(field, name, _LABEL_RULE if is_label else _SUBDOMAIN_RULE)
+
+
+def metadata_update_causes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Cause]:
+    """The faults of an update, each twice: the real server checks and reports them twice."""
+    causes: list[Cause] = []
+    if after.get("uid", before["uid"]) != before["uid"]:
+        causes.append(_invalid("metadata.uid", after["uid"], "field is immutable"))
+    added = [
+        name for name in after.get("finalizers") or () if name not in before.get("finalizers", ())
+    ]
+    if added and "deletionTimestamp" in before:
+        listed = ", ".join(f'"{name}"' for name in added)
+        text = (
+            "Forbidden: no new finalizers can be added if the object is being deleted, found new "
+            f"finalizers []string{{{listed}}}"
+        )
+        causes.append(Cause("FieldValueForbidden", text, "metadata.finalizers"))
+    return causes * 2
+
+
+def metadata_warnings(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """Warnings about an object that is stored all the same."""
+    return tuple(
+        f"metadata.finalizers: {quoted(name)}: prefer a domain-qualified finalizer name to avoid "
+        "accidental conflicts with other finalizer writers"
+        for name in metadata.get("finalizers") or ()
+        if "/" not in name
+    )

@@ -1,22 +1,20 @@
-"""What an answer looks like by Accept: the objects, only their metadata, or a table.
+"""Representations of objects by the Accept header: whole, only their metadata, or as a table.
 
 Pure: documents in, documents out. Must not know the store.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from olmweb.sandbox.apiserver import errors
-from olmweb.sandbox.apiserver.kinds import AGE, Column, Kind
-
-Object = dict[str, Any]
+from olmweb.sandbox.apiserver.kinds import AGE, Column, Kind, Object
 
 _JSON = "application/json"
 _OFFERED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _WIDE = ("*/*", "application/*", _JSON)
+_KINDS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 _META = {"v": "v1", "g": "meta.k8s.io"}
 _META_VERSION = "meta.k8s.io/v1"
 _NAME = (
@@ -34,15 +32,8 @@ _CREATED = "CreationTimestamp is the time when this object was created, in RFC33
 _PATH_STEP = re.compile(r'\.([\w-]+)|\[(\d+)\]|\[\?\(@?\.(\w+)==[\'"]([^\'"]*)[\'"]\)\]')
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """`as_kind` is "" for the objects themselves, else the kind that was asked for."""
-
-    as_kind: str = ""
-
-
-def negotiate(accept: str) -> View:
-    """The first of the media types that can be served; ApiError 406 when none can."""
+def negotiate(accept: str) -> str:
+    """The `as=` kind of the first acceptable media type, "" for whole objects; ApiError 406."""
     for part in (accept or "*/*").split(","):
         media, *parameters = [piece.strip() for piece in part.split(";")]
         given = dict(piece.split("=", 1) for piece in parameters if "=" in piece)
@@ -50,26 +41,25 @@ def negotiate(accept: str) -> View:
             continue
         wanted = given.get("as", "")
         if not wanted:
-            return View()
-        known = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
-        if wanted in known and given | _META == given:
-            return View(wanted)
+            return ""
+        if wanted in _KINDS and given | _META == given:
+            return wanted
     raise errors.not_acceptable(f"only the following media types are accepted: {_OFFERED}")
 
 
-def shown(view: View, kind: Kind, document: Object, query: Mapping[str, str]) -> Object:
-    """An object or a list in the form of `view`. A Status stays as it is."""
-    if not view.as_kind or document.get("kind") == "Status":
+def represented(as_kind: str, kind: Kind, document: Object, query: Mapping[str, str]) -> Object:
+    """An object or a list as `as_kind`; a Status is returned unchanged."""
+    if not as_kind or document.get("kind") == "Status":
         return document
     is_list = isinstance(document.get("items"), list)
-    if view.as_kind == "Table":
+    if as_kind == "Table":
         return _table(kind, document, is_list, query.get("includeObject", ""))
-    if view.as_kind == "PartialObjectMetadataList":
+    if as_kind == "PartialObjectMetadataList":
         if not is_list:
             raise errors.ApiError(500, "", "content is not a list")
         items = [_partial(item) for item in document["items"]]
         metadata = _list_metadata(document)
-        return {**_meta(view.as_kind), "metadata": metadata, "items": items}
+        return {**_meta(as_kind), "metadata": metadata, "items": items}
     if is_list:
         raise errors.not_acceptable(
             "you requested PartialObjectMetadata, but the requested object is a list "
@@ -97,14 +87,11 @@ def _table(kind: Kind, document: Object, is_list: bool, include: str) -> Object:
             "must be 'Metadata', 'Object', 'None', or empty"
         )
     items = document["items"] if is_list else [document]
-    metadata = document["metadata"]
-    found = (
-        _list_metadata(document) if is_list else {"resourceVersion": metadata["resourceVersion"]}
-    )
+    version = document["metadata"]["resourceVersion"]
     columns = _columns(kind)
     return {
         **_meta("Table"),
-        "metadata": found,
+        "metadata": _list_metadata(document) if is_list else {"resourceVersion": version},
         "columnDefinitions": [_NAME_COLUMN, *(_definition(kind, column) for column in columns)],
         "rows": [_row(kind, columns, item, include) for item in items],
     }
@@ -113,7 +100,7 @@ def _table(kind: Kind, document: Object, is_list: bool, include: str) -> Object:
 def _columns(kind: Kind) -> tuple[Column, ...]:
     if kind.custom:
         return kind.columns
-    # Built-in kinds have printers of their own in a real server; this is the one for the rest.
+    # A real server has printers for built-in kinds; this is its printer for kinds without one.
     return (Column("Created At", "date", AGE.path),)
 
 
@@ -136,14 +123,14 @@ def _row(kind: Kind, columns: tuple[Column, ...], item: Object, include: str) ->
 
 
 def _cell(kind: Kind, column: Column, item: Object) -> Any:
-    value = find(item, column.path)
+    value = _value_at(item, column.path)
     if column.type == "date" and kind.custom and isinstance(value, str):
-        return age(datetime.now(UTC) - datetime.fromisoformat(value))
+        return _age(datetime.now(UTC) - datetime.fromisoformat(value))
     return value
 
 
-def find(item: Any, path: str) -> Any:
-    """The first value at a JSONPath of names, indexes and `[?(@.field=="value")]`; None if none."""
+def _value_at(item: Any, path: str) -> Any:
+    """The first value at a JSONPath of names, indexes and `[?(@.field=="value")]`, or None."""
     for name, index, field, wanted in _PATH_STEP.findall(path):
         if name:
             item = item.get(name) if isinstance(item, dict) else None
@@ -151,12 +138,12 @@ def find(item: Any, path: str) -> Any:
             item = item[int(index)] if isinstance(item, list) and int(index) < len(item) else None
         else:
             items = item if isinstance(item, list) else []
-            item = next((one for one in items if one.get(field) == wanted), None)
+            item = next((entry for entry in items if entry.get(field) == wanted), None)
     return item
 
 
-def age(since: timedelta) -> str:
-    """As kubectl shows it: two units at most, and fewer the longer ago."""
+def _age(since: timedelta) -> str:
+    """A duration as duration.HumanDuration of k8s.io/apimachinery prints it."""
     seconds = int(since.total_seconds())
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if seconds < 0:

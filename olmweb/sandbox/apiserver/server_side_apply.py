@@ -1,7 +1,7 @@
-"""Field ownership and server-side apply: who owns what, what an apply merges, how it conflicts.
+"""Server-side apply: ownership of fields in `managedFields`, merging and conflicts.
 
-Follows structured-merge-diff for what these kinds need: maps merge, lists with map keys merge by
-item, sets by value, other lists are atomic. Must not know HTTP or the store.
+Follows structured-merge-diff as far as these kinds need it: maps merge, lists with map keys merge
+by item, sets by value, other lists are atomic. Must not know HTTP or the store.
 """
 
 import copy
@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from olmweb.sandbox.apiserver.errors import ApiError
-from olmweb.sandbox.apiserver.kinds import Kind, Schema
+from olmweb.sandbox.apiserver.kinds import Kind, Object, Schema
 
 # Elements as in fieldsV1: `f:NAME`, `k:{"key":"value"}`, `v:"value"`.
 Path = tuple[str, ...]
-Object = dict[str, Any]
 
 _SERVER_FIELDS = frozenset(
     [
@@ -32,7 +31,7 @@ _SERVER_FIELDS = frozenset(
 )
 _OWNERS: Path = ("f:metadata", "f:ownerReferences")
 _SETS: frozenset[Path] = frozenset({("f:metadata", "f:finalizers")})
-_HERE = object()  # stands for a map or list that is owned as such, whatever is in it
+_HERE = object()  # the value of a map or list that is owned itself, apart from its content
 
 
 def _list_keys(path: Path, schema: Schema) -> list[str]:
@@ -48,8 +47,8 @@ def _is_set(path: Path, schema: Schema) -> bool:
 
 
 def _child(schema: Schema, key: str) -> Schema:
-    found = schema.get("properties", {}).get(key, schema.get("additionalProperties", {}))
-    return found if isinstance(found, dict) else {}
+    child = schema.get("properties", {}).get(key, schema.get("additionalProperties", {}))
+    return child if isinstance(child, dict) else {}
 
 
 def _compact(value: object) -> str:
@@ -60,11 +59,11 @@ def _item_key(item: Object, keys: list[str]) -> str:
     return "k:" + _compact({key: item.get(key) for key in keys})
 
 
-def fields(value: Any, schema: Schema, maps: bool, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every field of an object with its value; the server's own metadata left out.
+def _fields(value: Any, schema: Schema, maps: bool, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every field of an object with its value, without the server's own metadata.
 
-    With `maps` the maps and lists above them too: an update owns those that it made, an apply only
-    the items of merged lists.
+    `maps` includes the maps and lists above the fields: an update owns those that it creates, an
+    apply owns only the items of merged lists.
     """
     if isinstance(value, dict) and value:
         if path not in ((), ("f:metadata",)) and (maps or path[-1][0] == "k"):
@@ -74,7 +73,7 @@ def fields(value: Any, schema: Schema, maps: bool, path: Path = ()) -> Iterator[
                 continue
             if path == ("f:metadata",) and key in _SERVER_FIELDS:
                 continue
-            yield from fields(item, _child(schema, key), maps, (*path, f"f:{key}"))
+            yield from _fields(item, _child(schema, key), maps, (*path, f"f:{key}"))
         return
     if isinstance(value, list) and value and (keys := _list_keys(path, schema)):
         if maps:
@@ -84,7 +83,7 @@ def fields(value: Any, schema: Schema, maps: bool, path: Path = ()) -> Iterator[
             if path == _OWNERS:
                 yield where, item  # a reference is owned as a whole
             else:
-                yield from fields(item, schema.get("items", {}), maps, where)
+                yield from _fields(item, schema.get("items", {}), maps, where)
         return
     if isinstance(value, list) and value and _is_set(path, schema):
         if maps:
@@ -123,13 +122,13 @@ def _encode(paths: set[Path]) -> dict[str, Any]:
 def _printed(path: Path) -> str:
     text = ""
     for element in path:
-        sort, found = element[0], element[2:]
-        if sort == "f":
-            text += "." + found
-        elif sort == "v":
-            text += f"[={found}]"
+        prefix, value = element[0], element[2:]
+        if prefix == "f":
+            text += "." + value
+        elif prefix == "v":
+            text += f"[={value}]"
         else:
-            text += "[" + ",".join(f'{k}="{v}"' for k, v in json.loads(found).items()) + "]"
+            text += "[" + ",".join(f'{k}="{v}"' for k, v in json.loads(value).items()) + "]"
     return text
 
 
@@ -156,10 +155,10 @@ class Ownership:
             if _identity(entry) != (manager, operation, subresource):
                 yield entry, paths
 
-    def give(
+    def set_owned(
         self, paths: set[Path], kind: Kind, manager: str, operation: str, at: str, sub: str = ""
     ) -> None:
-        """Makes `paths` the whole set of this manager."""
+        """Replaces the paths of this manager."""
         self._entries = [
             (entry, owned)
             for entry, owned in self._entries
@@ -176,14 +175,14 @@ class Ownership:
             entry["subresource"] = sub
         self._entries.append((entry, paths))
 
-    def take(self, paths: set[Path], manager: str, operation: str, sub: str = "") -> None:
+    def release(self, paths: set[Path], manager: str, operation: str, sub: str = "") -> None:
         """Removes `paths` from every other manager."""
         for _entry, owned in self.others(manager, operation, sub):
             owned -= paths
 
     def as_json(self) -> list[Object]:
-        found = [{**entry, "fieldsV1": _encode(owned)} for entry, owned in self._entries if owned]
-        return sorted(found, key=lambda e: (e["operation"], e["time"], *_identity(e)))
+        entries = [{**entry, "fieldsV1": _encode(owned)} for entry, owned in self._entries if owned]
+        return sorted(entries, key=lambda e: (e["operation"], e["time"], *_identity(e)))
 
 
 def _identity(entry: Object) -> tuple[str, str, str]:
@@ -193,16 +192,16 @@ def _identity(entry: Object) -> tuple[str, str, str]:
 def record_update(
     before: Object | None, after: Object, kind: Kind, manager: str, at: str, subresource: str = ""
 ) -> Object:
-    """The object with the changed fields owned by `manager` (POST, PUT and the other PATCHes)."""
-    old = dict(fields(before, kind.schema, True)) if before else {}
-    new = dict(fields(after, kind.schema, True))
+    """The object with its changed fields owned by `manager` (POST, PUT and the other PATCHes)."""
+    old = dict(_fields(before, kind.schema, True)) if before else {}
+    new = dict(_fields(after, kind.schema, True))
     changed = {path for path, value in new.items() if path not in old or old[path] != value}
     ownership = Ownership(before)
     owned = ownership.of(manager, "Update", subresource)
     gone = set(old) - set(new)
-    ownership.take(changed | gone, manager, "Update", subresource)
+    ownership.release(changed | gone, manager, "Update", subresource)
     if changed or owned:
-        ownership.give((owned | changed) - gone, kind, manager, "Update", at, subresource)
+        ownership.set_owned((owned | changed) - gone, kind, manager, "Update", at, subresource)
     made = copy.deepcopy(after)
     made["metadata"]["managedFields"] = ownership.as_json()
     return made
@@ -218,9 +217,9 @@ def apply(
     force: bool = False,
     subresource: str = "",
 ) -> Object:
-    """The merged object. Raises ApiError 409 that names the other managers, unless `force`."""
-    new = dict(fields(wanted, kind.schema, False))
-    old = dict(fields(live, kind.schema, True)) if live else {}
+    """The merged object. Raises ApiError 409 for fields of other managers, unless `force`."""
+    new = dict(_fields(wanted, kind.schema, False))
+    old = dict(_fields(live, kind.schema, True)) if live else {}
     ownership = Ownership(live)
     conflicts = [
         (entry, path)
@@ -232,7 +231,7 @@ def apply(
         raise _conflict(conflicts)
     mine = ownership.of(manager, "Apply", subresource)
     if force:
-        ownership.take({path for _entry, path in conflicts}, manager, "Apply", subresource)
+        ownership.release({path for _entry, path in conflicts}, manager, "Apply", subresource)
     still_owned = {
         path for _, owned in ownership.others(manager, "Apply", subresource) for path in owned
     }
@@ -240,7 +239,7 @@ def apply(
     for path in mine - set(new) - still_owned:
         _remove(merged, path)
     merged = _merge(merged, wanted, kind.schema, ())
-    ownership.give(set(new), kind, manager, "Apply", at, subresource)
+    ownership.set_owned(set(new), kind, manager, "Apply", at, subresource)
     made: Object = merged
     made["metadata"]["managedFields"] = ownership.as_json()
     return made
@@ -268,7 +267,7 @@ def _merge(live: Any, wanted: Any, schema: Schema, path: Path) -> Any:
 
 
 def _remove(node: Any, path: Path) -> None:
-    """Drops one field, and what it leaves empty."""
+    """Removes a field, and the maps and lists that become empty."""
     head, rest = path[0], path[1:]
     if head[0] == "v":
         value = json.loads(head[2:])
@@ -319,8 +318,8 @@ def _conflict(conflicts: list[tuple[Object, Path]]) -> ApiError:
         for entry, path in conflicts:
             by_manager.setdefault(_manager_text(entry), []).append(_printed(path))
         parts = [
-            f"conflicts with {who}:\n" + "\n".join(f"- {field}" for field in sorted(found))
-            for who, found in sorted(by_manager.items())
+            f"conflicts with {manager}:\n" + "\n".join(f"- {field}" for field in sorted(fields))
+            for manager, fields in sorted(by_manager.items())
         ]
         text = f"{len(conflicts)} conflicts: " + "\n".join(parts)
     return ApiError(409, "Conflict", f"Apply failed with {text}", {"causes": causes})
