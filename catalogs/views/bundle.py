@@ -17,7 +17,7 @@ from catalogs.models import Bundle, BundleInspection, ChannelEntry, Package
 from catalogs.verdicts.catalog_health import beside
 from catalogs.verdicts.stored import verdicts_of
 from catalogs.views import presenters
-from catalogs.views.forms import standpoint
+from catalogs.views.forms import read_target_cluster
 from olmweb.accounts.roles import may_inspect, sign_in_required
 from olmweb.web.pages import STOP_POLLING, render_page, wants_fragment
 
@@ -33,7 +33,7 @@ def bundle(
     shown = same_name[0]
     inspected = inspection_shown(found, shown)
     notices: list[str] = []
-    place = standpoint(request, found.catalog, notices)
+    target = read_target_cluster(request, found.catalog, notices)
     entries = list(
         ChannelEntry.objects.filter(channel__package=found, name=shown.name)
         .select_related("channel")
@@ -47,8 +47,8 @@ def bundle(
         "same_name": len(same_name),
         "entries": entries,
         "notices": notices,
-        "standpoint": place,
-        "verdicts": beside(verdicts_of(shown, place.cluster_id), found.catalog, place.cluster_id),
+        "target_cluster": target,
+        "verdicts": beside(verdicts_of(shown, target.cluster_id), found.catalog, target.cluster_id),
         "inspected": inspected,
         "may_inspect": may_inspect(request.user),
         "contents_url": presenters.bundle_url(found, shown.name, "installs:contents"),

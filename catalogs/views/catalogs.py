@@ -54,7 +54,7 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     if answer:
         return answer
     notices: list[str] = []
-    tab = forms.one_of(request.GET, "tab", tuple(CATALOG_TABS), notices)
+    tab = forms.read_option(request.GET, "tab", tuple(CATALOG_TABS), notices)
     context: dict[str, Any] = {
         "rev": rev,
         "catalog": found,

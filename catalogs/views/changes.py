@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, time
 from typing import Any
 from urllib.parse import urlencode
 
+from django.forms import Field
 from django.http import HttpRequest, QueryDict
 from django.urls import reverse
 
@@ -24,6 +25,7 @@ from catalogs.revisions.effects import installed_from
 from catalogs.revisions.report import Entry, Report, changes_of, changes_of_revisions, make_report
 from catalogs.views import forms, presenters
 from olmweb.errors import OlmwebError
+from olmweb.web.forms import OptionField, PageField, QueryForm, TextField
 
 REVISIONS = 10  # on one page
 PREVIEW = 6  # packages of a revision in their list, besides those that concern somebody
@@ -61,17 +63,25 @@ class ShownSection:
         return self.total - len(self.entries)
 
 
+class ChangesForm(QueryForm):
+    """Kinds of change, a package, the section in full, and its page."""
+
+    kind = Field(required=False)
+    package = TextField(max_length=forms.MAX_VALUE)
+    show = OptionField("show", ("", *FATES))
+    page = PageField()
+
+    def clean_kind(self) -> frozenset[str]:
+        allowed = CatalogChange.Kind.values
+        kinds = frozenset(kind for kind in self.params.getlist("kind") if kind)
+        if not kinds.issubset(allowed):
+            self.notices.append(f"“kind” can be {', '.join(allowed)}; others are left out.")
+        return kinds & frozenset(allowed)
+
+
 def read_asked(params: QueryDict, notices: list[str]) -> Asked:
-    known = CatalogChange.Kind.values
-    kinds = [value for value in params.getlist("kind") if value]
-    if any(value not in known for value in kinds):
-        notices.append(f"“kind” can be {', '.join(known)}; others are left out.")
-    return Asked(
-        kinds=frozenset(kinds) & frozenset(known),
-        package=forms.clean(params.get("package", ""))[: forms.MAX_VALUE],
-        show=forms.one_of(params, "show", ("", *FATES), notices),
-        page=forms.read_page(params, notices),
-    )
+    values = ChangesForm(params, notices).cleaned_data
+    return Asked(values["kind"], values["package"], values["show"], values["page"])
 
 
 def filter_context(asked: Asked) -> dict[str, Any]:

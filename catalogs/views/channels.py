@@ -20,6 +20,7 @@ from catalogs.resolve.facts import PackageFacts
 from catalogs.resolve.stored import facts_of
 from catalogs.views import forms, presenters
 from olmweb.errors import Missing
+from olmweb.web.forms import clean_text
 
 ROWS = 50  # of the graph's table twin on one page
 OPENED = 20  # folds that one address unfolds
@@ -30,7 +31,7 @@ def semantics_of(params: QueryDict, catalog: Catalog, notices: list[str]) -> str
     """What the URL asks for; else the generation that reads such a catalog."""
     of_v1 = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
     known = (V1, V0) if of_v1 else SEMANTICS
-    return forms.one_of(params, "semantics", known, notices)
+    return forms.read_option(params, "semantics", known, notices)
 
 
 def channels_tab(
@@ -44,7 +45,7 @@ def channels_tab(
     facts = facts_of(
         found, channels=choice.channels, entries=context["entries"], bundles=choice.bundles
     )
-    together = semantics == V1 and not forms.clean(params.get("channel", ""))
+    together = semantics == V1 and not clean_text(params.get("channel", ""))
     analysis = analyse(facts, semantics, "" if together else choice.channel.name)
     bundles = {each.name: each for each in choice.bundles}
     here = {each.version for each in context["installed"]}
@@ -110,8 +111,8 @@ def _ends(
     params: QueryDict, analysis: Analysis, installed: set[str], notices: list[str]
 ) -> tuple[str, str]:
     """Start and goal of the way: from the URL, else what is installed and the head."""
-    start = forms.clean(params.get("from", ""))
-    goal = forms.clean(params.get("to", "")) or analysis.chosen or "".join(analysis.heads[:1])
+    start = clean_text(params.get("from", ""))
+    goal = clean_text(params.get("to", "")) or analysis.chosen or "".join(analysis.heads[:1])
     known = analysis.table
     if start and start not in known:
         notices.append(f"There is no entry “{start[:100]}” to start from in what is shown.")
@@ -241,7 +242,7 @@ def graph_file(
     found = lookup.get_package(cluster, catalog, package)
     facts = facts_of(found)
     semantics = semantics_of(request.GET, found.catalog, [])
-    channel = forms.clean(request.GET.get("channel", ""))
+    channel = clean_text(request.GET.get("channel", ""))
     if channel and channel not in facts.channels:
         raise Missing(f"Package “{package}” has no channel “{channel[:100]}”.")
     if not channel and semantics == V0:

@@ -15,9 +15,9 @@ from catalogs import lookup
 from catalogs.models import CatalogRevision
 from catalogs.revisions.effects import installed_from
 from catalogs.revisions.report import Entry, RevisionChanges, changes_of_revisions
-from catalogs.views import forms
 from olmweb.api.formats import finish, make_etag, not_modified
 from olmweb.models import Cluster
+from olmweb.web.forms import clean_text
 
 ENTRIES = 30
 PACKAGES = 20  # named in one entry, besides those that concern somebody
@@ -118,4 +118,4 @@ def _package(entry: Entry) -> tuple[str, str]:
 
 def _clean(text: str) -> str:
     """XML has no place for control characters, and catalogs may hold any."""
-    return forms.clean(text)
+    return clean_text(text)

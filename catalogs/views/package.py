@@ -16,10 +16,11 @@ from catalogs.verdicts.stored import verdicts_of
 from catalogs.views import forms, presenters
 from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab
-from catalogs.views.forms import standpoint
+from catalogs.views.forms import read_target_cluster
 from catalogs.views.problem_report import find_problems
 from catalogs.views.problems import described
 from catalogs.views.versions import versions_tab
+from olmweb.web.forms import clean_text
 from olmweb.web.pages import render_page
 
 ROWS = 50  # of a table on one page
@@ -31,14 +32,14 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     entries = entries_of(found) if request.GET.get("tab", "") in OF_ALL_ENTRIES else None
     choice = queries.choose(
         found,
-        forms.clean(request.GET.get("channel", "")),
-        forms.clean(request.GET.get("version", "")),
+        clean_text(request.GET.get("channel", "")),
+        clean_text(request.GET.get("version", "")),
         entries,
     )
     notices = list(choice.notices)
     problems = found.catalog.problems.filter(package=found.name).count()
     tabs = {name: title for name, title in TABS.items() if name != "problems" or problems}
-    tab = forms.one_of(request.GET, "tab", tuple(tabs), notices)
+    tab = forms.read_option(request.GET, "tab", tuple(tabs), notices)
     context: dict[str, Any] = {
         "package": found,
         "catalog": found.catalog,
@@ -53,7 +54,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "installed": (installed := search.installed_packages().get(found.name, ())),
         "healths": list(dict.fromkeys(one.health for one in installed)),
         "notices": notices,
-        "standpoint": standpoint(request, found.catalog, notices),
+        "target_cluster": read_target_cluster(request, found.catalog, notices),
         "params": request.GET,
         "page_number": forms.read_page(request.GET, notices),
     }
@@ -96,7 +97,7 @@ def _version_options(choice: queries.Choice) -> SafeString:
 
 
 def _overview(found: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
-    cluster = context["standpoint"].cluster_id
+    cluster = context["target_cluster"].cluster_id
     judged = verdicts_of(choice.bundle, cluster) if choice.bundle else []
     return {"verdicts": beside(judged, found.catalog, cluster)}
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import reverse
@@ -14,14 +15,29 @@ from catalogs.fbc.lint_impact import REACTIONS, reactions_of
 from catalogs.models import Catalog, ContentProblem
 from catalogs.views import forms, presenters
 from catalogs.views.problem_report import count_problems, find_problems, markdown, sentence
+from olmweb.web.forms import OptionField, QueryForm, TextField
 
 ROWS = 50  # of the table on one page
 FORMATS = (("csv", "CSV"), ("ndjson", "JSON Lines"), ("json", "JSON"))
 
 
+class ProblemsForm(QueryForm):
+    """What the problems are narrowed to."""
+
+    severity = OptionField("severity", ("", *ContentProblem.Severity.values))
+    code = TextField()
+    package = TextField(max_length=forms.MAX_VALUE)
+
+    def clean_code(self) -> str:
+        code: str = self.cleaned_data["code"]
+        if code and code not in REACTIONS:
+            raise ValidationError(f"There is no kind of fault “{code[:60]}”; all kinds are shown.")
+        return code
+
+
 def problems_tab(request: HttpRequest, found: Catalog, notices: list[str]) -> dict[str, Any]:
     """What `_catalog_problems.html` shows; the filters of the query string narrow all of it."""
-    asked = _read_filters(request, notices)
+    asked = ProblemsForm(request.GET, notices).cleaned_data
     everything = count_problems(find_problems(found))
     problems = find_problems(found, **asked)
     narrowed = count_problems(problems) if any(asked.values()) else everything
@@ -50,7 +66,7 @@ def report(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase
     """The problems that the filters leave, as Markdown."""
     found = lookup.get_catalog(cluster, catalog)
     notices: list[str] = []
-    problems = find_problems(found, **_read_filters(request, notices))
+    problems = find_problems(found, **ProblemsForm(request.GET, notices).cleaned_data)
     if request.method == "HEAD":
         response: HttpResponseBase = HttpResponse()
     else:
@@ -59,19 +75,6 @@ def report(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase
     name = "".join(c if c.isascii() and (c.isalnum() or c in "-._") else "_" for c in found.slug)
     response["Content-Disposition"] = f'attachment; filename="{name}-problems.md"'
     return response
-
-
-def _read_filters(request: HttpRequest, notices: list[str]) -> dict[str, str]:
-    severities = ("", *ContentProblem.Severity.values)
-    code = forms.clean(request.GET.get("code", ""))
-    if code and code not in REACTIONS:
-        notices.append(f"There is no kind of fault “{code[:60]}”; all kinds are shown.")
-        code = ""
-    return {
-        "severity": forms.one_of(request.GET, "severity", severities, notices),
-        "code": code,
-        "package": forms.clean(request.GET.get("package", ""))[: forms.MAX_VALUE],
-    }
 
 
 def _downloads(found: Catalog, asked: dict[str, str]) -> list[tuple[str, str]]:

@@ -21,29 +21,33 @@ def software(request: HttpRequest) -> HttpResponse:
     answer = unchanged(request, rev)
     if answer:
         return answer
-    query = forms.read_query(request.GET)
+    notices: list[str] = []
+    form = forms.SoftwareForm(request.GET, notices)
+    values, filters = form.cleaned_data, form.filters
     index = search.current_index(stamps)
-    asked = query.filters.asked
+    asked = filters.asked
     hits = search.find_hits(index, asked)
-    result = search.find_packages(index, query.filters, search.installed_packages(), hits)
+    result = search.find_packages(index, filters, search.installed_packages(), hits)
     page = presenters.paginate(
-        result.matches, query.page, search.PAGE_SIZE, query.notices, total=len(result.matches)
+        result.matches, values["page"], search.PAGE_SIZE, notices, total=len(result.matches)
     )
     context = {
         "rev": rev,
-        "query": query,
+        "filters": filters,
+        "view": values["view"],
+        "notices": notices,
         "page": page,
         "cards": presenters.cards(page.items, asked, hits),
         "read_as": presenters.read_as(hits),
         "result": result,
         "catalogs": len(stamps),
         "several_clusters": len({cluster for *_, cluster, _ in stamps if cluster}) > 1,
-        "facets": presenters.facets(result, query.filters, request.GET),
-        "labels": presenters.chosen_labels(query.filters, request.GET),
+        "facets": presenters.facets(result, filters, request.GET),
+        "labels": presenters.chosen_labels(filters, request.GET),
         "may_install": may_act(request.user)[0],
         "kept": presenters.kept_pairs(request.GET),
         "nearest": _nearest(index, asked) if not result.matches else [],
-        **_bundles(query, result, hits),
+        **_bundles(filters, values["bundles_page"], notices, result, hits),
     }
     return render_page(request, "catalogs/software.html", context, partial="results")
 
@@ -56,12 +60,18 @@ def _nearest(index: search.Index, asked: search.Asked) -> list[tuple[str, str]]:
     ]
 
 
-def _bundles(query: forms.Query, result: search.Result, hits: search.Hits | None) -> dict[str, Any]:
+def _bundles(
+    filters: search.Filters,
+    number: int,
+    notices: list[str],
+    result: search.Result,
+    hits: search.Hits | None,
+) -> dict[str, Any]:
     """The bundles that use the image asked for, one page of them; nothing for another search.
 
     They are those of the first packages by name: nobody looks for what hundreds use.
     """
-    images = query.filters.asked.images
+    images = filters.asked.images
     if not (images and result.matches and hits):
         return {}
     image = images[0]
@@ -70,9 +80,7 @@ def _bundles(query: forms.Query, result: search.Result, hits: search.Hits | None
     while left and len(packages) < BUNDLES_OF:
         packages += [row for row in left.pop().sources if row.id in hits.scores]
     found = search.bundles_with(image, packages)
-    page = presenters.paginate(
-        found, query.bundles_page, BUNDLES_PAGE, query.notices, total=len(found)
-    )
+    page = presenters.paginate(found, number, BUNDLES_PAGE, notices, total=len(found))
     rows = [
         (each, presenters.bundle_url(each.bundle.package, each.bundle.name))
         for each in search.with_images(page.items, image)

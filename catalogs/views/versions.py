@@ -15,8 +15,9 @@ from catalogs.resolve.facts import PackageFacts
 from catalogs.resolve.stored import facts_of
 from catalogs.semver import identifiers_key
 from catalogs.verdicts.stored import Predicted, verdicts
-from catalogs.views import forms, presenters
+from catalogs.views import presenters
 from catalogs.views.channels import semantics_of
+from olmweb.web.forms import clean_text
 
 ROWS = 50  # of the table on one page
 CANDIDATES = 25  # told one by one; the rest are counted by reason
@@ -52,7 +53,7 @@ def versions_tab(
         ordered, context["page_number"], ROWS, context["notices"], total=len(ordered)
     )
     channels = facts.channels_of()
-    judged = verdicts([bundle.pk for bundle in page.items], context["standpoint"].cluster_id)
+    judged = verdicts([bundle.pk for bundle in page.items], context["target_cluster"].cluster_id)
     rows = [
         {
             "bundle": bundle,
@@ -91,9 +92,9 @@ def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> 
 def _question(found: Package, facts: PackageFacts, params: QueryDict) -> dict[str, Any]:
     """The form "What would be chosen?" and, when a path is named, its answer."""
     asked = {
-        "version": forms.clean(params.get("range", "")),
-        "channel": forms.clean(params.get("in", "")),
-        "installed": forms.clean(params.get("installed", "")),
+        "version": clean_text(params.get("range", "")),
+        "channel": clean_text(params.get("in", "")),
+        "installed": clean_text(params.get("installed", "")),
     }
     told: dict[str, Any] = {"paths": METHODS, **asked, "errors": {}, "answer": None}
     try:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -14,9 +14,10 @@ from django.utils import timezone
 from installs.diagnosis import Finding, finding_for, flaps, knowledge, stuck
 from installs.diagnosis.times import DAY
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
-from installs.queries.filters import ATTENTION, OperatorFilters
 from installs.queries.keyset import Page, paginate
 
+ATTENTION = "attention"  # stands for every health that needs a person
+SORTS = ("name", "cluster", "health", "since", "version", "path")
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES_SHOWN = 12
 CAUSE_ROWS = 2000
@@ -37,6 +38,30 @@ _KEYS = {
     "version": ("version", "name"),
     "path": ("kind", "name"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFilters:
+    """What the operators list is narrowed to; an empty string narrows nothing.
+
+    `namespace` is `-` for cluster-scoped objects, `finding` is `-` for causes not known, `upgrade`
+    is `yes` for those with another version to take.
+    """
+
+    cluster: str = ""
+    kind: str = ""
+    namespace: str = ""
+    health: str = ""
+    reason: str = ""
+    finding: str = ""
+    package: str = ""
+    upgrade: str = ""
+    q: str = ""
+
+    def chosen(self) -> list[tuple[str, str]]:
+        """(name, value) of every filter in use, in the order of the fields."""
+        pairs = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return [pair for pair in pairs if pair[1]]
 
 
 @dataclass(frozen=True, slots=True)

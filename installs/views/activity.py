@@ -8,27 +8,39 @@ from installs.models import Action
 from installs.presenters.diagnosis import chain, steps
 from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
-from installs.queries.filters import read_choice, read_value
 from installs.queries.lookup import get_action
 from installs.state.observation import diagnose_row
 from olmweb.web.context import clusters
+from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
 SHOWS = ("actions", "syncs")
 FOLLOW_SECONDS = 1.5
 
 
+class ActivityForm(FilterForm):
+    show = ChoiceFilter(SHOWS)
+
+
+class ActionsForm(FilterForm):
+    cluster = TextFilter()
+    user = TextFilter()
+    q = TextFilter()
+    state = ChoiceFilter(queries.ACTION_STATES)
+
+
+class SyncRunsForm(FilterForm):
+    cluster = TextFilter()
+    q = TextFilter()
+    outcome = ChoiceFilter(queries.OUTCOMES)
+
+
 @require_safe
 def activity(request: HttpRequest) -> HttpResponse:
     """Actions or sync runs, newest first."""
-    show = read_choice(request.GET, "show", SHOWS) or "actions"
+    show = ActivityForm.read(request.GET)["show"] or "actions"
     syncs = show == "syncs"
-    names = ("cluster", "q") if syncs else ("cluster", "user", "q")
-    chosen = {name: read_value(request.GET, name) for name in names}
-    if syncs:
-        chosen["outcome"] = read_choice(request.GET, "outcome", queries.OUTCOMES)
-    else:
-        chosen["state"] = read_choice(request.GET, "state", queries.ACTION_STATES)
+    chosen = (SyncRunsForm if syncs else ActionsForm).read(request.GET)
     revision = queries.syncs_revision() if syncs else queries.actions_revision()
     token = revision_token(show, revision)
     if (answer := unchanged(request, token)) is not None:

@@ -22,6 +22,7 @@ from olmweb.accounts.roles import may_act
 from olmweb.errors import Missing
 from olmweb.models import LOCAL, Cluster
 from olmweb.web.context import clusters
+from olmweb.web.forms import OptionField, QueryForm, TextField
 from olmweb.web.pages import render_page
 
 ROWS = 50  # of the table on one page
@@ -72,24 +73,32 @@ def audit_page(request: HttpRequest) -> HttpResponse:
     return render_page(request, "installs/audit.html", context)
 
 
+class AuditForm(QueryForm):
+    catalog = TextField()
+    path = OptionField("path", tuple(InstallMethod))
+    cluster = TextField()
+    watch = OptionField("watch", WATCHED)
+    namespace = TextField(max_length=63)
+    bucket = TextField()
+    q = TextField(max_length=forms.MAX_QUERY)
+
+
 def read_asked(request: HttpRequest, catalogs: Sequence[Catalog], notices: list[str]) -> Asked:
     """Reads tolerantly: a bookmark to what is gone shows something else and says so."""
-    params = request.GET
-    catalog = _catalog(forms.clean(params.get("catalog", "")), catalogs, notices)
-    names = {each.name: each for each in clusters(request)}
-    default = catalog.cluster.name if catalog.cluster else ALONE
-    name = forms.clean(params.get("cluster", "")) or default
-    if name != ALONE and name not in names:
+    values = AuditForm(request.GET, notices).cleaned_data
+    catalog = _catalog(values["catalog"], catalogs, notices)
+    by_name = {cluster.name: cluster for cluster in clusters(request)}
+    name = values["cluster"] or (catalog.cluster.name if catalog.cluster else ALONE)
+    if name != ALONE and name not in by_name:
         notices.append(f"There is no cluster “{name[:60]}”: the catalog alone is asked.")
-    namespace = forms.clean(params.get("namespace", ""))[:63]
     return Asked(
         catalog,
-        InstallMethod(forms.one_of(params, "path", tuple(InstallMethod), notices)),
-        names.get(name),
-        Target(forms.one_of(params, "watch", WATCHED, notices)),
-        namespace,
-        forms.clean(params.get("bucket", "")),
-        forms.clean(params.get("q", ""))[: forms.MAX_QUERY],
+        InstallMethod(values["path"]),
+        by_name.get(name),
+        Target(values["watch"]),
+        values["namespace"],
+        values["bucket"],
+        values["q"],
     )
 
 

@@ -25,6 +25,7 @@ from olmweb.accounts.roles import may_act, person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
+from olmweb.web.forms import ValueField, ValuesForm
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
 FOLLOW_SECONDS = 2.0
@@ -47,6 +48,22 @@ class Asked:
         return [one for one in self.candidates if str(one.key) in self.ticked]
 
 
+class BatchForm(ValuesForm):
+    """Where and by which method; `of` is the choice of both that the ticks belong to.
+
+    The fields of SHARED are the same for all packages.
+    """
+
+    cluster = ValueField()
+    path = ValueField()
+    of = ValueField()
+    namespace = ValueField()
+    targets = ValueField()
+    approval = ValueField()
+    policy = ValueField()
+    service_account = ValueField()
+
+
 @never_cache
 @require_http_methods(METHODS)
 @sign_in_required(check=person)
@@ -54,8 +71,9 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     """Which, where, what is asked once for all; review with a dry run of each; confirm."""
     values = request.POST if request.method == "POST" else request.GET
     context: dict[str, Any] = {"cap": CAP, "key": form_key(request), "fields": {}}
+    form = BatchForm(values)
     try:
-        asked = _read(request, values)
+        asked = _read(request, values, form.cleaned_data)
     except BadRequest as error:
         context |= {"refusal": error, "nowhere": True}
         return show_form(request, "batch_new", context, failed=request.method == "POST")
@@ -69,14 +87,15 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     except OlmwebError as error:
         if error.status == 403:
             raise
-        context |= {"refusal": error, "fields": error.fields}
+        form.refuse(error)
+        context |= {"refusal": error, "fields": form.sentences}
         return show_form(request, "batch_new", context, failed=True)
 
 
-def _read(request: HttpRequest, values: QueryDict) -> Asked:
+def _read(request: HttpRequest, params: QueryDict, values: dict[str, str]) -> Asked:
     """Raises BadRequest when nothing is selected or nowhere can it be installed, OlmwebError (403)
     for a cluster that is not on offer."""
-    keys = selection.read_keys(values.getlist("package"))
+    keys = selection.read_keys(params.getlist("package"))
     if not keys:
         raise BadRequest(
             "Nothing is selected.",
@@ -91,7 +110,7 @@ def _read(request: HttpRequest, values: QueryDict) -> Asked:
             code="not-served",
             hint="Each package's own page says which path its catalog allows, and where.",
         )
-    name = values.get("cluster", "")
+    name = values["cluster"]
     cluster = next((one for one in places if one.name == name), None)
     if cluster is None and name and request.method == "POST":
         raise OlmwebError(
@@ -101,11 +120,11 @@ def _read(request: HttpRequest, values: QueryDict) -> Asked:
             hint="Choose one of the clusters that the form offers.",
         )
     cluster = cluster or next(iter(places))
-    path = _method(values.get("path", ""), places[cluster])
-    shared = {one: values.get(one, "").strip()[:1000] for one in SHARED}
+    path = _method(values["path"], places[cluster])
+    shared = {name: values[name].strip() for name in SHARED}
     found = selection.candidates(chosen, cluster, path, shared["targets"])
-    if values.get("of") == f"{cluster.name}/{path}":
-        ticked = frozenset(values.getlist("pick"))
+    if values["of"] == f"{cluster.name}/{path}":
+        ticked = frozenset(params.getlist("pick"))
     else:  # nothing was ticked yet for this cluster and path
         ticked = frozenset(str(one.key) for one in found if not (one.hindrance or one.doubt))
     return Asked(chosen, places, cluster, path, shared, found, ticked)

@@ -23,8 +23,15 @@ from installs.queries.lookup import get_install_plan, get_operator
 from installs.views.forms import METHODS, follow_action, form_key, review, show_form
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import OlmwebError
+from olmweb.web.forms import ValueField, ValuesForm
 
-ASKED = ("channel", "version", "approval", "policy", "take")
+
+class UpgradeForm(ValuesForm):
+    channel = ValueField(300)
+    version = ValueField(300)
+    approval = ValueField(300)
+    policy = ValueField(300)
+    take = ValueField(300)
 
 
 @never_cache
@@ -35,8 +42,8 @@ def upgrade(
 ) -> HttpResponse:
     """Another channel, version or approval: where it can go, by which way, and what is sent."""
     operator = get_operator(cluster, kind, namespace, name)
-    values = request.POST if request.method == "POST" else request.GET
-    asked = {one: values.get(one, "")[:300] for one in ASKED}
+    form = UpgradeForm(request.POST if request.method == "POST" else request.GET)
+    asked = form.cleaned_data
     package = change.catalog_package(operator)
     context: dict[str, Any] = {
         "title": f"Upgrade {operator.name}",
@@ -61,7 +68,7 @@ def upgrade(
         targets = change.targets_of(operator, package, asked["channel"])
         verdicts = change.verdicts_on_targets(operator, package, targets)
         context["targets"] = [(target, verdicts.get(target.bundle)) for target in targets]
-    return _carry_out(request, context, lambda: change.plan_upgrade(operator, asked))
+    return _carry_out(request, context, lambda: change.plan_upgrade(operator, asked), form)
 
 
 @never_cache
@@ -141,7 +148,10 @@ def remove(
 
 
 def _carry_out(
-    request: HttpRequest, context: dict[str, Any], make: Callable[[], Plan]
+    request: HttpRequest,
+    context: dict[str, Any],
+    make: Callable[[], Plan],
+    form: ValuesForm | None = None,
 ) -> HttpResponse:
     """Shows the plan; on POST tries it; on confirmation of what was shown records it."""
     is_post = request.method == "POST"
@@ -154,7 +164,9 @@ def _carry_out(
     except OlmwebError as error:
         if error.status == 403:
             raise
-        context |= {"refusal": error, "fields": error.fields}
+        form = form or ValuesForm({})
+        form.refuse(error)
+        context |= {"refusal": error, "fields": form.sentences}
         return show_form(request, "change", context, failed=is_post)
 
 

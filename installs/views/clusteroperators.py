@@ -6,10 +6,10 @@ from django.views.decorators.http import require_safe
 from installs.presenters.timeline import timeline, told_by
 from installs.queries import clusteroperators as queries
 from installs.queries import operator_detail as detail
-from installs.queries.filters import read_choice, read_value
 from installs.queries.lookup import get_clusteroperator
 from installs.queries.overview import unreadable_kinds
 from olmweb.web.context import clusters
+from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
 STATE_WORDS = {
@@ -20,12 +20,17 @@ STATE_WORDS = {
 }
 
 
+class ClusterOperatorsForm(FilterForm):
+    cluster = TextFilter()
+    state = ChoiceFilter(queries.STATES)
+    q = TextFilter()
+
+
 @require_safe
 def clusteroperator_list(request: HttpRequest) -> HttpResponse:
     """One row each with four pills and the reason of the worst."""
-    cluster = read_value(request.GET, "cluster")
-    state = read_choice(request.GET, "state", queries.STATES)
-    q = read_value(request.GET, "q")
+    chosen = ClusterOperatorsForm.read(request.GET)
+    cluster, state, q = chosen["cluster"], chosen["state"], chosen["q"]
     token = revision_token(cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:
         return answer

@@ -8,20 +8,30 @@ from installs.presenters.diagnosis import steps
 from installs.queries import crds
 from installs.queries import overview as queries
 from installs.queries.changes import recent
-from installs.queries.filters import read_choice, read_value
 from installs.queries.overview import Waiting, waiting
 from installs.queries.watched_resources import freshness
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
+from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
 SHOWS = ("problems", "all")
 
 
+class OverviewForm(FilterForm):
+    cluster = TextFilter()
+
+
+class CRDsForm(FilterForm):
+    cluster = TextFilter()
+    q = TextFilter()
+    show = ChoiceFilter(SHOWS)
+
+
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
     """One cluster in full, several as a table, none as three steps to the first one."""
-    wanted = read_value(request.GET, "cluster")
+    wanted = OverviewForm.read(request.GET)["cluster"]
     shown = [get_cluster(wanted, clusters(request))] if wanted else clusters(request)
     catalogs = queries.read_catalogs()
     token = revision_token(cluster_revision(request), queries.catalogs_revision(catalogs))
@@ -76,8 +86,8 @@ def cluster_detail(request: HttpRequest, cluster: str) -> HttpResponse:
 @require_safe
 def crd_list(request: HttpRequest) -> HttpResponse:
     """Stored versions beside served and defined ones, who owns it, and what is wrong."""
-    chosen = {name: read_value(request.GET, name) for name in ("cluster", "q")}
-    show = read_choice(request.GET, "show", SHOWS)
+    chosen = CRDsForm.read(request.GET)
+    show = chosen.pop("show")
     token = revision_token(cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:
         return answer

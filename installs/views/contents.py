@@ -8,11 +8,12 @@ from django.views.decorators.http import require_safe
 from catalogs import lookup
 from catalogs.contents.report import CLUSTER, Report
 from catalogs.models import Bundle, Package
-from catalogs.views import forms, presenters
+from catalogs.views import presenters
 from catalogs.views.bundle import inspection_shown
 from installs.facts import bundle_contents as found_contents
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
+from olmweb.web.forms import clean_text
 from olmweb.web.pages import render_page
 
 CHOICES = 200  # bundles offered to compare with
@@ -56,7 +57,7 @@ def _cluster(request: HttpRequest, package: Package, notices: list[str]) -> Clus
     if package.catalog.cluster is not None:
         return package.catalog.cluster
     known = {each.name: each for each in clusters(request)}
-    asked = forms.clean(request.GET.get("cluster", ""))
+    asked = clean_text(request.GET.get("cluster", ""))
     if asked and asked not in known:
         notices.append(f"There is no cluster “{asked}”.")
     return known.get(asked) or next(iter(known.values()), None)
@@ -71,7 +72,7 @@ def _compared(
     notices: list[str],
 ) -> dict[str, Any]:
     """The bundle to compare with: the one asked for, else the one installed."""
-    asked = forms.clean(request.GET.get("from", ""))
+    asked = clean_text(request.GET.get("from", ""))
     names = package.bundles.exclude(name=shown.name).values_list("name", "version")
     installed = found_contents.installed_bundle(package, cluster)
     before = installed

@@ -11,12 +11,12 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods
 
 from installs.models import CopyReport
-from installs.queries.filters import read_value
 from installs.reports import copied_csvs as copies
 from olmweb.clusters import get_cluster
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
+from olmweb.web.forms import FilterForm, TextFilter
 from olmweb.web.pages import render_live, render_page, revision_token, unchanged
 
 SHOWN = 6  # reports of one cluster: the newest in full, the others as a line each
@@ -28,12 +28,16 @@ DISABLE = (
 )
 
 
+class ClusterForm(FilterForm):
+    cluster = TextFilter()
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 def copied_csvs(request: HttpRequest) -> HttpResponse:
     """The newest report of one cluster, or the request for one."""
     if request.method == "POST":
         return _ask(request)
-    cluster = _chosen(request, read_value(request.GET, "cluster"))
+    cluster = _chosen(request, ClusterForm.read(request.GET)["cluster"])
     reports = list(cluster.copy_reports.select_related("user")[:SHOWN]) if cluster else []
     newest = reports[0] if reports else None
     open_ = newest is not None and newest.state in copies.OPEN
@@ -69,7 +73,7 @@ def _chosen(request: HttpRequest, name: str) -> Cluster | None:
 
 def _ask(request: HttpRequest) -> HttpResponse:
     """Requests a report and leads back to the page, which follows it."""
-    cluster = get_cluster(read_value(request.POST, "cluster"), clusters(request))
+    cluster = get_cluster(ClusterForm.read(request.POST)["cluster"], clusters(request))
     try:
         copies.request_report(cluster, request.user)
     except OlmwebError as error:

@@ -16,9 +16,7 @@ from catalogs.models import Package
 from installs.export.asked import (
     ARGOCD,
     KUSTOMIZE,
-    REPOSITORY_WORDS,
     TYPES,
-    WORDS,
     YAML,
     Export,
     as_file,
@@ -28,16 +26,36 @@ from installs.export.asked import (
 )
 from installs.export.files import kustomize_folder
 from olmweb.errors import OlmwebError
+from olmweb.web.forms import ValueField, ValuesForm
 from olmweb.web.pages import render_page
 
 UNPROCESSABLE = 422  # which htmx swaps in, too
+
+
+class ExportForm(ValuesForm):
+    """The words of an export and of the repository that it is kept in."""
+
+    path = ValueField()
+    channel = ValueField()
+    version = ValueField()
+    name = ValueField()
+    namespace = ValueField()
+    targets = ValueField()
+    approval = ValueField()
+    source = ValueField()
+    source_namespace = ValueField()
+    service_account = ValueField()
+    repo = ValueField()
+    repo_path = ValueField()
+    revision = ValueField()
 
 
 @require_safe
 def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """The form, every manifest, and the files."""
     found = _package(cluster, catalog, package)
-    words = {name: request.GET.get(name, "").strip() for name in (*WORDS, *REPOSITORY_WORDS)}
+    form = ExportForm(request.GET)
+    words = {name: value.strip() for name, value in form.cleaned_data.items()}
     chosen = words | {"path": _method(found, words["path"])}
     context: dict[str, Any] = {
         "package": found,
@@ -59,7 +77,8 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
             }
     except OlmwebError as error:
         status = UNPROCESSABLE
-        context |= {"refusal": error, "fields": error.fields}
+        form.refuse(error)
+        context |= {"refusal": error, "fields": form.sentences}
     return render_page(request, "installs/export.html", context, status=status)
 
 

@@ -21,11 +21,8 @@ from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
+from olmweb.web.forms import ValueField, ValuesForm
 
-ASKED = (
-    *("namespace", "targets", "channel", "version", "approval", "policy", "service_account"),
-    "crd_safety",
-)
 NOWHERE = OlmwebError(
     "No cluster here can install from this catalog, so there is nowhere to install this.",
     code="not-served",
@@ -34,24 +31,38 @@ NOWHERE = OlmwebError(
 )
 
 
+class InstallForm(ValuesForm):
+    cluster = ValueField()
+    path = ValueField()
+    name = ValueField()
+    namespace = ValueField()
+    targets = ValueField()
+    channel = ValueField()
+    version = ValueField()
+    approval = ValueField()
+    policy = ValueField()
+    service_account = ValueField()
+    crd_safety = ValueField()
+
+
 @never_cache
 @require_http_methods(METHODS)
 @sign_in_required(check=person)
 def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """What, where, review with the cluster's own dry run, confirm."""
     found = get_package(cluster, catalog, package)
-    values = request.POST if request.method == "POST" else request.GET
+    form = InstallForm(request.POST if request.method == "POST" else request.GET)
+    values = form.cleaned_data
     targets = _targets(request, found)
-    target = _target(targets, values.get("cluster", ""))
-    asked = {name: values.get(name, "")[:1000] for name in ASKED}
+    target = _target(targets, values["cluster"])
     context: dict[str, Any] = {
         "package": found,
         "targets": targets,
         "target": target,
-        "name": values.get("name", "").strip(),
+        "name": values["name"].strip(),
         "key": form_key(request),
         "fields": {},
-        "asked": asked,
+        "asked": values,
         "approvals": (methods.AUTOMATIC, methods.MANUAL),
         "policies": methods.POLICIES,
         "safeties": methods.ENFORCEMENTS,
@@ -62,7 +73,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     context |= _paths(target, found, values)
     try:
         plan = record.plan_install(
-            target, found, context["name"], request.user, context["path"], asked
+            target, found, context["name"], request.user, context["path"], values
         )
         context |= {"plan": plan, "name": plan.name, "choice": plan.choice}
         if request.method != "POST":
@@ -71,7 +82,8 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     except OlmwebError as error:
         if error.status == 403:
             raise
-        context |= {"refusal": error, "fields": error.fields}
+        form.refuse(error)
+        context |= {"refusal": error, "fields": form.sentences}
         context["choice"] = _choice(target, found, context)
         return show_form(request, "install", context, failed=request.method == "POST")
 

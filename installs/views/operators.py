@@ -21,19 +21,13 @@ from installs.presenters.object_details import deployments, facts_of, requiremen
 from installs.presenters.timeline import flapping, healths_of, shares, spans, timeline, told_by
 from installs.queries import operator_detail as detail
 from installs.queries import operators as queries
-from installs.queries.filters import (
-    ATTENTION,
-    OperatorFilters,
-    read_choice,
-    read_operator_filters,
-    read_sort,
-)
 from installs.queries.lookup import get_operator
 from installs.queries.operator_detail import pending_plan, repeated_plans
 from installs.queries.operators import finding_of, why
 from installs.state.observation import details_of, diagnose_row
 from olmweb.accounts.roles import may_act
 from olmweb.web.context import attention
+from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
 SPANS_SHOWN = 6
@@ -135,12 +129,28 @@ def _may_remove(request: HttpRequest) -> tuple[bool, str]:
     return may_act(request.user)
 
 
+class OperatorsForm(FilterForm):
+    """The fields of OperatorFilters, the order and the view of the list."""
+
+    cluster = TextFilter()
+    kind = TextFilter()
+    namespace = TextFilter()
+    health = ChoiceFilter((queries.ATTENTION, *Health.values), noun="health")
+    reason = TextFilter()
+    finding = TextFilter()
+    package = TextFilter()
+    upgrade = ChoiceFilter(("yes",))
+    q = TextFilter()
+    sort = SortFilter(queries.SORTS)
+    view = ChoiceFilter(VIEWS)
+
+
 @require_safe
 def operator_list(request: HttpRequest) -> HttpResponse:
     """By cause when anything needs attention and nothing else was asked, else the table."""
-    filters = read_operator_filters(request.GET)
-    sort = read_sort(request.GET)
-    chosen = read_choice(request.GET, "view", VIEWS)
+    values = OperatorsForm.read(request.GET)
+    sort, chosen = values.pop("sort"), values.pop("view")
+    filters = queries.OperatorFilters(**values)
     token = revision_token(cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:
         return answer
@@ -152,7 +162,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         "view": view,
         "facets": queries.facets(),
         "attention": sum(attention(request).values()),
-        "ATTENTION": ATTENTION,
+        "ATTENTION": queries.ATTENTION,
     }
     if view == "cause":
         found = queries.causes(filters)
@@ -169,12 +179,12 @@ def operator_list(request: HttpRequest) -> HttpResponse:
     return render_live(request, "installs/operators.html", context, token=token)
 
 
-def _default_view(request: HttpRequest, filters: OperatorFilters) -> str:
+def _default_view(request: HttpRequest, filters: queries.OperatorFilters) -> str:
     narrowed = any((filters.finding, filters.reason, filters.q, filters.health, filters.upgrade))
     return "cause" if not narrowed and any(attention(request).values()) else "all"
 
 
-def _chips(filters: OperatorFilters) -> list[tuple[str, str, str]]:
+def _chips(filters: queries.OperatorFilters) -> list[tuple[str, str, str]]:
     """(parameter, its word, value in words) of every filter in use."""
     titles = queries.finding_titles()
     healths = dict(Health.choices)
@@ -184,7 +194,7 @@ def _chips(filters: OperatorFilters) -> list[tuple[str, str, str]]:
         if name == "finding":
             shown = "not known" if value == "-" else titles.get(value, value)
         elif name == "health":
-            shown = "needs attention" if value == ATTENTION else str(healths[value])
+            shown = "needs attention" if value == queries.ATTENTION else str(healths[value])
         elif name == "namespace" and value == "-":
             shown = "none"
         elif name == "upgrade":

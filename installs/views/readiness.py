@@ -6,7 +6,6 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from installs.queries.filters import read_choice, read_value
 from installs.readiness import TITLES, Readiness, Row
 from installs.readiness.asked import (
     CODES,
@@ -22,6 +21,7 @@ from installs.readiness.takeover import Fate
 from installs.readiness.takeovers import narrowed, takeovers
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
+from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
 SHOWN = 200  # obstacles of one cluster on the page; the exports have all
@@ -40,12 +40,24 @@ FATES = {
 FORMATS = (("CSV", "csv"), ("JSON", "ndjson"), ("Markdown", "md"))
 
 
+class ReadinessForm(FilterForm):
+    cluster = TextFilter()
+    q = TextFilter()
+    next = TextFilter()
+    weight = ChoiceFilter(WEIGHTS)
+    code = ChoiceFilter(CODES)
+
+
+class MigrationForm(FilterForm):
+    cluster = TextFilter()
+    q = TextFilter()
+    fate = ChoiceFilter(tuple(Fate))
+
+
 @require_safe
 def readiness_page(request: HttpRequest) -> HttpResponse:
     """Per cluster the verdict in a sentence, then every obstacle with its way out."""
-    chosen = {name: read_value(request.GET, name) for name in ("cluster", "q", "next")}
-    chosen["weight"] = read_choice(request.GET, "weight", WEIGHTS)
-    chosen["code"] = read_choice(request.GET, "code", CODES)
+    chosen = ReadinessForm.read(request.GET)
     if chosen["cluster"]:
         get_cluster(chosen["cluster"], clusters(request))
     token = revision_token(cluster_revision(request), catalogs_state())
@@ -83,8 +95,7 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
 @require_safe
 def takeover_page(request: HttpRequest) -> HttpResponse:
     """Each Subscription: whether a ClusterExtension can take over, and the steps."""
-    chosen = {name: read_value(request.GET, name) for name in ("cluster", "q")}
-    chosen["fate"] = read_choice(request.GET, "fate", tuple(Fate))
+    chosen = MigrationForm.read(request.GET)
     if chosen["cluster"]:
         get_cluster(chosen["cluster"], clusters(request))
     token = revision_token(cluster_revision(request), catalogs_state())

@@ -21,16 +21,31 @@ from installs.actions.requests import asking, deciding
 from installs.methods import Choice
 from installs.models import InstallRequest
 from installs.queries import activity as queries
-from installs.queries.filters import read_choice, read_value
 from olmweb.accounts.roles import sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
+from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter, ValueField, ValuesForm
 from olmweb.web.pages import render_live, revision_token, unchanged
 
 METHODS = ("GET", "HEAD", "POST")
 UNPROCESSABLE = 422
 VERSIONS_SHOWN = 200
+
+
+class RequestForm(ValuesForm):
+    cluster = ValueField()
+    path = ValueField()
+    version = ValueField()
+    namespace = ValueField()
+    service_account = ValueField()
+    reason = ValueField(asking.REASON_LIMIT + 1)  # longer ones are refused
+
+
+class DecisionForm(ValuesForm):
+    step = ValueField()
+    word = ValueField(asking.REASON_LIMIT + 1)
+    seen = ValueField(10_000)
 
 
 @never_cache
@@ -40,9 +55,10 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
     """Ask for one package in a version, by a path, with a reason."""
     found = get_package(cluster, catalog, package)
     targets = _targets(request, found)
-    values = request.POST if request.method == "POST" else request.GET
-    target = next((c for c in targets if c.name == values.get("cluster")), None)
-    if target is None and values.get("cluster") and request.method == "POST":
+    form = RequestForm(request.POST if request.method == "POST" else request.GET)
+    values = form.cleaned_data
+    target = next((cluster for cluster in targets if cluster.name == values["cluster"]), None)
+    if target is None and values["cluster"] and request.method == "POST":
         raise OlmwebError(
             "Nothing of this catalog can be asked for on that cluster.",
             code="not-allowed",
@@ -58,11 +74,9 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
         "versions": _versions(found),
         "asks_account": target is not None and _asks_account(target, paths),
         "chosen": {
-            "path": values.get("path") or (paths[0] if paths else ""),
-            "version": values.get("version") or found.head_version,
-            "namespace": values.get("namespace", ""),
-            "service_account": values.get("service_account", ""),
-            "reason": values.get("reason", ""),
+            **{name: value for name, value in values.items() if name != "cluster"},
+            "path": values["path"] or (paths[0] if paths else ""),
+            "version": values["version"] or found.head_version,
         },
         "fields": {},
         "reason_limit": asking.REASON_LIMIT,
@@ -72,7 +86,8 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
     try:
         made = _ask(request, target, found, context["chosen"])
     except OlmwebError as error:
-        context |= {"refusal": error, "fields": error.fields}
+        form.refuse(error)
+        context |= {"refusal": error, "fields": form.sentences}
         status = error.status if error.status == 403 else UNPROCESSABLE
         return render(request, "installs/request_new.html", context, status=status)
     return redirect("installs:request", made.pk)
@@ -108,11 +123,17 @@ def _versions(package: Package) -> list[str]:
     return list(dict.fromkeys(rows.values_list("version", flat=True)[:VERSIONS_SHOWN]))
 
 
+class RequestsForm(FilterForm):
+    cluster = TextFilter()
+    user = TextFilter()
+    q = TextFilter()
+    state = ChoiceFilter(queries.REQUEST_STATES)
+
+
 @require_safe
 def request_list(request: HttpRequest) -> HttpResponse:
     """The queue: what waits first asked for first seen, and how everything else ended."""
-    chosen = {name: read_value(request.GET, name) for name in ("cluster", "user", "q")}
-    chosen["state"] = read_choice(request.GET, "state", queries.REQUEST_STATES)
+    chosen = RequestsForm.read(request.GET)
     token = revision_token("requests", queries.requests_revision())
     if (answer := unchanged(request, token)) is not None:
         return answer
@@ -150,13 +171,12 @@ def request_detail(request: HttpRequest, id: int) -> HttpResponse:
 
 
 def _decide(request: HttpRequest, found: InstallRequest, context: dict[str, Any]) -> HttpResponse:
-    step, word = request.POST.get("step", ""), request.POST.get("word", "")
+    values = DecisionForm(request.POST).cleaned_data
+    step, word = values["step"], values["word"]
     if step == "approve":
         deciding.require_decider(request.user, found)
         plan: Plan = context["plan"] or _plan(found, deciding.package_of(found))
-        action = deciding.approve(
-            found, plan, request.user, seen=request.POST.get("seen", ""), word=word
-        )
+        action = deciding.approve(found, plan, request.user, seen=values["seen"], word=word)
         return redirect("installs:action", action.pk)
     if step == "decline":
         deciding.decline(found, request.user, word=word)

@@ -105,7 +105,7 @@ def test_the_verdict_of_every_path_stands_with_its_rules(reader, etcd):
     )
     make_prediction(bundle=bundle, path="Subscription", target="own")
     response = reader.get(url(etcd))
-    assert [(one.kind, one.target, one.verdict) for one in response.context["verdicts"]] == [
+    assert [(one.path, one.target, one.verdict) for one in response.context["verdicts"]] == [
         ("PlatformOperator", "all", "installable"),
         ("ClusterExtension", "all", "unknown"),
         ("Subscription", "all", "not_installable"),

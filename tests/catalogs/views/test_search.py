@@ -217,7 +217,7 @@ def test_images_are_asked_for_by_repository_tag_or_digest(
 def test_a_digest_that_is_too_short_is_told(reader: Client) -> None:
     make_users_of_images()
     response = reader.get(URL, {"q": "image:sha256:0123"})
-    assert "first 12 characters" in " ".join(response.context["query"].notices)
+    assert "first 12 characters" in " ".join(response.context["notices"])
 
 
 def test_the_bundles_of_an_image_are_paged_and_capped(reader: Client) -> None:

@@ -163,7 +163,10 @@ def test_a_hostile_value_in_the_query_is_never_a_500(reader: Client, what: str) 
             assert_answered(response, f"{route} {name} {what}")
 
 
-@pytest.mark.parametrize("path", ["/software/-/a%00b/etcd", "/catalogs/%00/%00"])
+@pytest.mark.parametrize(
+    "path",
+    ["/software/-/a%00b/etcd", "/catalogs/%00/%00", "/operators/prod/PlatformOperator/-/a%00b"],
+)
 def test_a_nul_character_in_path_query_or_form_is_a_400(reader: Client, path: str) -> None:
     for response in (
         reader.get(path),
