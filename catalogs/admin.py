@@ -32,9 +32,9 @@ from catalogs.models import (
     PredictionRun,
     RelatedImage,
 )
-from catalogs.sources import own
+from catalogs.sources import own_catalogs
 from catalogs.sources.base import SourceError
-from catalogs.sources.custom import check_name, check_source, forget_source
+from catalogs.sources.own_catalogs import check_name, check_source, forget_source
 from olmweb.tasks import enqueue
 from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin
 
@@ -50,9 +50,9 @@ class OwnCatalogForm(CatalogForm):
     source_kind = forms.ChoiceField(
         label="Kind",
         choices=[
-            (own.FILE, "File, folder or tar on this server"),
-            (own.URL, "URL"),
-            (own.IMAGE, "Image in a registry"),
+            (own_catalogs.FILE, "File, folder or tar on this server"),
+            (own_catalogs.URL, "URL"),
+            (own_catalogs.IMAGE, "Image in a registry"),
         ],
     )
     source = forms.CharField(
@@ -141,7 +141,11 @@ class CatalogAdmin(ReadOnlyAdmin):
 
 def _is_own(catalog: Catalog | None) -> bool:
     """A person added it, and no cluster says what it is."""
-    return catalog is not None and catalog.cluster_id is None and catalog.source_kind in own.KINDS
+    return (
+        catalog is not None
+        and catalog.cluster_id is None
+        and catalog.source_kind in own_catalogs.KINDS
+    )
 
 
 @admin.register(CatalogRevision)

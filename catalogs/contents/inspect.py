@@ -11,9 +11,9 @@ from django.utils import timezone
 from catalogs.contents import stored
 from catalogs.contents.objects import pack
 from catalogs.models import BundleInspection, BundleManifests
-from catalogs.sources.base import SourceError, listening
+from catalogs.sources.base import SourceError, progress_callback
 from catalogs.sources.oci.bundle import BundleSource
-from catalogs.sources.oci.source import Access
+from catalogs.sources.oci.source import RegistryAccess
 
 log = structlog.get_logger(__name__)
 LIMIT = 300  # seconds
@@ -59,9 +59,11 @@ def goes_on(row: BundleInspection | None) -> bool:
     )
 
 
-def access() -> Access:
+def access() -> RegistryAccess:
     """Whom a catalog names may be asked with our credentials or at a public address."""
-    return Access(settings.INSECURE_REGISTRIES, settings.REGISTRY_CREDENTIALS, named_by_others=True)
+    return RegistryAccess(
+        settings.INSECURE_REGISTRIES, settings.REGISTRY_CREDENTIALS, named_by_others=True
+    )
 
 
 def run(row: BundleInspection) -> None:
@@ -101,7 +103,7 @@ def _read(row: BundleInspection) -> tuple[BundleManifests, tuple[int, int]]:
     known = BundleManifests.objects.filter(pk=digest).defer("data").first() if digest else None
     if known is not None:
         return known, (0 if "@" in row.image else 1, 0)
-    with listening(_Heard(row)):
+    with progress_callback(_Heard(row)):
         files = source.fetch()
     packed = pack(source.label, files.manifests, files.metadata, files.folders)
     return stored.save(files.digest, packed), (files.requests, files.bytes_read)

@@ -38,7 +38,7 @@ class Catalog(models.Model):
     slug = models.CharField(max_length=253, db_index=True)
     source = models.CharField(max_length=2000, blank=True)  # path, URL or image reference
     # Ways in which the source can be read, best first: [{"way", "state", "why"}]. `way` is the one
-    # that the content shown was read by; see catalogs.sources.ways.
+    # that the content shown was read by; see catalogs.sources.access_methods.
     ways = models.JSONField(default=list, blank=True)
     way = models.CharField(max_length=40, blank=True)
     priority = models.IntegerField(default=0)

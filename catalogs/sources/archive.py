@@ -117,10 +117,10 @@ def leaf_of(member: tarfile.TarInfo, tree: Tree, label: str, *, offset: int = -1
     return Other(_KINDS.get(member.type, f"of tar's kind {member.type!r}"))
 
 
-def hard_link(member: tarfile.TarInfo, found: object, label: str) -> Leaf:
+def hard_link(member: tarfile.TarInfo, target: object, label: str) -> Leaf:
     """The leaf that a hard link's target is. Raises SourceError when there is none."""
-    if isinstance(found, File | Link | Other):
-        return found
+    if isinstance(target, File | Link | Other):
+        return target
     raise SourceError(
         f'{member.name[:200]} in {label} is a hard link to "{member.linkname[:200]}", which is not '
         "in it.",

@@ -1,4 +1,4 @@
-"""What every source gives back, and the errors that say why it gave nothing."""
+"""What every source returns, its errors, its limits and its progress."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,10 +8,10 @@ from typing import BinaryIO, Protocol
 
 
 class SourceError(Exception):
-    """A source that can't be read, or content that is no catalog.
+    """A source that can't be read, or content that is not a catalog.
 
     `message` is a sentence naming the source and the fault, `hint` what to do, `code` a slug.
-    `requests` and `bytes_read` are what the attempt cost.
+    `requests` and `bytes_read` are the cost of the attempt.
     """
 
     def __init__(
@@ -27,9 +27,18 @@ class SourceError(Exception):
         self.bytes_read = bytes_read
 
 
+class Cut(Exception):
+    """The connection was cut before the end of the body, or gave no answer. Has a sentence."""
+
+    def __init__(self, message: str, *, code: str = "unreachable", hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bytes; what a source may cost before it is refused."""
+    """Limits of one source, in bytes unless noted; beyond them it is refused."""
 
     body: int = 2 * 1024**3  # decoded
     blob: int = 32 * 1024**2  # one blob; a larger one is left out, the rest is served
@@ -37,27 +46,27 @@ class Limits:
     ratio_from: int = 64 * 1024**2
     files: int = 100_000  # in a folder, an archive or one layer of an image
     layers: int = 8 * 1024**3  # all layers of an image, as they come
-    unpacked: int = 32 * 1024**3  # all layers of an image, decoded; most of it is passed over
+    unpacked: int = 32 * 1024**3  # all layers of an image, decoded; most of it is skipped
 
 
 LIMITS = Limits()
 
 
-def _nothing() -> None:
-    """A spool of our own can't change."""
+def _no_check() -> None:
+    """The content of a spool can't change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one attempt got. `body` is None when the source says it hasn't changed.
+    """The result of one fetch. `body` is None when the source has not changed.
 
     `bytes_read` counts encoded bytes, `sha256` is of the decoded body (hexadecimal).
-    `last_modified` is what to give to the next `fetch`. `check` raises SourceError when the body
-    is no longer what it was: call it after the last reading of a body that is not our own copy.
-    `way` names how it was read ("file", "image", "gRPC", ...), `digest` is the source's own name
-    for this content when it has one (an image's digest). `exact` is False when the blobs were
-    built from answers, so that they are not their author's bytes. `files` says where each file
-    begins in a body made of several: (offset, name) by ascending offset; () for a body of one.
+    `last_modified` is the stamp for the next `fetch`. `check` raises SourceError when the body has
+    changed meanwhile: call it after the last read of a body that is not a copy. `access_method` is
+    the method's name ("file", "image", "gRPC", ...), `digest` the source's own name for this
+    content when it has one (an image's digest). `exact` is False when the blobs were rebuilt from
+    answers, so that they are not their author's bytes. `files` says where each file begins in a
+    body made of several: (offset, name) by ascending offset; () for a body of one.
     """
 
     body: BinaryIO | None
@@ -66,51 +75,50 @@ class Fetched:
     bytes_read: int = 0
     requests: int = 0
     last_modified: str = ""
-    check: Callable[[], None] = _nothing
-    way: str = ""
+    check: Callable[[], None] = _no_check
+    access_method: str = ""
     digest: str = ""
     exact: bool = True
     files: tuple[tuple[int, str], ...] = ()
 
 
-# Told (bytes read so far, bytes in all or 0) as a source reads; what it raises ends the reading.
-Heard = Callable[[int, int], None]
+# Called with (bytes read so far, bytes in all or 0); an exception that it raises ends the fetch.
+ProgressCallback = Callable[[int, int], None]
 
 
-def _unheard(_read: int, _total: int) -> None:
-    """Nobody listens."""
+def _no_callback(_read: int, _total: int) -> None:
+    """Default: progress is not reported."""
 
 
-_listener: ContextVar[Heard] = ContextVar("listener", default=_unheard)
+_callback: ContextVar[ProgressCallback] = ContextVar("callback", default=_no_callback)
 
 
 @contextmanager
-def listening(heard: Heard) -> Iterator[None]:
-    """`heard` is told how far the sources that are read in this context got, besides who listens
-    already."""
-    before = _listener.get()
+def progress_callback(callback: ProgressCallback) -> Iterator[None]:
+    """Calls `callback` with the progress of sources read in this context, after outer callbacks."""
+    outer = _callback.get()
 
     def both(read: int, total: int) -> None:
-        before(read, total)
-        heard(read, total)
+        outer(read, total)
+        callback(read, total)
 
-    token = _listener.set(both)
+    token = _callback.set(both)
     try:
         yield
     finally:
-        _listener.reset(token)
+        _callback.reset(token)
 
 
-def tell(read: int, total: int = 0) -> None:
-    """For sources: how many bytes were read so far, of how many when that is known."""
-    _listener.get()(read, total)
+def report_progress(read: int, total: int = 0) -> None:
+    """For sources: `read` bytes so far, of `total` when that is known."""
+    _callback.get()(read, total)
 
 
 class Source(Protocol):
     """A place to read a catalog from. `label` names it in sentences.
 
-    A source may also have `resolve() -> str`: the digest of its content now, asked for cheaply
-    (a HEAD of a tag), "" when it can't be told.
+    A source may also have `resolve() -> str`: the digest of its current content by a cheap request
+    (a HEAD of a tag), "" when that is not possible.
     """
 
     label: str

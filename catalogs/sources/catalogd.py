@@ -12,9 +12,9 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from catalogs.sources import guard
-from catalogs.sources.base import LIMITS, Limits, SourceError
-from catalogs.sources.http import Answer, Cut, HttpSource
-from catalogs.sources.ways import CATALOGD, PROXIED
+from catalogs.sources.access_methods import CATALOGD, PROXIED
+from catalogs.sources.base import LIMITS, Cut, Limits, SourceError
+from catalogs.sources.http import Answer, HttpSource
 from olmweb.kube.errors import KubeError
 
 _RULES = guard.Rules()
@@ -118,7 +118,7 @@ def catalogd_source(
     one."""
     path = proxy_path(base)
     return cluster_source(
-        label, path, open_client, limits=limits, whole_lines=_has_lines(path), way=PROXIED
+        label, path, open_client, limits=limits, whole_lines=_has_lines(path), access_method=PROXIED
     )
 
 
@@ -146,11 +146,11 @@ def direct_source(
             yield guard.Body(answer)
 
     whole_lines = _has_lines(parts.path)
-    return HttpSource(label, opener, limits=limits, whole_lines=whole_lines, way=CATALOGD)
+    return HttpSource(label, opener, limits=limits, whole_lines=whole_lines, access_method=CATALOGD)
 
 
 def _has_lines(path: str) -> bool:
-    """Of `all.json` nobody promised that a blob is a line."""
+    """In `all.json` a blob need not be a line."""
     return not path.rstrip("/").endswith("/all.json")
 
 
@@ -159,23 +159,25 @@ def cluster_source(
     path: str,
     open_client: OpenClient,
     *,
-    way: str,
+    access_method: str,
     query: tuple[tuple[str, str], ...] = (),
     limits: Limits = LIMITS,
     whole_lines: bool = False,
 ) -> HttpSource:
-    """What the API server answers at `path`."""
+    """Source for the API server's answer at `path`."""
 
     @contextmanager
     def opener(headers: dict[str, str]) -> Iterator[Answer]:
         with _cuts(), open_client() as client, client.stream(path, headers, query=query) as stream:
             yield _Guarded(stream)
 
-    return HttpSource(label, opener, limits=limits, whole_lines=whole_lines, way=way)
+    return HttpSource(
+        label, opener, limits=limits, whole_lines=whole_lines, access_method=access_method
+    )
 
 
 class _Guarded:
-    """A stream whose client's errors are the ones that sources know."""
+    """A stream whose KubeErrors become Cut."""
 
     def __init__(self, stream: _Stream) -> None:
         self.status = stream.status

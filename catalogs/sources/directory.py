@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from catalogs.sources.base import LIMITS, Fetched, Limits, SourceError
-from catalogs.sources.ignore import LONGEST, kept
 from catalogs.sources.spool import CHUNK, Spool
-from catalogs.sources.tree import too_many
+from catalogs.sources.tree import INDEX_IGNORE_BYTES, content_paths, too_many
 
 
 class DirectorySource:
@@ -35,16 +34,16 @@ class DirectorySource:
         stamp = _stamp(files)
         if stamp == if_modified_since:
             return Fetched(None, last_modified=stamp)
-        total = sum(found.st_size for found in files.values())
+        total = sum(info.st_size for info in files.values())
         with Spool(self.label, limits=self._limits, total=total) as into:
-            for path in kept(files, lambda path: self._head(root, path)):
+            for path in content_paths(files, lambda path: self._head(root, path)):
                 file = self._open(root, path)
                 if file is not None:
                     with file:
                         into.add(self._chunks(file, path), path)
             if _stamp(dict(self._files(root))) != stamp:
                 raise self._changed(into.read)
-            return replace(into.fetched(last_modified=stamp), way="directory")
+            return replace(into.fetched(last_modified=stamp), access_method="directory")
 
     def _files(self, root: str) -> Iterator[tuple[str, os.stat_result]]:
         """Every entry below the folder that is no folder, with its (its target's) stat."""
@@ -98,7 +97,7 @@ class DirectorySource:
         if file is None:
             return b""
         with file:
-            return next(self._chunks(file, path, LONGEST + 1), b"")
+            return next(self._chunks(file, path, INDEX_IGNORE_BYTES + 1), b"")
 
     def _chunks(self, file: BinaryIO, path: str, size: int = CHUNK) -> Iterator[bytes]:
         try:
@@ -133,9 +132,9 @@ class DirectorySource:
 
 def _stamp(files: dict[str, os.stat_result]) -> str:
     digest = hashlib.sha256()
-    for path, found in sorted(files.items()):
+    for path, info in sorted(files.items()):
         digest.update(
-            f"{path}\0{found.st_ino}-{found.st_size}-{found.st_mtime_ns}\0".encode(
+            f"{path}\0{info.st_ino}-{info.st_size}-{info.st_mtime_ns}\0".encode(
                 "utf-8", "surrogateescape"
             )
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from catalogs.sources.archive import unpacked
-from catalogs.sources.base import LIMITS, Fetched, Limits, Source, SourceError, tell
+from catalogs.sources.base import LIMITS, Fetched, Limits, Source, SourceError, report_progress
 from catalogs.sources.directory import DirectorySource
 from catalogs.sources.spool import CHUNK, is_plain, spool, too_large
 
@@ -45,7 +45,9 @@ class FileSource:
             if stamp == if_modified_since:
                 file.close()
                 return Fetched(None, last_modified=stamp)
-            return replace(unpacked(self._body(file, stamp), self.label, self._limits), way="file")
+            return replace(
+                unpacked(self._body(file, stamp), self.label, self._limits), access_method="file"
+            )
         except BaseException:
             file.close()
             raise
@@ -89,8 +91,8 @@ class FileSource:
 
     @staticmethod
     def _stamp(file: IO[bytes]) -> str:
-        found = os.fstat(file.fileno())
-        return f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}"
+        info = os.fstat(file.fileno())
+        return f"{info.st_ino}-{info.st_size}-{info.st_mtime_ns}"
 
     def _in_place(self, file: IO[bytes], stamp: str) -> Fetched:
         digest, size, total = hashlib.sha256(), 0, os.fstat(file.fileno()).st_size
@@ -99,7 +101,7 @@ class FileSource:
             size += len(chunk)
             if size > self._limits.body:
                 raise too_large(self.label, self._limits, 0, size)
-            tell(size, total)
+            report_progress(size, total)
         file.seek(0)
 
         def check() -> None:

@@ -1,9 +1,8 @@
-"""Requests to addresses that a person typed, or that another server named.
+"""Requests to addresses that a person typed or another server named, guarded against SSRF.
 
-Whoever types one must not reach with it what only this server can reach: link-local addresses,
-cloud metadata and this machine are refused, an IPv4 address inside an IPv6 one is looked at as
-itself, and the connection goes to the very address that was checked, so that a name can't lead
-elsewhere in between. Follows no redirect: each is a new request with a new check.
+Refuses link-local addresses, cloud metadata services and this machine, also as an IPv4 address
+inside an IPv6 one. The connection goes to the checked address itself, so that the name can't
+resolve to another one in between. Follows no redirect: each is a new request with a new check.
 """
 
 import ipaddress
@@ -17,8 +16,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 from urllib3.util import Timeout
 
-from catalogs.sources.base import SourceError
-from catalogs.sources.http import Cut
+from catalogs.sources.base import Cut, SourceError
 
 TIMEOUT = Timeout(connect=10, read=60)
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -36,9 +34,9 @@ _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`trusted` holds "host:port" of servers that may be on this machine and speak plain http to
-    those who ask `plain_http`. With `public_only` all others must have a public address.
-    `ca_file` names the authorities that certificates must be of, "" the usual ones."""
+    """`trusted` holds "host:port" of servers that may be on this machine. With `public_only` all
+    others must have a public address. `ca_file` names the certificate authorities, "" the usual
+    ones."""
 
     trusted: frozenset[str] = frozenset()
     public_only: bool = False
@@ -47,7 +45,7 @@ class Rules:
 
 
 def parse(url: str) -> SplitResult:
-    """The parts of an http(s) URL. Raises SourceError for what is none, or holds a password."""
+    """The parts of an http(s) URL. Raises SourceError for another text, or one with a password."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -65,8 +63,8 @@ def parse(url: str) -> SplitResult:
 
 
 def refused(url: str, why: str) -> SourceError:
-    """Why the URL may not be asked."""
-    # Without its query, which may hold a token: of a redirect, even one that nobody typed.
+    """The error for a URL that is not allowed."""
+    # Without its query, which may hold a token.
     return SourceError(
         f"{url.partition('?')[0][:200]} {why}.",
         code="bad-url",
@@ -87,8 +85,8 @@ def request(
     *,
     body: bytes | None = None,
 ) -> Iterator[urllib3.BaseHTTPResponse]:
-    """One open answer, body unread. Raises SourceError for an address that may not be asked and
-    Cut when it gives no answer."""
+    """One open answer, body unread. Raises SourceError for an address that is not allowed and Cut
+    when it gives no answer."""
     parts = parse(url)
     port, host = port_of(parts), parts.hostname or ""
     address = checked_address(host, port, url, rules)
@@ -118,14 +116,14 @@ def request(
 
 
 def checked_address(host: str, port: int, url: str, rules: Rules) -> str:
-    """The address to connect to; every address the name has must be allowed."""
+    """The address to connect to; every address of the name must be allowed."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise Cut(
             f"{host} can't be found: {error}.", hint="Check the host name and this server's DNS."
         ) from error
-    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in answers]
     trusted = f"{host}:{port}" in rules.trusted
     for address in addresses:
         plain = unwrapped(address)
@@ -137,7 +135,7 @@ def checked_address(host: str, port: int, url: str, rules: Rules) -> str:
 
 
 def _ours_alone(address: _Address) -> bool:
-    """Whether the address means this machine, its network link, or nobody."""
+    """Whether the address means this machine, its network link, or no host."""
     return (
         address in _METADATA
         or address.is_link_local
@@ -180,7 +178,7 @@ def _pool(
 
 
 class Body:
-    """The body of an answer as sources read it: as it was sent, a broken connection is a Cut."""
+    """The body of an answer without content decoding; a broken connection raises Cut."""
 
     def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
         self.status = answer.status
@@ -190,7 +188,7 @@ class Body:
     def read(self, size: int, /) -> bytes:
         """At most `size` bytes, empty at the end."""
         try:
-            # What is there, not until there is enough: a cut would lose what had come.
+            # read1: read() waits for `size` bytes, and a cut would lose those received.
             return self._answer.read1(size, decode_content=False)
         except (HTTPError, OSError) as error:
             raise Cut(f"The connection was cut: {error}.", hint="Try again.") from error

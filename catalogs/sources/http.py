@@ -1,29 +1,23 @@
-"""A catalog over HTTP: conditional, streamed, resumed after a cut. Knows no particular client."""
+"""A catalog over HTTP: conditional, streamed, resumed after a cut; and a catalog at a typed URL."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Protocol
+from urllib.parse import urljoin
 
+from catalogs.sources import guard
 from catalogs.sources.archive import unpacked
-from catalogs.sources.base import LIMITS, Fetched, Limits, SourceError
+from catalogs.sources.base import LIMITS, Cut, Fetched, Limits, SourceError
 from catalogs.sources.spool import spool
 
 READ = 1 << 18
 RESUMES = 3
-
-
-class Cut(Exception):
-    """The connection ended before the body did, or gave no answer; the message is a sentence."""
-
-    def __init__(self, message: str, *, code: str = "unreachable", hint: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-        self.hint = hint
+REDIRECTS = 5
 
 
 class Answer(Protocol):
-    """An open answer whose body is read as it was sent, its content encoding not undone."""
+    """An open answer whose body is read without content decoding."""
 
     status: int
     headers: Mapping[str, str]
@@ -38,7 +32,7 @@ Opener = Callable[[dict[str, str]], AbstractContextManager[Answer]]
 
 class HttpSource:
     """One resource. `whole_lines` for a server whose every blob ends with a newline (catalogd);
-    `way` names the way for `Fetched`."""
+    `access_method` as in `Fetched`."""
 
     def __init__(
         self,
@@ -47,17 +41,17 @@ class HttpSource:
         *,
         limits: Limits = LIMITS,
         whole_lines: bool = False,
-        way: str = "",
+        access_method: str = "",
     ) -> None:
         self.label = label
         self._open = opener
         self._limits = limits
         self._whole_lines = whole_lines
-        self._way = way
+        self._access_method = access_method
         self._requests = 0
 
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
-        """See Source. 404 and 503 mean "not ready": the content we have stays."""
+        """See Source. 404 and 503 mean "not ready"."""
         self._requests = 0
         headers = {"Accept-Encoding": "zstd, gzip", "Accept": "*/*"}
         if if_modified_since:
@@ -84,15 +78,15 @@ class HttpSource:
                     str(error), code=error.code, hint=error.hint, requests=self._requests
                 ) from error
         fetched = unpacked(replace(fetched, requests=self._requests), self.label, self._limits)
-        return replace(fetched, way=self._way)
+        return replace(fetched, access_method=self._access_method)
 
     def _ask(self, stack: ExitStack, headers: dict[str, str]) -> Answer:
         self._requests += 1
         return stack.enter_context(self._open(headers))
 
     def _body(self, stack: ExitStack, answer: Answer) -> Iterator[bytes]:
-        """The body as sent. After a cut it goes on where it stopped, if the resource is the same
-        one still; an encoded body is made anew for each answer and has no such place."""
+        """The body as sent. Resumes after a cut if the resource is still the same; an encoded body
+        is made anew for each answer and can't be resumed."""
         identity = answer.headers.get("Content-Encoding", "identity") == "identity"
         same_as = _validator(answer)
         received, resumes = 0, RESUMES
@@ -147,7 +141,7 @@ class HttpSource:
 
 
 def _validator(answer: Answer) -> str:
-    """What `If-Range` may ask for: a strong ETag, else the time of the last change, else ""."""
+    """A value for `If-Range`: a strong ETag, else the time of the last change, else ""."""
     tag = answer.headers.get("ETag", "")
     return tag if tag.startswith('"') else answer.headers.get("Last-Modified", "")
 
@@ -155,3 +149,34 @@ def _validator(answer: Answer) -> str:
 def _length(answer: Answer) -> int:
     length = answer.headers.get("Content-Length", "")
     return int(length) if length.isdecimal() else 0
+
+
+def url_source(
+    url: str, *, limits: Limits = LIMITS, allow_loopback: bool = False, whole_lines: bool = False
+) -> HttpSource:
+    """Source for an http(s) URL. Raises SourceError for an address that is not allowed.
+
+    `allow_loopback` is for tests; no setting turns it on.
+    """
+    parts = guard.parse(url)
+    shown = parts._replace(query="", fragment="").geturl()  # a query may hold a token
+    rules = guard.Rules(loopback=allow_loopback)
+
+    @contextmanager
+    def opener(headers: dict[str, str]) -> Iterator[Answer]:
+        with _open(url, headers, rules) as answer:
+            yield answer
+
+    return HttpSource(shown, opener, limits=limits, whole_lines=whole_lines, access_method="URL")
+
+
+@contextmanager
+def _open(url: str, headers: dict[str, str], rules: guard.Rules) -> Iterator[Answer]:
+    for _ in range(REDIRECTS + 1):
+        with guard.request("GET", url, headers, rules) as answer:
+            location = answer.get_redirect_location()
+            if not location:
+                yield guard.Body(answer)
+                return
+            url = urljoin(url, location)
+    raise guard.refused(url, f"redirects more than {REDIRECTS} times")

@@ -1,8 +1,8 @@
-"""A CatalogSource as the PackageManifest API tells it: packages, channels, versions, no graph.
+"""A CatalogSource read from the PackageManifest API: packages, channels, versions, no graph.
 
 What the API leaves out stays out, with one exception: a channel of FBC has exactly one head, so the
-head's entry says that it skips the others, which the API does not say. Whoever shows such a catalog
-must say so; `catalogs.sources.ways.tells` knows it by its way.
+head's entry skips the others, which the API does not say. Pages of such a catalog must say so; see
+`catalogs.sources.access_methods.fidelity`.
 
 Facts of the API: operator-lifecycle-manager, pkg/package-server. A list is one answer, never in
 pages; it has the packages of all CatalogSources, several of one name; one that OLM has no
@@ -18,10 +18,11 @@ from typing import Any
 
 import msgspec
 
+from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.sources.base import LIMITS, Fetched, Limits, SourceError
 from catalogs.sources.catalogd import OpenClient, cluster_source
+from catalogs.sources.registry.blobs import Deprecation, deprecations_blob
 from catalogs.sources.spool import spool
-from catalogs.sources.ways import PACKAGE_MANIFEST
 
 PATH = "/apis/packages.operators.coreos.com/v1/packagemanifests"
 LARGEST = 512 * 1024**2  # bytes of one answer
@@ -44,7 +45,7 @@ class _List(msgspec.Struct):
 
 
 class PackageManifestSource:
-    """The packages of one CatalogSource, in FBC that is written anew."""
+    """The packages of one CatalogSource, as generated FBC."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class PackageManifestSource:
         self.label = label
         self._key = (namespace, name)
         self._limits = limits
-        # The selector only makes the answer shorter; whose a package is, its status says.
+        # The selector only makes the answer shorter; a package's status names its CatalogSource.
         selector = f"catalog={name},catalog-namespace={namespace}"
         self._list = cluster_source(
             f"The PackageManifest API, asked for {label},",
@@ -66,7 +67,7 @@ class PackageManifestSource:
             open_client,
             query=(("labelSelector", selector),),
             limits=replace(limits, body=min(limits.body, LARGEST)),
-            way=PACKAGE_MANIFEST,
+            access_method=PACKAGE_MANIFEST,
         )
 
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
@@ -77,24 +78,24 @@ class PackageManifestSource:
         with listed.body as body, mmap.mmap(body.fileno(), 0, access=mmap.ACCESS_READ) as whole:
             view = memoryview(whole)
             try:
-                found = self._own(view)
-                if not found:
+                packages = self._own(view)
+                if not packages:
                     raise self._absent(listed)
-                fetched = spool(self._blobs(found), self.label, limits=self._limits)
+                fetched = spool(self._blobs(packages), self.label, limits=self._limits)
             finally:
-                found = {}  # views of the map, which can't be closed before they are gone
+                packages = {}  # views of the map, which can't be closed before they are released
                 view.release()
         return replace(fetched, requests=listed.requests, bytes_read=listed.bytes_read, exact=False)
 
     def _own(self, view: memoryview) -> dict[str, msgspec.Raw]:
-        """The packages of this CatalogSource by name, undecoded: only one at a time is."""
+        """The packages of this CatalogSource by name; each is decoded when its turn comes."""
         own: dict[str, msgspec.Raw] = {}
         try:
             for item in msgspec.json.decode(view, type=_List).items or ():
                 try:
                     status = msgspec.json.decode(item, type=_Manifest).status
                 except msgspec.ValidationError:
-                    continue  # not of the API's shape, so that nobody knows whose it is
+                    continue  # not of the API's shape: its CatalogSource is unknown
                 if (status.catalogSourceNamespace, status.catalogSource) == self._key:
                     own[status.packageName] = item
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -117,9 +118,9 @@ class PackageManifestSource:
         )
 
     @staticmethod
-    def _blobs(found: Mapping[str, msgspec.Raw]) -> Iterator[bytes]:
-        for name in sorted(found):
-            status = msgspec.json.decode(found[name])["status"]
+    def _blobs(packages: Mapping[str, msgspec.Raw]) -> Iterator[bytes]:
+        for name in sorted(packages):
+            status = msgspec.json.decode(packages[name])["status"]
             for blob in _package(name, status):
                 text = json.dumps(blob, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
                 yield text.encode("utf-8", "replace") + b"\n"
@@ -133,10 +134,11 @@ def _package(name: str, status: Blob) -> Iterator[Blob]:
     }
     versions: dict[str, str] = {}
     heads: dict[str, Blob] = {}
-    gone: list[tuple[str, str, str]] = list(_gone("olm.package", "", status))
-    for channel in sorted(_dicts(status.get("channels")), key=lambda one: _text(one.get("name"))):
+    gone: list[Deprecation] = list(_deprecation("olm.package", "", status))
+    channels = _dicts(status.get("channels"))
+    for channel in sorted(channels, key=lambda channel: _text(channel.get("name"))):
         title, head = _text(channel.get("name")), _text(channel.get("currentCSV"))
-        gone += _gone("olm.channel", title, channel)
+        gone += _deprecation("olm.channel", title, channel)
         shown = channel.get("currentCSVDesc")
         if head and isinstance(shown, dict):
             heads[head] = shown
@@ -145,7 +147,7 @@ def _package(name: str, status: Blob) -> Iterator[Blob]:
         for entry in _dicts(channel.get("entries")):
             bundle = _text(entry.get("name"))
             versions.setdefault(bundle, _text(entry.get("version")))
-            gone += [one for one in _gone("olm.bundle", bundle, entry) if one not in gone]
+            gone += [item for item in _deprecation("olm.bundle", bundle, entry) if item not in gone]
             others += [bundle] if bundle != head else []
         skips = {"skips": others} if others else {}
         entries = [{"name": head, **skips}, *({"name": other} for other in others)]
@@ -153,25 +155,17 @@ def _package(name: str, status: Blob) -> Iterator[Blob]:
     for bundle in sorted(versions):
         yield _bundle(name, bundle, versions[bundle], heads.get(bundle, {}))
     if gone:
-        yield _deprecations(name, gone)
+        yield deprecations_blob(name, gone)
 
 
-def _deprecations(package: str, gone: list[tuple[str, str, str]]) -> Blob:
-    entries = [
-        {"reference": {"schema": schema, **({"name": name} if name else {})}, "message": message}
-        for schema, name, message in gone
-    ]
-    return {"schema": "olm.deprecations", "package": package, "entries": entries}
-
-
-def _gone(schema: str, name: str, holder: Blob) -> Iterator[tuple[str, str, str]]:
+def _deprecation(schema: str, name: str, holder: Blob) -> Iterator[Deprecation]:
     deprecation = holder.get("deprecation")
     if isinstance(deprecation, dict):
-        yield schema, name, _text(deprecation.get("message"))
+        yield Deprecation(schema, name, _text(deprecation.get("message")))
 
 
 def _bundle(package: str, name: str, version: str, shown: Blob) -> Blob:
-    """The image is not told; the manifest is what the API tells of it, of heads only."""
+    """Without its image; its manifest has what the API gives, for heads only."""
     manifest = json.dumps(_csv(name, version, shown)).encode()
     value = {"packageName": package, "version": version}
     properties: list[Blob] = [{"type": "olm.package", "value": value}]
@@ -216,17 +210,17 @@ def _csv(name: str, version: str, shown: Blob) -> Blob:
 
 def _gvks(shown: Blob, part: str) -> Iterator[Blob]:
     crds = shown.get("customresourcedefinitions")
-    for one in _dicts(crds.get(part) if isinstance(crds, dict) else None):
-        group = _text(one.get("name")).partition(".")[2]
+    for crd in _dicts(crds.get(part) if isinstance(crds, dict) else None):
+        group = _text(crd.get("name")).partition(".")[2]
         yield {
             "group": group,
-            "kind": _text(one.get("kind")),
-            "version": _text(one.get("version")),
+            "kind": _text(crd.get("kind")),
+            "version": _text(crd.get("version")),
         }
 
 
 def _dicts(value: Any) -> list[Blob]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str:

@@ -1,30 +1,33 @@
-"""From a catalog's row to the source that reads it: which ways there are, in which order.
+"""Selects the source of a Catalog row: its access methods and their order.
 
-The Django side of `catalogs.sources`: settings, rows and clusters become functions and texts here.
-Must not know what a source answers.
+The Django side of `catalogs.sources`, with the pods that serve a CatalogSource.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.utils import timezone
 
 from catalogs.models import Catalog
-from catalogs.sources import guard, own, ways
-from catalogs.sources.base import LIMITS, Limits, Source, SourceError
+from catalogs.sources import access_methods, guard
+from catalogs.sources.access_methods import AccessMethod, FallbackSource
+from catalogs.sources.base import LIMITS, Cut, Limits, Source, SourceError
 from catalogs.sources.catalogd import catalogd_source, direct_source, is_service
-from catalogs.sources.http import Cut
-from catalogs.sources.oci.credentials import credentials_for
+from catalogs.sources.oci.auth import credentials_for
 from catalogs.sources.oci.reference import parse_reference
+from catalogs.sources.oci.source import ImageSource, RegistryAccess
+from catalogs.sources.own_catalogs import KINDS as OWN_KINDS
+from catalogs.sources.own_catalogs import own_source
 from catalogs.sources.package_manifest import PackageManifestSource
-from catalogs.sources.registry import pods
-from catalogs.sources.ways import Way, WaysSource
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
 from olmweb.kube.resources import PODS
@@ -32,20 +35,23 @@ from olmweb.kube.session import IN_CLUSTER
 from olmweb.models import Cluster
 
 KINDS = Catalog.SourceKind
-READABLE = (*own.KINDS, KINDS.CLUSTER_CATALOG, KINDS.CATALOG_SOURCE)
-# After so long a failure content that tells less is better than content that is that old.
+READABLE = (*OWN_KINDS, KINDS.CLUSTER_CATALOG, KINDS.CATALOG_SOURCE)
+# After so long a failure content of lower fidelity is better than content that is that old.
 KEEP = timedelta(days=1)
-RULES = guard.Rules()  # what addresses that a cluster names may be
+RULES = guard.Rules()  # for addresses that a cluster names
+POD_LABEL = "olm.catalogSource"
+REGISTRY_PORT = 50051
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 ELSEWHERE = "OLM Web runs outside of the cluster, where a Service has no address"
 
 
 def source_of(catalog: Catalog, limits: Limits = LIMITS) -> Source:
-    """The source that the catalog's row names, best way first; nothing is asked yet.
+    """The source that the catalog's row names; makes no request.
 
     Raises SourceError for a row that names none.
     """
-    if catalog.source_kind in own.KINDS:
-        return own.own_source(catalog.source_kind, catalog.source, access=_access(), limits=limits)
+    if catalog.source_kind in OWN_KINDS:
+        return own_source(catalog.source_kind, catalog.source, access=_access(), limits=limits)
     cluster = catalog.cluster
     if cluster is not None and catalog.source_kind == KINDS.CLUSTER_CATALOG:
         return _ClusterCatalog(catalog, cluster, limits).source()
@@ -58,12 +64,21 @@ def source_of(catalog: Catalog, limits: Limits = LIMITS) -> Source:
     )
 
 
-def _access() -> own.Access:
-    return own.Access(settings.INSECURE_REGISTRIES, settings.REGISTRY_CREDENTIALS)
+def _access() -> RegistryAccess:
+    return RegistryAccess(settings.INSECURE_REGISTRIES, settings.REGISTRY_CREDENTIALS)
 
 
-class _Reached:
-    """What both kinds of a cluster's catalogs have in common."""
+@dataclass(frozen=True, slots=True)
+class RegistryPod:
+    """`digest` is that of the catalog's image, "" when it isn't known; `port` the registry's."""
+
+    name: str
+    digest: str
+    port: int = REGISTRY_PORT
+
+
+class _ClusterSource:
+    """A catalog of a cluster: a ClusterCatalog or a CatalogSource."""
 
     def __init__(self, catalog: Catalog, cluster: Cluster, limits: Limits) -> None:
         name = f"{catalog.namespace}/{catalog.name}" if catalog.namespace else catalog.name
@@ -83,44 +98,47 @@ class _Reached:
         has_content = bool(self.catalog.content_hash)
         return has_content and (since is None or timezone.now() - since < KEEP)
 
-    def image_way(self, reference: str) -> Way:
-        """Only where this process was given a login for the registry, or told that it is ours: a
-        cluster's object alone must not make us ask a server somewhere."""
+    def image_method(self, reference: str) -> AccessMethod:
+        """Only with a login for the registry, or one of OLMWEB_INSECURE_REGISTRIES: an object of a
+        cluster alone must not make OLM Web contact a server."""
         if not reference:
-            return Way(ways.IMAGE, why="the object names no image")
+            return AccessMethod(access_methods.IMAGE, why="the object names no image")
         try:
             parsed = parse_reference(reference)
             logins: Path = settings.REGISTRY_CREDENTIALS
-            known = credentials_for(parsed, logins).known
+            complete = credentials_for(parsed, logins).complete
         except SourceError as error:
-            return Way(ways.IMAGE, why=error.message.rstrip("."))
-        if not known and parsed.registry not in settings.INSECURE_REGISTRIES:
-            return Way(ways.IMAGE, why=f"no pull credentials for {parsed.registry}")
-        return Way(
-            ways.IMAGE,
-            partial(own.own_source, own.IMAGE, reference, access=_access(), limits=self.limits),
+            return AccessMethod(access_methods.IMAGE, why=error.message.rstrip("."))
+        if not complete and parsed.registry not in settings.INSECURE_REGISTRIES:
+            return AccessMethod(
+                access_methods.IMAGE, why=f"no pull credentials for {parsed.registry}"
+            )
+        return AccessMethod(
+            access_methods.IMAGE,
+            partial(ImageSource, reference, access=_access(), limits=self.limits),
         )
 
 
-class _ClusterCatalog(_Reached):
+class _ClusterCatalog(_ClusterSource):
     """catalogd, directly where that can be reached, else through the API server; or the image."""
 
-    def source(self) -> WaysSource:
+    def source(self) -> FallbackSource:
         catalog = self.catalog
-        found = [self._direct(), self._proxied(), self.image_way(catalog.resolved_digest)]
-        return WaysSource(self.label, found, way_before=catalog.way, keep=self.keep)
+        methods = [self._direct(), self._proxied(), self.image_method(catalog.resolved_digest)]
+        return FallbackSource(self.label, methods, previous=catalog.way, keep=self.keep)
 
-    def _direct(self) -> Way:
+    def _direct(self) -> AccessMethod:
         base = self.catalog.base_url
         if is_service(base):
             if not self.inside:
-                return Way(ways.CATALOGD, why=ELSEWHERE)
+                return AccessMethod(access_methods.CATALOGD, why=ELSEWHERE)
             if urlsplit(base).scheme == "https" and not settings.CATALOGD_CA:
-                return Way(
-                    ways.CATALOGD, why="OLMWEB_CATALOGD_CA names no authority of its certificate"
+                return AccessMethod(
+                    access_methods.CATALOGD,
+                    why="OLMWEB_CATALOGD_CA names no authority of its certificate",
                 )
-        return Way(
-            ways.CATALOGD,
+        return AccessMethod(
+            access_methods.CATALOGD,
             partial(
                 direct_source,
                 *(self.label, base),
@@ -130,68 +148,70 @@ class _ClusterCatalog(_Reached):
             ),
         )
 
-    def _proxied(self) -> Way:
+    def _proxied(self) -> AccessMethod:
         base = self.catalog.base_url
         if base and not is_service(base):
-            return Way(ways.PROXIED, why="its address is not that of a Service of the cluster")
-        return Way(
-            ways.PROXIED,
+            return AccessMethod(
+                access_methods.PROXIED, why="its address is not that of a Service of the cluster"
+            )
+        return AccessMethod(
+            access_methods.PROXIED,
             partial(catalogd_source, self.label, base, self.client, limits=self.limits),
         )
 
 
-class _CatalogSource(_Reached):
+class _CatalogSource(_ClusterSource):
     """The image; its registry over gRPC, directly or by port-forward; the PackageManifest API."""
 
     def __init__(self, catalog: Catalog, cluster: Cluster, limits: Limits) -> None:
         super().__init__(catalog, cluster, limits)
-        self._pod: pods.Pod | None = None
-        self._asked = False
+        self._pod: RegistryPod | None = None
+        self._pod_read = False
 
-    def source(self) -> WaysSource:
+    def source(self) -> FallbackSource:
         catalog = self.catalog
         manifests = partial(
             PackageManifestSource,
             *(self.label, catalog.namespace, catalog.name, self.client),
             limits=self.limits,
         )
-        found = [
-            self.image_way(catalog.source if catalog.source != catalog.base_url else ""),
+        methods = [
+            self.image_method(catalog.source if catalog.source != catalog.base_url else ""),
             self._direct(),
-            Way(ways.FORWARDED, lambda: self._registry(self._forwarded)),
-            Way(ways.PACKAGE_MANIFEST, manifests),
+            AccessMethod(access_methods.FORWARDED, lambda: self._registry(self._forwarded)),
+            AccessMethod(access_methods.PACKAGE_MANIFEST, manifests),
         ]
-        return WaysSource(
-            self.label, found, way_before=catalog.way, keep=self.keep, resolve=self.resolve
+        return FallbackSource(
+            self.label, methods, previous=catalog.way, keep=self.keep, resolve=self.resolve
         )
 
     def resolve(self) -> str:
-        """Digest of the image that its pod runs; "" where nobody can tell."""
+        """Digest of the image that its pod runs; "" when it is unknown."""
         try:
             pod = self._serving_pod()
         except SourceError:
             return ""
         return pod.digest if pod else ""
 
-    def _direct(self) -> Way:
+    def _direct(self) -> AccessMethod:
         address = self.catalog.base_url
         if not address:
-            return Way(ways.GRPC, why="the CatalogSource has no address yet")
+            return AccessMethod(access_methods.GRPC, why="the CatalogSource has no address yet")
         if is_service(f"//{address}") and not self.inside:
-            return Way(ways.GRPC, why=ELSEWHERE)
-        return Way(ways.GRPC, lambda: self._registry(self._target))
+            return AccessMethod(access_methods.GRPC, why=ELSEWHERE)
+        return AccessMethod(access_methods.GRPC, lambda: self._registry(self._target))
 
-    def _registry(self, reach: object) -> Source:
-        # Not before a registry is read: its libraries are 28 MB that most processes never use.
+    def _registry(self, open_target: object) -> Source:
+        # Imported when a registry is read: its libraries are 28 MB that most processes never use.
         module = import_module("catalogs.sources.registry.source")
         source: Source = module.RegistrySource(
-            self.label, reach, digest=self.resolve, limits=self.limits
+            self.label, open_target, digest=self.resolve, limits=self.limits
         )
         return source
 
     @contextmanager
     def _target(self) -> Iterator[str]:
-        """The very address that was looked at, so that no name leads elsewhere meanwhile."""
+        """The checked address itself, so that the name can't resolve to another meanwhile."""
         address = self.catalog.base_url
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
@@ -201,10 +221,10 @@ class _CatalogSource(_Reached):
                 hint="Correct spec.address, or wait until OLM has made a Service for it.",
             )
         try:
-            found = guard.checked_address(host.strip("[]"), int(port), address, RULES)
+            checked = guard.checked_address(host.strip("[]"), int(port), address, RULES)
         except Cut as error:
             raise SourceError(str(error), code=error.code, hint=error.hint) from error
-        yield f"ipv6:[{found}]:{port}" if ":" in found else f"ipv4:{found}:{port}"
+        yield f"ipv6:[{checked}]:{port}" if ":" in checked else f"ipv4:{checked}:{port}"
 
     @contextmanager
     def _forwarded(self) -> Iterator[str]:
@@ -213,7 +233,7 @@ class _CatalogSource(_Reached):
             raise SourceError(
                 f"{self.label} has no registry pod that is ready.",
                 code="no-pod",
-                hint=f"Look at the pods with the label {pods.LABEL}={self.catalog.name} in "
+                hint=f"Look at the pods with the label {POD_LABEL}={self.catalog.name} in "
                 f"namespace {self.catalog.namespace}.",
             )
         forwarded = import_module("olmweb.kube.portforward").forwarded
@@ -226,23 +246,70 @@ class _CatalogSource(_Reached):
         except KubeError as error:
             raise _source_error(error) from error
 
-    def _serving_pod(self) -> pods.Pod | None:
-        """Asked for once. Raises SourceError."""
-        if not self._asked:
+    def _serving_pod(self) -> RegistryPod | None:
+        """Listed once. Raises SourceError."""
+        if not self._pod_read:
             try:
                 with self.client() as client:
                     pages = client.list_pages(
                         PODS,
                         PODS.versions[0],
                         namespace=self.catalog.namespace,
-                        label_selector=f"{pods.LABEL}={self.catalog.name}",
+                        label_selector=f"{POD_LABEL}={self.catalog.name}",
                     )
-                    self._pod = pods.serving([one for page in pages for one in page.items])
+                    self._pod = serving_pod([pod for page in pages for pod in page.items])
             except KubeError as error:
                 raise _source_error(error) from error
-            self._asked = True
+            self._pod_read = True
         return self._pod
 
 
 def _source_error(error: KubeError) -> SourceError:
     return SourceError(error.message, code=error.code, hint=error.hint)
+
+
+def serving_pod(pods: Iterable[Mapping[str, Any]]) -> RegistryPod | None:
+    """The newest ready pod; None without one.
+
+    While there are several pods, one is replacing the other: the Service may give the content of
+    either, so the digest is unknown.
+    """
+    remaining = [pod for pod in pods if not _dig(pod, "metadata", "deletionTimestamp")]
+    ready = [pod for pod in remaining if _is_ready(pod)]
+    if not ready:
+        return None
+    newest = max(ready, key=lambda pod: str(_dig(pod, "metadata", "creationTimestamp")))
+    digest = _digest(newest) if len(remaining) == 1 else ""
+    return RegistryPod(str(_dig(newest, "metadata", "name")), digest, _port(newest))
+
+
+def _digest(pod: Mapping[str, Any]) -> str:
+    """Digest of the container that holds the catalog, as OLM compares it (grpc.go, imageID): with
+    extractContent that is the second init container, else the only container."""
+    init = _dig(pod, "status", "initContainerStatuses") or ()
+    containers = _dig(pod, "status", "containerStatuses") or ()
+    holders = init[1:] if len(init) == 2 and len(containers) == 1 else containers
+    match = _DIGEST.search(str(_dig(holders[0], "imageID") or "")) if holders else None
+    return match[0] if match else ""
+
+
+def _port(pod: Mapping[str, Any]) -> int:
+    for container in _dig(pod, "spec", "containers") or ():
+        for port in _dig(container, "ports") or ():
+            number = _dig(port, "containerPort")
+            if _dig(port, "name") == "grpc" and isinstance(number, int):
+                return number
+    return REGISTRY_PORT
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    return any(
+        _dig(condition, "type") == "Ready" and _dig(condition, "status") == "True"
+        for condition in _dig(pod, "status", "conditions") or ()
+    )
+
+
+def _dig(value: Any, *path: str) -> Any:
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

@@ -1,6 +1,6 @@
 """Decoding a stream into a temporary file in bounded memory: plain, gzip, xz or zstd.
 
-The encoding is told by the first bytes, never by a name. Knows no source but its label.
+The first bytes tell the encoding, never a name.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Protocol
 
 import zstandard
 
-from catalogs.sources.base import LIMITS, Fetched, Limits, SourceError, tell
+from catalogs.sources.base import LIMITS, Fetched, Limits, SourceError, report_progress
 
 CHUNK = 1 << 20  # bytes that one step may decode to
 XZ_MEMORY = 256 * 1024**2
@@ -205,7 +205,7 @@ class Spool:
         for chunk in chunks:
             self.read += len(chunk)
             yield chunk
-            tell(self.read, self._total)
+            report_progress(self.read, self._total)
 
     def _write(self, part: bytes) -> None:
         self.size += len(part)

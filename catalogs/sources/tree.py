@@ -1,16 +1,30 @@
-"""The folder inside an archive or an image: what lies where, and which links lead where.
+"""The files of a catalog's folder: `.indexignore` and reading order, the folder of an archive.
 
-Nothing is written under a name from outside: files stay in one spool, and a name is a key here.
-Links are followed inside the folder only. Knows neither tar nor images.
+`.indexignore` mirrors operator-registry, alpha/declcfg/load.go (walkFiles): a folder's entries in
+the order of their names, whatever their extension, without those that the `.indexignore` files of
+the folder and of its parents exclude (gitignore syntax; the last matching pattern decides, a
+deeper file before a higher one). The `.indexignore` files themselves are not content.
+
+`Tree` is the folder inside an archive or an image. Nothing is written under a name from outside:
+the files stay in one spool, and a name is a key. Links are followed inside the folder only.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from pathspec import PathSpec, Pattern
+
 from catalogs.sources.base import Limits, SourceError
-from catalogs.sources.ignore import LONGEST, kept
 from catalogs.sources.spool import CHUNK, Spool
+
+INDEX_IGNORE = ".indexignore"
+INDEX_IGNORE_BYTES = 1 << 16  # of one .indexignore
+# Patterns become regular expressions: each wildcard multiplies what a hostile one may cost.
+WILDCARDS = 3
+_STARS = re.compile(r"\*+")
+_Rules = PathSpec[Pattern]
 
 HOPS = 40  # links followed for one file, as the kernel does
 DEPTH = 64  # folders in each other
@@ -28,14 +42,14 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A symbolic link and what it says."""
+    """A symbolic link."""
 
     target: str
 
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A device, a pipe or whatever else can't be content."""
+    """A device, a pipe or another node that can't be content."""
 
     what: str
 
@@ -64,8 +78,8 @@ def clean_path(name: str, label: str) -> tuple[str, ...]:
 
 
 class Tree:
-    """Folders of leaves. `base` is where an absolute link inside may lead: the folder's own path
-    in its image, None where no absolute link is inside."""
+    """Folders of leaves. `base` is the folder's own path in its image, which absolute links may
+    lead to; None when none may."""
 
     def __init__(self, label: str, base: tuple[str, ...] | None = None) -> None:
         self.root: Folder = {}
@@ -77,10 +91,10 @@ class Tree:
         if not parts:
             return
         folder = self._folder(parts[:-1])
-        there = folder.get(parts[-1])
+        existing = folder.get(parts[-1])
         if leaf is not None:
             folder[parts[-1]] = leaf
-        elif not isinstance(there, dict):
+        elif not isinstance(existing, dict):
             folder[parts[-1]] = {}
 
     def _folder(self, parts: tuple[str, ...]) -> Folder:
@@ -93,7 +107,7 @@ class Tree:
         return folder
 
     def get(self, parts: tuple[str, ...]) -> Leaf | Folder | None:
-        """What lies at exactly this path."""
+        """The node at exactly this path."""
         at: Leaf | Folder | None = self.root
         for part in parts:
             at = at.get(part) if isinstance(at, dict) else None
@@ -116,9 +130,9 @@ class Tree:
         while stack:
             below, above = stack.pop()
             for name, node in above.items():
-                there = below.get(name)
-                if isinstance(node, dict) and isinstance(there, dict):
-                    stack.append((there, node))
+                lower = below.get(name)
+                if isinstance(node, dict) and isinstance(lower, dict):
+                    stack.append((lower, node))
                 else:
                     below[name] = node
 
@@ -147,25 +161,25 @@ class Tree:
                     raise self._bad_link(path, "leads out of the catalog's folder")
                 done.pop()
                 continue
-            node = self.get((*done, part))
-            if isinstance(node, Link):
+            child = self.get((*done, part))
+            if isinstance(child, Link):
                 hops += 1
                 if hops > HOPS:
                     raise self._bad_link(path, "leads in a circle")
-                todo += reversed(self._inside(node.target, path, done))
+                todo += reversed(self._inside(child.target, path, done))
                 continue
-            if node is None:
+            if child is None:
                 raise self._bad_link(path, "leads to nothing")
             done.append(part)
-        found = self.get(tuple(done))
-        if isinstance(found, Other):
+        node = self.get(tuple(done))
+        if isinstance(node, Other):
             raise SourceError(
-                f"{path} in {self._label} is {found.what}, which can't be content of a catalog.",
+                f"{path} in {self._label} is {node.what}, which can't be content of a catalog.",
                 code="not-a-file",
                 hint="Leave it out of the catalog's folder.",
             )
-        if isinstance(found, File | dict):
-            return found
+        if isinstance(node, File | dict):
+            return node
         raise self._bad_link(path, "leads to nothing")
 
     def _inside(self, target: str, path: str, done: list[str]) -> list[str]:
@@ -188,20 +202,19 @@ class Tree:
 
     def pour(self, store: BinaryIO, into: Spool) -> None:
         """Adds the folder's content to `into`, file by file in the order of reading. `store` holds
-        the bytes of the files. Links to folders are passed over: what they lead to is read where
-        it lies."""
+        the bytes of the files. Links to folders are skipped: their targets are read in place."""
 
         def read(path: str) -> bytes:
-            found = self.resolve(path)
-            if not isinstance(found, File):
+            file = self.resolve(path)
+            if not isinstance(file, File):
                 return b""
-            store.seek(found.offset)
-            return store.read(min(found.size, LONGEST + 1))
+            store.seek(file.offset)
+            return store.read(min(file.size, INDEX_IGNORE_BYTES + 1))
 
-        for path in kept((path for path, _ in self.leaves()), read):
-            found = self.resolve(path)
-            if isinstance(found, File):
-                into.add(chunks_of(store, found), path)
+        for path in content_paths((path for path, _ in self.leaves()), read):
+            file = self.resolve(path)
+            if isinstance(file, File):
+                into.add(chunks_of(store, file), path)
 
 
 def chunks_of(store: BinaryIO, file: File) -> Iterator[bytes]:
@@ -222,3 +235,62 @@ def too_many(label: str, limits: Limits) -> SourceError:
         code="too-many-files",
         hint="Give the folder of one catalog, not a whole file system.",
     )
+
+
+def in_order(paths: Iterable[str]) -> list[str]:
+    """Relative paths in the order of a walk that sorts each folder's entries by name."""
+    return sorted(paths, key=lambda path: path.split("/"))
+
+
+def content_paths(paths: Iterable[str], read: Callable[[str], bytes]) -> Iterator[str]:
+    """The paths that are content, in the order of reading, of relative `paths` of files.
+
+    `read` gives the bytes of an `.indexignore` by its path. Raises SourceError for one with too
+    many or too costly patterns.
+    """
+    ordered = in_order(paths)
+    rules = {
+        path[: -len(INDEX_IGNORE)].rstrip("/"): _rules(path, read(path))
+        for path in ordered
+        if path.rpartition("/")[2] == INDEX_IGNORE
+    }
+    for path in ordered:
+        if path.rpartition("/")[2] != INDEX_IGNORE and not _ignored(path, rules):
+            yield path
+
+
+def _rules(path: str, data: bytes) -> _Rules:
+    if len(data) > INDEX_IGNORE_BYTES:
+        raise _bad_patterns(path, f"is larger than {INDEX_IGNORE_BYTES // 1024} KiB")
+    patterns: list[Pattern] = []
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        parts = line.split("/")
+        if parts.count("**") > WILDCARDS or any(
+            len(_STARS.findall(part)) > WILDCARDS for part in parts
+        ):
+            raise _bad_patterns(
+                path, f"has more than {WILDCARDS} wildcards in one name in line {number}"
+            )
+        try:
+            # opm strips blanks before a pattern.
+            patterns += PathSpec.from_lines("gitignore", [line.lstrip()]).patterns
+        except ValueError:
+            continue  # not a pattern, such as a lone "!": git skips it, too
+    return PathSpec(patterns)
+
+
+def _bad_patterns(path: str, why: str) -> SourceError:
+    return SourceError(
+        f"{path} {why}.", code="indexignore", hint="Name the files to leave out more plainly."
+    )
+
+
+def _ignored(path: str, rules: dict[str, _Rules]) -> bool:
+    folder = path
+    while folder:
+        folder = folder.rpartition("/")[0]
+        if folder in rules:
+            verdict = rules[folder].check_file(path[len(folder) :].lstrip("/")).include
+            if verdict is not None:
+                return verdict
+    return False

@@ -25,8 +25,8 @@ from catalogs.sources.base import (
     Limits,
     Source,
     SourceError,
-    listening,
     opened,
+    progress_callback,
 )
 from catalogs.sources.select import READABLE as READABLE
 from catalogs.sources.select import source_of
@@ -90,7 +90,7 @@ def sync_catalog(
     """
     attempt = _Attempt(catalog, force, limits, progress)
     try:
-        with listening(attempt.row.reading):
+        with progress_callback(attempt.row.reading):
             return attempt.run(source)
     except SourceError as error:
         return attempt.failed(error)
@@ -137,7 +137,7 @@ class _Attempt:
         stamp = catalog.last_modified if fresh and not told_another else ""
         with opened(source, stamp) as fetched:
             self.digest = self.digest or fetched.digest
-            self.way = fetched.way
+            self.way = fetched.access_method
             if fetched.body is None:
                 return self.unchanged("not modified", fetched)
             if fresh and fetched.sha256 == catalog.content_hash:
@@ -162,7 +162,7 @@ class _Attempt:
     def ways(self) -> dict[str, object]:
         """How the source was read, where there is more than one way to."""
         told: dict[str, object] = {"way": self.way} if self.way else {}
-        found = getattr(self.source, "ways", None) if self.way else None
+        found = getattr(self.source, "outcomes", None) if self.way else None
         return told if found is None else told | {"ways": found}
 
     @contextmanager
@@ -303,7 +303,7 @@ class _Attempt:
         self.row.leave()
         cancelled = error.code == "cancelled"
         now = timezone.now()
-        ways = getattr(self.source, "ways", self.catalog.ways)
+        ways = getattr(self.source, "outcomes", self.catalog.ways)
         told = {"error_code": error.code, "error_text": error.message, "error_hint": error.hint}
         if cancelled:
             # Not a failure of the catalog: only `catalogs.tasks` asks, to wait for the next poll.

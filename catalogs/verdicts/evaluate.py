@@ -22,7 +22,7 @@ from catalogs.models import Bundle, Catalog, Package, Prediction
 from catalogs.resolve import resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all
-from catalogs.sources.ways import PACKAGE_MANIFEST
+from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blobs
 from catalogs.verdicts.engine import (
     ClusterFacts,

@@ -21,7 +21,7 @@ from catalogs.fbc.words import fold
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.search.highlight import has_word, mark, snippet
-from catalogs.sources import ways
+from catalogs.sources import access_methods
 from catalogs.verdicts.engine import Verdict
 from catalogs.verdicts.stored import title_of
 from catalogs.views.forms import FILTER_NAMES
@@ -65,17 +65,17 @@ WORDS = {search.YES: "Yes", search.FAILED: "Failed", search.NO: "No", "-": "No c
     for mark, word in (("", ""), ("-unknown", ": unknown"))
 }
 _ORIGINS = {
-    ways.EXACT: "",
-    ways.REBUILT: "rebuilt from the registry's answers, not the author's bytes",
-    ways.WITHOUT_GRAPH: "rebuilt from the API's list: it does not tell the upgrade graph, nor "
-    "what bundles other than heads are",
+    access_methods.EXACT: "",
+    access_methods.REBUILT: "rebuilt from the registry's answers, not the author's bytes",
+    access_methods.WITHOUT_GRAPH: "rebuilt from the API's list: it does not tell the upgrade "
+    "graph, nor what bundles other than heads are",
 }
 # State of a way -> the page's own state with the same icon.
 _ICONS = {
-    ways.USED: "ok",
-    ways.FAILED: "failed",
-    ways.IMPOSSIBLE: "absent",
-    ways.UNTRIED: "waiting",
+    access_methods.USED: "ok",
+    access_methods.FAILED: "failed",
+    access_methods.IMPOSSIBLE: "absent",
+    access_methods.UNTRIED: "waiting",
 }
 
 
@@ -455,12 +455,12 @@ class Told:
 
 def origin(way: str) -> str:
     """What content that was read so is; "" when it is the author's own."""
-    return _ORIGINS[ways.tells(way)]
+    return _ORIGINS[access_methods.fidelity(way)]
 
 
 def without_graph(way: str) -> bool:
     """Whether the edges of upgrade graphs are not to be shown: nobody told them."""
-    return ways.tells(way) == ways.WITHOUT_GRAPH
+    return access_methods.fidelity(way) == access_methods.WITHOUT_GRAPH
 
 
 def told(found: Iterable[Mapping[str, str]]) -> list[Told]:

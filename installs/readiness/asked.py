@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from catalogs import lookup
 from catalogs.models import Catalog
 from catalogs.revisions.text import plain
-from catalogs.sources.ways import PACKAGE_MANIFEST
+from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from installs.readiness.obstacles import TITLES, Weight
 from installs.readiness.report import Readiness, Row, readiness
 from olmweb.errors import BadRequest, OlmwebError

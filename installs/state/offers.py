@@ -9,7 +9,7 @@ from django.db.models import Q
 from catalogs.graph import Entry
 from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
 from catalogs.semver import Version, parse
-from catalogs.sources.ways import PACKAGE_MANIFEST
+from catalogs.sources.access_methods import PACKAGE_MANIFEST
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from catalogs.fbc.split import index_spool, read_blob
 from catalogs.models import Catalog, Package
 from catalogs.sources.base import SourceError, opened
 from catalogs.sources.file import path_source
-from catalogs.sources.oci.source import Access, ImageSource
+from catalogs.sources.oci.source import ImageSource, RegistryAccess
 from catalogs.sync.catalog import sync_catalog
 from tests.peers.build import binary
 from tests.peers.controllers import Registry, registry
@@ -33,7 +33,7 @@ def images(catalogd_is_built) -> Iterator[Registry]:
 
 
 def source(images: Registry, reference: str) -> ImageSource:
-    return ImageSource(reference, access=Access(frozenset([images.host])))
+    return ImageSource(reference, access=RegistryAccess(frozenset([images.host])))
 
 
 def ours(of) -> Counter[tuple[str, str]]:

@@ -5,7 +5,7 @@ import tarfile
 import pytest
 
 from catalogs.sources.base import SourceError, opened
-from catalogs.sources.oci.source import Access, ImageSource
+from catalogs.sources.oci.source import ImageSource, RegistryAccess
 from tests.worlds.image_registry_fake import RegistryFake, tar
 
 ONE, TWO, THREE = (b'{"schema":"olm.package","name":"%d"}' % n for n in (1, 2, 3))
@@ -14,7 +14,7 @@ FILES = {"a.json": ONE, "b/c.json": TWO}
 
 
 def source(fake: RegistryFake, wanted: str = ":v1", **options) -> ImageSource:
-    options = {"access": Access(frozenset([fake.host])), **options}
+    options = {"access": RegistryAccess(frozenset([fake.host])), **options}
     return ImageSource(f"{fake.host}/olm/catalog{wanted}", **options)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from catalogs.sources.registry import messages
+from catalogs.sources.registry import calls
 
 
 def bundle(name: str, channel: str = "stable", package: str = "etcd", **fields: Any) -> Any:
@@ -19,7 +19,7 @@ def bundle(name: str, channel: str = "stable", package: str = "etcd", **fields: 
         "version": version,
         **fields,
     }
-    return messages.Bundle(csvName=name, packageName=package, channelName=channel, **given)
+    return calls.Bundle(csvName=name, packageName=package, channelName=channel, **given)
 
 
 class RegistryFake:
@@ -40,10 +40,10 @@ class RegistryFake:
         streams = {"ListPackages": self._names, "ListBundles": lambda _: iter(self.bundles)}
         unary = {"GetPackage": self._package, "GetBundle": self._bundle}
         requests = {
-            "ListPackages": messages.ListPackageRequest,
-            "ListBundles": messages.ListBundlesRequest,
-            "GetPackage": messages.GetPackageRequest,
-            "GetBundle": messages.GetBundleRequest,
+            "ListPackages": calls.ListPackageRequest,
+            "ListBundles": calls.ListBundlesRequest,
+            "GetPackage": calls.GetPackageRequest,
+            "GetBundle": calls.GetBundleRequest,
         }
         handlers = {
             name: grpc.unary_stream_rpc_method_handler(
@@ -57,7 +57,7 @@ class RegistryFake:
             for name, act in unary.items()
         }
         self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(messages.SERVICE, handlers),)
+            (grpc.method_handlers_generic_handler(calls.SERVICE, handlers),)
         )
         self.port = self._server.add_insecure_port("127.0.0.1:0")
         self.target = f"127.0.0.1:{self.port}"
@@ -74,18 +74,18 @@ class RegistryFake:
         """One package with one channel that has these bundles; the last one is its head."""
         self.bundles += bundles
         channel = {"name": "stable", "csvName": head or bundles[-1].csvName}
-        self.packages[package] = messages.Package(
+        self.packages[package] = calls.Package(
             name=package, channels=[channel], defaultChannelName="stable"
         )
 
     def _names(self, _: Any) -> Iterator[Any]:
-        return (messages.PackageName(name=name) for name in self.packages)
+        return (calls.PackageName(name=name) for name in self.packages)
 
     def _package(self, request: Any) -> Any:
         return self.packages[request.name]
 
     def _bundle(self, request: Any) -> Any:
-        found = messages.Bundle()
+        found = calls.Bundle()
         found.CopyFrom(next(one for one in self.bundles if one.csvName == request.csvName))
         found.csvJson = self.csvs.get(request.csvName, found.csvJson)
         return found

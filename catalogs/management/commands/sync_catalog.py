@@ -16,9 +16,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from catalogs.lookup import get_named_catalog
 from catalogs.models import Catalog
-from catalogs.sources import own
-from catalogs.sources.base import SourceError, listening
-from catalogs.sources.custom import own_catalog
+from catalogs.sources import own_catalogs
+from catalogs.sources.base import SourceError, progress_callback
+from catalogs.sources.own_catalogs import own_catalog
 from catalogs.sync.catalog import FAILED, SyncResult, sync_catalog
 from catalogs.sync.replace import no_progress
 from olmweb.errors import Missing
@@ -58,7 +58,7 @@ class Command(BaseCommand):
                 raise CommandError(
                     f"{catalog} is being synced right now; try again when it is done."
                 )
-            with listening(shown.reading if shown else no_progress):
+            with progress_callback(shown.reading if shown else no_progress):
                 result = sync_catalog(
                     catalog,
                     force=options["force"],
@@ -99,11 +99,11 @@ def _cancellable(catalog: Catalog) -> Iterator[None]:
 def _source(options: dict[str, Any]) -> tuple[str, str] | None:
     """Kind and source that the options name, None for none of them."""
     if options["file"]:
-        return own.FILE, str(Path(options["file"]).absolute())
+        return own_catalogs.FILE, str(Path(options["file"]).absolute())
     if options["url"]:
-        return own.URL, options["url"]
+        return own_catalogs.URL, options["url"]
     if options["image"]:
-        return own.IMAGE, options["image"]
+        return own_catalogs.IMAGE, options["image"]
     return None
 
 

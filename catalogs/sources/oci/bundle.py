@@ -1,8 +1,8 @@
 """A bundle's image (registry+v1): the files of its manifests/ and metadata/ folders.
 
 The folders are those that the image's labels name, else the usual ones (operator-registry,
-pkg/lib/bundle/generate.go). Only layers that may hold them are pulled: one that the image's
-history says was copied to another folder is not. What the files say is not known here.
+pkg/lib/bundle/generate.go). Only layers that may hold them are pulled: not those that the image's
+history says were copied to another folder.
 """
 
 import re
@@ -16,7 +16,7 @@ import msgspec
 from catalogs.sources.base import Limits, SourceError
 from catalogs.sources.oci.layers import Unpacker
 from catalogs.sources.oci.manifest import Descriptor, layers_of
-from catalogs.sources.oci.source import Access, Image, config_of, told
+from catalogs.sources.oci.source import Image, RegistryAccess, config_of, with_progress
 from catalogs.sources.tree import File, Tree
 
 MANIFESTS_LABEL = "operators.operatorframework.io.bundle.manifests.v1"
@@ -37,8 +37,8 @@ _TEXT = (".yaml", ".yml", ".json")
 class BundleFiles:
     """The files of an image by path below their folder, each folder in order of names.
 
-    `digest` is of what the reference names. `folders` are those inside of manifests/: no installer
-    reads them. `passed_over` counts the layers that were not pulled.
+    `digest` is the one that the reference stands for. `folders` are those inside of manifests/,
+    which no installer reads. `passed_over` counts the layers that were not pulled.
     """
 
     digest: str
@@ -65,10 +65,10 @@ class _Config(msgspec.Struct):
 
 
 class BundleSource(Image):
-    """A bundle's image by its reference. Raises SourceError for a reference that is none."""
+    """A bundle's image by its reference. Raises SourceError for an invalid reference."""
 
     def __init__(
-        self, reference: str, *, access: Access | None = None, limits: Limits = LIMITS
+        self, reference: str, *, access: RegistryAccess | None = None, limits: Limits = LIMITS
     ) -> None:
         super().__init__(reference, access=access, limits=limits)
 
@@ -95,7 +95,7 @@ class BundleSource(Image):
             done = 0
             for number, layer in enumerate(wanted, 1):
                 pulled = client.blob(layer, f"layer {number}")
-                unpacker.apply(told(pulled, done, total), number)
+                unpacker.apply(with_progress(pulled, done, total), number)
                 done += layer.size
             tree = self._folder(unpacker, 0)
             folders = sorted({path.partition("/")[0] for path, _ in tree.leaves() if "/" in path})
@@ -130,7 +130,7 @@ class BundleSource(Image):
 
     def _files(self, tree: Tree, store: BinaryIO) -> tuple[tuple[str, bytes], ...]:
         """The texts right in the folder, links inside of it followed. Raises SourceError."""
-        found = []
+        files = []
         for path in sorted(path for path, _ in tree.leaves() if "/" not in path):
             if not path.endswith(_TEXT):
                 continue
@@ -144,8 +144,8 @@ class BundleSource(Image):
                     code="too-large",
                 )
             store.seek(file.offset)
-            found.append((path, store.read(file.size)))
-        return tuple(found)
+            files.append((path, store.read(file.size)))
+        return tuple(files)
 
 
 def needed(
@@ -155,19 +155,19 @@ def needed(
     steps = [step for step in history or () if not step.empty_layer]
     if len(steps) != len(layers):
         return list(layers)
-    kept = [_parts(folder) for folder in folders]
+    wanted = [_parts(folder) for folder in folders]
     return [
         layer
         for layer, step in zip(layers, steps, strict=True)
-        if not _elsewhere(step.created_by, kept)
+        if not _elsewhere(step.created_by, wanted)
     ]
 
 
 def _elsewhere(created_by: str, folders: Sequence[list[str]]) -> bool:
     """Whether the step copied into a folder that is neither in, nor is, nor is above one of
     these."""
-    found = _COPIED.fullmatch(created_by[:10_000])
-    target = found[1].split()[-1].strip('"[],') if found and found[1].split() else ""
+    match = _COPIED.fullmatch(created_by[:10_000])
+    target = match[1].split()[-1].strip('"[],') if match and match[1].split() else ""
     if not target.startswith("/") or ".." in target or "$" in target:
         return False
     parts = _parts(target)

@@ -1,8 +1,8 @@
-"""The distribution API of a registry, as far as reading one image needs it.
+"""The part of a registry's distribution API that reading one image needs.
 
-Mirrors the OCI distribution specification and Docker's token authentication. Every body is held
-against the digest that names it. Credentials go to the registry and to where it sends for tokens,
-never along with a redirect.
+Mirrors the OCI distribution specification and Docker's token authentication. Every body is checked
+against its digest. Credentials go to the registry and to its token server, never along with a
+redirect.
 """
 
 import hashlib
@@ -17,24 +17,23 @@ from urllib.parse import urljoin
 import urllib3
 
 from catalogs.sources import guard
-from catalogs.sources.base import SourceError
-from catalogs.sources.http import READ, Cut
-from catalogs.sources.oci.auth import Challenge, fetch_token, read_challenge
-from catalogs.sources.oci.credentials import Credentials
+from catalogs.sources.base import Cut, SourceError
+from catalogs.sources.http import READ
+from catalogs.sources.oci.auth import Challenge, Credentials, fetch_token, read_challenge
 from catalogs.sources.oci.manifest import ACCEPT, Descriptor, digest_of
 from catalogs.sources.oci.reference import DIGEST, Reference
 
 REDIRECTS = 5
 TRIES = 4  # of one request that is answered 429 or 5xx, or not at all
-LONGEST_WAIT = 20  # seconds; a registry that asks for more is asked again by the next sync
+LONGEST_WAIT = 20  # seconds; a longer wait is left to the next sync
 RESUMES = 5
 SMALL = 8 * 1024**2  # bytes of a manifest or config
 _ERROR_CODE = re.compile(rb'"code"\s*:\s*"([A-Z_]{1,40})"')
 
 
 class RegistryClient:
-    """Reads one image. `requests` and `bytes_read` count what it cost so far. With `public_only`
-    neither the registry nor where it has its tokens may have a private address."""
+    """Reads one image. `requests` and `bytes_read` are the cost so far. With `public_only` neither
+    the registry nor its token server may have a private address."""
 
     def __init__(
         self,
@@ -64,8 +63,8 @@ class RegistryClient:
         """The manifest with that tag or digest, and its digest. Raises SourceError."""
         with self._open("GET", f"/manifests/{wanted}", accept=ACCEPT) as answer:
             data = self._all(answer, "manifest")
-            told = answer.headers.get("Docker-Content-Digest", "")
-        named = wanted if DIGEST.fullmatch(wanted) else told if DIGEST.fullmatch(told) else ""
+            header = answer.headers.get("Docker-Content-Digest", "")
+        named = wanted if DIGEST.fullmatch(wanted) else header if DIGEST.fullmatch(header) else ""
         digest = digest_of(data, named or "sha256:")
         if named and named != digest:
             raise self._wrong_digest("manifest", named, digest)
@@ -78,8 +77,8 @@ class RegistryClient:
         return b"".join(self.blob(descriptor, "config"))
 
     def blob(self, descriptor: Descriptor, what: str) -> Iterator[bytes]:
-        """The blob's bytes, in pieces. After a cut it goes on where it stopped: a blob can't
-        change. Raises SourceError at the end when they are not the ones the digest names."""
+        """The blob's bytes, in pieces, resumed after a cut. Raises SourceError at the end when they
+        don't have the digest."""
         hashed = hashlib.new(descriptor.digest.partition(":")[0])
         received, resumes = 0, RESUMES
         while received < descriptor.size:
@@ -103,9 +102,9 @@ class RegistryClient:
                     raise
                 resumes -= 1
                 time.sleep(0.5)
-        found = f"{descriptor.digest.partition(':')[0]}:{hashed.hexdigest()}"
-        if found != descriptor.digest:
-            raise self._wrong_digest(what, descriptor.digest, found)
+        digest = f"{descriptor.digest.partition(':')[0]}:{hashed.hexdigest()}"
+        if digest != descriptor.digest:
+            raise self._wrong_digest(what, descriptor.digest, digest)
 
     def _blob_from(self, descriptor: Descriptor, start: int) -> Iterator[bytes]:
         wanted = f"bytes={start}-" if start else ""
@@ -134,8 +133,7 @@ class RegistryClient:
     def _open(
         self, method: str, path: str, *, accept: str, part: str = ""
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """An answer that has what was asked for: tokens fetched, redirects followed, patience
-        had with a registry that is busy."""
+        """A successful answer: fetches tokens, follows redirects, retries a busy registry."""
         headers = {"Accept": accept, "Accept-Encoding": "identity"}
         if part:
             headers["Range"] = part
@@ -191,7 +189,7 @@ class RegistryClient:
             finally:
                 opened.__exit__(None, None, None)
             url = urljoin(url, location)
-            # What a registry names may be a store on the Internet, or the registry itself.
+            # A registry redirects to a store on the Internet, or to itself.
             to = guard.parse(url)
             same = (to.hostname, guard.port_of(to)) == (own.hostname, guard.port_of(own))
             if to.scheme == "http" and own.scheme == "https":
@@ -203,7 +201,7 @@ class RegistryClient:
     def _authorize(self, challenge: Challenge) -> str:
         """What to send as Authorization from now on. Raises SourceError."""
         if challenge.scheme == "basic":
-            if not self._credentials.known:
+            if not self._credentials.complete:
                 raise self._unauthorized(401, "")
             return self._credentials.basic
         if challenge.scheme != "bearer":
@@ -223,14 +221,14 @@ class RegistryClient:
         return f"Bearer {token}"
 
     def _refused(self, answer: urllib3.BaseHTTPResponse, wait: float) -> SourceError:
-        found = _ERROR_CODE.search(guard.Body(answer).read(4096))
-        said = f" ({found[1].decode()})" if found else ""
+        match = _ERROR_CODE.search(guard.Body(answer).read(4096))
+        detail = f" ({match[1].decode()})" if match else ""
         status = answer.status
         if status in (401, 403):
-            return self._unauthorized(status, said)
+            return self._unauthorized(status, detail)
         if status == 404:
             return SourceError(
-                f"{self._label} is not in its registry: it answered 404{said}.",
+                f"{self._label} is not in its registry: it answered 404{detail}.",
                 code="not-found",
                 hint="Check repository, tag and digest; some registries answer so to those who "
                 "may not read.",
@@ -238,40 +236,42 @@ class RegistryClient:
         if status == 429:
             return SourceError(
                 f"{self._label} can't be read now: the registry answered 429, too many requests"
-                f"{said}.",
+                f"{detail}.",
                 code="rate-limited",
                 hint=f"It asks to wait {wait:,.0f} s. Credentials in the Docker config often raise "
                 "the limit.",
             )
         return SourceError(
-            f"{self._label} can't be read: the registry answered {status}{said}.",
+            f"{self._label} can't be read: the registry answered {status}{detail}.",
             code="http-status",
             hint="Try again; if it lasts, ask whoever runs the registry.",
         )
 
-    def _unauthorized(self, status: int, said: str) -> SourceError:
-        found, host = self._credentials, self._reference.registry
-        if found.known:
-            hint = f"It does not accept the credentials for {host} in {found.file}; renew them."
-        elif found.helper:
+    def _unauthorized(self, status: int, detail: str) -> SourceError:
+        credentials, host = self._credentials, self._reference.registry
+        if credentials.complete:
             hint = (
-                f"{found.file} names the credential helper {found.helper[:60]} for {host}, and no "
-                "helper is run here: write the credentials into the file's auths."
+                f"It does not accept the credentials for {host} in {credentials.file}; renew them."
             )
-        elif found.file:
-            hint = f"{found.file} has no credentials for {host}: add them with docker login."
+        elif credentials.helper:
+            hint = (
+                f"{credentials.file} names the credential helper {credentials.helper[:60]} for "
+                f"{host}, and no helper is run here: write the credentials into the file's auths."
+            )
+        elif credentials.file:
+            hint = f"{credentials.file} has no credentials for {host}: add them with docker login."
         else:
             hint = "Name a file with credentials by REGISTRY_AUTH_FILE or DOCKER_CONFIG."
         return SourceError(
-            f"{self._label} may not be read: the registry answered {status}{said}.",
+            f"{self._label} may not be read: the registry answered {status}{detail}.",
             code="forbidden",
             hint=hint,
         )
 
-    def _wrong_digest(self, what: str, wanted: str, found: str) -> SourceError:
+    def _wrong_digest(self, what: str, wanted: str, digest: str) -> SourceError:
         return SourceError(
             f"The {what} of {self._label} is not what its digest says: {wanted} was asked for, "
-            f"{found} came.",
+            f"{digest} came.",
             code="wrong-digest",
             hint="The registry or something before it changes content; what was read before stays.",
         )
@@ -285,7 +285,7 @@ class RegistryClient:
 
 
 class _Unanswered(Exception):
-    """No answer came; the next try may get one."""
+    """No answer came; a retry may get one."""
 
     def __init__(self, cut: Cut) -> None:
         super().__init__(str(cut))

@@ -1,8 +1,8 @@
-"""The layers of an image, put over each other as far as they touch certain folders.
+"""Applies the layers of an image as far as they touch certain folders.
 
-A tar has no index, so every layer is read to its end; only what lies in the folders is kept, in one
-spool. Whiteouts as in the OCI image specification (layer.md): `.wh.NAME` hides what lower layers
-have under NAME, `.wh..wh..opq` all that they have in its folder.
+A tar has no index, so every layer is read to its end; only files in the folders are retained, in
+one spool. Whiteouts as in the OCI image specification (layer.md): `.wh.NAME` hides NAME of lower
+layers, `.wh..wh..opq` hides everything that they have in its folder.
 """
 
 import tarfile
@@ -27,7 +27,7 @@ class Unpacker:
         self._folders = [clean_path(folder, label) for folder in folders]
         self._limits = limits
         self._store = store
-        self._stored = self._unpacked = self._kept = 0
+        self._stored = self._unpacked = self._retained = 0
         self._lower = Tree(label)
 
     def apply(self, chunks: Iterator[bytes], number: int) -> None:
@@ -87,7 +87,7 @@ class Unpacker:
         elif parts[-1].startswith(_WHITEOUT):
             self._lower.remove((*parts[:above], parts[-1][len(_WHITEOUT) :]))
         else:
-            self._keep(tar, member, parts, upper)
+            self._retain(tar, member, parts, upper)
 
     def _touches(self, parts: tuple[str, ...]) -> bool:
         """Whether it lies in one of the folders, is one, or one above."""
@@ -103,16 +103,16 @@ class Unpacker:
     def _inside(self, parts: tuple[str, ...]) -> bool:
         return any(len(parts) > len(own) and parts[: len(own)] == own for own in self._folders)
 
-    def _keep(
+    def _retain(
         self, tar: tarfile.TarFile, member: tarfile.TarInfo, parts: tuple[str, ...], upper: Tree
     ) -> None:
-        self._kept += 1
-        if self._kept > self._limits.files:
+        self._retained += 1
+        if self._retained > self._limits.files:
             raise too_many(self._label, self._limits)
         if member.islnk():
             target = clean_path(member.linkname, self._label)
-            found = upper if upper.get(target) is not None else self._lower
-            upper.put(parts, leaf_of(member, found, self._label))
+            tree = upper if upper.get(target) is not None else self._lower
+            upper.put(parts, leaf_of(member, tree, self._label))
             return
         leaf = leaf_of(member, upper, self._label, offset=self._stored)
         upper.put(parts, leaf)
@@ -128,18 +128,18 @@ class Unpacker:
             self._stored += len(part)
 
     def folder(self, number: int = 0) -> Tree:
-        """One of the folders as the image shows it. Raises SourceError when it has none."""
+        """One of the folders after all layers. Raises SourceError when the image has none."""
         own = self._folders[number]
-        found = self._lower.get(own)
+        node = self._lower.get(own)
         shown = "/" + "/".join(own)
-        if not isinstance(found, dict):
-            what = "is a link" if isinstance(found, Link) else "is not in the image"
+        if not isinstance(node, dict):
+            what = "is a link" if isinstance(node, Link) else "is not in the image"
             raise SourceError(
                 f"{self._label} has the label for the folder {shown}, which {what}.",
                 code="no-configs-folder",
                 hint="Copy the catalog's files to the folder that the label names.",
             )
-        return _rooted(found, self._label, own)
+        return _rooted(node, self._label, own)
 
 
 def _rooted(folder: Folder, label: str, base: tuple[str, ...]) -> Tree:

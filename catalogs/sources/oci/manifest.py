@@ -71,9 +71,9 @@ def read_manifest(data: bytes, label: str) -> Manifest:
         raise _no_image(label, "has a manifest of schema 1, which registries gave up in 2017")
     every = [*(manifest.layers or ()), *(manifest.manifests or ())]
     every += [manifest.config] if manifest.config else []
-    for found in every:
-        if not DIGEST.fullmatch(found.digest) or found.size < 0:
-            raise _no_image(label, f'has a manifest with the digest "{found.digest[:100]}"')
+    for descriptor in every:
+        if not DIGEST.fullmatch(descriptor.digest) or descriptor.size < 0:
+            raise _no_image(label, f'has a manifest with the digest "{descriptor.digest[:100]}"')
     if manifest.manifests is None and manifest.config is None:
         raise _no_image(label, "has a manifest that names neither a config nor other manifests")
     return manifest
@@ -81,21 +81,21 @@ def read_manifest(data: bytes, label: str) -> Manifest:
 
 def pick(index: Manifest, label: str) -> Descriptor:
     """The manifest for linux/amd64, else the first: a catalog's content is the same in all."""
-    images = [found for found in index.manifests or () if not _attestation(found)]
+    images = [descriptor for descriptor in index.manifests or () if not _attestation(descriptor)]
     if not images:
         raise _no_image(label, "is an index without an image")
-    for found in images:
-        if found.platform and (found.platform.os, found.platform.architecture) == (
+    for descriptor in images:
+        if descriptor.platform and (descriptor.platform.os, descriptor.platform.architecture) == (
             "linux",
             "amd64",
         ):
-            return found
+            return descriptor
     return images[0]
 
 
-def _attestation(found: Descriptor) -> bool:
+def _attestation(descriptor: Descriptor) -> bool:
     """BuildKit lists what it attests about an image as an image of no platform."""
-    return found.platform is not None and found.platform.os == "unknown"
+    return descriptor.platform is not None and descriptor.platform.os == "unknown"
 
 
 def layers_of(manifest: Manifest, label: str) -> list[Descriptor]:

@@ -6,10 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from catalogs.sources.base import LIMITS, Fetched, Limits, SourceError, tell
-from catalogs.sources.http import Cut
+from catalogs.sources.base import LIMITS, Cut, Fetched, Limits, SourceError, report_progress
+from catalogs.sources.oci.auth import credentials_for
 from catalogs.sources.oci.client import RegistryClient
-from catalogs.sources.oci.credentials import credentials_for
 from catalogs.sources.oci.layers import Unpacker
 from catalogs.sources.oci.manifest import (
     Descriptor,
@@ -24,10 +23,10 @@ from catalogs.sources.spool import Spool
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """How registries may be asked: `insecure` are "host:port" of those that speak plain http and
-    may be on this machine; `credentials` is a Docker config file, which need not exist. With
-    `named_by_others` the reference was not typed by a person: a registry that is neither of those
+class RegistryAccess:
+    """Access to registries: `insecure` are "host:port" of those that speak plain http and may be
+    on this machine; `credentials` is a Docker config file, which need not exist. With
+    `named_by_others` the reference was not typed by a person: a registry that is neither insecure
     nor in the file must have a public address."""
 
     insecure: frozenset[str] = frozenset()
@@ -36,14 +35,14 @@ class Access:
 
 
 class Image:
-    """An image by its reference. Raises SourceError for a reference that is none."""
+    """An image by its reference. Raises SourceError for an invalid reference."""
 
     def __init__(
-        self, reference: str, *, access: Access | None = None, limits: Limits = LIMITS
+        self, reference: str, *, access: RegistryAccess | None = None, limits: Limits = LIMITS
     ) -> None:
         self._reference = parse_reference(reference)
         self.label = str(self._reference)
-        self._access = access or Access()
+        self._access = access or RegistryAccess()
         self._limits = limits
 
     def resolve(self) -> str:
@@ -56,14 +55,14 @@ class Image:
 
     @contextmanager
     def client(self) -> Iterator[RegistryClient]:
-        """Its registry. What the block raises says what the attempt cost."""
+        """A client of its registry. Errors raised in the block get the cost of the attempt."""
         access = self._access
-        who = credentials_for(self._reference, access.credentials)
+        credentials = credentials_for(self._reference, access.credentials)
         client = RegistryClient(
             self._reference,
-            who,
+            credentials,
             access.insecure,
-            public_only=access.named_by_others and not who.known,
+            public_only=access.named_by_others and not credentials.complete,
         )
         try:
             yield client
@@ -90,7 +89,7 @@ class Image:
         )
 
     def manifest(self, client: RegistryClient) -> tuple[Manifest, str]:
-        """The manifest of one platform, and the digest of what the reference names."""
+        """The manifest of one platform, and the digest that the reference stands for."""
         data, digest = client.manifest(self._reference.wanted)
         manifest = read_manifest(data, self.label)
         if manifest.manifests is not None and manifest.config is None:
@@ -115,7 +114,7 @@ class ImageSource(Image):
                 fetched = self._filled(into, folder)
             return replace(
                 fetched,
-                way="image",
+                access_method="image",
                 digest=digest,
                 requests=client.requests,
                 bytes_read=client.bytes_read,
@@ -133,7 +132,9 @@ class ImageSource(Image):
             )
         done = 0
         for number, layer in enumerate(layers, 1):
-            unpacker.apply(told(client.blob(layer, f"layer {number}"), done, total), number)
+            unpacker.apply(
+                with_progress(client.blob(layer, f"layer {number}"), done, total), number
+            )
             done += layer.size
 
     def _filled(self, into: Spool, folder: str) -> Fetched:
@@ -157,9 +158,9 @@ def config_of(manifest: Manifest, label: str) -> Descriptor:
     return manifest.config
 
 
-def told(chunks: Iterator[bytes], done: int, total: int) -> Iterator[bytes]:
-    """The chunks; whoever listens is told of each. `done` bytes came before."""
+def with_progress(chunks: Iterator[bytes], done: int, total: int) -> Iterator[bytes]:
+    """The chunks, with their progress reported; `done` bytes came before."""
     for chunk in chunks:
         done += len(chunk)
         yield chunk
-        tell(done, total)
+        report_progress(done, total)

@@ -1,15 +1,24 @@
-"""FBC blobs made of a registry's answers: what it told, in the form that a catalog has.
+"""FBC blobs rebuilt from a registry's answers.
 
-Pure: messages in, dicts out. Not the author's bytes: an answer has no blob of a schema of its own,
-and of the bundles that are no channel's head neither manifests nor related images.
+Pure: messages in, dicts out. Not the author's bytes: answers have no blobs of other schemas, and
+neither manifests nor related images of bundles that are not a channel's head.
 """
 
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 Blob = dict[str, Any]
+
+
+class Deprecation(NamedTuple):
+    """An entry of olm.deprecations; `name` is empty for the package itself."""
+
+    schema: str
+    name: str
+    message: str
+
 
 # Field of olm.csv.metadata -> field of the CSV's spec that it is taken from, as opm's migration
 # from olm.bundle.object to olm.csv.metadata does (operator-registry, alpha/property/property.go).
@@ -31,7 +40,7 @@ _FROM_METADATA = ("annotations", "labels")
 
 
 def package_blob(name: str, default_channel: str, csv: Mapping[str, Any] | None) -> Blob:
-    """olm.package; its icon is the one of the default channel's head, `csv`."""
+    """olm.package, with the icon of `csv`, the default channel's head."""
     blob: Blob = {"schema": "olm.package", "name": name, "defaultChannel": default_channel}
     icons = _spec(csv).get("icon")
     icon = icons[0] if isinstance(icons, list) and icons else None
@@ -45,19 +54,19 @@ def channel_blob(package: str, name: str, entries: Iterable[Blob]) -> Blob:
 
 
 def entry(bundle: Any) -> Blob:
-    """The entry of a channel that a Bundle of ListBundles stands for."""
-    found: Blob = {"name": bundle.csvName}
+    """The channel entry of a Bundle of ListBundles."""
+    blob: Blob = {"name": bundle.csvName}
     if bundle.replaces:
-        found["replaces"] = bundle.replaces
+        blob["replaces"] = bundle.replaces
     if bundle.skips:
-        found["skips"] = list(bundle.skips)
+        blob["skips"] = list(bundle.skips)
     if bundle.skipRange:
-        found["skipRange"] = bundle.skipRange
-    return found
+        blob["skipRange"] = bundle.skipRange
+    return blob
 
 
 def bundle_blob(bundle: Any, full: Any | None = None) -> Blob:
-    """olm.bundle of a Bundle of ListBundles, and of GetBundle's answer where that was asked for."""
+    """olm.bundle of a Bundle of ListBundles and, where requested, GetBundle's answer `full`."""
     csv = parsed_csv((full or bundle).csvJson)
     blob: Blob = {
         "schema": "olm.bundle",
@@ -73,38 +82,35 @@ def bundle_blob(bundle: Any, full: Any | None = None) -> Blob:
         # Without an image the manifests themselves are the bundle.
         objects = (full or bundle).object or bundle.object
         blob["properties"] += [
-            {"type": "olm.bundle.object", "value": {"data": _base64(one)}} for one in objects
+            {"type": "olm.bundle.object", "value": {"data": _base64(text)}} for text in objects
         ]
     images = _spec(csv).get("relatedImages")
     if isinstance(images, list):
-        blob["relatedImages"] = [one for one in images if isinstance(one, dict)]
+        blob["relatedImages"] = [image for image in images if isinstance(image, dict)]
     return blob
 
 
-def deprecations_blob(package: str, entries: Iterable[tuple[str, str, str]]) -> Blob | None:
-    """olm.deprecations of (schema, name, message); None when nothing is deprecated."""
-    listed = [
-        {
-            "reference": {"schema": schema, **({"name": name} if name else {})},
-            "message": message,
-        }
-        for schema, name, message in entries
+def deprecations_blob(package: str, deprecations: Iterable[Deprecation]) -> Blob:
+    """olm.deprecations."""
+    entries = [
+        {"reference": {"schema": schema, **({"name": name} if name else {})}, "message": message}
+        for schema, name, message in deprecations
     ]
-    if not listed:
-        return None
-    return {"schema": "olm.deprecations", "package": package, "entries": listed}
+    return {"schema": "olm.deprecations", "package": package, "entries": entries}
 
 
 def properties_of(bundle: Any) -> list[Blob]:
-    """The properties of a Bundle; a server from before there were any tells them otherwise."""
-    found = [{"type": one.type, "value": _value(one.value)} for one in bundle.properties]
-    kinds = {one["type"] for one in found}
+    """The properties of a Bundle; older servers, without properties, give them in other fields."""
+    properties: list[Blob] = [
+        {"type": item.type, "value": _value(item.value)} for item in bundle.properties
+    ]
+    kinds = {item["type"] for item in properties}
     if "olm.package" not in kinds:
         value = {"packageName": bundle.packageName, "version": bundle.version}
-        found.append({"type": "olm.package", "value": value})
+        properties.append({"type": "olm.package", "value": value})
     for kind, apis in (("olm.gvk", bundle.providedApis), ("olm.gvk.required", bundle.requiredApis)):
         if kind not in kinds:
-            found += [
+            properties += [
                 {
                     "type": kind,
                     "value": {"group": api.group, "kind": api.kind, "version": api.version},
@@ -112,27 +118,30 @@ def properties_of(bundle: Any) -> list[Blob]:
                 for api in apis
             ]
     if not bundle.properties:
-        found += [
-            {"type": _DEPENDENCIES.get(one.type, one.type), "value": _dependency(one)}
-            for one in bundle.dependencies
-            if one.type != "olm.gvk"  # the same as requiredApis
+        properties += [
+            {
+                "type": _DEPENDENCIES.get(dependency.type, dependency.type),
+                "value": _dependency(dependency),
+            }
+            for dependency in bundle.dependencies
+            if dependency.type != "olm.gvk"  # the same as requiredApis
         ]
-    return found
+    return properties
 
 
 _DEPENDENCIES = {"olm.package": "olm.package.required"}
 
 
-def _dependency(one: Any) -> Any:
-    value = _value(one.value)
-    if one.type == "olm.package" and isinstance(value, dict):
+def _dependency(dependency: Any) -> Any:
+    value = _value(dependency.value)
+    if dependency.type == "olm.package" and isinstance(value, dict):
         name, version = value.get("packageName"), value.get("version")
         return {"packageName": name, "versionRange": version}
     return value
 
 
 def _value(text: str) -> Any:
-    """The JSON of a property; as text what is none, so that the content check names it."""
+    """The JSON of a property, or the text when it is not JSON, so that the lint reports it."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -140,21 +149,21 @@ def _value(text: str) -> Any:
 
 
 def parsed_csv(text: str) -> dict[str, Any] | None:
-    """The ClusterServiceVersion, or None where there is none that can be read."""
+    """The ClusterServiceVersion, or None when it is absent or unreadable."""
     try:
-        found = json.loads(text) if text else None
+        csv = json.loads(text) if text else None
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return csv if isinstance(csv, dict) else None
 
 
 def csv_metadata(csv: Mapping[str, Any]) -> Blob:
     """Value of the property olm.csv.metadata."""
     meta, spec = csv.get("metadata"), _spec(csv)
-    found = {
+    value = {
         name: meta[name] for name in _FROM_METADATA if isinstance(meta, dict) and meta.get(name)
     }
-    return found | {ours: spec[its] for ours, its in _FROM_SPEC.items() if spec.get(its)}
+    return value | {name: spec[source] for name, source in _FROM_SPEC.items() if spec.get(source)}
 
 
 def _spec(csv: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -1,6 +1,8 @@
-"""The calls to a registry, with their limits; what goes wrong is a SourceError.
+"""The gRPC calls of `api.Registry`: messages, connection, limits, errors.
 
-A stream counts only when its terminal status is OK: what came before an error is not the answer.
+The messages are built from the field numbers of operator-registry, pkg/api/registry.proto, in a
+descriptor pool of their own, apart from any other library's. A stream counts only when its terminal
+status is OK: messages before an error are not the answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,10 +11,74 @@ from itertools import islice
 from typing import Any
 
 import grpc
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
-from catalogs.sources.base import Limits, SourceError, tell
-from catalogs.sources.registry import messages
+from catalogs.sources.base import Limits, SourceError, report_progress
 from catalogs.sources.spool import too_large
+
+SERVICE = "api.Registry"
+
+# Message -> its fields in the order of their numbers, from 1 on. A field is text unless it names
+# a message after a colon; one with a star is repeated.
+_MESSAGES: dict[str, tuple[str, ...]] = {
+    "Deprecation": ("message",),
+    "Channel": ("name", "csvName", "deprecation:Deprecation"),
+    "PackageName": ("name",),
+    "Package": ("name", "channels*:Channel", "defaultChannelName", "deprecation:Deprecation"),
+    "GroupVersionKind": ("group", "version", "kind", "plural"),
+    "Dependency": ("type", "value"),
+    "Property": ("type", "value"),
+    "Bundle": (
+        *("csvName", "packageName", "channelName", "csvJson", "object*", "bundlePath"),
+        *("providedApis*:GroupVersionKind", "requiredApis*:GroupVersionKind"),
+        *("version", "skipRange", "dependencies*:Dependency", "properties*:Property"),
+        *("replaces", "skips*", "deprecation:Deprecation"),
+    ),
+    "ListPackageRequest": (),
+    "ListBundlesRequest": (),
+    "GetPackageRequest": ("name",),
+    "GetBundleRequest": ("pkgName", "channelName", "csvName"),
+}
+
+
+def _file() -> FileDescriptorProto:
+    file = FileDescriptorProto(name="olmweb/registry.proto", package="api", syntax="proto3")
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, field in enumerate(fields, start=1):
+            named, _, kind = field.partition(":")
+            added = message.field.add(name=named.rstrip("*"), number=number)
+            repeated = named.endswith("*")
+            added.label = (
+                FieldDescriptorProto.LABEL_REPEATED
+                if repeated
+                else FieldDescriptorProto.LABEL_OPTIONAL
+            )
+            added.type = (
+                FieldDescriptorProto.TYPE_MESSAGE if kind else FieldDescriptorProto.TYPE_STRING
+            )
+            if kind:
+                added.type_name = f".api.{kind}"
+    return file
+
+
+_pool = DescriptorPool()
+_pool.Add(_file())
+
+
+def _class(name: str) -> Any:
+    return GetMessageClass(_pool.FindMessageTypeByName(f"api.{name}"))
+
+
+Bundle = _class("Bundle")
+Package = _class("Package")
+PackageName = _class("PackageName")
+ListPackageRequest = _class("ListPackageRequest")
+ListBundlesRequest = _class("ListBundlesRequest")
+GetPackageRequest = _class("GetPackageRequest")
+GetBundleRequest = _class("GetBundleRequest")
 
 WINDOW = 8  # unary calls that are under way at once
 
@@ -30,7 +96,7 @@ TIMEOUTS = Timeouts()
 
 
 class Calls:
-    """A connection to one registry. `requests` and `bytes_read` are what it cost so far."""
+    """A connection to one registry. `requests` and `bytes_read` are the cost so far."""
 
     def __init__(self, target: str, label: str, limits: Limits, timeouts: Timeouts) -> None:
         self._label = label
@@ -49,7 +115,7 @@ class Calls:
         self.bytes_read = 0
 
     def connect(self) -> None:
-        """Waits for the server's first word. Raises SourceError."""
+        """Waits until the server is connected. Raises SourceError."""
         try:
             grpc.channel_ready_future(self._channel).result(timeout=self._timeouts.connect)
         except grpc.FutureTimeoutError:
@@ -66,38 +132,38 @@ class Calls:
 
     def packages(self) -> list[str]:
         """Names of all packages."""
-        call = self._stream("ListPackages", messages.ListPackageRequest(), messages.PackageName)
-        return [one.name for one in call]
+        call = self._stream("ListPackages", ListPackageRequest(), PackageName)
+        return [message.name for message in call]
 
     def bundles(self) -> Iterator[Any]:
         """Every bundle of every channel. Raises SourceError at the end of a stream that broke."""
-        return self._stream("ListBundles", messages.ListBundlesRequest(), messages.Bundle)
+        return self._stream("ListBundles", ListBundlesRequest(), Bundle)
 
     def package(self, name: str) -> Any:
-        request = messages.GetPackageRequest(name=name)
-        ask = self._unary("GetPackage", messages.Package)
+        request = GetPackageRequest(name=name)
+        ask = self._unary("GetPackage", Package)
         return next(self._answers("GetPackage", ask, [request]))
 
     def full_bundles(self, wanted: Iterable[tuple[str, str, str]]) -> Iterator[Any]:
         """The bundles of these (package, channel, bundle) with their manifests, in that order."""
-        asked = (
-            messages.GetBundleRequest(pkgName=package, channelName=channel, csvName=name)
+        requests = (
+            GetBundleRequest(pkgName=package, channelName=channel, csvName=name)
             for package, channel, name in wanted
         )
-        return self._answers("GetBundle", self._unary("GetBundle", messages.Bundle), asked)
+        return self._answers("GetBundle", self._unary("GetBundle", Bundle), requests)
 
     def _stream(self, method: str, request: Any, answer: Any) -> Iterator[Any]:
         self.requests += 1
         ask = self._channel.unary_stream(
-            f"/{messages.SERVICE}/{method}",
+            f"/{SERVICE}/{method}",
             request_serializer=type(request).SerializeToString,
             response_deserializer=answer.FromString,
         )
         call = ask(request, timeout=self._timeouts.stream)
         try:
-            for one in call:
-                self._count(one)
-                yield one
+            for message in call:
+                self._count(message)
+                yield message
         except grpc.RpcError as error:
             raise self._failed(method, error) from None
         finally:
@@ -105,7 +171,7 @@ class Calls:
 
     def _unary(self, method: str, answer: Any) -> Any:
         return self._channel.unary_unary(
-            f"/{messages.SERVICE}/{method}",
+            f"/{SERVICE}/{method}",
             request_serializer=lambda request: request.SerializeToString(),
             response_deserializer=answer.FromString,
         )
@@ -135,7 +201,7 @@ class Calls:
         self.bytes_read += message.ByteSize()
         if self.bytes_read > self._limits.body:
             raise too_large(self._label, self._limits, self.requests, self.bytes_read)
-        tell(self.bytes_read)
+        report_progress(self.bytes_read)
 
     def error(self, message: str, code: str, hint: str) -> SourceError:
         return SourceError(
@@ -144,7 +210,7 @@ class Calls:
 
     def _failed(self, method: str, error: Any) -> SourceError:
         status = error.code()
-        said = " ".join(str(error.details() or "").replace("\x00", "").split())[:300]
+        details = " ".join(str(error.details() or "").replace("\x00", "").split())[:300]
         codes = grpc.StatusCode
         if status == codes.DEADLINE_EXCEEDED:
             return self.error(
@@ -154,7 +220,7 @@ class Calls:
             )
         if status == codes.RESOURCE_EXHAUSTED:
             return self.error(
-                f"{self._label} sent a message that is too large in answer to {method}: {said}.",
+                f"{self._label} sent a message that is too large in answer to {method}: {details}.",
                 "too-large",
                 f"One bundle may have {self._limits.blob // 1024**2} MiB.",
             )
@@ -167,13 +233,13 @@ class Calls:
         if status == codes.UNAVAILABLE:
             return self.error(
                 f"{self._label} can't be reached over gRPC, or broke off its answer to {method}: "
-                f"{said or 'no more is known'}.",
+                f"{details or 'no more is known'}.",
                 "unreachable",
                 "Check that its registry pod runs; what was read before stays.",
             )
         return self.error(
             f"{self._label} ended its answer to {method} with {status.name}: "
-            f"{said or 'no more is known'}.",
+            f"{details or 'no more is known'}.",
             "grpc-status",
             "The log of its registry pod says more; what was read before stays.",
         )

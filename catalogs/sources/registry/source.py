@@ -1,8 +1,8 @@
 """A catalog read from an operator registry over gRPC, as FBC in a spool.
 
-ListBundles gives the whole upgrade graph and every bundle's properties; the heads of the channels
-are asked for one by one, for what people are shown of an operator. The order of the answers is the
-server's own, so everything is written sorted: the same content gives the same bytes.
+ListBundles gives the whole upgrade graph and every bundle's properties; GetBundle gives the display
+data of each channel's head. The order of the answers is the server's own, so everything is written
+sorted: the same content gives the same bytes.
 """
 
 import json
@@ -10,18 +10,19 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, BinaryIO
 
 from catalogs.semver import sort_key
 from catalogs.sources.base import LIMITS, Fetched, Limits
-from catalogs.sources.registry import blobs, messages
-from catalogs.sources.registry.calls import TIMEOUTS, Calls, Timeouts
+from catalogs.sources.registry import blobs
+from catalogs.sources.registry.calls import TIMEOUTS, Bundle, Calls, Timeouts
 from catalogs.sources.spool import spool
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What ListBundles told of one package; `bundles` is where each one's message lies."""
+class _Package:
+    """One package from ListBundles; `bundles` is (offset, length) of each message in scratch."""
 
     bundles: dict[str, tuple[int, int]] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -30,17 +31,17 @@ class _Seen:
 
 
 class RegistrySource:
-    """`reach` gives the gRPC target for as long as its context lasts. Raises SourceError there.
+    """`open_target` gives the gRPC target for as long as its context lasts, or raises SourceError.
 
-    `digest` names what the registry serves; it is asked before anything is read.
+    `digest` gives the digest of the served content; it is called before anything is read.
 
-    `if_modified_since` is not used: the protocol has nothing like it.
+    `if_modified_since` is not used: the protocol has no such condition.
     """
 
     def __init__(
         self,
         label: str,
-        reach: Callable[[], AbstractContextManager[str]],
+        open_target: Callable[[], AbstractContextManager[str]],
         *,
         digest: Callable[[], str] = str,
         limits: Limits = LIMITS,
@@ -48,19 +49,19 @@ class RegistrySource:
     ) -> None:
         self.label = label
         self._digest = digest
-        self._reach = reach
+        self._open_target = open_target
         self._limits = limits
         self._timeouts = timeouts
 
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
         """See Source; `exact` is False."""
         digest = self._digest()
-        with self._reach() as target:
+        with self._open_target() as target:
             calls = Calls(target, self.label, self._limits, self._timeouts)
             with closing(calls), tempfile.TemporaryFile(prefix="olmweb-") as scratch:
                 calls.connect()
-                seen = self._read(calls, scratch)
-                chunks = self._blobs(calls, seen, scratch)
+                packages = self._read(calls, scratch)
+                chunks = self._blobs(calls, packages, scratch)
                 fetched = spool(chunks, self.label, limits=self._limits)
             return replace(
                 fetched,
@@ -71,11 +72,11 @@ class RegistrySource:
             )
 
     @staticmethod
-    def _read(calls: Calls, scratch: BinaryIO) -> dict[str, _Seen]:
+    def _read(calls: Calls, scratch: BinaryIO) -> dict[str, _Package]:
         """The graph in memory, the bundles in `scratch`, each once."""
-        seen: dict[str, _Seen] = {name: _Seen() for name in calls.packages()}
+        packages: dict[str, _Package] = {name: _Package() for name in calls.packages()}
         for bundle in calls.bundles():
-            package = seen.setdefault(bundle.packageName, _Seen())
+            package = packages.setdefault(bundle.packageName, _Package())
             name = bundle.csvName
             entries = package.channels.setdefault(bundle.channelName, {})
             entries.setdefault(name, blobs.entry(bundle))
@@ -86,49 +87,55 @@ class RegistrySource:
                 scratch.write(data)
             if bundle.HasField("deprecation"):
                 package.deprecated[name] = bundle.deprecation.message
-        return seen
+        return packages
 
-    def _blobs(self, calls: Calls, seen: dict[str, _Seen], scratch: BinaryIO) -> Iterator[bytes]:
-        for name in sorted(seen):
-            for blob in _package(calls, name, seen[name], scratch):
+    def _blobs(
+        self, calls: Calls, packages: dict[str, _Package], scratch: BinaryIO
+    ) -> Iterator[bytes]:
+        for name in sorted(packages):
+            for blob in _package_blobs(calls, name, packages[name], scratch):
                 text = json.dumps(blob, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-                # A lone surrogate is no text; the reader would refuse the whole body for it.
+                # For a lone surrogate the reader would refuse the whole body.
                 yield text.encode("utf-8", "replace") + b"\n"
 
 
-def _package(calls: Calls, name: str, seen: _Seen, scratch: BinaryIO) -> Iterator[blobs.Blob]:
-    told = calls.package(name)
+def _package_blobs(
+    calls: Calls, name: str, package: _Package, scratch: BinaryIO
+) -> Iterator[blobs.Blob]:
+    answer = calls.package(name)
+    channels = sorted(answer.channels, key=attrgetter("name"))
     heads = {
         channel.csvName: (name, channel.name, channel.csvName)
-        for channel in sorted(told.channels, key=lambda one: one.name)
+        for channel in channels
         if channel.csvName
     }
     full = dict(zip(heads, calls.full_bundles(heads.values()), strict=True))
-    default = {one.name: one.csvName for one in told.channels}.get(told.defaultChannelName, "")
+    by_channel = {channel.name: channel.csvName for channel in answer.channels}
+    default = by_channel.get(answer.defaultChannelName, "")
     shown = blobs.parsed_csv(full[default].csvJson) if default in full else None
-    yield blobs.package_blob(name, told.defaultChannelName, shown)
+    yield blobs.package_blob(name, answer.defaultChannelName, shown)
 
     def age(bundle: str) -> tuple[str, str]:
-        return sort_key(seen.versions[bundle]), bundle
+        return sort_key(package.versions[bundle]), bundle
 
-    for channel in sorted(seen.channels):
-        entries = seen.channels[channel]
+    for channel in sorted(package.channels):
+        entries = package.channels[channel]
         yield blobs.channel_blob(name, channel, [entries[key] for key in sorted(entries, key=age)])
-    for bundle in sorted(seen.bundles, key=age):
-        offset, length = seen.bundles[bundle]
+    for bundle in sorted(package.bundles, key=age):
+        offset, length = package.bundles[bundle]
         scratch.seek(offset)
-        listed = messages.Bundle.FromString(scratch.read(length))
+        listed = Bundle.FromString(scratch.read(length))
         yield blobs.bundle_blob(listed, full.get(bundle))
-    deprecations = blobs.deprecations_blob(name, _deprecated(told, seen))
+    deprecations = list(_deprecations(answer, package))
     if deprecations:
-        yield deprecations
+        yield blobs.deprecations_blob(name, deprecations)
 
 
-def _deprecated(told: Any, seen: _Seen) -> Iterator[tuple[str, str, str]]:
-    if told.HasField("deprecation"):
-        yield "olm.package", "", told.deprecation.message
-    for channel in sorted(told.channels, key=lambda one: one.name):
+def _deprecations(answer: Any, package: _Package) -> Iterator[blobs.Deprecation]:
+    if answer.HasField("deprecation"):
+        yield blobs.Deprecation("olm.package", "", answer.deprecation.message)
+    for channel in sorted(answer.channels, key=attrgetter("name")):
         if channel.HasField("deprecation"):
-            yield "olm.channel", channel.name, channel.deprecation.message
-    for bundle in sorted(seen.deprecated):
-        yield "olm.bundle", bundle, seen.deprecated[bundle]
+            yield blobs.Deprecation("olm.channel", channel.name, channel.deprecation.message)
+    for bundle in sorted(package.deprecated):
+        yield blobs.Deprecation("olm.bundle", bundle, package.deprecated[bundle])

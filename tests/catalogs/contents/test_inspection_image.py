@@ -10,7 +10,7 @@ import pytest
 from catalogs.contents.objects import Packed, pack
 from catalogs.sources.base import SourceError
 from catalogs.sources.oci.bundle import LARGEST_FILE, LIMITS, BundleFiles, BundleSource
-from catalogs.sources.oci.source import Access
+from catalogs.sources.oci.source import RegistryAccess
 from tests.worlds.bundle_images import ANNOTATIONS, CRD, SERVICE, bundle_image, csv, files
 from tests.worlds.image_registry_fake import RegistryFake, link, registry_fake, send, tar
 
@@ -29,7 +29,7 @@ def fake(running: RegistryFake) -> RegistryFake:
 
 
 def read(fake: RegistryFake, wanted: str = ":v1", **options) -> BundleFiles:
-    options = {"access": Access(frozenset([fake.host])), **options}
+    options = {"access": RegistryAccess(frozenset([fake.host])), **options}
     return BundleSource(f"{fake.host}/olm/kettle{wanted}", **options).fetch()
 
 
@@ -217,6 +217,6 @@ def test_an_image_that_is_no_bundle_is_refused(fake, members, code):
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "169.254.169.254", "10.0.0.1", "[::1]:5000"])
 def test_a_registry_at_an_inner_address_is_not_asked_for_a_catalog_alone(host):
-    source = BundleSource(f"{host}/olm/kettle:v1", access=Access(named_by_others=True))
+    source = BundleSource(f"{host}/olm/kettle:v1", access=RegistryAccess(named_by_others=True))
     with pytest.raises(SourceError, match="may not be read"):
         source.fetch()

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 import zstandard
 
-from catalogs.sources.base import Limits, SourceError, listening, opened
+from catalogs.sources.base import Limits, SourceError, opened, progress_callback
 from catalogs.sources.catalogd import catalogd_source, proxy_path
 from catalogs.sources.file import FileSource
-from catalogs.sources.url import url_source
+from catalogs.sources.http import url_source
 from olmweb.kube.errors import Unreachable
 from tests.worlds.catalogd_fake import CatalogFake, catalog_fake
 from tests.worlds.fbc import jsonl, package
@@ -135,7 +135,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
 def test_a_compressed_file_that_changes_while_it_is_read_is_noticed(tmp_path, encoding):
     path = tmp_path / "catalog"
     path.write_bytes(ENCODED[encoding])
-    with listening(lambda *_: path.write_bytes(ENCODED[encoding] * 2)):
+    with progress_callback(lambda *_: path.write_bytes(ENCODED[encoding] * 2)):
         assert failure(FileSource(path)).code == "changed-while-reading"
 
 
@@ -157,7 +157,7 @@ def test_a_url_of_a_tar_is_a_folder(fake, pack, encodings):
         assert fetched.body is not None
         assert fetched.body.read() == BODY + BODY
         assert [name for _, name in fetched.files] == ["a/c.json", "b.json"]
-        assert (fetched.way, fetched.last_modified) == ("URL", fake.last_modified)
+        assert (fetched.access_method, fetched.last_modified) == ("URL", fake.last_modified)
 
 
 def test_a_url_without_an_end_is_not_read_to_it(fake):

@@ -13,7 +13,7 @@ import zstandard
 
 from catalogs.models import Catalog, Package
 from catalogs.sources.base import SourceError, opened
-from catalogs.sources.url import url_source
+from catalogs.sources.http import url_source
 from catalogs.sync.catalog import sync_catalog
 from tests.worlds.fbc import jsonl, package
 

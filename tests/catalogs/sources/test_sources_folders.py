@@ -12,10 +12,10 @@ import pytest
 import zstandard
 
 from catalogs.fbc.split import CutShort, index_spool
-from catalogs.sources.base import Limits, SourceError, listening, opened
+from catalogs.sources.base import Limits, SourceError, opened, progress_callback
 from catalogs.sources.directory import DirectorySource
 from catalogs.sources.file import path_source
-from catalogs.sources.ignore import kept
+from catalogs.sources.tree import content_paths
 from tests.worlds.image_registry_fake import link, tar
 
 ONE, TWO, THREE = (b'{"schema":"olm.package","name":"%d"}' % n for n in (1, 2, 3))
@@ -59,7 +59,7 @@ def test_each_file_of_a_folder_is_json_or_yaml_by_itself(tmp_path):
         index = index_spool(fetched.body, files=fetched.files)
     assert list(index.packages) == ["1", "2", "y", "z"]
     assert [problem.offset for problem in index.problems] == [dict_of(fetched.files)["c.json"]]
-    assert fetched.way == "directory"
+    assert fetched.access_method == "directory"
 
 
 def dict_of(files: tuple[tuple[int, str], ...]) -> dict[str, int]:
@@ -117,7 +117,7 @@ def test_an_indexignore_that_would_cost_too_much_is_refused(tmp_path, rules, wor
 
 def test_a_pattern_that_is_none_is_passed_over():
     files = {".indexignore": b"!\n\xff\xfe\nb\n", "a": b"", "b": b""}
-    assert list(kept(files, files.__getitem__)) == ["a"]
+    assert list(content_paths(files, files.__getitem__)) == ["a"]
 
 
 def test_links_are_followed_inside_the_folder_only(tmp_path):
@@ -194,7 +194,7 @@ def test_a_folder_that_changes_while_it_is_read_is_noticed(tmp_path, change):
         else:
             fill(tmp_path, {"c": THREE})
 
-    with listening(meddle):
+    with progress_callback(meddle):
         error = failure(tmp_path)
     assert error.code == "changed-while-reading"
     assert error.message == f"{tmp_path} changed while it was being read."
@@ -310,6 +310,9 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path, monkeypatch):
 def test_reading_is_told_in_bytes(tmp_path):
     fill(tmp_path, {"a": ONE, "b": TWO})
     told: list[tuple[int, int]] = []
-    with listening(lambda read, total: told.append((read, total))), listening(lambda *_: None):
+    with (
+        progress_callback(lambda read, total: told.append((read, total))),
+        progress_callback(lambda *_: None),
+    ):
         read(tmp_path)
     assert told == [(35, 70), (70, 70)]

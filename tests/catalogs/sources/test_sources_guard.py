@@ -7,7 +7,7 @@ import pytest
 
 from catalogs.sources import guard
 from catalogs.sources.base import SourceError, opened
-from catalogs.sources.url import url_source
+from catalogs.sources.http import url_source
 from tests.worlds.catalogd_fake import catalog_fake
 from tests.worlds.fbc import jsonl, package
 

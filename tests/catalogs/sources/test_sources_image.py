@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import zstandard
 
-from catalogs.sources.base import Limits, listening, opened
+from catalogs.sources.base import Limits, opened, progress_callback
 from tests.worlds.catalog_images import (
     CATALOG,
     FILES,
@@ -44,7 +44,7 @@ def test_an_image_is_read_by_tag_and_by_digest(fake):
     for wanted in (":v1", f"@{found}", f":whatever@{found}"):
         assert files(fake, wanted) == FILES
         with opened(source(fake, wanted)) as fetched:
-            assert (fetched.way, fetched.digest, fetched.requests) == ("image", found, 3)
+            assert (fetched.access_method, fetched.digest, fetched.requests) == ("image", found, 3)
             assert fetched.bytes_read > 0
         assert source(fake, wanted).resolve() == found
 
@@ -62,7 +62,7 @@ def test_resolving_a_tag_costs_one_head_and_a_digest_nothing(fake):
 def test_reading_is_told_in_bytes_of_all_layers(fake):
     fake.image(CATALOG, tar(("x", b"y")))
     told: list[tuple[int, int]] = []
-    with listening(lambda read, total: told.append((read, total))):
+    with progress_callback(lambda read, total: told.append((read, total))):
         files(fake)
     total = sum(layer["size"] for layer in json.loads(fake.manifests["v1"][1])["layers"])
     assert (total, total) in told

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from catalogs.sources.base import SourceError
-from catalogs.sources.oci.source import Access, ImageSource
+from catalogs.sources.oci.source import ImageSource, RegistryAccess
 from tests.worlds.catalog_images import CATALOG, FILES, failure, files
 from tests.worlds.image_registry_fake import (
     RegistryFake,
@@ -43,7 +43,7 @@ def test_a_blob_that_is_redirected_is_read_without_our_credentials(fake, tmp_pat
         store.blobs = dict(fake.blobs)
         where = f"http://{store.host}/v2/x/blobs/{layer}?signature=hush"
         fake.wrong[layer] = status(307, Location=where)
-        access = Access(frozenset([fake.host, store.host]), logins)
+        access = RegistryAccess(frozenset([fake.host, store.host]), logins)
         assert files(fake, access=access) == FILES
         assert ["authorization" in headers for _, _, headers in store.seen] == [False]
     assert fake.seen[-1][2]["authorization"] == "Basic dTpw"

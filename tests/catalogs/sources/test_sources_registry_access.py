@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from catalogs.sources.base import SourceError
-from catalogs.sources.oci.auth import Challenge, read_challenge
-from catalogs.sources.oci.credentials import Credentials, credentials_for
+from catalogs.sources.oci.auth import Challenge, Credentials, credentials_for, read_challenge
 from catalogs.sources.oci.reference import parse_reference
-from catalogs.sources.oci.source import Access
+from catalogs.sources.oci.source import RegistryAccess
 from tests.worlds.catalog_images import CATALOG, FILES, failure, files, source
 from tests.worlds.image_registry_fake import RegistryFake, registry_fake, send, status
 
@@ -104,7 +103,7 @@ def written(folder: Path, **config: object) -> Path:
 )
 def test_the_login_of_the_longest_path_wins(tmp_path, auths, user):
     found = credentials_for(parse_reference("quay.io/team/catalog"), written(tmp_path, auths=auths))
-    assert (found.user, found.known) == (user, bool(user))
+    assert (found.user, found.complete) == (user, bool(user))
 
 
 def test_docker_hub_is_known_by_its_old_name(tmp_path):
@@ -123,7 +122,7 @@ def test_a_login_is_shown_nowhere(tmp_path):
 
 def test_no_file_and_a_file_that_is_not_there_hold_no_login(tmp_path):
     assert credentials_for(parse_reference("quay.io/a"), None) == Credentials()
-    assert not credentials_for(parse_reference("quay.io/a"), tmp_path / "no").known
+    assert not credentials_for(parse_reference("quay.io/a"), tmp_path / "no").complete
 
 
 @pytest.mark.parametrize(
@@ -169,8 +168,8 @@ def test_the_challenge_of_a_401_is_read(header, challenge):
     assert read_challenge(header) == challenge
 
 
-def with_logins(fake: RegistryFake, folder: Path, **config: object) -> Access:
-    return Access(frozenset([fake.host]), written(folder, **config))
+def with_logins(fake: RegistryFake, folder: Path, **config: object) -> RegistryAccess:
+    return RegistryAccess(frozenset([fake.host]), written(folder, **config))
 
 
 def test_a_registry_of_basic_authentication_is_read(fake, tmp_path):

@@ -17,7 +17,7 @@ from catalogs.models import (
     Icon,
     Package,
 )
-from catalogs.sources.url import url_source
+from catalogs.sources.http import url_source
 from catalogs.storage.blobs import read_blob
 from catalogs.sync import replace
 from catalogs.sync.catalog import sync_catalog

@@ -13,7 +13,7 @@ from django.utils import timezone
 from catalogs.contents.bundle_facts import Kind
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
-from catalogs.sources.ways import PACKAGE_MANIFEST
+from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.store import delete_catalog
 from catalogs.verdicts.engine import Target, Verdict

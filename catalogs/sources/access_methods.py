@@ -1,0 +1,110 @@
+"""A catalog that can be read by several access methods: the best one that works is used.
+
+Here are the methods' names, how exact each is, the order of attempts and their outcomes; the
+sources themselves are elsewhere.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from catalogs.sources.base import Fetched, Source, SourceError
+
+USED, FAILED, IMPOSSIBLE, UNTRIED = "used", "failed", "not possible", "not tried"
+# The author's blobs; the graph and every bundle's properties; versions without a graph.
+EXACT, REBUILT, WITHOUT_GRAPH = 2, 1, 0
+
+CATALOGD, PROXIED = "catalogd", "catalogd through the API server"
+GRPC, FORWARDED = "gRPC", "gRPC by port-forward"
+PACKAGE_MANIFEST, IMAGE = "PackageManifest", "image"
+_FIDELITY = {GRPC: REBUILT, FORWARDED: REBUILT, PACKAGE_MANIFEST: WITHOUT_GRAPH}
+
+
+@dataclass(frozen=True, slots=True)
+class AccessMethod:
+    """`open` makes the source, without a request; None when it can't, for the reason `why`."""
+
+    name: str
+    open: Callable[[], Source] | None = None
+    why: str = ""
+
+    @property
+    def fidelity(self) -> int:
+        return fidelity(self.name)
+
+
+def fidelity(method: str) -> int:
+    """How much of a catalog the named access method gives: EXACT, REBUILT or WITHOUT_GRAPH."""
+    return _FIDELITY.get(method, EXACT)
+
+
+class FallbackSource:
+    """Tries `methods` in order, best first. After `fetch`, `outcomes` has the outcome of each, as
+    {"way": name, "state": one of USED, FAILED, IMPOSSIBLE, UNTRIED, "why": reason}.
+
+    `previous` names the method that the stored content was read by: a server's stamp is valid for
+    that one only. Methods of lower fidelity are not tried while `keep` holds: a registry that is
+    away for an hour must not cost the catalog its upgrade graph. `resolve` as of Source.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        methods: Sequence[AccessMethod],
+        *,
+        previous: str = "",
+        keep: bool = False,
+        resolve: Callable[[], str] = str,
+    ) -> None:
+        self.label = label
+        self._methods = methods
+        self._previous = previous
+        self._least = fidelity(previous) if keep and previous else WITHOUT_GRAPH
+        self.resolve = resolve
+        self.outcomes: list[dict[str, str]] = [
+            {
+                "way": method.name,
+                "state": UNTRIED if method.open else IMPOSSIBLE,
+                "why": method.why,
+            }
+            for method in methods
+        ]
+
+    def fetch(self, *, if_modified_since: str = "") -> Fetched:
+        """By the first method that works. Raises the SourceError of the best one that failed."""
+        first: SourceError | None = None
+        requests = read = 0
+        for method, outcome in zip(self._methods, self.outcomes, strict=True):
+            if method.open is None:
+                continue
+            if method.fidelity < self._least:
+                outcome["why"] = "it tells less than the content that is shown"
+                continue
+            try:
+                stamp = if_modified_since if self._previous in ("", method.name) else ""
+                fetched = method.open().fetch(if_modified_since=stamp)
+            except SourceError as error:
+                outcome |= {"state": FAILED, "why": error.message}
+                first = first or error
+                requests, read = requests + error.requests, read + error.bytes_read
+                if error.code == "cancelled":
+                    raise
+                continue
+            outcome |= {"state": USED, "why": ""}
+            return replace(
+                fetched,
+                access_method=method.name,
+                requests=fetched.requests + requests,
+                bytes_read=fetched.bytes_read + read,
+            )
+        if first is None:
+            raise self._no_method()
+        first.requests, first.bytes_read = requests, read
+        raise first
+
+    def _no_method(self) -> SourceError:
+        reasons = "; ".join(f"{outcome['way']}: {outcome['why']}" for outcome in self.outcomes)
+        return SourceError(
+            f"{self.label} can't be read in any way ({reasons}).",
+            code="no-way",
+            hint="Make one of these ways possible; docs/catalog-sources.md says what each needs.",
+        )
