@@ -13,8 +13,10 @@ from installs.facts import refresh_verdicts
 from installs.models import CopyReport
 from installs.notifications import send
 from installs.reports import copied_csvs
-from installs.state import full_sync, watch
+from installs.state import full_sync
 from installs.state.watch import scheduling
+from installs.state.watch.run import watch_cluster as watch
+from installs.state.watch.session import End
 from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
 from olmweb.kube.errors import KubeError
@@ -53,9 +55,9 @@ def sync_clusters() -> None:
 
 @task(name="installs.watch_cluster", queue="watch", time_limit=WATCH_SECONDS + 45, expires=EXPIRES)
 def watch_cluster(cluster_id: int) -> None:
-    """One turn of following a cluster, unless another worker does; then its next turn.
+    """Watches a cluster for one time slice, unless another worker does, and queues it again.
 
-    A cluster that can't be reached gets its next turn from sync_clusters, ever less often.
+    A cluster that can't be reached is queued again by sync_clusters, with growing intervals.
     """
     scheduling.dequeued(cluster_id)
     cluster = Cluster.objects.filter(pk=cluster_id).first()
@@ -63,25 +65,25 @@ def watch_cluster(cluster_id: int) -> None:
         log.info("cluster is gone", cluster_id=cluster_id)
         return
     with (
-        scheduling.place() as free,
+        scheduling.slot() as free,
         kept_lease(scheduling.cluster_lease(cluster_id), WATCH_LEASE) as held,
     ):
         if held is None or not free:
             return
         started = timezone.now()
-        turn = scheduling.Turn()
+        time_slice = scheduling.TimeSlice()
         try:
-            report = watch.watch_cluster(
+            report = watch(
                 cluster,
                 seconds=WATCH_SECONDS,
                 still_ours=lambda: held.renew(WATCH_LEASE),
-                stop=turn.is_over,
+                stop=time_slice.is_over,
             )
         except Exception as error:
             log.exception("cluster watch crashed", cluster=cluster.name)
             full_sync.record_crash(cluster, error, started)
             return
-    if report.end is watch.End.TIME and not stopping.asked():
+    if report.end is End.TIME and not stopping.asked():
         scheduling.enqueue(cluster_id, watch_cluster.delay)
 
 

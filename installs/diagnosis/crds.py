@@ -6,7 +6,7 @@ upgrade whose definition lacks a listed version is refused. It is no proof of wh
 
 from collections.abc import Iterable, Sequence
 
-from installs.diagnosis.classify import find
+from installs.diagnosis.classify import Match, find
 from installs.diagnosis.types import Condition
 
 KIND = "CustomResourceDefinition"
@@ -25,7 +25,7 @@ def crd_problem(
     served: Sequence[str],
     stored: Sequence[str],
     conditions: Iterable[Condition],
-) -> tuple[str, dict[str, str]] | None:
+) -> Match | None:
     """Id of the finding and its facts, None for a sound definition.
 
     `defined` are the names in spec.versions, `served` those that are served, `stored` those of
@@ -37,17 +37,17 @@ def crd_problem(
         keep = [one for one in stored if one in served] or list(served)
         if undefined:
             problem = f"stores {', '.join(undefined)}, which it does not define"
-            return _found(name, problem + _stays(keep))
+            return _match(name, problem + _stays(keep))
         if unserved:
             problem = f"stores {', '.join(unserved)}, which it does not serve"
-            return _found(name, problem + _stays(keep))
+            return _match(name, problem + _stays(keep))
     told = {one.type: one for one in conditions}
     for type_, status in _PROBLEMS.items():
         one = told.get(type_)
         # A definition that was just made is not established yet and says so with this reason.
         if one is None or one.status != status or one.reason == "Installing":
             continue
-        return _found(name, f"{type_} is {status}: {one.reason}: {one.message}")
+        return _match(name, f"{type_} is {status}: {one.reason}: {one.message}")
     return None
 
 
@@ -56,6 +56,5 @@ def _stays(keep: Sequence[str]) -> str:
     return f"; {keep[0]} stays" if len(keep) == 1 else ""
 
 
-def _found(name: str, problem: str) -> tuple[str, dict[str, str]] | None:
-    match = find(f"customresourcedefinition {name}: {problem}", kind=KIND)
-    return (match.entry.id, match.facts) if match else None
+def _match(name: str, problem: str) -> Match | None:
+    return find(f"customresourcedefinition {name}: {problem}", kind=KIND)

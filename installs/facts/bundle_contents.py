@@ -19,7 +19,7 @@ from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.storage import blobs
 from catalogs.verdicts.engine import Contents, read_contents
 from installs.models import CRDState, Operator
-from installs.state.offers import usable
+from installs.state.catalog_offers import usable_catalogs
 from olmweb.models import Cluster
 
 PROVIDERS = 10  # named of one need
@@ -185,7 +185,7 @@ def _needs(catalog: Catalog, facts: Contents, cluster: Cluster | None) -> tuple[
     """Packages, APIs and more that the bundle declares to depend on. At most three queries."""
     ids = {catalog.pk}
     if cluster is not None and (facts.required_packages or facts.requires):
-        ids |= set(Catalog.objects.filter(usable(cluster.pk)).values_list("pk", flat=True))
+        ids |= set(Catalog.objects.filter(usable_catalogs(cluster.pk)).values_list("pk", flat=True))
     wanted = [f"Package {name} {text}".strip() for name, text in facts.required_packages]
     providers: list[list[str]] = [[name] for name, _ in facts.required_packages]
     by_kind = _providers(facts, ids)

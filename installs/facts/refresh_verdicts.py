@@ -20,7 +20,7 @@ from catalogs.verdicts.evaluate import Judged, Place, judge
 from catalogs.verdicts.stored import Predicted, verdicts, verdicts_of
 from installs.facts.cluster import awaited
 from installs.facts.verdict_context import cluster_facts, market_of
-from installs.state.offers import usable
+from installs.state.catalog_offers import usable_catalogs
 from olmweb.clusters import NOT_CONFIGURED
 from olmweb.models import Cluster
 
@@ -89,7 +89,7 @@ def _latest(catalog: Catalog) -> dict[int | None, PredictionRun]:
 
 def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> str:
     """A hash of everything that the verdicts depend on."""
-    others = usable(cluster_id) if cluster_id is not None else Q(pk__in=())
+    others = usable_catalogs(cluster_id) if cluster_id is not None else Q(pk__in=())
     offered = Catalog.objects.filter(others | Q(pk=catalog.pk)).order_by("id")
     fields = ("id", "content_hash", "derivation", "changed_at", "priority", "availability")
     stamps = offered.values_list(*fields)

@@ -16,7 +16,7 @@ from catalogs.verdicts.engine import ClusterFacts, Crd, Installed, Market
 from catalogs.verdicts.engine.surroundings import Offered
 from installs.facts.operator_groups import groups_of
 from installs.models import Component, CRDState, Operator, Surface
-from installs.state.offers import usable
+from installs.state.catalog_offers import usable_catalogs
 from olmweb.models import Cluster
 
 Owner = tuple[str, str, str]  # kind, namespace, name
@@ -145,7 +145,7 @@ def market_of(catalog: Catalog, cluster: Cluster | None) -> Market:
     """What `catalog` offers, and every other that `cluster` can use. At most six queries."""
     ids = {catalog.pk}
     if cluster is not None:
-        ids |= set(Catalog.objects.filter(usable(cluster.pk)).values_list("pk", flat=True))
+        ids |= set(Catalog.objects.filter(usable_catalogs(cluster.pk)).values_list("pk", flat=True))
     versions: dict[str, list[Version]] = defaultdict(list)
     held: Counter[str] = Counter()  # bundles by package
     bundles = Bundle.objects.filter(package__catalog__in=ids).order_by()
@@ -178,7 +178,7 @@ def _offers(catalog: Catalog, cluster: Cluster) -> dict[str, tuple[Offered, ...]
     """The packages of `catalog` that another of the ClusterCatalogs has as well, which a
     ClusterExtension chooses from; none where it is no such one itself."""
     choice = Catalog.objects.filter(
-        usable(cluster.pk), source_kind=CLUSTER_CATALOG, cluster=cluster
+        usable_catalogs(cluster.pk), source_kind=CLUSTER_CATALOG, cluster=cluster
     )
     rows = {
         row.pk: row for row in choice.exclude(availability=Catalog.UNAVAILABLE).order_by("name")

@@ -16,7 +16,7 @@ from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
 from catalogs.resolve.facts import BundleFacts, PackageFacts
 from installs.models import Operator
 from installs.readiness.shelves import Shelf
-from installs.state.offers import usable
+from installs.state.catalog_offers import usable_catalogs
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class _Found:
 def _candidates(clusters: Collection[int], names: Collection[str]) -> _Found:
     catalogs = {
         row.pk: row
-        for row in Catalog.objects.filter(reduce(or_, map(usable, sorted(clusters)), Q()))
+        for row in Catalog.objects.filter(reduce(or_, map(usable_catalogs, sorted(clusters)), Q()))
     }
     packages: dict[tuple[int, str], list[Package]] = defaultdict(list)
     rows = Package.objects.filter(catalog__in=catalogs, name__in=names)

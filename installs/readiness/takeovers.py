@@ -15,7 +15,7 @@ from catalogs.verdicts.engine import Contents
 from installs.models import Component, Operator
 from installs.readiness.takeover import Fate, Group, Source, Taken, fate_of, hindrances, steps
 from installs.state.observation import details_of
-from installs.state.offers import usable
+from installs.state.catalog_offers import usable_catalogs
 from olmweb.models import Cluster
 
 KINDS = ("ClusterServiceVersion", "OperatorCondition", "OperatorGroup")
@@ -134,7 +134,7 @@ def _bundles(
     names = {one.bundle for one in operators if one.bundle}
     found: dict[tuple[int, str], tuple[Bundle, bool]] = {}
     for cluster in clusters:
-        catalogs = Catalog.objects.filter(usable(cluster)).values("pk")
+        catalogs = Catalog.objects.filter(usable_catalogs(cluster)).values("pk")
         rows = list(Bundle.objects.filter(name__in=names, package__catalog__in=catalogs))
         needing = set(
             BundleGVK.objects.filter(bundle__in=rows, required=True).values_list(

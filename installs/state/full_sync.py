@@ -1,8 +1,7 @@
-"""One level-triggered pass over a cluster: read everything, write what differs, diagnose it.
+"""A full pass over a cluster: lists all watched resources, writes the differences, diagnoses.
 
-The list is the truth; a pass may be repeated, skipped or killed half-way without loss. Reading
-happens before the transaction, so the database is never locked while a cluster thinks. What a
-watch tells between two passes goes the same way, through `apply_changes`.
+Level-triggered: a pass may be repeated, skipped or killed without loss. Lists are read before the
+transaction begins, so no row is locked during requests.
 """
 
 import time
@@ -15,36 +14,21 @@ import structlog
 from django.db.models import F
 from django.utils import timezone
 
+from installs.state.listing import Snapshot, list_resources
 from installs.state.pods import refresh_pods
-from installs.state.read import Snapshot, read_feeds
-from installs.state.resources import BY_NAME, Change, Position
-from installs.state.write import Written, apply_changes, write_snapshot
+from installs.state.resources import BY_NAME
+from installs.state.write import Written, write_snapshot
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster, SyncRun
-
-__all__ = [
-    "Change",
-    "Position",
-    "Snapshot",
-    "SyncReport",
-    "Written",
-    "apply_changes",
-    "read_feeds",
-    "record_crash",
-    "record_failure",
-    "refresh_pods",
-    "sync_cluster",
-    "write_snapshot",
-]
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What a pass did. `kinds`: kind -> objects, written, deleted; `error` a sentence or empty."""
+    """The result of a pass. `kinds`: kind -> counts of objects, written and deleted rows."""
 
     outcome: str  # a value of SyncRun.Outcome
     kinds: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -65,7 +49,7 @@ class SyncReport:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a pass failed: a slug, a sentence, what to do."""
+    """Why a pass failed: a slug, a sentence, and a hint on what to do."""
 
     code: str
     message: str
@@ -78,11 +62,11 @@ def sync_cluster(
     *,
     still_ours: Callable[[], bool] = lambda: True,
 ) -> SyncReport:
-    """Reads the cluster once and brings our rows to what it says.
+    """Lists the resources of the cluster and makes the rows equal to them.
 
-    Never raises for what a cluster does: a failed pass keeps every row, says why in the Cluster
-    row and in a SyncRun. `still_ours` is asked before writing; False (the lease went to another
-    worker meanwhile) ends the pass without a trace. An unchanged pass writes only the Cluster row.
+    Raises nothing for failures of the cluster: the rows stay, and the error is stored in the
+    Cluster row and a SyncRun. If `still_ours` returns False before the write, because the lease
+    went to another worker, nothing is written. An unchanged pass writes only the Cluster row.
     """
     cluster.refresh_from_db()
     started, clock = timezone.now(), time.monotonic()
@@ -106,8 +90,8 @@ def _pass(
     started: datetime,
     clock: float,
 ) -> SyncReport:
-    """The pass itself; raises the KubeError that no feed could be read for."""
-    snapshot = read_feeds(client)
+    """Raises a KubeError if no list could be read."""
+    snapshot = list_resources(client)
     refusal = snapshot.refusal()
     if refusal is not None:
         raise refusal
@@ -135,7 +119,7 @@ def _pass(
 
 
 def _pods(cluster: Cluster, client: KubeClient) -> Written:
-    """What pods wait for is worth a request each, but never the pass."""
+    """Refreshes pods; an error of these requests does not fail the pass."""
     try:
         return refresh_pods(cluster, client)
     except KubeError as error:
@@ -144,7 +128,7 @@ def _pods(cluster: Cluster, client: KubeClient) -> Written:
 
 
 def _counts(cluster: Cluster, snapshot: Snapshot, written: Written) -> dict[str, dict[str, int]]:
-    kinds = dict.fromkeys(BY_NAME[name].kind for name in snapshot.feeds)
+    kinds = dict.fromkeys(BY_NAME[name].kind for name in snapshot.lists)
     return {
         kind: {
             "objects": cluster.kinds[kind]["objects"],
@@ -158,15 +142,15 @@ def _counts(cluster: Cluster, snapshot: Snapshot, written: Written) -> dict[str,
 def record_failure(
     cluster: Cluster, error: KubeError, started: datetime, requests: int
 ) -> SyncReport:
-    """Records that the cluster can't be reached or read, in its row and a SyncRun; no row goes."""
+    """Stores that the cluster can't be reached or read, in its row and a SyncRun."""
     failure = Failure(error.code, error.message, error.hint)
     return _failed(cluster, failure, started, requests, (timezone.now() - started).total_seconds())
 
 
 def record_crash(cluster: Cluster, error: Exception, started: datetime) -> SyncReport:
-    """Records a pass that our own fault ended, in the Cluster row and a SyncRun, without details.
+    """Stores that a pass ended with an unexpected exception, in the Cluster row and a SyncRun.
 
-    Called at the boundary of a task or command, which logs the exception itself.
+    Called by tasks and commands, which log the exception themselves.
     """
     failure = Failure(
         "internal",
@@ -198,7 +182,7 @@ def _failed(
         unreachable_since=cluster.unreachable_since or now,
         checked_at=now,
     )
-    if differs:  # the same failure again, a few times a minute, is in the Cluster row
+    if differs:  # a repeated failure only updates the Cluster row
         _record(cluster, report, started, error=error)
         log.warning(
             "cluster not synced",
@@ -211,7 +195,7 @@ def _failed(
 
 
 def _save(cluster: Cluster, changed: bool, **fields: Any) -> None:
-    """One UPDATE of the row; `revision` grows in the database, as others may raise it too."""
+    """Updates the row; `revision` is incremented in the database, as others increment it too."""
     if changed:
         fields["revision"] = F("revision") + 1
     Cluster.objects.filter(pk=cluster.pk).update(**fields)

@@ -1,17 +1,16 @@
-"""The history that changes of observed objects make: rows of Transition, none of them twice.
+"""The history of observed objects: Transition rows for each change of a condition or phase.
 
-Beside its conditions an object may say its state in a phase; each of those has a type here, as if
-it were a condition: `Phase` of a ClusterServiceVersion or InstallPlan, `Connection` of a
-CatalogSource.
+A phase is recorded like a condition, under a type of its own: `Phase` of a ClusterServiceVersion
+or InstallPlan, `Connection` of a CatalogSource.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from installs.models import Transition
-from installs.state.decode import Kept, Key, text
+from installs.state.decode import DecodedObject, Key, text
 
 OBJECT, HEALTH, PHASE, CONNECTION = "Object", "Health", "Phase", "Connection"
 _PHASED = frozenset(("ClusterServiceVersion", "InstallPlan"))
@@ -23,106 +22,118 @@ _LIMITS = {
     "resource_version": 64,
 }
 
-State = tuple[str, str, str]  # status, reason, message
+
+class State(NamedTuple):
+    """A condition, or the phase of an object; empty texts if it has none."""
+
+    status: str = ""
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """When and how is written: `first` kinds were never read before, so nothing `appeared`."""
+class WriteContext:
+    """What one transaction writes for. `first_read_kinds` are read for the first time, so their
+    objects did not just appear."""
 
     cluster_id: int
     now: datetime
-    first: frozenset[str] = frozenset()
+    first_read_kinds: frozenset[str] = frozenset()
 
 
 def states_of(
     kind: str, conditions: Iterable[Mapping[str, Any]], phase: str, details: Mapping[str, Any]
 ) -> dict[str, State]:
-    """Type -> what it says: the conditions, and what stands for one."""
-    found = {
-        str(one["type"]): (
-            str(one.get("status", "")),
-            str(one.get("reason", "")),
-            str(one.get("message", "")),
+    """Condition type -> state, including the phase."""
+    states = {
+        str(condition["type"]): State(
+            str(condition.get("status", "")),
+            str(condition.get("reason", "")),
+            str(condition.get("message", "")),
         )
-        for one in conditions
+        for condition in conditions
     }
-    told = text(details, "reason"), text(details, "message")
+    reason, message = text(details, "reason"), text(details, "message")
     if kind in _PHASED and phase:
-        found[PHASE] = (phase, *told)
-    if kind == "CatalogSource" and (state := text(details, "state")):
-        found[CONNECTION] = (state, *told)
-    return found
+        states[PHASE] = State(phase, reason, message)
+    if kind == "CatalogSource" and (status := text(details, "state")):
+        states[CONNECTION] = State(status, reason, message)
+    return states
 
 
-def states_of_kept(one: Kept) -> dict[str, State]:
-    return states_of(one.kind, one.conditions, str(one.columns.get("phase", "")), one.details)
+def states_of_object(obj: DecodedObject) -> dict[str, State]:
+    return states_of(obj.kind, obj.conditions, str(obj.columns.get("phase", "")), obj.details)
 
 
-def transition(moment: Moment, key: Key, uid: str, type_: str, **fields: str) -> Transition:
-    """A row of the history, its texts cut to their columns."""
+def transition(context: WriteContext, key: Key, uid: str, type_: str, **fields: str) -> Transition:
+    """An unsaved Transition, its texts cut to the size of their columns."""
     kind, namespace, name = key
     return Transition(
-        cluster_id=moment.cluster_id,
+        cluster_id=context.cluster_id,
         kind=kind,
         namespace=namespace,
         name=name,
         uid=uid,
         type=type_[:316],
-        at=moment.now,
+        at=context.now,
         **{field: value[: _LIMITS.get(field)] for field, value in fields.items()},
     )
 
 
-def vanished(moment: Moment, key: Key, uid: str, version: str, *, seen: bool = True) -> Transition:
-    """An object is gone as of the resourceVersion `version`; `seen`: there was a row of it."""
+def deletion(
+    context: WriteContext, key: Key, uid: str, version: str, *, was_stored: bool = True
+) -> Transition:
+    """The object does not exist as of this resourceVersion; `was_stored`: it had a row."""
     return transition(
-        moment,
+        context,
         key,
         uid,
         OBJECT,
-        from_status="present" if seen else "",
+        from_status="present" if was_stored else "",
         to_status="deleted",
         resource_version=version,
     )
 
 
-def appeared(moment: Moment, one: Kept) -> Iterable[Transition]:
-    if one.kind not in moment.first:
-        yield transition(moment, one.key, one.uid, OBJECT, to_status="appeared")
+def appearance(context: WriteContext, obj: DecodedObject) -> Iterable[Transition]:
+    if obj.kind not in context.first_read_kinds:
+        yield transition(context, obj.key, obj.uid, OBJECT, to_status="appeared")
 
 
 def changes_between(
-    moment: Moment, one: Kept, old: Mapping[str, State], new: Mapping[str, State]
+    context: WriteContext, obj: DecodedObject, old: Mapping[str, State], new: Mapping[str, State]
 ) -> Iterable[Transition]:
-    """A row for each type whose status or reason differs, came or went."""
-    nothing = ("", "", "")
+    """A Transition for each condition type whose status or reason changed, appeared or vanished."""
+    absent = State()
     for type_ in [*new, *(type_ for type_ in old if type_ not in new)]:
-        was, is_ = old.get(type_, nothing), new.get(type_, nothing)
-        if was[:2] != is_[:2]:
+        before, after = old.get(type_, absent), new.get(type_, absent)
+        if before[:2] != after[:2]:
             yield transition(
-                moment,
-                one.key,
-                one.uid,
+                context,
+                obj.key,
+                obj.uid,
                 type_,
-                from_status=was[0],
-                from_reason=was[1],
-                to_status=is_[0],
-                to_reason=is_[1],
-                message=is_[2],
+                from_status=before.status,
+                from_reason=before.reason,
+                to_status=after.status,
+                to_reason=after.reason,
+                message=after.message,
             )
 
 
 def history_of(
-    moment: Moment, tellings: Sequence[Kept], uid: str | None, old: Mapping[str, State]
+    context: WriteContext,
+    versions: Sequence[DecodedObject],
+    uid: str | None,
+    old: Mapping[str, State],
 ) -> Iterable[Transition]:
-    """What happened from the stored row (`uid` None when there was none) to the last telling."""
-    for one in tellings:
-        if uid != one.uid:
+    """The Transitions from the stored row (`uid` is None without a row) through all versions."""
+    for obj in versions:
+        if uid != obj.uid:
             if uid is not None:
-                yield vanished(moment, one.key, uid, "")
-            yield from appeared(moment, one)
+                yield deletion(context, obj.key, uid, "")
+            yield from appearance(context, obj)
             old = {}
-        new = states_of_kept(one)
-        yield from changes_between(moment, one, old, new)
-        uid, old = one.uid, new
+        new = states_of_object(obj)
+        yield from changes_between(context, obj, old, new)
+        uid, old = obj.uid, new

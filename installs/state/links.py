@@ -1,7 +1,7 @@
-"""Who belongs to whom: references of operators, operators that are only a CSV, components' owners.
+"""Links between rows: references of operators, operators that are only a CSV, owners of components.
 
-Works from what changed: queries name the keys of the change and what hangs on them, never the
-whole cluster. Run on everything (`everything=True`) it repairs links that other code had left.
+Works incrementally: queries name the changed keys and what depends on them, never the whole
+cluster. With `everything=True` all links are computed again.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from django.db.models import Q
 from installs.models import Component, Operator, Reference
 from installs.state.bulk import update
 from installs.state.decode import Key, text
-from installs.state.store import BATCH, PLACES, Delta, batched, rows_of, upsert
+from installs.state.store import BATCH, LOOKUP_COLUMNS, Delta, batched, rows_of, upsert
 
 CSV, SUBSCRIPTION, GROUP = "ClusterServiceVersion", "Subscription", "OperatorGroup"
 OPERATOR_KINDS = frozenset(("PlatformOperator", "ClusterExtension", SUBSCRIPTION))
@@ -24,10 +24,10 @@ SHARED = frozenset(
     ("InstallPlan", "CatalogSource", CSV, GROUP, "OperatorCondition", "ClusterCatalog")
 )
 MIDDLE = frozenset(("BundleDeployment", CSV))  # components that own components
-ADOPTION = timedelta(seconds=10)  # in which OLM notes in a Subscription the CSV that it made
+ADOPTION = timedelta(seconds=10)  # in which OLM sets the CSV in the status of its Subscription
 _NAMED = ("current_csv", "installed_csv")
-_CONFLICTING = "conflicting_csvs"  # of a failed resolution: its own and others'
-_PART = (
+_CONFLICTING = "conflicting_csvs"  # named by a failed resolution, also those of others
+_COMPONENT_FIELDS = (
     *("kind", "namespace", "name"),
     *("owner_kind", "owner_namespace", "owner_name", "operator_id", "id"),
 )
@@ -35,17 +35,17 @@ _PART = (
 
 @dataclass(slots=True)
 class Links:
-    """What linking found. `affected`: ids of operators to diagnose anew; `fresh`: keys of new ones;
-    `rows`: how many rows were written."""
+    """The result of linking. `affected`: ids of operators to diagnose again; `new`: keys of new
+    operators; `rows`: number of rows written."""
 
     affected: set[int] = field(default_factory=set)
-    fresh: set[Key] = field(default_factory=set)
+    new: set[Key] = field(default_factory=set)
     rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A stored component, with what its place needs."""
+class OwnedComponent:
+    """A stored component with the owner that it names and the operator it is linked to."""
 
     id: int
     key: Key
@@ -56,37 +56,36 @@ class Part:
 def link(
     cluster_id: int,
     operators: Delta,
-    parts: Delta,
+    components: Delta,
     now: datetime,
     *,
-    waiting: Collection[Key] = (),
+    unowned: Collection[Key] = (),
     everything: bool = False,
 ) -> Links:
-    """Brings references, CSV operators and owners up to date; see the module.
-
-    `waiting` are the CSVs that `waiting_csvs` found.
-    """
-    links = Links(fresh=set(operators.fresh))
+    """Updates references, CSV operators and owners. `unowned`: see `csvs_without_operator`."""
+    links = Links(new=set(operators.new))
     links.affected |= {operators.ids[key] for key in operators.changed}
-    csvs = _csvs_in_question(cluster_id, operators, parts, everything=everything) | set(waiting)
-    ids = _with_new_references(cluster_id, operators, parts, everything=everything)
+    csvs = _affected_csvs(cluster_id, operators, components, everything=everything) | set(unowned)
+    ids = _with_changed_references(cluster_id, operators, components, everything=everything)
     _update_references(cluster_id, ids, links)
-    lone = _lone_csvs(cluster_id, csvs, parts, links, now)
-    _link_parts(cluster_id, operators, parts, csvs, lone, links, everything=everything)
-    _affected_by_parts(cluster_id, parts, links)
+    csv_owners = _sync_csv_operators(cluster_id, csvs, components, links, now)
+    _link_components(
+        cluster_id, operators, components, csvs, csv_owners, links, everything=everything
+    )
+    _affected_by_components(cluster_id, components, links)
     left = Operator.objects.filter(cluster_id=cluster_id)
-    found: set[int] = set()
+    existing: set[int] = set()
     for batch in batched(sorted(links.affected)):
-        found |= set(left.filter(id__in=batch).values_list("id", flat=True))
-    links.affected = found
+        existing |= set(left.filter(id__in=batch).values_list("id", flat=True))
+    links.affected = existing
     return links
 
 
-# -- references -----------------------------------------------------------------------------------
+# -- references ------------------------------------------------------------------------------------
 
 
 def _update_references(cluster_id: int, ids: Collection[int], links: Links) -> None:
-    """Makes the references of these operators those that their rows ask for."""
+    """Makes the references of these operators match their rows."""
     fields = ("id", "kind", "namespace", "name", "catalog", "catalog_namespace", "details")
     for batch in batched(sorted(ids)):
         rows = list(Operator.objects.filter(id__in=batch).order_by().values_list(*fields))
@@ -98,7 +97,7 @@ def _update_references(cluster_id: int, ids: Collection[int], links: Links) -> N
                 operator_id__in=batch
             ).values_list("id", "operator_id", "kind", "namespace", "name")
         }
-        new, gone = wanted - set(stored), set(stored) - wanted
+        new, obsolete = wanted - set(stored), set(stored) - wanted
         Reference.objects.bulk_create(
             [
                 Reference(
@@ -112,10 +111,10 @@ def _update_references(cluster_id: int, ids: Collection[int], links: Links) -> N
             ],
             batch_size=BATCH,
         )
-        if gone:
-            Reference.objects.filter(id__in=[stored[one] for one in gone]).delete()
-        links.rows += len(new) + len(gone)
-        links.affected |= {one[0] for one in new | gone}
+        if obsolete:
+            Reference.objects.filter(id__in=[stored[reference] for reference in obsolete]).delete()
+        links.rows += len(new) + len(obsolete)
+        links.affected |= {operator for operator, *_ in new | obsolete}
 
 
 def _references_of(row: tuple[Any, ...], groups: Mapping[str, Collection[str]]) -> Iterable[Key]:
@@ -127,7 +126,7 @@ def _references_of(row: tuple[Any, ...], groups: Mapping[str, Collection[str]]) 
             yield "CatalogSource", catalog_namespace, catalog
         if plan := text(details, "plan"):
             yield "InstallPlan", text(details, "plan_namespace") or namespace, plan
-        for csv in {text(details, one) for one in _NAMED} - {""}:
+        for csv in {text(details, field) for field in _NAMED} - {""}:
             yield CSV, namespace, csv
             yield "OperatorCondition", namespace, csv
         for csv in filter(None, text(details, _CONFLICTING).split(", ")):
@@ -140,107 +139,117 @@ def _references_of(row: tuple[Any, ...], groups: Mapping[str, Collection[str]]) 
 
 
 def _groups_in(cluster_id: int, namespaces: Collection[str]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
+    groups: dict[str, set[str]] = defaultdict(set)
     if namespaces:
         rows = Component.objects.filter(
             cluster_id=cluster_id, kind=GROUP, namespace__in=namespaces
         ).order_by()
         for namespace, name in rows.values_list("namespace", "name"):
-            found[namespace].add(name)
-    return found
+            groups[namespace].add(name)
+    return groups
 
 
-# -- operators that are only a ClusterServiceVersion ----------------------------------------------
+# -- operators that are only a ClusterServiceVersion -----------------------------------------------
 
 
-def _csvs_in_question(
-    cluster_id: int, operators: Delta, parts: Delta, *, everything: bool
+def _affected_csvs(
+    cluster_id: int, operators: Delta, components: Delta, *, everything: bool
 ) -> set[Key]:
-    """CSVs that may belong to another operator now: they came or went, who names or replaces them
-    did or does so no more; and those that any of these replaces."""
+    """CSVs whose operator may have changed: created or deleted ones, those that changed
+    Subscriptions or CSVs name or named, and those that any of these replaces."""
     rows = Component.objects.filter(cluster_id=cluster_id, kind=CSV).order_by()
     if everything:
         own = Operator.objects.filter(cluster_id=cluster_id, kind=CSV).order_by()
         names = {*rows.values_list("namespace", "name"), *own.values_list("namespace", "name")}
-        return {(CSV, *one) for one in names}
-    found: set[Key] = set()
+        return {(CSV, *csv) for csv in names}
+    csvs: set[Key] = set()
     for key in operators.touched:
         if key[0] == SUBSCRIPTION and _differs(operators, key, _NAMED):
-            told = operators.told(key)
-            found |= {(CSV, key[1], text(one, name)) for one in told for name in _NAMED}
-    for key in parts.touched:
-        if key[0] == CSV and _differs(parts, key, ("replaces",)):
-            found |= {key, *((CSV, key[1], text(one, "replaces")) for one in parts.told(key))}
-    for key, (replaced,) in rows_of(rows, found, "details__replaces"):
-        found |= {(CSV, key[1], replaced)} if isinstance(replaced, str) else set()
-    return {key for key in found if key[2]}
+            versions = operators.details_before_and_after(key)
+            csvs |= {(CSV, key[1], text(details, name)) for details in versions for name in _NAMED}
+    for key in components.touched:
+        if key[0] == CSV and _differs(components, key, ("replaces",)):
+            versions = components.details_before_and_after(key)
+            csvs |= {key, *((CSV, key[1], text(details, "replaces")) for details in versions)}
+    for key, (replaced,) in rows_of(rows, csvs, "details__replaces"):
+        csvs |= {(CSV, key[1], replaced)} if isinstance(replaced, str) else set()
+    return {key for key in csvs if key[2]}
 
 
 def _differs(delta: Delta, key: Key, names: Iterable[str]) -> bool:
-    """Whether an object came, went, or says something else in these details."""
-    told = [[text(one, name) for name in names] for one in delta.told(key)]
-    return key in delta.fresh or len(told) < 2 or told[0] != told[1]
+    """Whether an object was created, recreated or deleted, or any of these details changed."""
+    values = [
+        [text(details, name) for name in names] for details in delta.details_before_and_after(key)
+    ]
+    return key in delta.new or len(values) < 2 or values[0] != values[1]
 
 
 @dataclass(slots=True)
-class Lone:
-    """What is known of the CSVs in question: who names them, which operator stands for them."""
+class CsvOwners:
+    """The operators that CSVs belong to."""
 
-    named: dict[Key, int] = field(default_factory=dict)  # id of a Subscription's row
-    own: dict[Key, int] = field(default_factory=dict)  # id of the CSV's own operator row
+    named: dict[Key, int] = field(default_factory=dict)  # id of the Subscription that names it
+    own: dict[Key, int] = field(default_factory=dict)  # id of an operator row of its own
     replaced_by: dict[Key, Key] = field(default_factory=dict)
 
     def operator_of(self, key: Key) -> int | None:
         return self.named.get(key) or self.own.get(key)
 
 
-def waiting_csvs(cluster_id: int) -> set[Key]:
-    """CSVs that belong to no operator: those whose own row is held back, and odd ones."""
+def csvs_without_operator(cluster_id: int) -> set[Key]:
+    """CSVs linked to no operator, such as those too young for an operator row of their own."""
     rows = Component.objects.filter(cluster_id=cluster_id, kind=CSV, operator=None).order_by()
-    return {(CSV, *one) for one in rows.values_list("namespace", "name")}
+    return {(CSV, *csv) for csv in rows.values_list("namespace", "name")}
 
 
-def _lone_csvs(cluster_id: int, csvs: set[Key], parts: Delta, links: Links, now: datetime) -> Lone:
-    """Makes an operator row of each CSV that nobody names and nobody replaces, and of no other.
+def _sync_csv_operators(
+    cluster_id: int, csvs: set[Key], components: Delta, links: Links, now: datetime
+) -> CsvOwners:
+    """Gives each CSV that no Subscription names and no CSV replaces an operator row of its own.
 
-    One that has just been made is held back: its Subscription may name it any moment.
+    Rows of other CSVs are deleted. A CSV created within ADOPTION gets no row yet, as its
+    Subscription is about to name it.
     """
-    lone = Lone(replaced_by=_replaced(cluster_id, csvs))
-    around = csvs | set(lone.replaced_by.values())
-    lone.named = _named(cluster_id, around)
-    others = {key for key in parts.changed if key[0] == CSV} - csvs  # only say something new
-    rows_stored = Operator.objects.filter(cluster_id=cluster_id, kind=CSV)
-    stored = dict(rows_of(rows_stored, around | others, "id", "digest"))
-    due = {key for key in csvs if key not in lone.named and key not in lone.replaced_by}
+    csv_owners = CsvOwners(replaced_by=_replaced(cluster_id, csvs))
+    related = csvs | set(csv_owners.replaced_by.values())
+    csv_owners.named = _named(cluster_id, related)
+    others = {key for key in components.changed if key[0] == CSV} - csvs  # same links, new content
+    operator_rows = Operator.objects.filter(cluster_id=cluster_id, kind=CSV)
+    stored = dict(rows_of(operator_rows, related | others, "id", "digest"))
+    due = {key for key in csvs if key not in csv_owners.named and key not in csv_owners.replaced_by}
     due |= {key for key in others if key in stored}
-    components = Component.objects.filter(cluster_id=cluster_id, kind=CSV)
+    csv_rows = Component.objects.filter(cluster_id=cluster_id, kind=CSV)
     wanted = {
         key: dict(zip(_CSV_FIELDS, values, strict=True))
-        for key, values in rows_of(components, due, *_CSV_FIELDS)
+        for key, values in rows_of(csv_rows, due, *_CSV_FIELDS)
     }
     wanted = {
-        key: one
-        for key, one in wanted.items()
-        if key in stored or not _young(one["created_at"], now)
+        key: values
+        for key, values in wanted.items()
+        if key in stored or not _young(values["created_at"], now)
     }
-    changed = [k for k, one in wanted.items() if k not in stored or stored[k][1] != one["digest"]]
+    changed = [
+        key
+        for key, values in wanted.items()
+        if key not in stored or stored[key][1] != values["digest"]
+    ]
     rows = [_operator_row(cluster_id, key, wanted[key]) for key in changed]
     upsert(Operator, rows, _OPERATOR_COLUMNS)
-    gone = {key for key in stored if key in csvs and key not in wanted}
-    if gone:
-        Operator.objects.filter(id__in=[stored[key][0] for key in gone]).delete()
-    lone.own = {key: pk for key, (pk, _) in stored.items() if key not in gone}
-    lone.own |= {key: row.pk for key, row in zip(changed, rows, strict=True)}
+    obsolete = {key for key in stored if key in csvs and key not in wanted}
+    if obsolete:
+        Operator.objects.filter(id__in=[stored[key][0] for key in obsolete]).delete()
+    csv_owners.own = {key: pk for key, (pk, _) in stored.items() if key not in obsolete}
+    csv_owners.own |= {key: row.pk for key, row in zip(changed, rows, strict=True)}
     new = {key for key in changed if key not in stored}
-    links.fresh |= new
+    links.new |= new
     links.affected |= {row.pk for row in rows}
-    links.rows += len(rows) + len(gone)
-    _update_references(cluster_id, [lone.own[key] for key in new], links)
-    return lone
+    links.rows += len(rows) + len(obsolete)
+    _update_references(cluster_id, [csv_owners.own[key] for key in new], links)
+    return csv_owners
 
 
 def _young(created_at: datetime | None, now: datetime) -> bool:
-    """Also when the cluster's clock is a little ahead of ours."""
+    """Whether it was created within ADOPTION; the cluster's clock may be ahead by as much."""
     return created_at is not None and -ADOPTION < now - created_at < ADOPTION
 
 
@@ -268,110 +277,115 @@ def _operator_row(cluster_id: int, key: Key, csv: dict[str, Any]) -> Operator:
     )
 
 
-def _with_new_references(
-    cluster_id: int, operators: Delta, parts: Delta, *, everything: bool
+def _with_changed_references(
+    cluster_id: int, operators: Delta, components: Delta, *, everything: bool
 ) -> set[int]:
-    """Operators whose references may differ: those that name others than before, and those beside
-    an OperatorGroup that came or went."""
+    """Ids of operators whose references may have changed: those that name other objects than
+    before, and those in the namespace of an OperatorGroup that was created or deleted."""
     rows = Operator.objects.filter(cluster_id=cluster_id).order_by()
     if everything:
         return set(rows.values_list("id", flat=True))
     ids = {
         operators.ids[key]
         for key in operators.changed
-        if _moved(operators, key, PLACES[Operator])
+        if _lookup_changed(operators, key, LOOKUP_COLUMNS[Operator])
         or _differs(operators, key, ("plan", "plan_namespace", _CONFLICTING, *_NAMED))
     }
-    new = {key for key in parts.fresh | parts.deleted if key[0] == GROUP}
-    for batch in batched(sorted({key[1] for key in new})):
-        beside = rows.filter(kind__in=(SUBSCRIPTION, CSV), namespace__in=batch)
-        ids |= set(beside.values_list("id", flat=True))
+    groups = {key for key in components.new | components.deleted if key[0] == GROUP}
+    for batch in batched(sorted({key[1] for key in groups})):
+        neighbours = rows.filter(kind__in=(SUBSCRIPTION, CSV), namespace__in=batch)
+        ids |= set(neighbours.values_list("id", flat=True))
     return ids
 
 
-def _moved(delta: Delta, key: Key, columns: Sequence[str]) -> bool:
-    """Whether an object is new, or the columns by which others are found differ."""
+def _lookup_changed(delta: Delta, key: Key, columns: Sequence[str]) -> bool:
+    """Whether an object is new or the columns that link it to others changed."""
     now = tuple(delta.changed[key].columns.get(name, "") for name in columns)
-    return key in delta.fresh or delta.before[key].place != now
+    return key in delta.new or delta.before[key].lookup != now
 
 
 def _replaced(cluster_id: int, csvs: Collection[Key]) -> dict[Key, Key]:
-    """Those of the CSVs that another one of their namespace replaces -> that one."""
-    found: dict[Key, Key] = {}
+    """CSV -> the CSV of its namespace that replaces it, for those that are replaced."""
+    successors: dict[Key, Key] = {}
     rows = Component.objects.filter(cluster_id=cluster_id, kind=CSV).order_by("name")
     for batch in batched(sorted(csvs)):
-        near = rows.filter(
+        matches = rows.filter(
             namespace__in={key[1] for key in batch},
             details__replaces__in={key[2] for key in batch},
         )
-        for namespace, name, old in near.values_list("namespace", "name", "details__replaces"):
-            found[CSV, namespace, old] = (CSV, namespace, name)
-    return {key: by for key, by in found.items() if key in csvs and key != by}
+        for namespace, name, old in matches.values_list("namespace", "name", "details__replaces"):
+            successors[CSV, namespace, old] = (CSV, namespace, name)
+    return {key: by for key, by in successors.items() if key in csvs and key != by}
 
 
 def _named(cluster_id: int, csvs: Collection[Key]) -> dict[Key, int]:
-    """Those of the CSVs that a Subscription names as its own -> its id; of several the first by
-    name."""
+    """CSV -> id of the Subscription that names it as its own; of several the first by name."""
     references = Reference.objects.filter(cluster_id=cluster_id)
-    found = [(key, pk) for key, (pk,) in rows_of(references, csvs, "operator_id")]
+    references_to_csvs = [(key, pk) for key, (pk,) in rows_of(references, csvs, "operator_id")]
     names: dict[int, str] = {}
     own: set[tuple[int, str]] = set()
-    for batch in batched(sorted({pk for _, pk in found})):
+    for batch in batched(sorted({pk for _, pk in references_to_csvs})):
         rows = Operator.objects.filter(id__in=batch, kind=SUBSCRIPTION).order_by()
         for pk, name, details in rows.values_list("id", "name", "details"):
             names[pk] = name
-            own |= {(pk, text(details, one)) for one in _NAMED}
+            own |= {(pk, text(details, field)) for field in _NAMED}
     first: dict[Key, int] = {}
-    for key, pk in found:
+    for key, pk in references_to_csvs:
         if (pk, key[2]) in own and (key not in first or names[pk] < names[first[key]]):
             first[key] = pk
     return first
 
 
-# -- owners ---------------------------------------------------------------------------------------
+# -- owners ----------------------------------------------------------------------------------------
 
 
-def _link_parts(
+def _link_components(
     cluster_id: int,
     operators: Delta,
-    parts: Delta,
+    components: Delta,
     csvs: Collection[Key],
-    lone: Lone,
+    csv_owners: CsvOwners,
     links: Links,
     *,
     everything: bool,
 ) -> None:
-    """Points each component at its operator: first those that operators own, then what hangs on
-    BundleDeployments and CSVs, which has the operator of these."""
+    """Links components to operators: first those that operators own, then those that
+    BundleDeployments and CSVs own, which get the operator of these."""
     rows = Component.objects.filter(cluster_id=cluster_id)
     if everything:
-        base = [_part(*row) for row in rows.order_by().values_list(*_PART)]
+        base = [_owned_component(*row) for row in rows.order_by().values_list(*_COMPONENT_FIELDS)]
     else:
-        new = {key for key in parts.changed if _moved(parts, key, PLACES[Component])}
-        base = [_part(*values) for _, values in rows_of(rows, new | set(csvs), *_PART)]
-        base += _owned_by(cluster_id, operators.fresh | operators.deleted)
-    upper = {part.key: part for part in base if part.owner[0] not in MIDDLE}
-    placed = _place_upper(cluster_id, upper.values(), lone)
-    moved = {key for key, part in upper.items() if placed[key] != part.operator_id}
-    turned = {key for key in moved | parts.fresh | parts.deleted if key[0] in MIDDLE}
-    lower = {part.key: part for part in base if part.owner[0] in MIDDLE}
-    lower |= {part.key: part for part in _owned_by(cluster_id, turned)}
-    above = {part.owner for part in lower.values()} - set(placed)
-    owners = placed | {key: pk for key, (pk,) in rows_of(rows, above, "operator_id")}
-    placed |= {key: owners.get(part.owner) for key, part in lower.items()}
-    todo = upper | lower
-    moved = {key for key, part in todo.items() if placed[key] != part.operator_id}
+        keys = {
+            key
+            for key in components.changed
+            if _lookup_changed(components, key, LOOKUP_COLUMNS[Component])
+        } | set(csvs)
+        base = [_owned_component(*row) for _, row in rows_of(rows, keys, *_COMPONENT_FIELDS)]
+        base += _owned_by(cluster_id, operators.new | operators.deleted)
+    upper = {component.key: component for component in base if component.owner[0] not in MIDDLE}
+    operator_ids = _operators_of_upper(cluster_id, upper.values(), csv_owners)
+    moved = {key for key, component in upper.items() if operator_ids[key] != component.operator_id}
+    changed = {key for key in moved | components.new | components.deleted if key[0] in MIDDLE}
+    lower = {component.key: component for component in base if component.owner[0] in MIDDLE}
+    lower |= {component.key: component for component in _owned_by(cluster_id, changed)}
+    other_owners = {component.owner for component in lower.values()} - set(operator_ids)
+    of_owners = operator_ids | {
+        key: pk for key, (pk,) in rows_of(rows, other_owners, "operator_id")
+    }
+    operator_ids |= {key: of_owners.get(component.owner) for key, component in lower.items()}
+    linked = upper | lower
+    moved = {key for key, component in linked.items() if operator_ids[key] != component.operator_id}
     for key in moved:
-        links.affected |= {one for one in (placed[key], todo[key].operator_id) if one}
+        links.affected |= {pk for pk in (operator_ids[key], linked[key].operator_id) if pk}
     update(
         Component,
-        [Component(id=todo[key].id, operator_id=placed[key]) for key in sorted(moved)],
+        [Component(id=linked[key].id, operator_id=operator_ids[key]) for key in sorted(moved)],
         ["operator"],
     )
     links.rows += len(moved)
 
 
-def _part(
+def _owned_component(
     kind: str,
     namespace: str,
     name: str,
@@ -380,13 +394,13 @@ def _part(
     owner_name: str,
     operator_id: int | None,
     pk: int,
-) -> Part:
+) -> OwnedComponent:
     owner = (owner_kind, owner_namespace, owner_name)
-    return Part(pk, (kind, namespace, name), owner, operator_id)
+    return OwnedComponent(pk, (kind, namespace, name), owner, operator_id)
 
 
-def _owned_by(cluster_id: int, owners: Collection[Key]) -> list[Part]:
-    found = []
+def _owned_by(cluster_id: int, owners: Collection[Key]) -> list[OwnedComponent]:
+    owned = []
     for batch in batched(sorted(owners)):
         wanted = set(batch)
         by_kind: dict[str, list[Key]] = defaultdict(list)
@@ -400,34 +414,42 @@ def _owned_by(cluster_id: int, owners: Collection[Key]) -> list[Part]:
                 owner_name__in={key[2] for key in keys},
             )
         rows = Component.objects.filter(is_owned, cluster_id=cluster_id).order_by()
-        parts = (_part(*row) for row in rows.values_list(*_PART))
-        found += [part for part in parts if part.owner in wanted]
-    return found
+        components = (_owned_component(*row) for row in rows.values_list(*_COMPONENT_FIELDS))
+        owned += [component for component in components if component.owner in wanted]
+    return owned
 
 
-def _place_upper(cluster_id: int, parts: Iterable[Part], lone: Lone) -> dict[Key, int | None]:
-    """A CSV belongs to the Subscription that names it, else to itself; one that is neither is
-    being replaced, and belongs to whom its successor belongs to. Others have the owner they name.
+def _operators_of_upper(
+    cluster_id: int, components: Iterable[OwnedComponent], csv_owners: CsvOwners
+) -> dict[Key, int | None]:
+    """Component -> id of its operator.
+
+    A CSV belongs to the Subscription that names it, else to its own operator row, else to the
+    operator of the CSV that replaces it. Other components belong to the owner they name.
     """
-    parts = list(parts)
-    owners = {part.owner for part in parts if part.owner[0] in OPERATOR_KINDS}
+    components = list(components)
+    owners = {component.owner for component in components if component.owner[0] in OPERATOR_KINDS}
     rows = Operator.objects.filter(cluster_id=cluster_id)
     ids = {key: pk for key, (pk,) in rows_of(rows, owners, "id")}
-    placed: dict[Key, int | None] = {}
-    for part in parts:
-        if part.key[0] == CSV:
-            successor = lone.replaced_by.get(part.key)
-            found = lone.operator_of(part.key)
-            placed[part.key] = found or (lone.operator_of(successor) if successor else None)
+    operator_ids: dict[Key, int | None] = {}
+    for component in components:
+        if component.key[0] == CSV:
+            successor = csv_owners.replaced_by.get(component.key)
+            operator_id = csv_owners.operator_of(component.key)
+            operator_ids[component.key] = operator_id or (
+                csv_owners.operator_of(successor) if successor else None
+            )
         else:
-            placed[part.key] = ids.get(part.owner)
-    return placed
+            operator_ids[component.key] = ids.get(component.owner)
+    return operator_ids
 
 
-def _affected_by_parts(cluster_id: int, parts: Delta, links: Links) -> None:
-    """Adds the operators that changed or deleted components belonged to before (where they belong
-    to now is known already when that is elsewhere), and those that refer to them."""
-    links.affected |= {one.operator_id for one in parts.before.values() if one.operator_id}
-    shared = {key for key in parts.touched if key[0] in SHARED}
+def _affected_by_components(cluster_id: int, components: Delta, links: Links) -> None:
+    """Adds the operators that touched components belonged to before, and those that refer to them.
+
+    The operators that they belong to now are added where the link changes.
+    """
+    links.affected |= {row.operator_id for row in components.before.values() if row.operator_id}
+    shared = {key for key in components.touched if key[0] in SHARED}
     references = Reference.objects.filter(cluster_id=cluster_id)
     links.affected |= {pk for _, (pk,) in rows_of(references, shared, "operator_id")}

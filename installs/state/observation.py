@@ -1,4 +1,4 @@
-"""A stored row as the diagnosis reads it. The one place that knows both."""
+"""Converts stored rows to the Observations that the diagnosis takes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,14 +12,15 @@ from django.utils import timezone
 
 from installs.diagnosis import Diagnosis, Observation, diagnose, read_conditions
 from installs.models import Component, Observed, Operator
+from installs.state.decode import Key
 
-_decode = msgspec.json.Decoder().decode  # of Django's own decoding there is too much in a burst
+_decode = msgspec.json.Decoder().decode  # faster than Django's JSONField in a burst of changes
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What of a Component's row a diagnosis needs: a sync reads thousands, and instances of the
-    model would take most of its time."""
+class ComponentRow:
+    """The columns of a Component that a diagnosis needs. A sync reads thousands of rows, most of
+    whose time would go into model instances."""
 
     id: int
     kind: str
@@ -33,22 +34,26 @@ class Part:
     operator_id: int | None
     image: str
 
+    @property
+    def key(self) -> Key:
+        return self.kind, self.namespace, self.name
+
 
 _PLAIN = ("id", "kind", "namespace", "name", "phase", "deleting", "created_at", "operator_id")
 
 
-def parts_of(rows: QuerySet[Component]) -> Iterator[Part]:
-    """These rows as Parts, in their order."""
+def component_rows(rows: QuerySet[Component]) -> Iterator[ComponentRow]:
+    """Reads these rows, in their order."""
     conditions, details = (Cast(name, TextField()) for name in ("conditions", "details"))
-    found = rows.values_list(*_PLAIN, "image", conditions, details)
-    for pk, kind, namespace, name, phase, deleting, created, operator, image, *told in found:
-        yield Part(
+    values = rows.values_list(*_PLAIN, "image", conditions, details)
+    for pk, kind, namespace, name, phase, deleting, created, operator, image, *json in values:
+        yield ComponentRow(
             id=pk,
             kind=kind,
             namespace=namespace,
             name=name,
-            conditions=_decode(told[0]),
-            details=_decode(told[1]),
+            conditions=_decode(json[0]),
+            details=_decode(json[1]),
             phase=phase,
             deleting=deleting,
             created_at=created,
@@ -57,22 +62,24 @@ def parts_of(rows: QuerySet[Component]) -> Iterator[Part]:
         )
 
 
-def observe(row: Observed | Part) -> Observation:
-    """The row of an Operator, Component or other object as an Observation."""
+def observe(row: Observed | ComponentRow) -> Observation:
+    """Converts the row of an Operator, Component or other object."""
     extra = {}
     if isinstance(row, Operator):
-        told = {
+        fields = {
             "package": row.package,
             "catalog": row.catalog,
             "catalog_namespace": row.catalog_namespace,
         }
-        extra = {name: value for name, value in told.items() if value}
+        extra = {name: value for name, value in fields.items() if value}
     return Observation(
         kind=row.kind,
         namespace=row.namespace,
         name=row.name,
-        conditions=read_conditions(one for one in row.conditions if isinstance(one, dict)),
-        phase=row.phase if isinstance(row, Component | Part) else "",
+        conditions=read_conditions(
+            condition for condition in row.conditions if isinstance(condition, dict)
+        ),
+        phase=row.phase if isinstance(row, Component | ComponentRow) else "",
         deleting=row.deleting,
         extra=extra,
         details=details_of(row),
@@ -81,13 +88,13 @@ def observe(row: Observed | Part) -> Observation:
     )
 
 
-def details_of(row: Observed | Part) -> dict[str, Any]:
-    """What the sync kept of it beside conditions; empty when that is no mapping."""
+def details_of(row: Observed | ComponentRow) -> dict[str, Any]:
+    """The decoded fields besides the conditions; empty if the column holds no mapping."""
     return row.details if isinstance(row.details, dict) else {}
 
 
 def diagnose_row(operator: Operator, components: Iterable[Component]) -> Diagnosis:
-    """Health, cause, chain and notes as of now, from the rows alone; it asks nobody."""
+    """Health, cause, chain and notes as of now, from stored rows alone."""
     return diagnose(
         observe(operator), [observe(component) for component in components], now=timezone.now()
     )

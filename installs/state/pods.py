@@ -1,4 +1,4 @@
-"""Why the pods of a Deployment that is not available don't run: asked only for those."""
+"""Reads the pods of Deployments that are not available, to know why they don't run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,15 +10,15 @@ from installs.models import Component
 from installs.state.assess import assess
 from installs.state.decode import dig, items, number, text
 from installs.state.decode.workloads import is_available
-from installs.state.history import Moment
+from installs.state.history import WriteContext
 from installs.state.store import batched
-from installs.state.write import Written, lock, save_answer
+from installs.state.write import Written, lock, save_reachable
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Unauthorized, Unreachable
 from olmweb.kube.resources import PODS
 from olmweb.models import Cluster
 
-DEPLOYMENTS = 50  # at most so many are asked for at once, those that changed last first
+DEPLOYMENTS = 50  # limit per refresh; those that changed last come first
 _PODS = 50
 _LISTED = 20
 _OPERATORS = {"In": "in", "NotIn": "notin"}
@@ -27,9 +27,9 @@ Pods = list[dict[str, Any]]
 
 
 def refresh_pods(cluster: Cluster, client: KubeClient) -> Written:
-    """Lists the pods of Deployments that are not available and keeps what keeps them waiting.
+    """Lists the pods of Deployments that are not available and stores why they wait.
 
-    A cluster that does not let us read pods leaves them out. Raises Unreachable, Unauthorized.
+    Without permission to read pods nothing is stored. Raises Unreachable and Unauthorized.
     """
     rows = Component.objects.filter(cluster=cluster, kind="Deployment").order_by("-observed_at")
     down = [
@@ -37,29 +37,29 @@ def refresh_pods(cluster: Cluster, client: KubeClient) -> Written:
         for pk, namespace, details in rows.values_list("id", "namespace", "details")
         if not is_available(details)
     ]
-    found: dict[int, Pods] = {}
+    pods: dict[int, Pods] = {}
     for pk, namespace, details in down[:DEPLOYMENTS]:
         selector = selector_text(details.get("selector"))
         if not selector:
             continue
         try:
-            found[pk] = _waiting(client, namespace, selector)
+            pods[pk] = _waiting(client, namespace, selector)
         except (Unreachable, Unauthorized):
             raise
         except KubeError:
             break
-    return _write(cluster, found) if found else Written()
+    return _write(cluster, pods) if pods else Written()
 
 
 def selector_text(selector: Any) -> str:
-    """A LabelSelector as a list request takes it; empty when it has nothing to select by."""
+    """A LabelSelector in the syntax of list requests; empty if it selects by nothing."""
     terms = []
     labels = dig(selector, "matchLabels")
     if isinstance(labels, Mapping):
         terms += [f"{key}={value}" for key, value in labels.items()]
-    for one in items(selector, "matchExpressions"):
-        key, operator = text(one, "key"), text(one, "operator")
-        values = one.get("values")
+    for expression in items(selector, "matchExpressions"):
+        key, operator = text(expression, "key"), text(expression, "operator")
+        values = expression.get("values")
         if operator in _OPERATORS and isinstance(values, list):
             terms.append(f"{key} {_OPERATORS[operator]} ({','.join(map(str, values))})")
         elif operator in ("Exists", "DoesNotExist"):
@@ -73,29 +73,29 @@ def _waiting(client: KubeClient, namespace: str, selector: str) -> Pods:
     )
     page = next(pages, None)
     pods = sorted(page.items if page else (), key=lambda pod: text(pod, "metadata", "name"))
-    return [told for pod in pods for told in waiting_of(pod)][:_LISTED]
+    return [entry for pod in pods for entry in waiting_of(pod)][:_LISTED]
 
 
 def waiting_of(pod: Mapping[str, Any]) -> Pods:
-    """What a pod waits for: containers that don't run, or that no node takes it."""
+    """Why a pod waits: an entry per container that does not run, and one if it is unscheduled."""
     name = text(pod, "metadata", "name", limit=253)
-    found: Pods = []
-    for one in items(pod, "status", "conditions"):
-        if (one.get("type"), one.get("status")) == ("PodScheduled", "False"):
-            found.append(_told(name, "", one))
+    waiting: Pods = []
+    for item in items(pod, "status", "conditions"):
+        if (item.get("type"), item.get("status")) == ("PodScheduled", "False"):
+            waiting.append(_waiting_container(name, "", item))
     for group in ("initContainerStatuses", "containerStatuses"):
-        for one in items(pod, "status", group):
-            state = dig(one, "state", "waiting") or dig(one, "state", "terminated")
-            # An init container that has ended well is done.
+        for item in items(pod, "status", group):
+            state = dig(item, "state", "waiting") or dig(item, "state", "terminated")
+            # An init container that completed is done.
             if text(state, "reason") and text(state, "reason") != "Completed":
-                found.append(_told(name, text(one, "name", limit=253), state, one))
-    return found
+                waiting.append(_waiting_container(name, text(item, "name", limit=253), state, item))
+    return waiting
 
 
-def _told(
+def _waiting_container(
     name: str, container: str, state: Mapping[str, Any], status: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What waits, and how its container ended before: a crash loop alone does not say why."""
+    """A waiting pod or container, with the last termination: a crash loop alone has no cause."""
     message = text(state, "message", limit=2_000)
     if ended := text(status, "lastState", "terminated", "reason", limit=253):
         code = number(status, "lastState", "terminated", "exitCode")
@@ -111,23 +111,24 @@ def _told(
     }
 
 
-def _write(cluster: Cluster, found: Mapping[int, Pods]) -> Written:
+def _write(cluster: Cluster, pods: Mapping[int, Pods]) -> Written:
     written = Written()
     with transaction.atomic():
         row = lock(cluster)
-        moment = Moment(row.pk, timezone.now())
+        context = WriteContext(row.pk, timezone.now())
         operators: set[int] = set()
         changed = 0
-        for batch in batched(found):
-            for part in Component.objects.filter(id__in=batch).order_by("id"):
-                if part.details.get("pods") == found[part.pk] or is_available(part.details):
+        for batch in batched(pods):
+            for deployment in Component.objects.filter(id__in=batch).order_by("id"):
+                details = deployment.details
+                if details.get("pods") == pods[deployment.pk] or is_available(details):
                     continue
-                part.details["pods"] = found[part.pk]
-                part.save(update_fields=["details"])
+                details["pods"] = pods[deployment.pk]
+                deployment.save(update_fields=["details"])
                 changed += 1
-                operators |= {part.operator_id} if part.operator_id else set()
-        written.derived = changed + assess(row.pk, operators, (), moment)
+                operators |= {deployment.operator_id} if deployment.operator_id else set()
+        written.derived = changed + assess(row.pk, operators, (), context)
         if written.total:
-            save_answer(row, moment.now, changed=True)
+            save_reachable(row, context.now, changed=True)
             written.changed = True
     return written

@@ -1,6 +1,6 @@
-"""What is read of a cluster: a feed is a kind, or a selection of one, listed and watched as one.
+"""The watched resources: the kinds, or selections of a kind, that are listed and watched.
 
-Pure data, and the way from an object of a feed to what is kept of it. Knows no database.
+Data and small functions on it; uses no database.
 """
 
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from installs.state.decode import DECODERS, Kept
+from installs.state.decode import DECODERS, DecodedObject
 from olmweb.kube.client import Discovery
 from olmweb.kube.errors import KubeError
 from olmweb.kube.resources import (
@@ -37,19 +37,20 @@ from olmweb.kube.resources import (
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
-    """`name` is unique: the kind, with its selection in brackets when it has several feeds.
+class WatchedResource:
+    """A kind, or a selection of it, that is listed and watched with one request each.
 
-    `owner_kind` is the kind that owns every object of the feed, where that is its selection.
-    `needs`: kinds of which a cluster must serve one, else nothing can be in the feed. `page` is
-    the number of objects asked for at once, so that memory stays small.
+    `name` is unique: the kind, followed by the selection in parentheses if the kind has several.
+    `owner_kind` is the kind that owns all selected objects, if the selection is by owner. `needs`
+    are kinds of which the cluster must serve at least one, or no object can exist. `page_size`
+    limits the objects of one response and so the memory in use.
     """
 
     name: str
     resource: Resource
     label_selector: str = ""
     field_selector: str = ""
-    page: int = 500
+    page_size: int = 500
     owner_kind: str = ""
     needs: tuple[str, ...] = ()
 
@@ -58,41 +59,41 @@ class Feed:
         return self.resource.kind
 
 
-def _of_kind(resource: Resource, label_selector: str = "", page: int = 500) -> Feed:
-    return Feed(resource.kind, resource, label_selector, page=page)
+def _kind(resource: Resource, label_selector: str = "", page_size: int = 500) -> WatchedResource:
+    return WatchedResource(resource.kind, resource, label_selector, page_size=page_size)
 
 
-def _deployments(label: str, owner_kind: str) -> Feed:
+def _deployments(label: str, owner_kind: str) -> WatchedResource:
     name = f"Deployment ({label})"
-    return Feed(name, DEPLOYMENTS, label, owner_kind=owner_kind, needs=(owner_kind,))
+    return WatchedResource(name, DEPLOYMENTS, label, owner_kind=owner_kind, needs=(owner_kind,))
 
 
-def _events(api_version: str, *needs: str, kind: str = "") -> Feed:
+def _events(api_version: str, *needs: str, kind: str = "") -> WatchedResource:
     selector = f"involvedObject.apiVersion={api_version}"
     selector += f",involvedObject.kind={kind}" if kind else ""
-    return Feed(f"Event ({api_version})", EVENTS, field_selector=selector, needs=needs)
+    return WatchedResource(f"Event ({api_version})", EVENTS, field_selector=selector, needs=needs)
 
 
 _OWNERS = ("ClusterServiceVersion", "BundleDeployment", "ClusterExtension")
 
-FEEDS: tuple[Feed, ...] = (
-    _of_kind(PLATFORM_OPERATORS),
-    _of_kind(CLUSTER_OPERATORS),
-    _of_kind(CLUSTER_VERSIONS),
-    _of_kind(BUNDLE_DEPLOYMENTS),
-    _of_kind(BUNDLES),
-    _of_kind(CLUSTER_EXTENSIONS),
-    _of_kind(CLUSTER_OBJECT_SETS, page=50),  # a revision holds the manifests of its bundle
-    _of_kind(CLUSTER_CATALOGS),
-    _of_kind(CATALOGS),
-    _of_kind(CATALOG_SOURCES),
-    _of_kind(SUBSCRIPTIONS),
-    _of_kind(INSTALL_PLANS, page=50),  # a plan holds the manifests of its steps
-    _of_kind(CLUSTER_SERVICE_VERSIONS, "!olm.copiedFrom", page=50),
-    _of_kind(OPERATOR_GROUPS),
-    _of_kind(OLM_OPERATORS),
-    _of_kind(OPERATOR_CONDITIONS),
-    _of_kind(CUSTOM_RESOURCE_DEFINITIONS, page=25),
+WATCHED_RESOURCES: tuple[WatchedResource, ...] = (
+    _kind(PLATFORM_OPERATORS),
+    _kind(CLUSTER_OPERATORS),
+    _kind(CLUSTER_VERSIONS),
+    _kind(BUNDLE_DEPLOYMENTS),
+    _kind(BUNDLES),
+    _kind(CLUSTER_EXTENSIONS),
+    _kind(CLUSTER_OBJECT_SETS, page_size=50),  # a revision holds the manifests of its bundle
+    _kind(CLUSTER_CATALOGS),
+    _kind(CATALOGS),
+    _kind(CATALOG_SOURCES),
+    _kind(SUBSCRIPTIONS),
+    _kind(INSTALL_PLANS, page_size=50),  # a plan holds the manifests of its steps
+    _kind(CLUSTER_SERVICE_VERSIONS, "!olm.copiedFrom", page_size=50),
+    _kind(OPERATOR_GROUPS),
+    _kind(OLM_OPERATORS),
+    _kind(OPERATOR_CONDITIONS),
+    _kind(CUSTOM_RESOURCE_DEFINITIONS, page_size=25),
     _deployments("olm.owner", "ClusterServiceVersion"),
     _deployments("core.rukpak.io/owner-name", "BundleDeployment"),
     _deployments("olm.operatorframework.io/owner-name", "ClusterExtension"),
@@ -105,50 +106,55 @@ FEEDS: tuple[Feed, ...] = (
     _events("operators.coreos.com/v2", "OperatorCondition"),
     _events("apps/v1", *_OWNERS, kind="Deployment"),
 )
-BY_NAME: dict[str, Feed] = {feed.name: feed for feed in FEEDS}
+BY_NAME: dict[str, WatchedResource] = {watched.name: watched for watched in WATCHED_RESOURCES}
 
 
-def feeds_of(kinds: Iterable[str]) -> tuple[Feed, ...]:
-    """The feeds of these kinds."""
+def resources_of_kinds(kinds: Iterable[str]) -> tuple[WatchedResource, ...]:
+    """The watched resources of these kinds."""
     wanted = frozenset(kinds)
-    return tuple(feed for feed in FEEDS if feed.kind in wanted)
+    return tuple(watched for watched in WATCHED_RESOURCES if watched.kind in wanted)
 
 
-def served_by(feed: Feed, discovery: Discovery) -> Served | None:
-    """What to ask the cluster for; None when it has nothing of the kind, which is normal.
+def served_by(watched: WatchedResource, discovery: Discovery) -> Served | None:
+    """The served API of the resource; None if the cluster does not serve it, which is normal.
 
-    Raises the KubeError of a discovery that failed: then nobody knows.
+    Raises the KubeError of the discovery if that failed for the kind.
     """
-    for kinds in ((feed.kind,), feed.needs):
+    for kinds in ((watched.kind,), watched.needs):
         if kinds and not any(kind in discovery.served for kind in kinds):
             failed = [discovery.failed[kind] for kind in kinds if kind in discovery.failed]
             if failed:
                 error: KubeError = failed[0]
                 raise error
             return None
-    return discovery.served[feed.kind]
+    return discovery.served[watched.kind]
 
 
-def decode(feed: Feed, obj: dict[str, Any]) -> Kept | None:
-    """What is kept of an object of this feed; None for one that does not belong to it."""
-    kept = DECODERS[feed.kind](obj)
-    if kept is not None and feed.owner_kind and kept.columns["owner_kind"] != feed.owner_kind:
+def decode(watched: WatchedResource, obj: dict[str, Any]) -> DecodedObject | None:
+    """Decodes an object; None if it is invalid or does not belong to the selection."""
+    decoded = DECODERS[watched.kind](obj)
+    if (
+        decoded is not None
+        and watched.owner_kind
+        and decoded.columns["owner_kind"] != watched.owner_kind
+    ):
         return None
-    return kept
+    return decoded
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An object as a watch told of it; `gone` when it was deleted or left the feed's selection."""
+    """A watch event. `resource` names the WatchedResource; `deleted` also means that the object
+    left its selection."""
 
-    feed: str
-    gone: bool
-    kept: Kept
+    resource: str
+    deleted: bool
+    obj: DecodedObject
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a feed has been read; everything up to it has been handed over."""
+    """The resourceVersion up to which a watched resource has been read."""
 
     resource_version: str
-    heard_at: datetime
+    last_event_at: datetime

@@ -1,11 +1,11 @@
-"""Brings the rows of one table to what was told of their objects, in whatever order it was told.
+"""Upserts and deletes the rows of one table from decoded objects, in whatever order they arrive.
 
-Knows the columns that all observed objects have, which of two tellings is the newer one, and the
-history that changes make; nothing of what the objects mean.
+Handles the columns that all observed objects share, the order of versions, and the history of
+changes; the meaning of the objects is not known here.
 
-Order: resourceVersions of one kind grow, so an older telling of a name is ignored, and a deletion
-takes only a row that is not newer than it. What was deleted stays in the history with its uid and
-resourceVersion, so that a late telling of it brings nothing back.
+Order: resourceVersions of a kind grow, so an older version of an object is ignored, and a deletion
+applies only to a row that is not newer. The history records a deletion with uid and
+resourceVersion, so that an older event that arrives later does not restore the object.
 """
 
 from collections import Counter, defaultdict
@@ -21,13 +21,13 @@ from django.db.models import Q, QuerySet
 from installs.models import ClusterOperator as ClusterOperatorRow
 from installs.models import Component, CRDState, Operator, Transition
 from installs.state import bulk
-from installs.state.decode import Kept, Key
+from installs.state.decode import DecodedObject, Key
 from installs.state.decode.workloads import carry_pods
-from installs.state.history import OBJECT, Moment, State, history_of, states_of, vanished
+from installs.state.history import OBJECT, State, WriteContext, deletion, history_of, states_of
 
 Table = type[Operator] | type[Component] | type[ClusterOperatorRow] | type[CRDState]
 BATCH = bulk.BATCH
-PLACES: dict[type[Any], tuple[str, ...]] = {
+LOOKUP_COLUMNS: dict[type[Any], tuple[str, ...]] = {
     Component: ("owner_kind", "owner_namespace", "owner_name"),
     Operator: ("catalog", "catalog_namespace"),
 }
@@ -46,8 +46,8 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A stored row, as far as order needs it. `owner_kind` is that of a Component."""
+class StoredRow:
+    """The columns of a stored row that decide order. `owner_kind` is set for Components only."""
 
     id: int
     uid: str
@@ -57,15 +57,15 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
-    """What a row said before it was changed or deleted; `phase`, `operator_id`: a Component's.
+class PreviousState:
+    """A row before it was changed or deleted. `phase` and `operator_id` are set for Components.
 
-    `place` has the values of the columns by which others are found, see PLACES.
+    `lookup` holds the values of the table's LOOKUP_COLUMNS.
     """
 
     conditions: list[dict[str, Any]]
     details: dict[str, Any]
-    place: tuple[str, ...] = ()
+    lookup: tuple[str, ...] = ()
     phase: str = ""
     operator_id: int | None = None
 
@@ -74,41 +74,41 @@ class Before:
 
 
 @dataclass(slots=True)
-class Reading:
-    """What was told of objects of one table.
+class TableInput:
+    """Objects to write to one table.
 
-    `told`: key -> tellings, oldest first. `gone`: key -> (uid, resourceVersion as of which the
-    object is not there), empty texts when not known. `mark`: keys whose row must take a
-    resourceVersion that moved alone, as no position of their feed vouches for it. `rewound`: the
-    cluster went back in time (etcd was restored): what it says counts whatever its version.
+    `versions`: key -> versions of the object, oldest first. `deleted`: key -> (uid, resourceVersion
+    as of which the object does not exist), empty if unknown. `version_only`: keys whose row must
+    take a new resourceVersion even if nothing else changed, because no stored position covers it.
+    `rewound`: the cluster was restored from a backup, so its objects count whatever their version.
     """
 
-    told: dict[Key, list[Kept]] = field(default_factory=dict)
-    gone: dict[Key, tuple[str, str]] = field(default_factory=dict)
-    mark: set[Key] = field(default_factory=set)
+    versions: dict[Key, list[DecodedObject]] = field(default_factory=dict)
+    deleted: dict[Key, tuple[str, str]] = field(default_factory=dict)
+    version_only: set[Key] = field(default_factory=set)
     rewound: bool = False
 
     @property
-    def subjects(self) -> set[Key]:
-        return {*self.told, *self.gone}
+    def keys(self) -> set[Key]:
+        return {*self.versions, *self.deleted}
 
 
 @dataclass(slots=True)
 class Delta:
-    """What `store` did. `fresh`: objects not seen before, or others of the same name."""
+    """The result of `store`. `new`: objects without a row before, or recreated under their name."""
 
     ids: dict[Key, int] = field(default_factory=dict)
-    changed: dict[Key, Kept] = field(default_factory=dict)
-    before: dict[Key, Before] = field(default_factory=dict)
-    fresh: set[Key] = field(default_factory=set)
+    changed: dict[Key, DecodedObject] = field(default_factory=dict)
+    before: dict[Key, PreviousState] = field(default_factory=dict)
+    new: set[Key] = field(default_factory=set)
     deleted: set[Key] = field(default_factory=set)
 
     @property
     def touched(self) -> set[Key]:
         return {*self.changed, *self.deleted}
 
-    def told(self, key: Key) -> Iterator[Mapping[str, Any]]:
-        """The details of an object before and after; one of them when it came or went."""
+    def details_before_and_after(self, key: Key) -> Iterator[Mapping[str, Any]]:
+        """The details of an object before and after the change, as far as there are any."""
         if key in self.before:
             yield self.before[key].details
         if key in self.changed:
@@ -121,9 +121,9 @@ class Delta:
         return Counter(kind for kind, _, _ in self.deleted)
 
 
-def older(one: str, other: str) -> bool:
-    """Whether the resourceVersion `one` is known to be older than `other`."""
-    return _is_number(one) and _is_number(other) and int(one) < int(other)
+def older(version: str, other: str) -> bool:
+    """Whether the resourceVersion is older than the other; False if that can't be compared."""
+    return _is_number(version) and _is_number(other) and int(version) < int(other)
 
 
 def _is_number(version: str) -> bool:
@@ -137,7 +137,7 @@ def batched(values: Iterable[_T], size: int = BATCH) -> Iterator[list[_T]]:
 
 
 def among(keys: Collection[Key]) -> Q:
-    """Rows that may have one of these keys; the caller compares, as names mix with namespaces."""
+    """Rows that may have one of these keys. Callers compare keys, as namespaces and names mix."""
     by_kind: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
     for kind, namespace, name in keys:
         by_kind[kind][0].add(namespace)
@@ -154,178 +154,184 @@ def among(keys: Collection[Key]) -> Q:
 def rows_of(
     rows: QuerySet[Any, Any], keys: Iterable[Key], *fields: str
 ) -> Iterator[tuple[Key, tuple[Any, ...]]]:
-    """(key, values of `fields`) of the rows that have one of these keys."""
+    """Yields (key, values of `fields`) of the rows with one of these keys."""
     for batch in batched(sorted(keys)):
         wanted = set(batch)
-        found = rows.filter(among(batch)).values_list("kind", "namespace", "name", *fields)
-        for kind, namespace, name, *values in found.order_by():
+        matches = rows.filter(among(batch)).values_list("kind", "namespace", "name", *fields)
+        for kind, namespace, name, *values in matches.order_by():
             if (kind, namespace, name) in wanted:
                 yield (kind, namespace, name), tuple(values)
 
 
-def known_rows(
+def stored_rows(
     table: Table, cluster_id: int, *, kinds: Collection[str] = (), keys: Collection[Key] = ()
-) -> dict[Key, Known]:
-    """The stored rows of these kinds, or those with these keys."""
+) -> dict[Key, StoredRow]:
+    """The stored rows with these keys, or else of these kinds."""
     rows = table._default_manager.filter(cluster_id=cluster_id)
     fields = ["id", "uid", "digest", "resource_version"]
     fields += ["owner_kind"] if table is Component else []
     if keys:
-        return {key: Known(*values) for key, values in rows_of(rows, keys, *fields)}
+        return {key: StoredRow(*values) for key, values in rows_of(rows, keys, *fields)}
     if not kinds:
         return {}
-    found = rows.filter(kind__in=kinds).values_list("kind", "namespace", "name", *fields)
-    return {(row[0], row[1], row[2]): Known(*row[3:]) for row in found.order_by()}
+    values = rows.filter(kind__in=kinds).values_list("kind", "namespace", "name", *fields)
+    return {(row[0], row[1], row[2]): StoredRow(*row[3:]) for row in values.order_by()}
 
 
-def store(table: Table, reading: Reading, known: Mapping[Key, Known], moment: Moment) -> Delta:
-    """Writes what the reading says that the rows don't, in the open transaction.
+def store(
+    table: Table, table_input: TableInput, stored: Mapping[Key, StoredRow], context: WriteContext
+) -> Delta:
+    """Writes the differences between input and rows, in the open transaction.
 
-    `known` has the rows of all keys of the reading that have one.
+    `stored` has the rows of all keys of the input, as far as they exist.
     """
-    delta = Delta(ids={key: known[key].id for key in reading.subjects if key in known})
-    buried = _buried(reading, known, moment)
-    news = _news(reading, known, buried)
+    delta = Delta(ids={key: stored[key].id for key in table_input.keys if key in stored})
+    recorded_deletions = _recorded_deletions(table_input, stored, context)
+    current = _current_versions(table_input, stored, recorded_deletions)
     digests: dict[Key, str] = {}
-    marked: list[Kept] = []
-    for key, told in news.items():
-        old, last = known.get(key), told[-1]
+    version_only: list[DecodedObject] = []
+    for key, versions in current.items():
+        old, last = stored.get(key), versions[-1]
         digest = last.digest()
         if old is None or old.digest != digest:
             digests[key], delta.changed[key] = digest, last
-        elif key in reading.mark and old.resource_version != last.resource_version:
-            marked.append(last)
+        elif key in table_input.version_only and old.resource_version != last.resource_version:
+            version_only.append(last)
         if old is None or old.uid != last.uid:
-            delta.fresh.add(key)
+            delta.new.add(key)
     delta.deleted = {
         key
-        for key, (_, version) in reading.gone.items()
-        if key in known and (reading.rewound or not older(version, known[key].resource_version))
+        for key, (_, version) in table_input.deleted.items()
+        if key in stored
+        and (table_input.rewound or not older(version, stored[key].resource_version))
     }
-    _remember_before(table, delta, known)
-    history = _funerals(reading, delta, known, buried, moment)
+    _load_previous(table, delta, stored)
+    history = _deletion_history(table_input, delta, stored, recorded_deletions, context)
     for key in delta.changed:
-        uid, before = known[key].uid if key in known else None, delta.before.get(key)
-        history += history_of(moment, news[key], uid, before.states(key[0]) if before else {})
-    _write(table, delta, digests, moment)
-    _mark(table, marked, delta.ids)
+        uid, before = stored[key].uid if key in stored else None, delta.before.get(key)
+        history += history_of(context, current[key], uid, before.states(key[0]) if before else {})
+    _write(table, delta, digests, context)
+    _write_resource_versions(table, version_only, delta.ids)
     for batch in batched(delta.ids.pop(key) for key in delta.deleted):
         table._default_manager.filter(id__in=batch).delete()
     bulk.insert(Transition, history)
     return delta
 
 
-def _buried(
-    reading: Reading, known: Mapping[Key, Known], moment: Moment
+def _recorded_deletions(
+    table_input: TableInput, stored: Mapping[Key, StoredRow], context: WriteContext
 ) -> dict[tuple[Key, str], str]:
-    """(key, uid) -> resourceVersion of the deletion, of objects of the reading without a row."""
-    if reading.rewound:
+    """(key, uid) -> resourceVersion of the deletion, for objects of the input without a row."""
+    if table_input.rewound:
         return {}
-    keys = {key for key in reading.subjects if key not in known and key[0] not in moment.first}
-    rows = Transition.objects.filter(cluster_id=moment.cluster_id, type=OBJECT, to_status="deleted")
-    found: dict[tuple[Key, str], str] = {}
+    keys = {
+        key
+        for key in table_input.keys
+        if key not in stored and key[0] not in context.first_read_kinds
+    }
+    rows = Transition.objects.filter(
+        cluster_id=context.cluster_id, type=OBJECT, to_status="deleted"
+    )
+    deleted: dict[tuple[Key, str], str] = {}
     for key, (uid, version) in rows_of(rows, keys, "uid", "resource_version"):
-        if not older(version, found.get((key, uid), "")):
-            found[key, uid] = version
-    return found
+        if not older(version, deleted.get((key, uid), "")):
+            deleted[key, uid] = version
+    return deleted
 
 
-def _news(
-    reading: Reading, known: Mapping[Key, Known], buried: Mapping[tuple[Key, str], str]
-) -> dict[Key, list[Kept]]:
-    """The tellings that are not older than what we know already."""
-    if reading.rewound:
-        return reading.told
-    # Of any uid: of several that lived within one batch only the last has a deletion of its own.
+def _current_versions(
+    table_input: TableInput,
+    stored: Mapping[Key, StoredRow],
+    recorded_deletions: Mapping[tuple[Key, str], str],
+) -> dict[Key, list[DecodedObject]]:
+    """The versions that are not older than the row or its recorded deletion."""
+    if table_input.rewound:
+        return table_input.versions
+    # Of any uid: of objects recreated within one batch only the last has a recorded deletion.
     last: dict[Key, str] = {}
-    for (key, _), version in buried.items():
+    for (key, _), version in recorded_deletions.items():
         if not older(version, last.get(key, "")):
             last[key] = version
-    news = {}
-    for key, told in reading.told.items():
-        old = known.get(key)
-        fresh = [
-            one
-            for one in told
-            if not older(
-                one.resource_version,
-                old.resource_version if old else last.get(key, ""),
-            )
-        ]
-        if fresh:
-            news[key] = fresh
-    return news
+    current = {}
+    for key, versions in table_input.versions.items():
+        limit = stored[key].resource_version if key in stored else last.get(key, "")
+        if not_older := [obj for obj in versions if not older(obj.resource_version, limit)]:
+            current[key] = not_older
+    return current
 
 
-def _remember_before(table: Table, delta: Delta, known: Mapping[Key, Known]) -> None:
-    keys = {known[key].id: key for key in (*delta.changed, *delta.deleted) if key in known}
+def _load_previous(table: Table, delta: Delta, stored: Mapping[Key, StoredRow]) -> None:
+    keys = {stored[key].id: key for key in (*delta.changed, *delta.deleted) if key in stored}
     fields = ["id", "conditions", "details"]
     fields += ["phase", "operator_id"] if table is Component else []
-    places = PLACES.get(table, ())
+    lookup_columns = LOOKUP_COLUMNS.get(table, ())
     for batch in batched(keys):
         rows = table._default_manager.filter(id__in=batch).order_by()
-        for pk, conditions, details, *values in rows.values_list(*fields, *places):
-            rest, place = values[: len(fields) - 3], tuple(values[len(fields) - 3 :])
-            delta.before[keys[pk]] = Before(conditions, details, place, *rest)
+        for pk, conditions, details, *values in rows.values_list(*fields, *lookup_columns):
+            rest, lookup = values[: len(fields) - 3], tuple(values[len(fields) - 3 :])
+            delta.before[keys[pk]] = PreviousState(conditions, details, lookup, *rest)
 
 
-def _funerals(
-    reading: Reading,
+def _deletion_history(
+    table_input: TableInput,
     delta: Delta,
-    known: Mapping[Key, Known],
-    buried: Mapping[tuple[Key, str], str],
-    moment: Moment,
+    stored: Mapping[Key, StoredRow],
+    recorded_deletions: Mapping[tuple[Key, str], str],
+    context: WriteContext,
 ) -> list[Transition]:
-    """Deletions, those of objects that we never saw among them: a late telling must not revive."""
+    """History rows of deletions, also of objects that never had a row: an older event that arrives
+    later must not create them."""
     history = []
-    for key, (uid, version) in reading.gone.items():
+    for key, (uid, version) in table_input.deleted.items():
         if key in delta.deleted:
-            history.append(vanished(moment, key, known[key].uid, version))
-        elif key not in known and uid and (key, uid) not in buried:
-            history.append(vanished(moment, key, uid, version, seen=False))
+            history.append(deletion(context, key, stored[key].uid, version))
+        elif key not in stored and uid and (key, uid) not in recorded_deletions:
+            history.append(deletion(context, key, uid, version, was_stored=False))
     return history
 
 
-def _write(table: Table, delta: Delta, digests: Mapping[Key, str], moment: Moment) -> None:
-    """Kind by kind, as each has columns of its own; others are derived and stay as they are."""
-    by_kind: dict[str, list[Kept]] = defaultdict(list)
-    for key, one in delta.changed.items():
-        by_kind[key[0] if table is Operator else ""].append(one)
-    for kept in by_kind.values():
+def _write(table: Table, delta: Delta, digests: Mapping[Key, str], context: WriteContext) -> None:
+    """Upserts by kind, as each kind decodes other columns; derived columns stay as they are."""
+    by_kind: dict[str, list[DecodedObject]] = defaultdict(list)
+    for key, obj in delta.changed.items():
+        by_kind[key[0] if table is Operator else ""].append(obj)
+    for group in by_kind.values():
         rows: list[Any] = [
             table(
-                cluster_id=moment.cluster_id,
-                kind=one.kind,
-                namespace=one.namespace,
-                name=one.name,
-                uid=one.uid,
-                resource_version=one.resource_version,
-                generation=one.generation,
-                digest=digests[one.key],
-                created_at=one.created_at,
-                deleting=one.deleting,
-                conditions=one.conditions,
-                details=_details(one, delta.before.get(one.key)),
-                observed_at=moment.now,
-                **one.columns,
+                cluster_id=context.cluster_id,
+                kind=obj.kind,
+                namespace=obj.namespace,
+                name=obj.name,
+                uid=obj.uid,
+                resource_version=obj.resource_version,
+                generation=obj.generation,
+                digest=digests[obj.key],
+                created_at=obj.created_at,
+                deleting=obj.deleting,
+                conditions=obj.conditions,
+                details=_details(obj, delta.before.get(obj.key)),
+                observed_at=context.now,
+                **obj.columns,
             )
-            for one in kept
+            for obj in group
         ]
-        upsert(table, rows, [*_COMMON, *kept[0].columns])
-        delta.ids.update({one.key: row.pk for one, row in zip(kept, rows, strict=True)})
+        upsert(table, rows, [*_COMMON, *group[0].columns])
+        delta.ids.update({obj.key: row.pk for obj, row in zip(group, rows, strict=True)})
 
 
-def _details(one: Kept, before: Before | None) -> dict[str, Any]:
-    return carry_pods(one, before.details) if before and one.kind == "Deployment" else one.details
+def _details(obj: DecodedObject, before: PreviousState | None) -> dict[str, Any]:
+    return carry_pods(obj, before.details) if before and obj.kind == "Deployment" else obj.details
 
 
-def _mark(table: Table, marked: Sequence[Kept], ids: Mapping[Key, int]) -> None:
-    rows = [table(id=ids[one.key], resource_version=one.resource_version) for one in marked]
+def _write_resource_versions(
+    table: Table, objects: Sequence[DecodedObject], ids: Mapping[Key, int]
+) -> None:
+    rows = [table(id=ids[obj.key], resource_version=obj.resource_version) for obj in objects]
     bulk.update(table, rows, ["resource_version"])
 
 
 def upsert(table: Table, rows: Sequence[Any], columns: Sequence[str]) -> None:
-    """Inserts rows, or writes these columns of those that have their identity; sets their ids."""
+    """Inserts rows, or updates these columns of the existing ones; sets their ids."""
     identity = ["cluster", "name"]
     if table not in (ClusterOperatorRow, CRDState):
         identity += ["kind", "namespace"]

@@ -1,4 +1,4 @@
-"""Which newer version an operator could have, and in a sentence why it does not get it. Pure.
+"""The upgrade that an operator could get, and a sentence on what holds it. Uses no database.
 
 Rules: a Subscription follows the head of its channel (olm resolver); a ClusterExtension takes the
 highest successor of what is installed, over all channels of the package, unless its spec narrows
@@ -13,19 +13,20 @@ from catalogs.graph import successors
 from catalogs.semver import Version, masterminds_range
 from installs.diagnosis.outdated import RESOLUTION_FAILED, over
 from installs.models import Component, Operator
+from installs.state.catalog_offers import Offer, read_version
 from installs.state.decode import text
-from installs.state.observation import Part, observe
-from installs.state.offers import Offer, read_version
+from installs.state.observation import ComponentRow, observe
 from olmweb.kube.conditions import find, status_of
-from olmweb.kube.conditions import text as said
+from olmweb.kube.conditions import text as condition_text
 
 _SENTENCE = 500  # characters of a cluster's message that are quoted
 SELF_CERTIFIED = "SelfCertified"
+CSV = "ClusterServiceVersion"
 
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """`version` could be installed; `held` says why it is not, empty when nothing holds it."""
+    """`version` could be installed; `held` is the reason why it is not, empty without one."""
 
     version: str = ""
     held: str = ""
@@ -35,44 +36,46 @@ NONE = Upgrade()
 
 
 def offer_of_subscription(row: Operator, offers: Iterable[Offer]) -> Offer | None:
-    """The offer of a catalog with the name of the Subscription's CatalogSource."""
-    return next((one for one in offers if one.catalog == row.catalog), None)
+    """The offer of the catalog named like the Subscription's CatalogSource."""
+    return next((offer for offer in offers if offer.catalog == row.catalog), None)
 
 
-def version_of(name: str, csvs: Mapping[str, Part], offer: Offer | None) -> str:
-    """The version of a CSV: its own word, else the catalog's, else what its name ends in."""
-    if name in csvs and (told := text(csvs[name].details, "version", limit=200)):
-        return told
+def version_of(name: str, csvs: Mapping[str, ComponentRow], offer: Offer | None) -> str:
+    """The version of a CSV by its spec, else by the catalog, else by the suffix of its name."""
+    if name in csvs and (version := text(csvs[name].details, "version", limit=200)):
+        return version
     if offer is not None and offer.versions.get(name):
         return offer.versions[name]
     _, is_there, rest = name.partition(".v")
     return rest[:200] if is_there and read_version(rest) is not None else ""
 
 
-def of_subscription(row: Operator, parts: Sequence[Part], offer: Offer | None) -> Upgrade:
-    """The CSV that OLM has chosen but not installed, else a newer head of the channel."""
-    csvs = {one.name: one for one in parts if one.kind == "ClusterServiceVersion"}
+def of_subscription(
+    row: Operator, components: Sequence[ComponentRow], offer: Offer | None
+) -> Upgrade:
+    """The CSV that OLM has resolved but not installed, else a newer head of the channel."""
+    csvs = {csv.name: csv for csv in components if csv.kind == CSV}
     installed, current = (text(row.details, key) for key in ("installed_csv", "current_csv"))
     if not installed:
         return NONE
     if current and current != installed:
         version = version_of(current, csvs, offer) or current[:200]
-        return Upgrade(version, _held(row, parts, installed, current))
+        return Upgrade(version, _held(row, components, installed, current))
     head = offer.heads.get(row.channel, "") if offer is not None else ""
     if offer is None or not head or head == installed:
         return NONE
     now, then = read_version(version_of(installed, csvs, offer)), offer.parsed.get(head)
     if now is None or then is None or then <= now:
         return NONE
-    return Upgrade(offer.versions[head], _held(row, parts, installed, head))
+    return Upgrade(offer.versions[head], _held(row, components, installed, head))
 
 
-def _held(row: Operator, parts: Sequence[Part], installed: str, target: str) -> str:
-    named = {(one.kind, one.name): one for one in parts}
+def _held(row: Operator, components: Sequence[ComponentRow], installed: str, target: str) -> str:
+    named = {(component.kind, component.name): component for component in components}
     condition = named.get(("OperatorCondition", installed))
     if condition is not None and (refused := not_upgradeable(condition)) is not None:
         return _sentence(f"{installed} says that it must not be upgraded now", refused)
-    csv = named.get(("ClusterServiceVersion", target))
+    csv = named.get((CSV, target))
     if csv is not None and text(csv.details, "reason") == "OperatorConditionNotUpgradeable":
         return _sentence(
             f"{installed} says that it must not be upgraded now", text(csv.details, "message")
@@ -81,22 +84,24 @@ def _held(row: Operator, parts: Sequence[Part], installed: str, target: str) -> 
     if plan is not None and plan.phase == "RequiresApproval":
         return f"InstallPlan {plan.name} waits for approval."
     failed = find(row.conditions, RESOLUTION_FAILED)
-    if said(failed, "status") == "True":
-        csvs = [observe(one) for one in parts if one.kind == "ClusterServiceVersion"]
+    if condition_text(failed, "status") == "True":
+        csvs = [observe(csv) for csv in components if csv.kind == CSV]
         if not over(observe(row), csvs):
-            return _sentence("OLM found no way to it", said(failed, "message"))
+            return _sentence("OLM found no way to it", condition_text(failed, "message"))
     return ""
 
 
-def not_upgradeable(condition: Part | Component) -> str | None:
-    """What an OperatorCondition says against an upgrade; an override of a person comes first."""
+def not_upgradeable(condition: ComponentRow | Component) -> str | None:
+    """The message of an OperatorCondition with Upgradeable=False, else None. Overrides win."""
     overrides = condition.details.get("overrides")
     listed = overrides if isinstance(overrides, list) else []
     for conditions in (listed, condition.conditions):
-        found = find(conditions, "Upgradeable")
-        if found is not None:
+        own = find(conditions, "Upgradeable")
+        if own is not None:
             return (
-                said(found, "message") if status_of(conditions, "Upgradeable") == "False" else None
+                condition_text(own, "message")
+                if status_of(conditions, "Upgradeable") == "False"
+                else None
             )
     return None
 
@@ -107,37 +112,39 @@ def _sentence(start: str, message: str) -> str:
 
 
 def of_extension(row: Operator, offers: Sequence[Offer]) -> Upgrade:
-    """The newest version in the catalogs that the extension may use, best one it may go to first.
+    """The newest version that the extension may be upgraded to, else the newest one that is held.
 
-    Of several catalogs that have a newer version the one of the highest priority counts.
+    Of several catalogs with a newer version the one with the highest priority counts.
     """
     now = read_version(row.version)
     if now is None or not row.bundle:
         return NONE
-    usable = [one for one in offers if one.cluster_catalog and row.catalog in ("", one.catalog)]
-    newer = {id(one): _newer(row, one, now) for one in usable}
-    usable = [one for one in usable if newer[id(one)]]
+    usable = [
+        offer for offer in offers if offer.cluster_catalog and row.catalog in ("", offer.catalog)
+    ]
+    newer = {id(offer): _newer(row, offer, now) for offer in usable}
+    usable = [offer for offer in usable if newer[id(offer)]]
     if not usable:
         return NONE
-    top = max(one.priority for one in usable)
+    top = max(offer.priority for offer in usable)
     best: Upgrade | None = None
     for offer in usable:
         if offer.priority != top:
             continue
         follow = _successors(row, offer, now)
         for name in newer[id(offer)]:
-            found = Upgrade(offer.versions[name], _obstacle(row, offer, name, follow))
-            if not found.held:
-                return found
-            best = best or found
+            upgrade = Upgrade(offer.versions[name], _reason_against(row, offer, name, follow))
+            if not upgrade.held:
+                return upgrade
+            best = best or upgrade
     return best or NONE
 
 
 def _newer(row: Operator, offer: Offer, now: Version) -> list[str]:
-    """Newer bundles: those that are not deprecated before the others, the highest first."""
-    found = [name for name, version in offer.parsed.items() if now < version]
+    """Names of newer bundles, highest version first, deprecated ones last."""
+    newer = [name for name, version in offer.parsed.items() if now < version]
     return sorted(
-        (name for name in found if name != row.bundle),
+        (name for name in newer if name != row.bundle),
         key=lambda name: (name not in offer.deprecated, offer.parsed[name]),
         reverse=True,
     )
@@ -145,24 +152,24 @@ def _newer(row: Operator, offer: Offer, now: Version) -> list[str]:
 
 def _successors(row: Operator, offer: Offer, now: Version) -> set[str]:
     return {
-        one.name
+        entry.name
         for entries in offer.entries.values()
-        for one in successors(entries, row.bundle, now, {})
+        for entry in successors(entries, row.bundle, now, {})
     }
 
 
-def _obstacle(row: Operator, offer: Offer, name: str, follow: Collection[str]) -> str:
-    """Why the extension does not go to this bundle; empty when it may."""
+def _reason_against(row: Operator, offer: Offer, name: str, follow: Collection[str]) -> str:
+    """Why the extension is not upgraded to this bundle; empty if it may be."""
     version = offer.versions[name]
     if text(row.details, "policy") != SELF_CERTIFIED and name not in follow:
         return f"Catalog {offer.catalog} has no upgrade from {row.version} to {version}."
-    asked = {one for one in row.channel.split(", ") if one}
+    requested = {channel for channel in row.channel.split(", ") if channel}
     listed = {
         channel
         for channel, entries in offer.entries.items()
         if any(entry.name == name for entry in entries)
     }
-    if asked and not asked & listed:
+    if requested and not requested & listed:
         where = f"the channels {', '.join(sorted(listed))}" if listed else "no channel"
         return f"{version} is in {where}; the spec asks for {row.channel}."
     if row.version_asked and not _in_range(row.version_asked, offer.parsed[name]):
@@ -170,17 +177,21 @@ def _obstacle(row: Operator, offer: Offer, name: str, follow: Collection[str]) -
     return ""
 
 
-def _in_range(asked: str, version: Version) -> bool:
+def _in_range(version_range: str, version: Version) -> bool:
     try:
-        return masterminds_range(asked)(version)
+        return masterminds_range(version_range)(version)
     except ValueError:
-        return True  # the controller refuses the spec and says so
+        return True  # the controller rejects the spec and reports that
 
 
-def is_deprecated(row: Operator, told: Iterable[Mapping[str, Any]], offer: Offer | None) -> bool:
-    """By the object's conditions when it has any on deprecation, else by the catalog's word."""
+def is_deprecated(
+    row: Operator, conditions: Iterable[Mapping[str, Any]], offer: Offer | None
+) -> bool:
+    """By the object's deprecation conditions if it has any, else by the catalog."""
     types = ("Deprecated", "PackageDeprecated", "ChannelDeprecated", "BundleDeprecated")
-    found = [str(one.get("status")) for one in told if one.get("type") in types]
-    if found:
-        return "True" in found
+    statuses = [
+        str(condition.get("status")) for condition in conditions if condition.get("type") in types
+    ]
+    if statuses:
+        return "True" in statuses
     return offer is not None and row.bundle in offer.deprecated

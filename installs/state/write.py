@@ -1,10 +1,10 @@
-"""Writes what was told of a cluster into the tables: one path for lists and for changes.
+"""Writes lists and watch events of a cluster into the tables, and what is derived from them.
 
-Every transaction first locks the Cluster's row, so that two writers never both record one change.
+Every transaction first locks the Cluster's row, so that no change is recorded by two writers.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -13,21 +13,32 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from installs.models import ClusterOperator, Component, CRDState, Operator
-from installs.state.assess import assess, basis
-from installs.state.catalogs import CATALOG_KINDS, record_catalogs
-from installs.state.crds import assess_crds
-from installs.state.decode import Kept, Key
-from installs.state.events import write_events
-from installs.state.history import Moment
-from installs.state.links import OPERATOR_KINDS, link, waiting_csvs
-from installs.state.members import is_told, update_members
-from installs.state.read import ABSENT, FAILED, FORBIDDEN, SERVED, FeedRead, Snapshot
-from installs.state.resources import BY_NAME, FEEDS, Change, Feed, Position
-from installs.state.store import Delta, Reading, Table, known_rows, older, store
+from catalogs.sync.cluster_catalogs import record_catalog_sources, record_cluster_catalogs
+from installs.models import ClusterOperator, Component, CRDState, Event, Operator
+from installs.state.assess import assess, assess_crds, basis, lists_members, update_members
+from installs.state.decode import DecodedObject, Key, Object
+from installs.state.history import WriteContext
+from installs.state.links import OPERATOR_KINDS, csvs_without_operator, link
+from installs.state.listing import ABSENT, FAILED, FORBIDDEN, SERVED, ResourceList, Snapshot
+from installs.state.resources import BY_NAME, Change, Position, WatchedResource
+from installs.state.store import (
+    BATCH,
+    Delta,
+    StoredRow,
+    Table,
+    TableInput,
+    batched,
+    older,
+    rows_of,
+    store,
+    stored_rows,
+)
 from olmweb.models import Cluster, Stream
 
 EVENT = "Event"
+_CLUSTER_CATALOGS = ("ClusterCatalog", "Catalog")  # the kind's present and former name
+_CATALOG_SOURCE = "CatalogSource"
+CATALOG_KINDS = (*_CLUSTER_CATALOGS, _CATALOG_SOURCE)
 _TABLES: tuple[Table, ...] = (Component, Operator, ClusterOperator, CRDState)
 _STATES = {
     SERVED: Stream.State.LISTED,
@@ -39,9 +50,9 @@ _STATES = {
 
 @dataclass(slots=True)
 class Written:
-    """Rows written and deleted, by kind; `derived` are those that no object stands for.
+    """Counts of rows written and deleted by kind; `derived` counts rows of no object of their own.
 
-    `changed`: a reader of the cluster would see a difference, so its revision has grown.
+    `changed`: readers of the cluster see a difference, so its revision was incremented.
     """
 
     written: Counter[str] = field(default_factory=Counter)
@@ -59,7 +70,7 @@ class Written:
 
 
 def table_of(kind: str) -> Table:
-    """The table that has the objects of a kind; Events have one of another sort."""
+    """The table for objects of a kind other than Event."""
     if kind in OPERATOR_KINDS:
         return Operator
     if kind == "ClusterOperator":
@@ -68,108 +79,119 @@ def table_of(kind: str) -> Table:
 
 
 @dataclass(slots=True)
-class _Told:
-    """What a write has to bring to the tables. `catalogs`: by kind, those that were read whole."""
+class _WriteInput:
+    """The input of one transaction. `catalogs`: the complete lists of catalog objects by kind."""
 
-    readings: dict[Table, Reading] = field(default_factory=lambda: defaultdict(Reading))
-    known: dict[Table, dict[Key, Any]] = field(default_factory=dict)
-    events: list[Kept] = field(default_factory=list)
-    catalogs: dict[str, list[Kept]] = field(default_factory=dict)
+    tables: dict[Table, TableInput] = field(default_factory=lambda: defaultdict(TableInput))
+    stored: dict[Table, dict[Key, StoredRow]] = field(default_factory=dict)
+    events: list[DecodedObject] = field(default_factory=list)
+    catalogs: dict[str, list[DecodedObject]] = field(default_factory=dict)
 
 
 def lock(cluster: Cluster) -> Cluster:
-    """The Cluster's row as it is now; nobody else writes the cluster until the transaction ends."""
+    """Locks and returns the Cluster's row: no other writer until the transaction ends."""
     return Cluster.objects.select_for_update().get(pk=cluster.pk)
 
 
-# -- lists ----------------------------------------------------------------------------------------
+# -- lists -----------------------------------------------------------------------------------------
 
 
-def write_snapshot(cluster: Cluster, snapshot: Snapshot, moment: Moment | None = None) -> Written:
-    """Makes our rows equal to what was read, in a transaction of its own, with Streams and Cluster.
+def write_snapshot(cluster: Cluster, snapshot: Snapshot) -> Written:
+    """Makes the rows equal to the lists, in a transaction of its own, with Streams and Cluster.
 
-    Feeds that could not be read keep their rows; a list deletes only what it would have listed and
-    what is not newer than it.
+    Rows of resources that could not be read stay. A list deletes only rows that it would have
+    listed and that are not newer than the list.
     """
     with transaction.atomic():
         row = lock(cluster)
-        now = moment.now if moment else timezone.now()
+        now = timezone.now()
         streams = {stream.feed: stream for stream in Stream.objects.filter(cluster=row)}
-        first = frozenset(
-            feed.kind
-            for feed in FEEDS
-            if feed.name not in streams or streams[feed.name].listed_at is None
-        )
-        moment = Moment(row.pk, now, first)
-        told = _told_by_lists(row.pk, snapshot, streams)
-        written = _write(row, told, moment, _comparable(row, snapshot))
-        _save_lists(row.pk, snapshot, streams, now)
+        first_read_kinds = _first_read_kinds(BY_NAME, streams)
+        incoming = _input_of_lists(row.pk, snapshot, streams)
+        context = WriteContext(row.pk, now, first_read_kinds)
+        written = _write(row, incoming, context, _platform_operators_known(row, snapshot))
+        _save_list_streams(row.pk, snapshot, streams, now)
         written.changed = _save_cluster(row, snapshot, written, now)
     cluster.refresh_from_db()
     return written
 
 
-def _told_by_lists(cluster_id: int, snapshot: Snapshot, streams: Mapping[str, Stream]) -> _Told:
-    told = _Told()
-    read = {BY_NAME[name]: one for name, one in snapshot.feeds.items() if one.authoritative}
+def _first_read_kinds(names: Iterable[str], streams: Mapping[str, Stream]) -> frozenset[str]:
+    """Kinds of these watched resources that have no complete list yet."""
+    return frozenset(
+        BY_NAME[name].kind
+        for name in names
+        if name not in streams or streams[name].listed_at is None
+    )
+
+
+def _input_of_lists(
+    cluster_id: int, snapshot: Snapshot, streams: Mapping[str, Stream]
+) -> _WriteInput:
+    incoming = _WriteInput()
+    read = {
+        BY_NAME[name]: result for name, result in snapshot.lists.items() if result.authoritative
+    }
     kinds: dict[Table, set[str]] = defaultdict(set)
-    for feed, one in read.items():
-        if feed.kind == EVENT:
-            told.events += one.objects
+    for watched, result in read.items():
+        if watched.kind == EVENT:
+            incoming.events += result.objects
         else:
-            kinds[table_of(feed.kind)].add(feed.kind)
-        if feed.kind in CATALOG_KINDS:
-            told.catalogs[feed.kind] = list(one.objects)
+            kinds[table_of(watched.kind)].add(watched.kind)
+        if watched.kind in CATALOG_KINDS:
+            incoming.catalogs[watched.kind] = list(result.objects)
     for table, wanted in kinds.items():
-        known = known_rows(table, cluster_id, kinds=wanted)
-        told.known[table] = known
-        reading = told.readings[table]
-        for feed, one in read.items():
-            if feed.kind in wanted:
-                stream = streams.get(feed.name)
-                reading.rewound |= _rewound(one, stream, snapshot.began_at)
-                reading.told |= {kept.key: [kept] for kept in one.objects}
-        for key, row in known.items():
-            feed_of = _feed_of(read, key[0], row.owner_kind)
-            if key not in reading.told and feed_of is not None:
-                reading.gone[key] = ("", read[feed_of].resource_version)
-    return told
+        stored = stored_rows(table, cluster_id, kinds=wanted)
+        incoming.stored[table] = stored
+        table_input = incoming.tables[table]
+        for watched, result in read.items():
+            if watched.kind in wanted:
+                stream = streams.get(watched.name)
+                table_input.rewound |= _rewound(result, stream, snapshot.began_at)
+                table_input.versions |= {obj.key: [obj] for obj in result.objects}
+        for key, row in stored.items():
+            result_of_row = _covering_list(read, key[0], row.owner_kind)
+            if key not in table_input.versions and result_of_row is not None:
+                table_input.deleted[key] = ("", result_of_row.resource_version)
+    return incoming
 
 
-def _feed_of(read: Mapping[Feed, FeedRead], kind: str, owner_kind: str) -> Feed | None:
-    """The feed, of those that were read, that would have listed such a row."""
-    for feed in read:
-        if feed.kind == kind and feed.owner_kind in ("", owner_kind):
-            return feed
+def _covering_list(
+    read: Mapping[WatchedResource, ResourceList], kind: str, owner_kind: str
+) -> ResourceList | None:
+    """The list that contains an object of this kind and owner kind if it exists."""
+    for watched, result in read.items():
+        if watched.kind == kind and watched.owner_kind in ("", owner_kind):
+            return result
     return None
 
 
-def _rewound(one: FeedRead, stream: Stream | None, began_at: datetime) -> bool:
-    """Whether the list is older than what we have although it was asked for later: etcd was
-    restored from a backup."""
+def _rewound(result: ResourceList, stream: Stream | None, began_at: datetime) -> bool:
+    """Whether the list is older than the stored position although it was requested later, which
+    happens after a restore of etcd."""
     return (
         stream is not None
-        and older(one.resource_version, stream.resource_version)
+        and older(result.resource_version, stream.resource_version)
         and stream.heard_at is not None
         and stream.heard_at < began_at
     )
 
 
-def _save_lists(
+def _save_list_streams(
     cluster_id: int, snapshot: Snapshot, streams: Mapping[str, Stream], now: datetime
 ) -> None:
     rows = []
-    for name, one in snapshot.feeds.items():
+    for name, result in snapshot.lists.items():
         row = streams.get(name) or Stream(cluster_id=cluster_id, feed=name, kind=BY_NAME[name].kind)
-        rewound = _rewound(one, row, snapshot.began_at)
-        if one.authoritative:
-            if rewound or not older(one.resource_version, row.resource_version):
-                row.resource_version = one.resource_version
+        rewound = _rewound(result, row, snapshot.began_at)
+        if result.authoritative:
+            if rewound or not older(result.resource_version, row.resource_version):
+                row.resource_version = result.resource_version
             row.listed_at = row.heard_at = now
             row.lists += 1
-        is_watched = one.state == SERVED and row.state == Stream.State.WATCHING
-        row.state = row.state if is_watched else _STATES[one.state]
-        row.error = one.error
+        is_watched = result.state == SERVED and row.state == Stream.State.WATCHING
+        row.state = row.state if is_watched else _STATES[result.state]
+        row.error = result.error
         rows.append(row)
     _save_streams(rows, ["resource_version", "state", "error", "listed_at", "heard_at", "lists"])
 
@@ -182,32 +204,39 @@ def _save_streams(rows: Sequence[Stream], fields: Sequence[str]) -> None:
     )
 
 
-def _comparable(cluster: Cluster, snapshot: Snapshot) -> bool:
-    """Whether the PlatformOperators that there are are known."""
-    one = snapshot.feeds.get("PlatformOperator")
-    state = one.state if one else cluster.kinds.get("PlatformOperator", {}).get("state", SERVED)
+def _platform_operators_known(cluster: Cluster, snapshot: Snapshot) -> bool:
+    """Whether the list of PlatformOperators is complete."""
+    result = snapshot.lists.get("PlatformOperator")
+    state = (
+        result.state if result else cluster.kinds.get("PlatformOperator", {}).get("state", SERVED)
+    )
     return state in (SERVED, ABSENT)
 
 
 def _save_cluster(row: Cluster, snapshot: Snapshot, written: Written, now: datetime) -> bool:
-    """One UPDATE; returns whether a reader would see a difference, by which `revision` grows."""
+    """Updates the row; returns whether readers see a difference, which increments `revision`."""
     kinds = {**row.kinds, **kind_states(row, snapshot, now)}
-    told = ("state", "version", "error")
-    seen = {kind: [one.get(key) for key in told] for kind, one in row.kinds.items()}
-    shown = {kind: [one.get(key) for key in told] for kind, one in kinds.items()}
     fields: dict[str, Any] = {"kinds": kinds, "server": snapshot.server or row.server}
     fields["version"] = snapshot.version or row.version
     before = (row.version, row.server, row.reachable, row.error_code)
     after = (fields["version"], fields["server"], True, "")
-    changed = bool(written.total) or before != after or seen != shown
+    changed = bool(written.total) or before != after or _shown(row.kinds) != _shown(kinds)
     if snapshot.complete:
         fields["synced_at"] = now
-    save_answer(row, now, changed=changed, **fields)
+    save_reachable(row, now, changed=changed, **fields)
     return changed
 
 
-def save_answer(row: Cluster, now: datetime, *, changed: bool, **fields: Any) -> None:
-    """The cluster has answered: one UPDATE of its row."""
+def _shown(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The part of Cluster.kinds that pages show."""
+    return {
+        kind: [state.get(key) for key in ("state", "version", "error")]
+        for kind, state in kinds.items()
+    }
+
+
+def save_reachable(row: Cluster, now: datetime, *, changed: bool, **fields: Any) -> None:
+    """Updates the row of a cluster that has answered."""
     if changed:
         fields["revision"] = F("revision") + 1
     Cluster.objects.filter(pk=row.pk).update(
@@ -223,118 +252,114 @@ def save_answer(row: Cluster, now: datetime, *, changed: bool, **fields: Any) ->
 
 
 def kind_states(cluster: Cluster, snapshot: Snapshot, now: datetime) -> dict[str, dict[str, Any]]:
-    """Cluster.kinds of what was read: of several feeds of a kind the worst state counts. If it
-    could not be read, with count and time of the last reading."""
+    """Cluster.kinds of the listed kinds: the worst state of the lists of a kind. A kind that could
+    not be read keeps the count and time of its last complete list."""
     ranks = (FORBIDDEN, FAILED, SERVED, ABSENT)
-    by_kind: dict[str, list[FeedRead]] = defaultdict(list)
-    for name, one in snapshot.feeds.items():
-        by_kind[BY_NAME[name].kind].append(one)
-    found = {}
-    for kind, reads in by_kind.items():
-        worst = min(reads, key=lambda one: ranks.index(one.state))
+    by_kind: dict[str, list[ResourceList]] = defaultdict(list)
+    for name, result in snapshot.lists.items():
+        by_kind[BY_NAME[name].kind].append(result)
+    states = {}
+    for kind, results in by_kind.items():
+        worst = min(results, key=lambda result: ranks.index(result.state))
         old = cluster.kinds.get(kind, {})
-        is_read = all(one.authoritative for one in reads)
-        version = next((one.version for one in reads if one.version), "")
-        count = sum(len(one.objects) for one in reads)
-        found[kind] = {
+        is_read = all(result.authoritative for result in results)
+        version = next((result.version for result in results if result.version), "")
+        count = sum(len(result.objects) for result in results)
+        states[kind] = {
             "state": worst.state,
             "version": version or ("" if is_read else old.get("version", "")),
             "objects": count if is_read else old.get("objects", 0),
             "synced_at": now.isoformat() if is_read else old.get("synced_at"),
             "error": worst.error,
         }
-    return found
+    return states
 
 
-# -- changes --------------------------------------------------------------------------------------
+# -- watch events ----------------------------------------------------------------------------------
 
 
 def apply_changes(
     cluster: Cluster, changes: Sequence[Change], positions: Mapping[str, Position]
 ) -> Written:
-    """Writes what watches told, and how far they have come, in one transaction of its own.
+    """Writes watch events and the positions reached, in a transaction of its own.
 
-    Changes may come twice, late or in another order; what is older than what we have is ignored.
-    Work is proportional to the changes and to the operators that they affect.
+    Events may be repeated, late or out of order: versions older than the rows are ignored. The
+    work is proportional to the events and the operators that they affect.
     """
     now = timezone.now()
     with transaction.atomic():
         row = lock(cluster)
-        names = {change.feed for change in changes} | set(positions)
+        names = {change.resource for change in changes} | set(positions)
         streams = {
             stream.feed: stream for stream in Stream.objects.filter(cluster=row, feed__in=names)
         }
-        first = frozenset(
-            BY_NAME[name].kind
-            for name in names
-            if name not in streams or streams[name].listed_at is None
-        )
-        told = _told_by_changes(row.pk, changes, positions, streams)
-        written = _write(row, told, Moment(row.pk, now, first), _comparable(row, Snapshot()))
+        incoming = _input_of_changes(row.pk, changes, positions, streams)
+        context = WriteContext(row.pk, now, _first_read_kinds(names, streams))
+        written = _write(row, incoming, context, _platform_operators_known(row, Snapshot()))
         _save_positions(row.pk, positions, streams)
-        version = _version_told(changes) or row.version
-        seen = (version, True) != (row.version, row.reachable)
-        written.changed = bool(written.total) or seen
-        save_answer(row, now, changed=written.changed, version=version, synced_at=now)
+        version = _cluster_version(changes) or row.version
+        differs = (version, True) != (row.version, row.reachable)
+        written.changed = bool(written.total) or differs
+        save_reachable(row, now, changed=written.changed, version=version, synced_at=now)
     return written
 
 
-def _told_by_changes(
+def _input_of_changes(
     cluster_id: int,
     changes: Sequence[Change],
     positions: Mapping[str, Position],
     streams: Mapping[str, Stream],
-) -> _Told:
-    told = _Told()
+) -> _WriteInput:
+    incoming = _WriteInput()
     by_key: dict[Key, list[Change]] = defaultdict(list)
     for change in changes:
-        stream = streams.get(change.feed)
-        if stream is not None and older(change.kept.resource_version, stream.resource_version):
-            continue  # everything up to there has been told before
-        if change.kept.kind == EVENT:
-            told.events += [] if change.gone else [change.kept]
+        stream = streams.get(change.resource)
+        if stream is not None and older(change.obj.resource_version, stream.resource_version):
+            continue  # already covered by the stored position
+        if change.obj.kind == EVENT:
+            incoming.events += [] if change.deleted else [change.obj]
         else:
-            by_key[change.kept.key].append(change)
+            by_key[change.obj.key].append(change)
     keys: dict[Table, set[Key]] = defaultdict(set)
     for key in by_key:
         keys[table_of(key[0])].add(key)
     for table, wanted in keys.items():
-        told.known[table] = known_rows(table, cluster_id, keys=wanted)
+        incoming.stored[table] = stored_rows(table, cluster_id, keys=wanted)
         for key in wanted:
-            known = told.known[table].get(key)
-            owner_kind = known.owner_kind if known else None
-            _fold(told.readings[table], key, by_key[key], positions, owner_kind)
-    return told
+            row = incoming.stored[table].get(key)
+            owner_kind = row.owner_kind if row else None
+            _fold(incoming.tables[table], key, by_key[key], positions, owner_kind)
+    return incoming
 
 
 def _fold(
-    reading: Reading,
+    table_input: TableInput,
     key: Key,
     changes: list[Change],
     positions: Mapping[str, Position],
     owner_kind: str | None,
 ) -> None:
-    """Several changes of one object, in the order in which they happened, to what they amount to.
+    """Combines the events of one object in the order in which they happened.
 
-    An object that left the selection of one feed may have come into another's: a deletion counts
-    only for a row that its feed would have listed.
+    An object that left one selection may have entered another: a deletion counts only if the row
+    belongs to the selection it was deleted from.
     """
     if all(_number(change) is not None for change in changes):
-        changes = sorted(changes, key=lambda change: (_number(change) or 0, not change.gone))
+        changes = sorted(changes, key=lambda change: (_number(change) or 0, not change.deleted))
     last = changes[-1]
-    if last.gone:
-        selected = BY_NAME[last.feed].owner_kind
+    if last.deleted:
+        selected = BY_NAME[last.resource].owner_kind
         if not selected or owner_kind in (None, selected):
-            reading.gone[key] = (last.kept.uid, last.kept.resource_version)
+            table_input.deleted[key] = (last.obj.uid, last.obj.resource_version)
         return
-    reading.told[key] = [change.kept for change in changes if not change.gone]
-    position = positions.get(last.feed)
-    if position is None or older(position.resource_version, last.kept.resource_version):
-        reading.mark.add(key)
+    table_input.versions[key] = [change.obj for change in changes if not change.deleted]
+    position = positions.get(last.resource)
+    if position is None or older(position.resource_version, last.obj.resource_version):
+        table_input.version_only.add(key)
 
 
 def _number(change: Change) -> int | None:
-    version = change.kept.resource_version
+    version = change.obj.resource_version
     return int(version) if version.isascii() and version.isdigit() else None
 
 
@@ -346,41 +371,47 @@ def _save_positions(
         row = streams.get(name) or Stream(cluster_id=cluster_id, feed=name, kind=BY_NAME[name].kind)
         if not older(position.resource_version, row.resource_version):
             row.resource_version = position.resource_version[:100]
-        row.heard_at = position.heard_at
+        row.heard_at = position.last_event_at
         rows.append(row)
     _save_streams(rows, ["resource_version", "heard_at"])
 
 
-def _version_told(changes: Sequence[Change]) -> str:
-    """What ClusterVersion says the cluster's version is, when it is among the changes."""
-    told = [one.kept for one in changes if one.kept.kind == "ClusterVersion" and not one.gone]
-    return str(told[-1].details["version"]) if told else ""
+def _cluster_version(changes: Sequence[Change]) -> str:
+    """The version in the last event of ClusterVersion, empty without one."""
+    objects = [
+        change.obj
+        for change in changes
+        if change.obj.kind == "ClusterVersion" and not change.deleted
+    ]
+    return str(objects[-1].details["version"]) if objects else ""
 
 
-# -- both -----------------------------------------------------------------------------------------
+# -- both ------------------------------------------------------------------------------------------
 
 
-def _write(cluster: Cluster, told: _Told, moment: Moment, comparable: bool) -> Written:
-    """Tables, then what follows from them. `cluster.assessed` is set; the caller saves it."""
+def _write(
+    cluster: Cluster, incoming: _WriteInput, context: WriteContext, comparable: bool
+) -> Written:
+    """Writes the tables, then derives. Sets `cluster.assessed`; the caller saves the row."""
     result = Written()
     deltas: dict[Table, Delta] = {}
     for table in _TABLES:
-        if table in told.readings:
-            reading = told.readings[table]
-            deltas[table] = store(table, reading, told.known.get(table, {}), moment)
+        if table in incoming.tables:
+            table_input = incoming.tables[table]
+            deltas[table] = store(table, table_input, incoming.stored.get(table, {}), context)
             result.add(deltas[table])
     now_basis = basis(cluster.pk)
     everything = cluster.assessed != now_basis
     cluster.assessed = now_basis
-    _derive(cluster.pk, deltas, moment, result, everything=everything)
+    _derive(cluster.pk, deltas, context, result, everything=everything)
     platform = {key[0] for key in deltas.get(Operator, Delta()).touched}
-    told_of = is_told(deltas.get(ClusterOperator, Delta()))
-    if told_of or "PlatformOperator" in platform or everything:
+    has_members = lists_members(deltas.get(ClusterOperator, Delta()))
+    if has_members or "PlatformOperator" in platform or everything:
         written, members = update_members(cluster.pk, comparable=comparable)
         result.written["ClusterOperator"] += written
         result.derived += members
-    result.derived += record_catalogs(cluster, told.catalogs, deltas.get(Component, Delta()))
-    result.written[EVENT] += write_events(cluster.pk, told.events, moment.now)
+    result.derived += record_catalogs(cluster, incoming.catalogs, deltas.get(Component, Delta()))
+    result.written[EVENT] += write_events(cluster.pk, incoming.events, context.now)
     result.written = +result.written
     return result
 
@@ -388,27 +419,140 @@ def _write(cluster: Cluster, told: _Told, moment: Moment, comparable: bool) -> W
 def _derive(
     cluster_id: int,
     deltas: Mapping[Table, Delta],
-    moment: Moment,
+    context: WriteContext,
     result: Written,
     *,
     everything: bool,
 ) -> None:
-    """Links, diagnosis, and CRDs; of everything when rules or catalogs are others than before."""
-    operators, parts = deltas.get(Operator, Delta()), deltas.get(Component, Delta())
-    waiting = waiting_csvs(cluster_id)
-    if operators.touched or parts.touched or waiting or everything:
+    """Updates links and derived columns: of all rows if `everything`, which is the case after the
+    rules or the catalogs have changed."""
+    operators, components = deltas.get(Operator, Delta()), deltas.get(Component, Delta())
+    unowned = csvs_without_operator(cluster_id)
+    if operators.touched or components.touched or unowned or everything:
         links = link(
-            cluster_id, operators, parts, moment.now, waiting=waiting, everything=everything
+            cluster_id, operators, components, context.now, unowned=unowned, everything=everything
         )
         result.derived += links.rows
         affected = links.affected
         if everything:
             rows = Operator.objects.filter(cluster_id=cluster_id).order_by()
             affected = set(rows.values_list("id", flat=True))
-        result.derived += assess(cluster_id, affected, links.fresh, moment)
+        result.derived += assess(cluster_id, affected, links.new, context)
     crds = deltas.get(CRDState, Delta())
     ids = {crds.ids[key] for key in crds.changed}
     if everything:
-        rows_of_crds = CRDState.objects.filter(cluster_id=cluster_id).order_by()
-        ids = set(rows_of_crds.values_list("id", flat=True))
+        crd_rows = CRDState.objects.filter(cluster_id=cluster_id).order_by()
+        ids = set(crd_rows.values_list("id", flat=True))
     result.derived += assess_crds(ids)
+
+
+# -- Events ----------------------------------------------------------------------------------------
+
+_EVENT_COLUMNS = ("type", "reason", "message", "source", "count", "first_at", "last_at")
+
+
+def write_events(cluster_id: int, events: Iterable[DecodedObject], now: datetime) -> int:
+    """Upserts new and changed events about stored objects; returns their number.
+
+    Rows of Events stay after the cluster has deleted the Events.
+    """
+    newest: dict[str, DecodedObject] = {}
+    for event in events:
+        previous = newest.get(event.uid)
+        if previous is None or not older(event.resource_version, previous.resource_version):
+            newest[event.uid] = event
+    rows = _new_events(cluster_id, newest)
+    involved = _stored_keys(cluster_id, {_involved_object(event) for event in rows})
+    rows = [event for event in rows if _involved_object(event) in involved]
+    Event.objects.bulk_create(
+        [
+            Event(
+                cluster_id=cluster_id,
+                uid=event.uid,
+                resource_version=event.resource_version,
+                **{**event.columns, "last_at": event.columns["last_at"] or now},
+            )
+            for event in rows
+        ],
+        batch_size=BATCH,
+        update_conflicts=True,
+        unique_fields=["cluster", "uid"],
+        update_fields=["resource_version", *_EVENT_COLUMNS],
+    )
+    return len(rows)
+
+
+def _new_events(cluster_id: int, newest: dict[str, DecodedObject]) -> Sequence[DecodedObject]:
+    stored: dict[str, str] = {}
+    for batch in batched(newest):
+        rows = Event.objects.filter(cluster_id=cluster_id, uid__in=batch).order_by()
+        stored.update(rows.values_list("uid", "resource_version"))
+    return [
+        event
+        for uid, event in newest.items()
+        if uid not in stored
+        or (
+            stored[uid] != event.resource_version and not older(event.resource_version, stored[uid])
+        )
+    ]
+
+
+def _involved_object(event: DecodedObject) -> Key:
+    return event.columns["kind"], event.columns["namespace"], event.columns["name"]
+
+
+def _stored_keys(cluster_id: int, keys: set[Key]) -> set[Key]:
+    """The keys that have a row in any table."""
+    stored: set[Key] = set()
+    for table in (Operator, Component, ClusterOperator, CRDState):
+        rows = table._default_manager.filter(cluster_id=cluster_id)
+        stored |= {key for key, _ in rows_of(rows, keys - stored)}
+    return stored
+
+
+# -- catalogs --------------------------------------------------------------------------------------
+
+
+def record_catalogs(
+    cluster: Cluster, lists: Mapping[str, list[DecodedObject]], components: Delta
+) -> int:
+    """Passes catalog objects to the app `catalogs`: complete `lists`, else the changes.
+
+    Returns the rows written. ClusterCatalogs come first, so that they get the short name on a
+    clash.
+    """
+    return _record_cluster_catalogs(cluster, lists, components) + _record_sources(
+        cluster, lists, components
+    )
+
+
+def _record_cluster_catalogs(
+    cluster: Cluster, lists: Mapping[str, list[DecodedObject]], components: Delta
+) -> int:
+    listed = [lists[kind] for kind in _CLUSTER_CATALOGS if kind in lists]
+    catalogs = [obj for objects in listed for obj in objects]
+    if len(listed) == len(_CLUSTER_CATALOGS):
+        return record_cluster_catalogs(cluster, _objects(catalogs))
+    # Both kinds share rows: the list of one kind does not cover objects of the other.
+    names = {key[2] for key in components.touched if key[0] in _CLUSTER_CATALOGS}
+    names |= {obj.name for obj in catalogs}
+    if not names:
+        return 0
+    changed = [obj for obj in components.changed.values() if obj.kind in _CLUSTER_CATALOGS]
+    return record_cluster_catalogs(cluster, _objects(catalogs or changed), only=names)
+
+
+def _record_sources(
+    cluster: Cluster, lists: Mapping[str, list[DecodedObject]], components: Delta
+) -> int:
+    if _CATALOG_SOURCE in lists:
+        return record_catalog_sources(cluster, _objects(lists[_CATALOG_SOURCE]))
+    keys = {key[1:] for key in components.touched if key[0] == _CATALOG_SOURCE}
+    if not keys:
+        return 0
+    changed = [obj for obj in components.changed.values() if obj.kind == _CATALOG_SOURCE]
+    return record_catalog_sources(cluster, _objects(changed), only=keys)
+
+
+def _objects(decoded: Iterable[DecodedObject]) -> list[Object]:
+    return [obj.source for obj in decoded if obj.source]

@@ -11,7 +11,7 @@ import django
 
 def main() -> None:
     django.setup()
-    from installs.state.watch import watch_cluster
+    from installs.state.watch.run import watch_cluster
     from olmweb.celery import keep_what_is_loaded
     from olmweb.clusters import configured
 

@@ -33,5 +33,5 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
         passes.append(objects)
         return 0 if is_same else len(objects)
 
-    monkeypatch.setattr("installs.state.catalogs.record_cluster_catalogs", record)
+    monkeypatch.setattr("installs.state.write.record_cluster_catalogs", record)
     return passes

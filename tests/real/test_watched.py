@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from installs.models import Health, Operator
-from installs.state.watch import End, watch_cluster
+from installs.state.watch.run import watch_cluster
+from installs.state.watch.session import End
 from olmweb.models import Cluster
 from tests.peers.client import wait_until
 from tests.real.world import SECONDS, World

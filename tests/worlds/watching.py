@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connection
 
-from installs.state.watch import WatchReport, watch_cluster
+from installs.state.watch.run import WatchReport, watch_cluster
 from olmweb.models import Cluster, Stream
 from olmweb.sandbox.cluster import Sandbox
 

@@ -3,7 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from installs.state.decode.common import Kept, Key, Object, dig, items, number, read_time, text
+from installs.state.decode.common import (
+    DecodedObject,
+    Key,
+    Object,
+    dig,
+    items,
+    number,
+    read_time,
+    text,
+)
 from installs.state.decode.platform import (
     bundle,
     bundle_deployment,
@@ -26,7 +35,7 @@ from installs.state.decode.workloads import custom_resource_definition, deployme
 
 __all__ = [
     "DECODERS",
-    "Kept",
+    "DecodedObject",
     "Key",
     "Object",
     "dig",
@@ -36,7 +45,7 @@ __all__ = [
     "text",
 ]
 
-DECODERS: dict[str, Callable[[Any], Kept | None]] = {
+DECODERS: dict[str, Callable[[Any], DecodedObject | None]] = {
     "PlatformOperator": platform_operator,
     "ClusterOperator": cluster_operator,
     "ClusterVersion": cluster_version,

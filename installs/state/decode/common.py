@@ -23,7 +23,7 @@ _BIG = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class DecodedObject:
     """What we keep of one object; `columns` are those of its own table.
 
     `source` is the narrowed object itself, for the one kind whose rows another app makes.
@@ -72,8 +72,8 @@ def dig(value: Any, *path: str) -> Any:
 
 def text(value: Any, *path: str, limit: int = TEXT_LIMIT) -> str:
     """The text at `path`, at most `limit` characters; empty for anything else."""
-    found = dig(value, *path)
-    return found.replace("\x00", "\ufffd")[:limit] if isinstance(found, str) else ""
+    content = dig(value, *path)
+    return content.replace("\x00", "\ufffd")[:limit] if isinstance(content, str) else ""
 
 
 def segment(value: Any, *path: str, limit: int = 253) -> str:
@@ -81,32 +81,32 @@ def segment(value: Any, *path: str, limit: int = 253) -> str:
 
     As apimachinery pkg/api/validation/path, IsValidPathSegmentName: names stand in URLs.
     """
-    found = text(value, *path, limit=limit)
-    return "" if found in (".", "..") or "/" in found or "%" in found else found
+    name = text(value, *path, limit=limit)
+    return "" if name in (".", "..") or "/" in name or "%" in name else name
 
 
 def number(value: Any, *path: str, default: int = 0) -> int:
     """The whole number at `path`, as far as a column of 64 bits holds it; else `default`."""
-    found = dig(value, *path)
-    is_number = isinstance(found, int) and not isinstance(found, bool)
-    return found if is_number and -_BIG <= found < _BIG else default
+    content = dig(value, *path)
+    is_number = isinstance(content, int) and not isinstance(content, bool)
+    return content if is_number and -_BIG <= content < _BIG else default
 
 
 def items(value: Any, *path: str, limit: int = 500) -> list[Object]:
     """The mappings of the list at `path`, at most `limit` of them."""
-    found = dig(value, *path)
-    listed = found if isinstance(found, list) else ()
-    return [one for one in listed if isinstance(one, Mapping)][:limit]
+    content = dig(value, *path)
+    listed = content if isinstance(content, list) else ()
+    return [item for item in listed if isinstance(item, Mapping)][:limit]
 
 
 def texts(value: Any, *path: str, limit: int = 500) -> list[str]:
     """The texts of the list at `path`, at most `limit` of them."""
-    found = dig(value, *path)
-    listed: Sequence[Any] = found if isinstance(found, list) else ()
-    return [text(one) for one in listed if isinstance(one, str)][:limit]
+    content = dig(value, *path)
+    listed: Sequence[Any] = content if isinstance(content, list) else ()
+    return [text(item) for item in listed if isinstance(item, str)][:limit]
 
 
-def picked(value: Object, *fields: str, limit: int = 4_000) -> dict[str, str]:
+def text_fields(value: Object, *fields: str, limit: int = 4_000) -> dict[str, str]:
     """These text fields of one mapping."""
     return {name: text(value, name, limit=limit) for name in fields}
 
@@ -116,8 +116,8 @@ def read_time(value: Any) -> datetime | None:
     if not isinstance(value, str):
         return None
     try:
-        found = datetime.fromisoformat(value)
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        time = datetime.fromisoformat(value)
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
 
@@ -125,12 +125,15 @@ def read_time(value: Any) -> datetime | None:
 def read_conditions(obj: Object) -> list[dict[str, Any]]:
     """`status.conditions` with clean texts; see olmweb.kube.conditions.read."""
     return [
-        {key: text(one, key) if isinstance(value, str) else value for key, value in one.items()}
-        for one in kube_conditions.read(obj)
+        {
+            key: text(condition, key) if isinstance(value, str) else value
+            for key, value in condition.items()
+        }
+        for condition in kube_conditions.read(obj)
     ]
 
 
-def kept(
+def decoded_object(
     obj: Object,
     kind: str,
     columns: dict[str, Any],
@@ -138,7 +141,7 @@ def kept(
     *,
     conditions: list[dict[str, Any]] | None = None,
     source: Object | None = None,
-) -> Kept | None:
+) -> DecodedObject | None:
     """None for an object without a name or with an impossible one: no API server sends it.
 
     What is being deleted has `deleted_at` in its details: the diagnosis says what takes long.
@@ -148,7 +151,7 @@ def kept(
     if not name or (text(meta, "namespace") and not namespace):
         return None
     deleted = text(meta, "deletionTimestamp", limit=60)
-    return Kept(
+    return DecodedObject(
         kind=kind,
         namespace=namespace,
         name=name,

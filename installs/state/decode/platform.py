@@ -6,13 +6,13 @@ from typing import Any
 from installs.diagnosis.aggregated import NAME as AGGREGATED
 from installs.diagnosis.aggregated import parse_members
 from installs.state.decode.common import (
-    Kept,
+    DecodedObject,
     Object,
     component,
     controller,
+    decoded_object,
     dig,
     items,
-    kept,
     labelled_owner,
     text,
 )
@@ -23,12 +23,14 @@ RUKPAK = "core.rukpak.io"
 _HISTORY = 5
 
 
-def platform_operator(obj: Object) -> Kept | None:
+def platform_operator(obj: Object) -> DecodedObject | None:
     package = text(obj, "spec", "package", "name", limit=253)
-    return kept(obj, "PlatformOperator", {"package": package, "catalog": PLATFORM_CATALOG})
+    return decoded_object(
+        obj, "PlatformOperator", {"package": package, "catalog": PLATFORM_CATALOG}
+    )
 
 
-def bundle_deployment(obj: Object) -> Kept | None:
+def bundle_deployment(obj: Object) -> DecodedObject | None:
     """v1alpha1 keeps the source in a template, v1alpha2 in the spec itself.
 
     One that nobody controls belongs to the PlatformOperator of its name.
@@ -39,39 +41,39 @@ def bundle_deployment(obj: Object) -> Kept | None:
     image = text(obj, "spec", "source", "image", "ref") or text(
         obj, "spec", "template", "spec", "source", "image", "ref"
     )
-    return kept(obj, "BundleDeployment", component(obj, owner, image=image))
+    return decoded_object(obj, "BundleDeployment", component(obj, owner, image=image))
 
 
-def bundle(obj: Object) -> Kept | None:
+def bundle(obj: Object) -> DecodedObject | None:
     owner = labelled_owner(obj, RUKPAK)
     if not owner[2]:
         owner = controller(obj)
     phase = text(obj, "status", "phase")
     image = text(obj, "spec", "source", "image", "ref")
-    return kept(obj, "Bundle", component(obj, owner, phase=phase, image=image))
+    return decoded_object(obj, "Bundle", component(obj, owner, phase=phase, image=image))
 
 
-def cluster_operator(obj: Object) -> Kept | None:
-    one = kept(obj, "ClusterOperator", {})
-    if one is None:
+def cluster_operator(obj: Object) -> DecodedObject | None:
+    decoded = decoded_object(obj, "ClusterOperator", {})
+    if decoded is None:
         return None
-    found = one.conditions
-    severity, worst = worst_condition(found)
+    conditions = decoded.conditions
+    severity, worst = worst_condition(conditions)
     versions = items(obj, "status", "versions")
     operator = (text(v, "version", limit=200) for v in versions if dig(v, "name") == "operator")
-    available = kube_conditions.text(kube_conditions.find(found, "Available"), "message")
-    one.columns.update(
+    available = kube_conditions.text(kube_conditions.find(conditions, "Available"), "message")
+    decoded.columns.update(
         version=next(operator, ""),
-        available=kube_conditions.status_of(found, "Available")[:10],
-        progressing=kube_conditions.status_of(found, "Progressing")[:10],
-        degraded=kube_conditions.status_of(found, "Degraded")[:10],
-        upgradeable=kube_conditions.status_of(found, "Upgradeable")[:10],
+        available=kube_conditions.status_of(conditions, "Available")[:10],
+        progressing=kube_conditions.status_of(conditions, "Progressing")[:10],
+        degraded=kube_conditions.status_of(conditions, "Degraded")[:10],
+        upgradeable=kube_conditions.status_of(conditions, "Upgradeable")[:10],
         severity=severity,
         reason=kube_conditions.text(worst, "reason")[:1024],
         message=kube_conditions.text(worst, "message"),
-        aggregated=one.name == AGGREGATED or bool(parse_members(available)),
+        aggregated=decoded.name == AGGREGATED or bool(parse_members(available)),
     )
-    return one
+    return decoded
 
 
 def worst_condition(
@@ -95,25 +97,28 @@ def worst_condition(
     return 0, kube_conditions.find(conditions, "Available")
 
 
-def cluster_version(obj: Object) -> Kept | None:
+def cluster_version(obj: Object) -> DecodedObject | None:
     """`details["version"]` is the version last completed, else the one on its way."""
     history = items(obj, "status", "history")
     desired = text(obj, "status", "desired", "version", limit=100)
-    done = (text(one, "version", limit=100) for one in history if one.get("state") == "Completed")
+    done = (
+        text(entry, "version", limit=100) for entry in history if entry.get("state") == "Completed"
+    )
     details = {
         "version": next(done, desired),
         "desired": desired,
         "available": [
-            text(one, "version", limit=100) for one in items(obj, "status", "availableUpdates")
+            text(update, "version", limit=100)
+            for update in items(obj, "status", "availableUpdates")
         ],
         "history": [
             {
-                "state": text(one, "state", limit=60),
-                "version": text(one, "version", limit=100),
-                "started": text(one, "startedTime", limit=60),
-                "completed": text(one, "completionTime", limit=60),
+                "state": text(entry, "state", limit=60),
+                "version": text(entry, "version", limit=100),
+                "started": text(entry, "startedTime", limit=60),
+                "completed": text(entry, "completionTime", limit=60),
             }
-            for one in history[:_HISTORY]
+            for entry in history[:_HISTORY]
         ],
     }
-    return kept(obj, "ClusterVersion", component(obj), details)
+    return decoded_object(obj, "ClusterVersion", component(obj), details)

@@ -9,18 +9,18 @@ from installs import diagnosis
 from installs.diagnosis.outdated import conflicting
 from installs.state.decode.common import (
     PACKAGE_LABEL,
-    Kept,
+    DecodedObject,
     Key,
     Object,
     component,
+    decoded_object,
     dig,
     items,
-    kept,
     number,
-    picked,
     read_conditions,
     read_time,
     text,
+    text_fields,
     texts,
 )
 
@@ -30,10 +30,10 @@ _DEPENDENTS = 200
 _DEPENDENCIES = ("olm.package.required", "olm.gvk.required", "olm.constraint")
 
 
-def subscription(obj: Object) -> Kept | None:
+def subscription(obj: Object) -> DecodedObject | None:
     current = text(obj, "status", "currentCSV", limit=253)
     installed = text(obj, "status", "installedCSV", limit=253)
-    return kept(
+    return decoded_object(
         obj,
         "Subscription",
         {
@@ -57,11 +57,11 @@ def subscription(obj: Object) -> Kept | None:
             "generated_by": text(obj, "metadata", "annotations", "olm.generated-by", limit=253),
             "catalog_health": [
                 {
-                    "name": text(one, "catalogSourceRef", "name", limit=253),
-                    "namespace": text(one, "catalogSourceRef", "namespace", limit=63),
-                    "healthy": one.get("healthy") is True,
+                    "name": text(catalog, "catalogSourceRef", "name", limit=253),
+                    "namespace": text(catalog, "catalogSourceRef", "namespace", limit=63),
+                    "healthy": catalog.get("healthy") is True,
                 }
-                for one in items(obj, "status", "catalogHealth", limit=100)
+                for catalog in items(obj, "status", "catalogHealth", limit=100)
             ],
         },
     )
@@ -77,10 +77,10 @@ def _conflicting(obj: Object) -> tuple[str, ...]:
 def _config(obj: Object) -> list[str]:
     """Which parts of an operator the Subscription sets: env, resources, tolerations ..."""
     config = dig(obj, "spec", "config")
-    return sorted(str(one)[:60] for one in config)[:20] if isinstance(config, Mapping) else []
+    return sorted(str(field)[:60] for field in config)[:20] if isinstance(config, Mapping) else []
 
 
-def install_plan(obj: Object) -> Kept | None:
+def install_plan(obj: Object) -> DecodedObject | None:
     plan = items(obj, "status", "plan", limit=100_000)
     owners = items(obj, "metadata", "ownerReferences")
     details = {
@@ -90,14 +90,18 @@ def install_plan(obj: Object) -> Kept | None:
         "generation": number(obj, "spec", "generation"),
         "message": text(obj, "status", "message"),
         "start_time": text(obj, "status", "startTime", limit=60),
-        "steps": [_step(one) for one in plan[:_STEPS]],
+        "steps": [_step(step) for step in plan[:_STEPS]],
         "steps_total": len(plan),
-        "lookups": [_lookup(one) for one in items(obj, "status", "bundleLookups", limit=100)],
+        "lookups": [_lookup(lookup) for lookup in items(obj, "status", "bundleLookups", limit=100)],
         "subscriptions": [
-            text(one, "name", limit=253) for one in owners if one.get("kind") == "Subscription"
+            text(owner, "name", limit=253)
+            for owner in owners
+            if owner.get("kind") == "Subscription"
         ],
     }
-    return kept(obj, "InstallPlan", component(obj, phase=text(obj, "status", "phase")), details)
+    return decoded_object(
+        obj, "InstallPlan", component(obj, phase=text(obj, "status", "phase")), details
+    )
 
 
 def _step(step: Object) -> dict[str, str]:
@@ -121,7 +125,7 @@ def _lookup(lookup: Object) -> dict[str, Any]:
     }
 
 
-def cluster_service_version(obj: Object) -> Kept | None:
+def cluster_service_version(obj: Object) -> DecodedObject | None:
     """None for a copy, which stands for the CSV of another namespace; its log is not kept."""
     if dig(obj, "metadata", "labels", "olm.copiedFrom") or (
         dig(obj, "status", "reason") == "Copied"
@@ -130,7 +134,9 @@ def cluster_service_version(obj: Object) -> Kept | None:
     modes = items(obj, "spec", "installModes", limit=20)
     names = items(obj, "spec", "install", "spec", "deployments")
     crds = dig(obj, "spec", "customresourcedefinitions")
-    webhooks = [text(one, "type", limit=60) for one in items(obj, "spec", "webhookdefinitions")]
+    webhooks = [
+        text(webhook, "type", limit=60) for webhook in items(obj, "spec", "webhookdefinitions")
+    ]
     apis = items(obj, "spec", "apiservicedefinitions", "owned")
     noted = _properties(obj)
     properties = noted or []
@@ -144,37 +150,39 @@ def cluster_service_version(obj: Object) -> Kept | None:
         "package": _package(obj, properties),
         "last_update": text(obj, "status", "lastUpdateTime", limit=60),
         "last_transition": text(obj, "status", "lastTransitionTime", limit=60),
-        "requirements": [_requirement(one) for one in items(obj, "status", "requirementStatus")],
-        "deployments": [text(one, "name", limit=253) for one in names],
-        "owned_crds": [text(one, "name", limit=253) for one in items(crds, "owned")],
-        "required_crds": [text(one, "name", limit=253) for one in items(crds, "required")],
+        "requirements": [
+            _requirement(requirement) for requirement in items(obj, "status", "requirementStatus")
+        ],
+        "deployments": [text(deployment, "name", limit=253) for deployment in names],
+        "owned_crds": [text(crd, "name", limit=253) for crd in items(crds, "owned")],
+        "required_crds": [text(crd, "name", limit=253) for crd in items(crds, "required")],
         "install_modes": {
-            text(one, "type", limit=60): one.get("supported") is True for one in modes
+            text(mode, "type", limit=60): mode.get("supported") is True for mode in modes
         },
         "webhooks": len(webhooks),
         "conversion_webhooks": webhooks.count("ConversionWebhook"),
         "api_services": len(apis),
-        "owned_apis": [f"{text(one, 'version')}.{text(one, 'group')}"[:253] for one in apis],
+        "owned_apis": [f"{text(api, 'version')}.{text(api, 'group')}"[:253] for api in apis],
         "min_kube": text(obj, "spec", "minKubeVersion", limit=60),
         "max_openshift": None if noted is None else _max_openshift(noted),
         "dependencies": sorted(
-            {str(one["type"]) for one in properties if one.get("type") in _DEPENDENCIES}
+            {str(item["type"]) for item in properties if item.get("type") in _DEPENDENCIES}
         ),
     }
     columns = component(obj, phase=text(obj, "status", "phase"))
-    return kept(obj, "ClusterServiceVersion", columns, details, conditions=[])
+    return decoded_object(obj, "ClusterServiceVersion", columns, details, conditions=[])
 
 
 def _requirement(requirement: Object) -> dict[str, Any]:
     """What is not satisfied comes first where a long list has to be cut."""
     dependents = [
-        picked(one, "group", "version", "kind", "status", "message")
-        for one in items(requirement, "dependents", limit=10_000)
+        text_fields(dependent, "group", "version", "kind", "status", "message")
+        for dependent in items(requirement, "dependents", limit=10_000)
     ]
     if len(dependents) > _DEPENDENTS:
-        dependents.sort(key=lambda one: one["status"] == "Satisfied")
+        dependents.sort(key=lambda dependent: dependent["status"] == "Satisfied")
     return {
-        **picked(requirement, "group", "version", "kind", "name", "status", "message"),
+        **text_fields(requirement, "group", "version", "kind", "name", "status", "message"),
         "dependents": dependents[:_DEPENDENTS],
     }
 
@@ -190,11 +198,11 @@ def _properties(obj: Object) -> list[Object] | None:
     for name in ("operatorframework.io/properties", "olm.properties"):
         noted = text(obj, "metadata", "annotations", name, limit=_PROPERTIES_LIMIT)
         try:
-            found = msgspec.json.decode(noted) if noted else None
+            content = msgspec.json.decode(noted) if noted else None
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             continue
-        listed = items({"all": found}, "all", limit=10_000) or items(
-            found, "properties", limit=10_000
+        listed = items({"all": content}, "all", limit=10_000) or items(
+            content, "properties", limit=10_000
         )
         if listed:
             return listed
@@ -204,16 +212,16 @@ def _properties(obj: Object) -> list[Object] | None:
 def _max_openshift(properties: list[Object]) -> list[str]:
     """Every value of the property, a number as text; OLM takes quotes off, too."""
     values = [
-        one.get("value") for one in properties if one.get("type") == "olm.maxOpenShiftVersion"
+        item.get("value") for item in properties if item.get("type") == "olm.maxOpenShiftVersion"
     ]
-    return [text({"value": str(one)}, "value", limit=60).strip('"') for one in values][:20]
+    return [text({"value": str(value)}, "value", limit=60).strip('"') for value in values][:20]
 
 
 def _package(obj: Object, properties: list[Object]) -> str:
     """The package of a CSV: OLM notes it in a property, and in the name of a label."""
-    for one in properties:
-        if one.get("type") == "olm.package" and (
-            name := text(one, "value", "packageName", limit=253)
+    for item in properties:
+        if item.get("type") == "olm.package" and (
+            name := text(item, "value", "packageName", limit=253)
         ):
             return name
     labels = dig(obj, "metadata", "labels")
@@ -224,7 +232,7 @@ def _package(obj: Object, properties: list[Object]) -> str:
     return ""
 
 
-def catalog_source(obj: Object) -> Kept | None:
+def catalog_source(obj: Object) -> DecodedObject | None:
     """Its content belongs to the app `catalogs`, which gets the object itself."""
     connection = dig(obj, "status", "connectionState")
     details = {
@@ -240,14 +248,14 @@ def catalog_source(obj: Object) -> Kept | None:
         "message": text(obj, "status", "message"),
         "last_poll": text(obj, "status", "latestImageRegistryPoll", limit=60),
     }
-    return kept(obj, "CatalogSource", component(obj), details, source=obj)
+    return decoded_object(obj, "CatalogSource", component(obj), details, source=obj)
 
 
 # On an OperatorGroup: OLM then resolves from catalogs of its namespace only (step_resolver.go).
 _OWN_CATALOGS_ONLY = "olm.operatorframework.io/exclude-global-namespace-resolution"
 
 
-def operator_group(obj: Object) -> Kept | None:
+def operator_group(obj: Object) -> DecodedObject | None:
     provided = text(obj, "metadata", "annotations", "olm.providedAPIs")
     own_catalogs_only = text(obj, "metadata", "annotations", _OWN_CATALOGS_ONLY, limit=5)
     details = {
@@ -256,13 +264,13 @@ def operator_group(obj: Object) -> Kept | None:
         "namespaces": texts(obj, "status", "namespaces"),
         "service_account": text(obj, "spec", "serviceAccountName", limit=253),
         "upgrade_strategy": text(obj, "spec", "upgradeStrategy", limit=60),
-        "provided_apis": [one for one in provided.split(",") if one],
+        "provided_apis": [api for api in provided.split(",") if api],
         "own_catalogs_only": own_catalogs_only == "true",
     }
-    return kept(obj, "OperatorGroup", component(obj), details)
+    return decoded_object(obj, "OperatorGroup", component(obj), details)
 
 
-def operator_condition(obj: Object) -> Kept | None:
+def operator_condition(obj: Object) -> DecodedObject | None:
     """Has the name of the CSV that it is about."""
     owner: Key = (
         "ClusterServiceVersion",
@@ -275,29 +283,29 @@ def operator_condition(obj: Object) -> Kept | None:
             {"status": {"conditions": dig(obj, "spec", "conditions")}}
         ),
     }
-    return kept(obj, "OperatorCondition", component(obj, owner), details)
+    return decoded_object(obj, "OperatorCondition", component(obj, owner), details)
 
 
-def olm_operator(obj: Object) -> Kept | None:
+def olm_operator(obj: Object) -> DecodedObject | None:
     """OLM's own grouping of what one package brought: belongs to the one Subscription that it
     lists, else to the one CSV."""
     refs = [
         {
-            "kind": text(one, "kind", limit=100),
-            "namespace": text(one, "namespace", limit=63),
-            "name": text(one, "name", limit=253),
+            "kind": text(ref, "kind", limit=100),
+            "namespace": text(ref, "namespace", limit=63),
+            "name": text(ref, "name", limit=253),
         }
-        for one in items(obj, "status", "components", "refs")
+        for ref in items(obj, "status", "components", "refs")
     ]
     owner: Key = ("", "", "")
     for kind in ("ClusterServiceVersion", "Subscription"):
-        listed = [one for one in refs if one["kind"] == kind]
+        listed = [ref for ref in refs if ref["kind"] == kind]
         if len(listed) == 1:
             owner = kind, listed[0]["namespace"], listed[0]["name"]
-    return kept(obj, "Operator", component(obj, owner), {"refs": refs})
+    return decoded_object(obj, "Operator", component(obj, owner), {"refs": refs})
 
 
-def event(obj: Object) -> Kept | None:
+def event(obj: Object) -> DecodedObject | None:
     """`columns` are those of installs.models.Event: the object that it is about has the key."""
     about = dig(obj, "involvedObject")
     series = dig(obj, "series")
@@ -318,5 +326,5 @@ def event(obj: Object) -> Kept | None:
         "first_at": first or created,
         "last_at": last or first or created,
     }
-    one = kept(obj, "Event", columns, conditions=[])
-    return one if one is not None and one.uid and columns["name"] else None
+    decoded = decoded_object(obj, "Event", columns, conditions=[])
+    return decoded if decoded is not None and decoded.uid and columns["name"] else None

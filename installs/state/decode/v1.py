@@ -1,13 +1,13 @@
 """OLM v1: ClusterExtension, its revisions, ClusterCatalog."""
 
 from installs.state.decode.common import (
-    Kept,
+    DecodedObject,
     Object,
     component,
     controller,
+    decoded_object,
     dig,
     items,
-    kept,
     labelled_owner,
     number,
     text,
@@ -18,10 +18,10 @@ CATALOG_LABEL = "olm.operatorframework.io/metadata.name"
 OLM_V1 = "olm.operatorframework.io"
 
 
-def cluster_extension(obj: Object) -> Kept | None:
+def cluster_extension(obj: Object) -> DecodedObject | None:
     catalog = dig(obj, "spec", "source", "catalog")
     bundle = dig(obj, "status", "install", "bundle")
-    return kept(
+    return decoded_object(
         obj,
         "ClusterExtension",
         {
@@ -36,14 +36,15 @@ def cluster_extension(obj: Object) -> Kept | None:
             "namespace": text(obj, "spec", "namespace", limit=63),
             "policy": text(catalog, "upgradeConstraintPolicy", limit=60),
             "revisions": [
-                text(one, "name", limit=253) for one in items(obj, "status", "activeRevisions")
+                text(revision, "name", limit=253)
+                for revision in items(obj, "status", "activeRevisions")
             ],
             "config_type": text(obj, "spec", "config", "configType", limit=60),
         },
     )
 
 
-def cluster_object_set(obj: Object) -> Kept | None:
+def cluster_object_set(obj: Object) -> DecodedObject | None:
     """Revision of a ClusterExtension, which owns it by label and by reference."""
     owner = labelled_owner(obj, OLM_V1)
     if not owner[2]:
@@ -56,20 +57,20 @@ def cluster_object_set(obj: Object) -> Kept | None:
         "version": text(notes, f"{OLM_V1}/bundle-version", limit=200),
     }
     owner = owner[0] or "ClusterExtension", "", owner[2]
-    return kept(obj, "ClusterObjectSet", component(obj, owner), details)
+    return decoded_object(obj, "ClusterObjectSet", component(obj, owner), details)
 
 
-def cluster_catalog(obj: Object) -> Kept | None:
+def cluster_catalog(obj: Object) -> DecodedObject | None:
     """Its content belongs to the app `catalogs`, which gets the object itself."""
     return _catalog(obj, "ClusterCatalog")
 
 
-def catalog(obj: Object) -> Kept | None:
+def catalog(obj: Object) -> DecodedObject | None:
     """What a ClusterCatalog was called before."""
     return _catalog(obj, "Catalog")
 
 
-def _catalog(obj: Object, kind: str) -> Kept | None:
+def _catalog(obj: Object, kind: str) -> DecodedObject | None:
     """Where v1 has `status.urls.base`, v1alpha1 had `status.contentURL`."""
     image = dig(obj, "status", "resolvedSource", "image")
     base = text(obj, "status", "urls", "base", limit=2000)
@@ -81,4 +82,4 @@ def _catalog(obj: Object, kind: str) -> Kept | None:
         "base_url": base or text(obj, "status", "contentURL", limit=2000),
         "last_unpacked": text(obj, "status", "lastUnpacked", limit=60),
     }
-    return kept(obj, kind, component(obj), details, source=obj)
+    return decoded_object(obj, kind, component(obj), details, source=obj)

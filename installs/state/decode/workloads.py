@@ -6,13 +6,13 @@ from typing import Any
 
 from installs.state.decode.common import (
     PACKAGE_LABEL,
-    Kept,
+    DecodedObject,
     Key,
     Object,
     component,
+    decoded_object,
     dig,
     items,
-    kept,
     labelled_owner,
     number,
     text,
@@ -28,26 +28,30 @@ _FIELDS = 500
 _DEPTH = 4
 
 
-def custom_resource_definition(obj: Object) -> Kept | None:
+def custom_resource_definition(obj: Object) -> DecodedObject | None:
     """Owned by what its labels name: OLM v0 labels it with its Operator `<package>.<namespace>`."""
     versions = items(obj, "spec", "versions", limit=100)
     kind, namespace, name = _crd_owner(obj)
     columns = {
         "group": text(obj, "spec", "group", limit=253),
         "served_kind": text(obj, "spec", "names", "kind", limit=100),
-        "served": [text(one, "name", limit=63) for one in versions if one.get("served") is True],
-        "defined": [text(one, "name", limit=63) for one in versions],
-        "stored": [one[:63] for one in texts(obj, "status", "storedVersions", limit=100)],
+        "served": [
+            text(version, "name", limit=63) for version in versions if version.get("served") is True
+        ],
+        "defined": [text(version, "name", limit=63) for version in versions],
+        "stored": [version[:63] for version in texts(obj, "status", "storedVersions", limit=100)],
         "owner_kind": kind[:100],
         "owner_namespace": namespace[:63],
         "owner_name": name[:253],
     }
     fields = {
-        text(one, "name", limit=63): schema_fields(dig(one, "schema", "openAPIV3Schema"))
-        for one in versions
-        if text(obj, "metadata", "name", limit=253) in WRITTEN and one.get("served") is True
+        text(version, "name", limit=63): schema_fields(dig(version, "schema", "openAPIV3Schema"))
+        for version in versions
+        if text(obj, "metadata", "name", limit=253) in WRITTEN and version.get("served") is True
     }
-    return kept(obj, "CustomResourceDefinition", columns, {"fields": fields} if fields else {})
+    return decoded_object(
+        obj, "CustomResourceDefinition", columns, {"fields": fields} if fields else {}
+    )
 
 
 def schema_fields(schema: Any) -> list[str]:
@@ -55,19 +59,19 @@ def schema_fields(schema: Any) -> list[str]:
 
     Without the items of lists, and five levels deep at most: only what a form could offer.
     """
-    found: list[str] = []
+    fields: list[str] = []
     below = [("spec", dig(schema, "properties", "spec"), 0)]
-    while below and len(found) < _FIELDS:
-        path, one, depth = below.pop()
-        properties = dig(one, "properties")
+    while below and len(fields) < _FIELDS:
+        path, schema_node, depth = below.pop()
+        properties = dig(schema_node, "properties")
         if not isinstance(properties, Mapping) or depth > _DEPTH:
             continue
         for name, child in sorted(properties.items()):
             if _DEPRECATED.search(text(child, "description", limit=4000)):
                 continue
-            found.append(f"{path}.{str(name)[:100]}")
-            below.append((found[-1], child, depth + 1))
-    return sorted(found)[:_FIELDS]
+            fields.append(f"{path}.{str(name)[:100]}")
+            below.append((fields[-1], child, depth + 1))
+    return sorted(fields)[:_FIELDS]
 
 
 def _crd_owner(obj: Object) -> Key:
@@ -77,14 +81,14 @@ def _crd_owner(obj: Object) -> Key:
             return owner
     labels = dig(obj, "metadata", "labels")
     named = (
-        sorted(one for one in labels or () if one.startswith(PACKAGE_LABEL))
+        sorted(label for label in labels or () if label.startswith(PACKAGE_LABEL))
         if (isinstance(labels, Mapping))
         else []
     )
     return ("Operator", "", named[0].removeprefix(PACKAGE_LABEL)) if named else _NOBODY
 
 
-def deployment(obj: Object) -> Kept | None:
+def deployment(obj: Object) -> DecodedObject | None:
     """A Deployment of an installed operator, which its labels name.
 
     `details["pods"]` is filled by installs.state.pods; the object itself does not know.
@@ -100,7 +104,7 @@ def deployment(obj: Object) -> Kept | None:
         "selector": _selector(obj),
         "pods": [],
     }
-    return kept(obj, "Deployment", component(obj, deployment_owner(obj)), details)
+    return decoded_object(obj, "Deployment", component(obj, deployment_owner(obj)), details)
 
 
 def is_available(details: Object) -> bool:
@@ -108,11 +112,11 @@ def is_available(details: Object) -> bool:
     return number(details, "available") >= number(details, "replicas")
 
 
-def carry_pods(one: Kept, before: Object) -> dict[str, Any]:
+def carry_pods(deployment: DecodedObject, before: Object) -> dict[str, Any]:
     """Details of a Deployment with the pods last seen, for as long as it is not available."""
-    if is_available(one.details):
-        return one.details
-    return {**one.details, "pods": items(before, "pods")}
+    if is_available(deployment.details):
+        return deployment.details
+    return {**deployment.details, "pods": items(before, "pods")}
 
 
 def deployment_owner(obj: Object) -> Key:
@@ -129,16 +133,16 @@ def deployment_owner(obj: Object) -> Key:
 
 def _selector(obj: Object) -> dict[str, Any]:
     selector = dig(obj, "spec", "selector")
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     labels = dig(selector, "matchLabels")
     if isinstance(labels, Mapping):
-        found["matchLabels"] = {text(key): text(value) for key, value in labels.items()}
+        result["matchLabels"] = {text(key): text(value) for key, value in labels.items()}
     expressions = [
         {
-            "key": text(one, "key"),
-            "operator": text(one, "operator"),
-            "values": texts(one, "values"),
+            "key": text(expression, "key"),
+            "operator": text(expression, "operator"),
+            "values": texts(expression, "values"),
         }
-        for one in items(selector, "matchExpressions", limit=20)
+        for expression in items(selector, "matchExpressions", limit=20)
     ]
-    return found | ({"matchExpressions": expressions} if expressions else {})
+    return result | ({"matchExpressions": expressions} if expressions else {})

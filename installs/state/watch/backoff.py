@@ -1,35 +1,35 @@
-"""Where one feed stands, and when it is asked again after an end or a failure.
+"""The backoff of a watch: when it is retried after it ended or failed, and from which position.
 
-Pure policy: gets the time as numbers, knows neither threads nor the database.
+Pure policy: times are passed as numbers; uses neither threads nor the database.
 """
 
 import random
 from dataclasses import dataclass
 
-from installs.state.resources import Feed
+from installs.state.resources import WatchedResource
 from olmweb.kube.errors import Forbidden, Gone, KubeError, Unreachable
 from olmweb.kube.resources import Served
-from olmweb.models import Stream as Row
+from olmweb.models import Stream
 
 FIRST_WAIT = 0.5  # seconds after a first failure; each further one doubles it
 LONGEST_WAIT = 30.0
-FORBIDDEN_WAIT = 60.0  # somebody has to grant the right first
-STEADY = 3.0  # a watch that has been open this long works
-POSITION_TRIES = 3  # failures in a row after which the position itself is doubted
+FORBIDDEN_WAIT = 60.0  # until somebody has granted the permission
+STEADY = 3.0  # a watch that stays open this long works
+POSITION_TRIES = 3  # failures in a row after which the resource is listed again
 
 
 @dataclass(slots=True)
-class Course:
-    """One feed of one cluster. Times are of time.monotonic().
+class WatchState:
+    """The watch of one resource of one cluster. Times are of time.monotonic().
 
-    `position` is the resourceVersion to go on from, empty to begin with a list. `watches` counts
-    the requests that its row does not tell yet.
+    `position` is the resourceVersion to continue from, empty to begin with a list. `watches` counts
+    requests that are not yet added to its row.
     """
 
-    feed: Feed
+    watched: WatchedResource
     served: Served
     position: str = ""
-    state: str = Row.State.LISTED
+    state: str = Stream.State.LISTED
     error: str = ""
     running: bool = False
     opened_at: float | None = None
@@ -37,31 +37,31 @@ class Course:
     failures: int = 0
     watches: int = 0
 
-    def starts(self) -> None:
+    def mark_started(self) -> None:
         self.running, self.opened_at = True, None
 
-    def opened(self, now: float) -> None:
-        """The cluster accepted the watch. After failures it has to prove itself first."""
+    def mark_opened(self, now: float) -> None:
+        """The cluster accepted the watch. After failures it counts as working once it is steady."""
         self.opened_at = now
         self.watches += 1
         if not self.failures:
-            self.works()
+            self.mark_working()
 
-    def works(self) -> None:
-        self.failures, self.state, self.error = 0, Row.State.WATCHING, ""
+    def mark_working(self) -> None:
+        self.failures, self.state, self.error = 0, Stream.State.WATCHING, ""
 
-    def settles(self, now: float) -> None:
-        """Called now and then: an open watch that has lasted works."""
+    def check_steady(self, now: float) -> None:
+        """Marks an open watch as working once it is steady; called periodically."""
         if self.running and self.opened_at is not None and now - self.opened_at >= STEADY:
-            self.works()
+            self.mark_working()
 
-    def ended(self, error: KubeError | None, now: float) -> None:
-        """The stream is over; sets when to start the next one, and from where."""
+    def mark_ended(self, error: KubeError | None, now: float) -> None:
+        """The watch ended; sets when it is retried, and from which position."""
         lasted = self.opened_at is not None and now - self.opened_at >= STEADY
         self.running, self.opened_at = False, None
         if isinstance(error, Gone) and not self.failures:
-            self.position, self.retry_at = "", now  # normal after a long pause: list it
-            self.failures = 1  # a list that is too old at once is not
+            self.position, self.retry_at = "", now  # normal after a long pause: list again
+            self.failures = 1  # but not directly after a list
             return
         if error is None and lasted:
             self.failures, self.retry_at = 0, now
@@ -69,26 +69,26 @@ class Course:
         self.failures = 1 if lasted else self.failures + 1
         if error is not None:
             forbidden = isinstance(error, Forbidden)
-            self.state = Row.State.FORBIDDEN if forbidden else Row.State.RETRYING
+            self.state = Stream.State.FORBIDDEN if forbidden else Stream.State.RETRYING
             self.error = error.message
             doubtful = self.failures >= POSITION_TRIES and not isinstance(error, Unreachable)
             if isinstance(error, Gone) or doubtful:
                 self.position = ""
         self.retry_at = now + self._wait(error)
 
-    def misses(self, error: KubeError) -> None:
-        """The cluster is away: a watch that ended in good order does not begin again either."""
-        if not self.running and self.state == Row.State.WATCHING:
-            self.state, self.error = Row.State.RETRYING, error.message
+    def mark_unreachable(self, error: KubeError) -> None:
+        """The cluster is unreachable, which a watch that ended normally would not notice."""
+        if not self.running and self.state == Stream.State.WATCHING:
+            self.state, self.error = Stream.State.RETRYING, error.message
 
-    def hurry(self, now: float) -> None:
-        """The cluster can be reached again: no need to wait longer, but not all at once."""
+    def retry_soon(self, now: float) -> None:
+        """The cluster is reachable again: retries now, spread over a moment."""
         if not self.running:
             self.retry_at = min(self.retry_at, now + random.uniform(0, 0.3))  # noqa: S311
 
     def _wait(self, error: KubeError | None) -> float:
         wait: float = min(FIRST_WAIT * 2 ** (self.failures - 1), LONGEST_WAIT)
-        if self.state == Row.State.FORBIDDEN:
+        if self.state == Stream.State.FORBIDDEN:
             wait = FORBIDDEN_WAIT
         if error is not None and error.retry_after:
             wait = max(wait, min(error.retry_after, FORBIDDEN_WAIT))

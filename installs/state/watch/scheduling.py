@@ -1,9 +1,8 @@
-"""Who watches which cluster for how long: leases, and turns where workers are fewer than clusters.
+"""Which worker watches which cluster for how long: leases, and time slices if workers are scarce.
 
-A turn goes on for minutes while nobody waits. When clusters wait, because every place of the watch
-queue is taken, the turns end after MIN_TURN seconds, as many as are waited for; each resumes where
-it stood when the queue comes back to it. So every cluster is served, and a turn is then what a
-poll would be, but without a list.
+A watch task runs for minutes if no cluster waits. If clusters wait because all slots of the watch
+queue are taken, as many tasks end after MIN_SLICE seconds as clusters wait; each watch resumes from
+its position when the queue comes back to its cluster.
 """
 
 import random
@@ -28,12 +27,12 @@ from olmweb.runtime.leases import held_names
 
 log = structlog.get_logger(__name__)
 
-MIN_TURN = 10.0
-LOOK_SECONDS = 2.0
+MIN_SLICE = 10.0
+CHECK_SECONDS = 2.0
 QUEUED = 15
 _QUEUED = "watch-queued:{}"
 _WATCH = "cluster:"
-_places = threading.BoundedSemaphore(WATCHED_AT_ONCE)
+_slots = threading.BoundedSemaphore(WATCHED_AT_ONCE)
 
 
 def cluster_lease(cluster_id: int) -> str:
@@ -42,7 +41,7 @@ def cluster_lease(cluster_id: int) -> str:
 
 
 def pass_lease(cluster_id: int) -> str:
-    """Name of the lease of a full pass: not for safety, but because one at a time is enough."""
+    """Name of the lease of a full pass, which avoids needless concurrent passes."""
     return f"pass:{cluster_id}"
 
 
@@ -52,17 +51,19 @@ def watched() -> set[int]:
 
 
 def waiting(clusters: Sequence[Cluster], now: datetime) -> list[Cluster]:
-    """Those that are due and that nobody watches, the longest forgotten first."""
+    """The clusters that are due and not watched, the least recently checked first."""
     busy = watched()
-    free = [one for one in clusters if one.pk not in busy and due(one, now)]
-    return sorted(free, key=lambda one: (one.checked_at is not None, one.checked_at or now))
+    free = [cluster for cluster in clusters if cluster.pk not in busy and due(cluster, now)]
+    return sorted(
+        free, key=lambda cluster: (cluster.checked_at is not None, cluster.checked_at or now)
+    )
 
 
 def enqueue(cluster_id: int, send: Callable[[int], object]) -> None:
-    """Puts a cluster into the queue, unless it is there already.
+    """Sends a cluster to the queue unless it is queued already.
 
-    Where clusters wait for a place, each tick would add them all once more. A message that got
-    lost is sent again after QUEUED seconds.
+    Without this, every tick would queue the waiting clusters again. A lost message is sent again
+    after QUEUED seconds.
     """
     if cache.add(_QUEUED.format(cluster_id), True, QUEUED):
         send(cluster_id)
@@ -73,25 +74,25 @@ def dequeued(cluster_id: int) -> None:
 
 
 @contextmanager
-def place() -> Iterator[bool]:
-    """Whether this process watches one more cluster.
+def slot() -> Iterator[bool]:
+    """Yields whether this process may watch one more cluster.
 
-    An embedded worker has one pool for all tasks, of which watches take a part only. In production
-    the watch queue has workers of its own, whose size is the limit.
+    An embedded worker has one pool for all tasks, of which watches may take only a part. In
+    production the watch queue has its own workers, whose number is the limit.
     """
     if not settings.EMBEDDED:
         yield True
         return
-    free = _places.acquire(blocking=False)
+    free = _slots.acquire(blocking=False)
     try:
         yield free
     finally:
         if free:
-            _places.release()
+            _slots.release()
 
 
-class Turn:
-    """One task's time with one cluster."""
+class TimeSlice:
+    """The time that one task may watch one cluster."""
 
     def __init__(
         self,
@@ -100,41 +101,41 @@ class Turn:
     ) -> None:
         self._clock = clock
         self._chance = chance
-        self._began = self._looked = clock()
+        self._began = self._checked_at = clock()
 
     def is_over(self) -> bool:
-        """The worker is asked to end, or others have waited for a place; cheap to ask often."""
+        """Whether the worker is stopping or waiting clusters need the slot; cheap to call often."""
         if stopping.asked():
             return True
         now = self._clock()
-        if now - self._began < MIN_TURN or now - self._looked < LOOK_SECONDS:
+        if now - self._began < MIN_SLICE or now - self._checked_at < CHECK_SECONDS:
             return False
-        self._looked = now
+        self._checked_at = now
         try:
-            return self._makes_room()
+            return self._should_yield()
         except DatabaseError:
-            connection.close()  # whoever writes next tells about it
+            connection.close()  # the next write reports it
             return False
 
-    def _makes_room(self) -> bool:
+    def _should_yield(self) -> bool:
         now = timezone.now()
         busy = watched()
-        # Whoever has been due for less than that takes a place that is free.
-        late = now - timedelta(seconds=max(MIN_TURN, 2 * settings.STATE_POLL))
+        # Clusters that are due for less than that get a free slot.
+        late = now - timedelta(seconds=max(MIN_SLICE, 2 * settings.STATE_POLL))
         left = Cluster.objects.exclude(pk__in=busy).exclude(error_code="not-configured")
         count = sum(
             1
-            for one in left
-            if (one.checked_at is None or one.checked_at < late) and due(one, late)
+            for cluster in left
+            if (cluster.checked_at is None or cluster.checked_at < late) and due(cluster, late)
         )
-        # Of several turns only as many as are needed end, whoever it hits.
+        # Only as many tasks end as slots are needed, chosen at random.
         if not count or self._chance() >= count / max(1, len(busy)):
             return False
         return _broker_works()
 
 
 def _broker_works() -> bool:
-    """Without it no other turn could begin, nor this one be taken up again."""
+    """Whether the broker is reachable; without it no other task would start."""
     try:
         with current_app.connection_for_write() as broker:
             broker.ensure_connection(max_retries=1, interval_start=0, timeout=2)

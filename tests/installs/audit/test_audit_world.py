@@ -21,8 +21,10 @@ from installs.facts.cluster import read_surface
 from installs.facts.refresh_verdicts import refresh
 from installs.facts.verdict_context import cluster_facts, market_of
 from installs.models import NEEDS_ATTENTION, Operator
-from installs.state.full_sync import read_feeds, sync_cluster, write_snapshot
-from installs.state.resources import feeds_of
+from installs.state.full_sync import sync_cluster
+from installs.state.listing import list_resources
+from installs.state.resources import resources_of_kinds
+from installs.state.write import write_snapshot
 from olmweb.clusters import client_for
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
@@ -161,7 +163,7 @@ def _read(cluster: Cluster) -> None:
     try:
         read_surface(cluster, client)
         kinds = ("CustomResourceDefinition", "PlatformOperator")
-        write_snapshot(cluster, read_feeds(client, feeds_of(kinds)))
+        write_snapshot(cluster, list_resources(client, resources_of_kinds(kinds)))
     finally:
         client.close()
 

@@ -59,7 +59,7 @@ def test_a_definition_that_serves_what_it_stores_is_sound() -> None:
 def test_a_stored_version_that_is_not_served_comes_with_its_migration_in_order() -> None:
     problem = crd_problem(CRD, ["v1alpha1", "v1beta2"], ["v1beta2"], ["v1alpha1", "v1beta2"], ())
     assert problem is not None
-    finding_id, facts = problem
+    finding_id, facts = problem.entry.id, problem.facts
     assert finding_id == "crd-stored-version-unserved"
     assert (facts["crd"], facts["versions"], facts["keep"]) == (CRD, "v1alpha1", "v1beta2")
     finding = finding_for(finding_id, facts, {})
@@ -78,7 +78,7 @@ def test_a_stored_version_that_is_not_defined_comes_first_and_several_left_are_n
 ):
     problem = crd_problem(CRD, ["v2", "v1", "v0"], ["v2", "v1"], ["v0", "v1", "v2", "x"], ())
     assert problem is not None
-    finding_id, facts = problem
+    finding_id, facts = problem.entry.id, problem.facts
     assert (finding_id, facts["versions"], "keep" in facts) == (
         "crd-stored-version-undefined", "x", False,
     )  # fmt: skip
@@ -102,7 +102,7 @@ def test_a_stored_version_that_is_not_defined_comes_first_and_several_left_are_n
 def test_what_a_definition_itself_complains_of(condition: tuple[str, ...], expected: str) -> None:
     problem = crd_problem(CRD, ["v1"], ["v1"], ["v1"], [ACCEPTED, Condition(*condition)])
     assert problem is not None
-    assert (problem[0], problem[1]["crd"]) == (expected, CRD)
+    assert (problem.entry.id, problem.facts["crd"]) == (expected, CRD)
 
 
 # Requirements

@@ -461,7 +461,7 @@ def test_an_api_that_another_operator_provides_is_judged(tmp_path: Path) -> None
 
 def test_what_every_bundle_of_a_package_provides_is_known_of_the_market(db: None) -> None:
     package = make_package(catalog=make_catalog(), name="a", channels={})
-    kept, new = Kind("g", "v1", "Kept"), Kind("g", "v1", "New")
+    kept, new = Kind("g", "v1", "DecodedObject"), Kind("g", "v1", "New")
     make_bundle(package=package, version="1.0.0", provides=[kept])
     make_bundle(package=package, version="2.0.0", provides=[kept, new])
     market = market_of(package.catalog, None)

@@ -16,9 +16,9 @@ import pytest
 from django.test import Client
 
 from installs.models import Operator
-from installs.state.full_sync import Snapshot, write_snapshot
-from installs.state.read import SERVED, FeedRead
-from installs.state.resources import FEEDS, decode
+from installs.state.listing import SERVED, ResourceList, Snapshot
+from installs.state.resources import WATCHED_RESOURCES, decode
+from installs.state.write import write_snapshot
 from olmweb.kube.decode import narrow_list
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
@@ -42,7 +42,9 @@ def objects() -> dict[str, list[Any]]:
     """A few objects of each kind."""
     sandbox = Sandbox()
     sandbox.start()
-    found = {feed.kind: list(sandbox.store.items(feed.kind, "")[0])[:12] for feed in FEEDS}
+    found = {
+        feed.kind: list(sandbox.store.items(feed.kind, "")[0])[:12] for feed in WATCHED_RESOURCES
+    }
     sandbox.stop()
     found["CustomResourceDefinition"] += [v0.crd(), v0.crd(stored=("v1alpha1", "v1"))]
     found["OperatorCondition"] += [v0.operator_condition(overrides=[{"type": "Upgradeable"}])]
@@ -81,12 +83,12 @@ def spoiled(thing: Any, chance: random.Random) -> Any:
 def told(objects: dict[str, list[Any]], chance: random.Random) -> Snapshot:
     """What a list of every feed would give of such a cluster."""
     feeds = {}
-    for feed in FEEDS:
+    for feed in WATCHED_RESOURCES:
         items = [spoiled(one, chance) for one in objects[feed.kind]]
         body = msgspec.json.encode({"metadata": {"resourceVersion": "7"}, "items": items})
         decoded = [decode(feed, one) for one in narrow_list(body, feed.kind)["items"]]
         kept = {one.key: one for one in decoded if one}
-        feeds[feed.name] = FeedRead(SERVED, "v1", "7", tuple(kept.values()))
+        feeds[feed.name] = ResourceList(SERVED, "v1", "7", tuple(kept.values()))
     return Snapshot(feeds, "v1.30", "https://cluster.example")
 
 

@@ -16,7 +16,7 @@ from installs.models import (
 )
 from installs.state import assess
 from installs.state.full_sync import sync_cluster
-from installs.state.resources import FEEDS
+from installs.state.resources import WATCHED_RESOURCES
 from olmweb.kube.resources import (
     BUNDLE_DEPLOYMENTS,
     BUNDLES,
@@ -91,7 +91,7 @@ def test_an_unchanged_pass_writes_only_the_cluster_row(fake: KubeFake, cluster: 
     streams, row = writes_of(queries)
     assert streams.startswith('INSERT INTO "olmweb_stream"')
     assert row.startswith('UPDATE "olmweb_cluster"')
-    assert Stream.objects.count() == len(FEEDS)
+    assert Stream.objects.count() == len(WATCHED_RESOURCES)
     assert set(Stream.objects.values_list("lists", flat=True)) == {2}
     assert cluster.synced_at != before
     assert cluster.revision == 1

@@ -19,16 +19,17 @@ from installs.models import (
     Transition,
 )
 from installs.state.decode import DECODERS
-from installs.state.full_sync import (
+from installs.state.listing import ABSENT, FORBIDDEN, SERVED, ResourceList, Snapshot, list_resources
+from installs.state.resources import (
+    BY_NAME,
+    WATCHED_RESOURCES,
     Change,
     Position,
-    Snapshot,
-    apply_changes,
-    read_feeds,
-    write_snapshot,
+    decode,
+    resources_of_kinds,
+    served_by,
 )
-from installs.state.read import ABSENT, FORBIDDEN, SERVED, FeedRead
-from installs.state.resources import BY_NAME, FEEDS, decode, feeds_of, served_by
+from installs.state.write import apply_changes, write_snapshot
 from olmweb.clusters import client_for
 from olmweb.kube.client import Discovery
 from olmweb.kube.errors import Broken
@@ -53,7 +54,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 def watched(fake: KubeFake, cluster: Cluster) -> Cluster:
     """A cluster that was listed once, empty."""
     with client_for(cluster) as client:
-        write_snapshot(cluster, read_feeds(client))
+        write_snapshot(cluster, list_resources(client))
     return cluster
 
 
@@ -295,7 +296,7 @@ def test_members_of_the_aggregated_operator_follow_changes(
 ) -> None:
     world.fill(fake)
     with client_for(cluster) as client:
-        write_snapshot(cluster, read_feeds(client))
+        write_snapshot(cluster, list_resources(client))
     fixed = platform("bad", "InstallSuccessful", 1000)
     apply_changes(cluster, [fixed], {})
     assert "disagree" in ClusterOperator.objects.get(aggregated=True).problem
@@ -350,18 +351,18 @@ def test_a_reading_of_one_feed_touches_no_other(fake: KubeFake, cluster: Cluster
     world.fill(fake)
     v0.put_installed(fake)
     with client_for(cluster) as client:
-        write_snapshot(cluster, read_feeds(client))
+        write_snapshot(cluster, list_resources(client))
         synced, lists = cluster.synced_at, Stream.objects.get(feed="Subscription").lists
         fake.remove(PLATFORM_OPERATORS, "bad")
         fake.remove(CLUSTER_SERVICE_VERSIONS, "etcd.v1.0.0", v0.NS)
-        snapshot = read_feeds(client, feeds_of(["PlatformOperator"]))
+        snapshot = list_resources(client, resources_of_kinds(["PlatformOperator"]))
     written = write_snapshot(cluster, snapshot)
     assert written.deleted == {"PlatformOperator": 1}
     assert Component.objects.filter(kind="ClusterServiceVersion").exists()
     assert cluster.synced_at == synced
     assert Stream.objects.get(feed="PlatformOperator").lists == 2
     assert Stream.objects.get(feed="Subscription").lists == lists
-    assert set(cluster.kinds) == {feed.kind for feed in FEEDS}
+    assert set(cluster.kinds) == {feed.kind for feed in WATCHED_RESOURCES}
 
 
 def test_a_list_deletes_only_what_its_feed_would_have_listed(
@@ -373,15 +374,15 @@ def test_a_list_deletes_only_what_its_feed_would_have_listed(
         v0.deployment("b", labels={"olm.operatorframework.io/owner-name": "ext"}),
     )
     with client_for(cluster) as client:
-        write_snapshot(cluster, read_feeds(client))
+        write_snapshot(cluster, list_resources(client))
         fake.remove(DEPLOYMENTS, "a", v0.NS)
         fake.remove(DEPLOYMENTS, "b", v0.NS)
-        write_snapshot(cluster, read_feeds(client, [BY_NAME["Deployment (olm.owner)"]]))
+        write_snapshot(cluster, list_resources(client, [BY_NAME["Deployment (olm.owner)"]]))
     assert Component.objects.get().name == "b"
 
 
 def test_a_list_keeps_what_came_after_it(watched: Cluster) -> None:
-    old = Snapshot({"PlatformOperator": FeedRead(SERVED, "v1alpha1", "900")}, began_at=NOW)
+    old = Snapshot({"PlatformOperator": ResourceList(SERVED, "v1alpha1", "900")}, began_at=NOW)
     apply_changes(watched, [platform("new", "UnpackFailed", 1000)], {})
     assert write_snapshot(watched, old).total == 0
     assert Operator.objects.exists()
@@ -392,9 +393,9 @@ def test_streams_say_how_each_feed_was_read(fake: KubeFake, cluster: Cluster) ->
     path = "/apis/operators.coreos.com/v1alpha1/subscriptions"
     fake.script("GET", path, status_answer(403, "not yours"))
     with client_for(cluster) as client:
-        write_snapshot(cluster, read_feeds(client))
+        write_snapshot(cluster, list_resources(client))
     found = {row.feed: row for row in Stream.objects.all()}
-    assert len(found) == len(FEEDS)
+    assert len(found) == len(WATCHED_RESOURCES)
     assert (found["PlatformOperator"].state, found["PlatformOperator"].lists) == ("absent", 1)
     assert found["Event (platform.openshift.io/v1alpha1)"].state == "absent"
     refused = found["Subscription"]
@@ -409,7 +410,7 @@ def test_a_feed_that_is_watched_stays_so_when_it_is_listed(
 ) -> None:
     Stream.objects.filter(feed="Bundle").update(state=Stream.State.WATCHING, watches=3)
     with client_for(watched) as client:
-        write_snapshot(watched, read_feeds(client))
+        write_snapshot(watched, list_resources(client))
     stream = Stream.objects.get(feed="Bundle")
     assert (stream.state, stream.watches, stream.lists) == ("watching", 3, 2)
 
@@ -417,8 +418,8 @@ def test_a_feed_that_is_watched_stays_so_when_it_is_listed(
 def test_a_first_list_of_a_feed_makes_nothing_appear(fake: KubeFake, cluster: Cluster) -> None:
     world.put_installed(fake, "good")
     with client_for(cluster) as client:
-        write_snapshot(cluster, read_feeds(client, feeds_of(["Bundle"])))
-        write_snapshot(cluster, read_feeds(client, feeds_of(["PlatformOperator"])))
+        write_snapshot(cluster, list_resources(client, resources_of_kinds(["Bundle"])))
+        write_snapshot(cluster, list_resources(client, resources_of_kinds(["PlatformOperator"])))
     assert not Transition.objects.filter(type="Object").exists()
 
 
@@ -426,7 +427,7 @@ def test_reading_one_feed_asks_for_nothing_else(fake: KubeFake, cluster: Cluster
     with client_for(cluster) as client:
         discovery = client.discover()
         fake.requests.clear()
-        snapshot = read_feeds(client, feeds_of(["InstallPlan"]), discovery)
+        snapshot = list_resources(client, resources_of_kinds(["InstallPlan"]), discovery)
     (asked,) = fake.requests
     assert (asked.query["limit"], snapshot.version, snapshot.complete) == ("50", "", False)
 
@@ -435,9 +436,9 @@ def test_reading_one_feed_asks_for_nothing_else(fake: KubeFake, cluster: Cluster
 
 
 def test_feeds_are_unique_and_every_kind_has_a_decoder() -> None:
-    assert len(BY_NAME) == len(FEEDS)
-    assert {feed.kind for feed in FEEDS} == set(DECODERS)
-    assert {feed.kind for feed in FEEDS} == {one.kind for one in ALL} - {"Pod"}
+    assert len(BY_NAME) == len(WATCHED_RESOURCES)
+    assert {feed.kind for feed in WATCHED_RESOURCES} == set(DECODERS)
+    assert {feed.kind for feed in WATCHED_RESOURCES} == {one.kind for one in ALL} - {"Pod"}
 
 
 def test_a_feed_is_served_where_its_kind_is_and_something_can_be_in_it() -> None:
@@ -453,8 +454,8 @@ def test_a_feed_is_served_where_its_kind_is_and_something_can_be_in_it() -> None
 
 @pytest.mark.parametrize("state", [FORBIDDEN, ABSENT])
 def test_what_several_feeds_of_a_kind_say_is_one_state(watched: Cluster, state: str) -> None:
-    reads = {f.name: FeedRead(SERVED, "v1", "1") for f in feeds_of(["Deployment"])}
-    reads["Deployment (olm.owner)"] = FeedRead(state, error="no" if state == FORBIDDEN else "")
+    reads = {f.name: ResourceList(SERVED, "v1", "1") for f in resources_of_kinds(["Deployment"])}
+    reads["Deployment (olm.owner)"] = ResourceList(state, error="no" if state == FORBIDDEN else "")
     write_snapshot(watched, Snapshot(reads, began_at=timezone.now()))
     told = watched.kinds["Deployment"]
     assert told["state"] == (FORBIDDEN if state == FORBIDDEN else SERVED)

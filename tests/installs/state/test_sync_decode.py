@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from installs.models import ClusterOperator as ClusterOperatorRow
 from installs.models import Component, CRDState, Event, Operator
-from installs.state.decode import DECODERS, Kept
+from installs.state.decode import DECODERS, DecodedObject
 from installs.state.decode.common import labelled_owner, number
 from installs.state.pods import selector_text, waiting_of
-from installs.state.resources import BY_NAME, FEEDS, decode
+from installs.state.resources import BY_NAME, WATCHED_RESOURCES, decode
 from installs.state.write import table_of
 from olmweb.kube.decode import SHAPES, narrow_event, narrow_list
 from tests.worlds import cluster_v0 as v0
@@ -50,7 +50,7 @@ OBJECTS = st.fixed_dictionaries(
 )
 
 
-def fits(kept: Kept) -> None:
+def fits(kept: DecodedObject) -> None:
     """Whatever was kept can be stored: columns hold it, JSON can say it, no NUL."""
     told = msgspec.json.encode((kept.conditions, kept.details)).decode()
     assert "\\u0000" not in told
@@ -88,7 +88,7 @@ def test_narrowing_leaves_everything_that_is_decoded(kind: str, obj: dict[str, A
     assert narrow_event(line, kind) == {"type": "MODIFIED", "object": narrowed["items"][0]}
 
 
-def without_source(kept: Kept | None) -> Any:
+def without_source(kept: DecodedObject | None) -> Any:
     return kept and (kept.key, kept.uid, kept.conditions, kept.columns, kept.details)
 
 
@@ -176,7 +176,7 @@ def test_what_is_no_list_or_event_is_decoded_as_it_is() -> None:
 
 
 def test_every_kind_has_a_shape() -> None:
-    assert set(SHAPES) == {feed.kind for feed in FEEDS} | {"Pod"}
+    assert set(SHAPES) == {feed.kind for feed in WATCHED_RESOURCES} | {"Pod"}
 
 
 def test_a_feed_takes_only_deployments_of_its_owners() -> None:
@@ -342,7 +342,7 @@ def test_the_parts_that_a_subscription_configures_are_named() -> None:
 
 @pytest.mark.parametrize("name", ["a/b", "../../x", ".", "..", "a%2fb"])
 def test_names_that_no_object_can_have_are_not_kept(name: str) -> None:
-    def decoded(**meta: Any) -> Kept | None:
+    def decoded(**meta: Any) -> DecodedObject | None:
         return DECODERS["ClusterObjectSet"]({"metadata": {"name": "r1"} | meta})
 
     owner = {"kind": "ClusterExtension", "controller": True}

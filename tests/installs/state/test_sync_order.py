@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from installs.models import Component, CRDState, Operator, Reference, Transition
-from installs.state.full_sync import Change, Snapshot, apply_changes, write_snapshot
-from installs.state.read import SERVED, FeedRead
-from installs.state.resources import BY_NAME, FEEDS, decode
+from installs.state.listing import SERVED, ResourceList, Snapshot
+from installs.state.resources import BY_NAME, WATCHED_RESOURCES, Change, decode
+from installs.state.write import apply_changes, write_snapshot
 from olmweb.models import Cluster, Stream
 from tests.worlds import cluster as world
 from tests.worlds import cluster_v0 as v0
@@ -110,12 +110,12 @@ class Played:
 
     def listed(self) -> Snapshot:
         """A fresh list of every feed."""
-        objects: dict[str, list[Any]] = {feed.name: [] for feed in FEEDS}
+        objects: dict[str, list[Any]] = {feed.name: [] for feed in WATCHED_RESOURCES}
         for change in self.live.values():
-            objects[change.feed].append(change.kept)
+            objects[change.resource].append(change.obj)
         return Snapshot(
             {
-                name: FeedRead(SERVED, "v1", str(self.version), tuple(kept))
+                name: ResourceList(SERVED, "v1", str(self.version), tuple(kept))
                 for name, kept in objects.items()
             }
         )
@@ -254,7 +254,7 @@ def test_a_cluster_that_was_restored_from_a_backup_is_believed(clusters: Any) ->
     write_snapshot(cluster, now.listed())
     then = Played([("po", 0)])
     then.version = 101
-    assert Stream.objects.filter(resource_version="103").count() == len(FEEDS)
+    assert Stream.objects.filter(resource_version="103").count() == len(WATCHED_RESOURCES)
     write_snapshot(cluster, then.listed())
     row = Operator.objects.get()
     assert (row.name, row.conditions[0]["reason"]) == ("good", "InstallSuccessful")
@@ -266,6 +266,6 @@ def test_resource_versions_that_are_no_numbers_are_taken_as_they_come(clusters: 
     write_snapshot(cluster, Played([]).listed())
     first, second = Played([("po", 0), ("po", 1)]).changes
     for change in (first, second):
-        object.__setattr__(change.kept, "resource_version", "opaque-" + change.kept.uid)
+        object.__setattr__(change.obj, "resource_version", "opaque-" + change.obj.uid)
         apply_changes(cluster, [change], {})
     assert Operator.objects.get().reason == "UnpackFailed"

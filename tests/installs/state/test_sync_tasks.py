@@ -185,7 +185,7 @@ def test_a_crash_of_ours_is_recorded_and_frees_the_lease(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr("installs.state.full_sync.read_feeds", crash)
+        patched.setattr("installs.state.full_sync.list_resources", crash)
         tasks.sync_cluster(cluster.pk)
     cluster.refresh_from_db()
     assert cluster.error_code == "internal"

@@ -8,9 +8,9 @@ import pytest
 from catalogs.graph import Entry
 from catalogs.models import Catalog
 from installs.models import Operator
+from installs.state.catalog_offers import Offer, offers_of, read_version
 from installs.state.full_sync import sync_cluster
-from installs.state.observation import Part
-from installs.state.offers import Offer, offers_of, read_version
+from installs.state.observation import ComponentRow
 from installs.state.upgrades import NONE, Upgrade, is_deprecated, of_extension, version_of
 from olmweb.kube.resources import CLUSTER_EXTENSIONS
 from olmweb.models import Cluster
@@ -109,7 +109,7 @@ def test_what_has_no_version_has_no_upgrade(row: Operator) -> None:
 
 
 def test_the_version_of_a_csv_is_its_own_word_or_the_catalogs_or_in_its_name() -> None:
-    csv = Part(
+    csv = ComponentRow(
         id=1,
         kind="ClusterServiceVersion",
         namespace="etcd",

@@ -14,7 +14,8 @@ from installs.models import (
     Transition,
     UnknownMessage,
 )
-from installs.state.full_sync import refresh_pods, sync_cluster
+from installs.state.full_sync import sync_cluster
+from installs.state.pods import refresh_pods
 from olmweb.clusters import client_for
 from olmweb.kube.resources import (
     CATALOG_SOURCES,

@@ -4,28 +4,28 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from installs.state.decode import Kept
+from installs.state.decode import DecodedObject
 from installs.state.resources import Change
-from installs.state.watch.batch import Batch, Window
+from installs.state.watch.session import Batch, Window
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def change(name: str, version: int, *, gone: bool = False, uid: str = "") -> Change:
-    kept = Kept("Bundle", "", name, uid or name, str(version), 1, None, False, [])
-    return Change("Bundle", gone, kept)
+def change(name: str, version: int, *, deleted: bool = False, uid: str = "") -> Change:
+    obj = DecodedObject("Bundle", "", name, uid or name, str(version), 1, None, False, [])
+    return Change("Bundle", deleted, obj)
 
 
 def filled(*events: tuple[str, Any, int]) -> Batch:
     batch = Batch()
-    for feed, one, version in events:
-        batch.add(feed, one, str(version), NOW)
+    for resource, event, version in events:
+        batch.add(resource, event, str(version), NOW)
     return batch
 
 
-def told(batch: Batch) -> list[tuple[str, str, bool]]:
+def changes_of(batch: Batch) -> list[tuple[str, str, bool]]:
     changes, _ = batch.take()
-    return [(one.kept.uid, one.kept.resource_version, one.gone) for one in changes]
+    return [(change.obj.uid, change.obj.resource_version, change.deleted) for change in changes]
 
 
 def test_only_the_last_state_of_an_object_is_kept() -> None:
@@ -33,18 +33,18 @@ def test_only_the_last_state_of_an_object_is_kept() -> None:
         ("Bundle", change("a", 1), 1),
         ("Bundle", change("b", 2), 2),
         ("Bundle", change("a", 3), 3),
-        ("Bundle", change("b", 4, gone=True), 4),
+        ("Bundle", change("b", 4, deleted=True), 4),
     )
     assert len(batch) == 2
-    assert told(batch) == [("a", "3", False), ("b", "4", True)]
+    assert changes_of(batch) == [("a", "3", False), ("b", "4", True)]
 
 
 def test_an_object_made_again_is_another_one() -> None:
     batch = filled(
-        ("Bundle", change("a", 1, gone=True, uid="old"), 1),
+        ("Bundle", change("a", 1, deleted=True, uid="old"), 1),
         ("Bundle", change("a", 2, uid="new"), 2),
     )
-    assert told(batch) == [("old", "1", True), ("new", "2", False)]
+    assert changes_of(batch) == [("old", "1", True), ("new", "2", False)]
 
 
 def test_each_feed_has_the_position_of_its_last_event_bookmarks_and_dropped_ones_included() -> None:
@@ -73,7 +73,7 @@ def open_for(times: Sequence[float]) -> float:
     while wait := window.wait(now):
         if left and left[0] <= now + wait:
             now = max(now, left.pop(0))
-            window.came(now, changes=True)
+            window.received(now, changes=True)
         else:
             now += wait
     return round(now, 3)
@@ -98,5 +98,5 @@ def test_while_changes_rush_in_a_batch_stays_open_but_not_for_long() -> None:
 def test_what_brings_no_change_keeps_no_batch_open() -> None:
     window = Window(0.0, 0.25)
     for at in every(0.001, until=0.25):
-        window.came(at, changes=False)
+        window.received(at, changes=False)
     assert not window.wait(0.25)

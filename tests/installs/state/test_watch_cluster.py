@@ -9,9 +9,11 @@ import pytest
 from django.db import OperationalError
 
 from installs.models import Component, Operator, Transition
-from installs.state.full_sync import apply_changes, sync_cluster
+from installs.state.full_sync import sync_cluster
 from installs.state.resources import decode
-from installs.state.watch import End, engine, plan
+from installs.state.watch import positions, session
+from installs.state.watch.session import End
+from installs.state.write import apply_changes
 from olmweb.models import Cluster, Stream, SyncRun
 from olmweb.sandbox.cluster import Sandbox
 from tests.worlds.watching import all_open, do, follow, paths, wait, writes
@@ -188,7 +190,7 @@ def test_of_a_quiet_cluster_only_the_times_are_written(
 def test_positions_are_saved_now_and_then_while_nothing_else_is(
     sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "SAVE_SECONDS", 0.5)
+    monkeypatch.setattr(session, "SAVE_SECONDS", 0.5)
     sandbox.store.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "any"}})
     newest = sandbox.store.version
     follow(seen, lambda: int(stream("ClusterCatalog").resource_version) == newest)
@@ -218,7 +220,7 @@ def test_a_lease_that_is_lost_ends_the_watch_before_it_writes(
 def test_a_lease_that_is_lost_is_noticed_while_nothing_happens(
     sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "ASK_SECONDS", 0.3)
+    monkeypatch.setattr(session, "LEASE_CHECK_SECONDS", 0.3)
     ours = [True]
 
     def steal() -> bool:
@@ -232,7 +234,7 @@ def test_a_lease_that_is_lost_is_noticed_while_nothing_happens(
 def test_the_lease_is_renewed_with_writes_and_rarely_without(
     sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
-    monkeypatch.setattr(engine, "ASK_SECONDS", 60)
+    monkeypatch.setattr(session, "LEASE_CHECK_SECONDS", 60)
     settings.STATE_POLL = 60
     asked: list[int] = []
 
@@ -261,7 +263,7 @@ def test_a_worker_killed_around_a_transaction_loses_and_repeats_nothing(
     real = apply_changes
 
     def killed(cluster: Cluster, changes: Any, positions: Any) -> Any:
-        if any(one.kept.name == "new" for one in changes):
+        if any(one.obj.name == "new" for one in changes):
             if when == "after":
                 real(cluster, changes, positions)
             raise Killed
@@ -269,7 +271,7 @@ def test_a_worker_killed_around_a_transaction_loses_and_repeats_nothing(
 
     steps = all_open, do(lambda: put(sandbox, "new")), lambda: False
     with monkeypatch.context() as patched:
-        patched.setattr(engine, "apply_changes", killed)
+        patched.setattr(session, "apply_changes", killed)
         with pytest.raises(Killed):
             follow(seen, *steps)
     assert has("new") is (when == "after")
@@ -356,7 +358,7 @@ def test_a_cluster_that_goes_away_and_comes_back_resumes(
 def test_a_cluster_that_stays_away_is_given_up(
     sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "GIVE_UP", 1.0)
+    monkeypatch.setattr(session, "GIVE_UP", 1.0)
     report = follow(seen, all_open, do(sandbox.stop), lambda: False, done=False)
     assert report.end is End.UNREACHABLE
     seen.refresh_from_db()
@@ -377,8 +379,8 @@ def test_a_database_that_is_away_for_a_moment_costs_nothing(
             raise OperationalError("the server closed the connection")
         return real(*given)
 
-    monkeypatch.setattr(engine, "apply_changes", away)
-    monkeypatch.setattr("installs.state.watch.engine.connection.close", lambda: None)
+    monkeypatch.setattr(session, "apply_changes", away)
+    monkeypatch.setattr("installs.state.watch.session.connection.close", lambda: None)
     follow(seen, all_open, do(lambda: put(sandbox, "new")), lambda: has("new"))
     assert failures == [0]
     assert "database away" in caplog.text
@@ -393,8 +395,8 @@ def test_our_own_fault_in_one_feed_is_told_and_logged_and_the_others_go_on(
             raise ZeroDivisionError
         return decode(feed, item)
 
-    monkeypatch.setattr("installs.state.watch.streams.decode", broken)
-    monkeypatch.setattr("installs.state.read.decode", broken)
+    monkeypatch.setattr("installs.state.watch.threads.decode", broken)
+    monkeypatch.setattr("installs.state.listing.decode", broken)
     catalog: dict[str, Any] = {"apiVersion": "olm.operatorframework.io/v1"}
     catalog |= {"kind": "ClusterCatalog", "metadata": {"name": "broken"}, "spec": {}}
     known = set(Component.objects.filter(kind="ClusterCatalog"))
@@ -430,19 +432,19 @@ def test_a_burst_is_few_transactions_with_the_last_state_of_each_object(
         for number in range(300):
             put(sandbox, f"op-{number % 100}", f"package-{number}")
 
-    monkeypatch.setattr(engine, "apply_changes", counted)
+    monkeypatch.setattr(session, "apply_changes", counted)
     last = Operator.objects.filter(name="op-99", package="package-299")
     follow(seen, all_open, do(burst), last.exists)
-    assert max(sizes) <= engine.BATCH
+    assert max(sizes) <= session.BATCH
     assert len([size for size in sizes if size]) < 30
 
 
 def test_lists_are_made_anew_after_an_hour_a_few_at_a_time(
     sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "LIST_AGAIN", plan.LIST_AGAIN * 0)
+    monkeypatch.setattr(positions, "LIST_AGAIN", positions.LIST_AGAIN * 0)
     follow(seen, all_open, wait(4))
-    assert len(paths(sandbox, watch=False)) == plan.LISTS_AT_ONCE
+    assert len(paths(sandbox, watch=False)) == positions.LISTS_AT_ONCE
     assert sorted(Stream.objects.values_list("lists", flat=True))[-4:] == [1, 2, 2, 2]
 
 

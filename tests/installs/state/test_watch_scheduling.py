@@ -8,7 +8,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from installs.state.watch import scheduling
-from installs.state.watch.scheduling import Turn, cluster_lease, waiting, watched
+from installs.state.watch.scheduling import TimeSlice, cluster_lease, waiting, watched
 from olmweb.models import Cluster, Lease
 from olmweb.runtime import stopping
 from olmweb.runtime.leases import acquire
@@ -36,10 +36,10 @@ def clock() -> Time:
 
 
 @pytest.fixture
-def turn(clock: Time) -> Turn:
+def turn(clock: Time) -> TimeSlice:
     """A turn that began long ago, with a cluster whose lease is held."""
     assert acquire(cluster_lease(make("ours", checked_at=1).pk), 60)
-    made = Turn(lambda: clock.now, lambda: clock.dice)
+    made = TimeSlice(lambda: clock.now, lambda: clock.dice)
     clock.now += 100
     return made
 
@@ -61,41 +61,41 @@ def test_a_lease_that_expired_watches_nothing() -> None:
     assert watched() == set()
 
 
-def test_a_turn_goes_on_while_nobody_waits(turn: Turn) -> None:
+def test_a_turn_goes_on_while_nobody_waits(turn: TimeSlice) -> None:
     make("served-lately", checked_at=5)
     assert not turn.is_over()
 
 
-def test_a_turn_ends_when_another_cluster_waits_for_a_place(turn: Turn) -> None:
+def test_a_turn_ends_when_another_cluster_waits_for_a_place(turn: TimeSlice) -> None:
     make("waiting")
     assert turn.is_over()
 
 
-def test_a_cluster_that_left_the_settings_or_backs_off_does_not_wait(turn: Turn) -> None:
+def test_a_cluster_that_left_the_settings_or_backs_off_does_not_wait(turn: TimeSlice) -> None:
     Cluster.objects.create(name="left", error_code="not-configured")
     make("down", checked_at=15, unreachable_since=7200)
     assert not turn.is_over()
 
 
 def test_a_cluster_that_fails_waits_only_when_nobody_takes_its_next_try(
-    turn: Turn, clock: Time, settings: Any
+    turn: TimeSlice, clock: Time, settings: Any
 ) -> None:
     settings.STATE_POLL = 5
     down = make("down", checked_at=25, unreachable_since=7200)  # tried every 20 s
     assert not turn.is_over()
     Cluster.objects.filter(pk=down.pk).update(checked_at=timezone.now() - timedelta(seconds=35))
-    clock.now += scheduling.LOOK_SECONDS
+    clock.now += scheduling.CHECK_SECONDS
     assert turn.is_over()
 
 
-def test_every_turn_has_its_shortest_time(turn: Turn, clock: Time) -> None:
+def test_every_turn_has_its_shortest_time(turn: TimeSlice, clock: Time) -> None:
     make("waiting")
     clock.now -= 95
     assert not turn.is_over()
 
 
 def test_the_database_is_asked_now_and_then_only(
-    turn: Turn, clock: Time, django_assert_num_queries: Any
+    turn: TimeSlice, clock: Time, django_assert_num_queries: Any
 ) -> None:
     assert not turn.is_over()
     make("waiting")
@@ -106,7 +106,7 @@ def test_the_database_is_asked_now_and_then_only(
     assert turn.is_over()
 
 
-def test_only_as_many_turns_end_as_are_waited_for(turn: Turn, clock: Time) -> None:
+def test_only_as_many_turns_end_as_are_waited_for(turn: TimeSlice, clock: Time) -> None:
     for number in range(3):
         assert acquire(cluster_lease(make(f"busy-{number}", checked_at=1).pk), 60)
     make("waiting")
@@ -118,7 +118,7 @@ def test_only_as_many_turns_end_as_are_waited_for(turn: Turn, clock: Time) -> No
 
 
 def test_no_turn_ends_while_no_other_could_begin(
-    turn: Turn, monkeypatch: pytest.MonkeyPatch
+    turn: TimeSlice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make("waiting")
     monkeypatch.setattr(scheduling, "_broker_works", lambda: False)
@@ -126,7 +126,7 @@ def test_no_turn_ends_while_no_other_could_begin(
 
 
 def test_a_worker_that_ends_ends_its_turns_at_once() -> None:
-    turn = Turn()
+    turn = TimeSlice()
     stopping.ask()
     try:
         assert turn.is_over()
@@ -134,7 +134,9 @@ def test_a_worker_that_ends_ends_its_turns_at_once() -> None:
         stopping.reset()
 
 
-def test_a_database_that_is_away_ends_no_turn(turn: Turn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_away_ends_no_turn(
+    turn: TimeSlice, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def away() -> None:
         raise DatabaseError
 

@@ -1,0 +1,223 @@
+"""Where the watches of a cluster start, and the Stream and Cluster rows that say how they stand.
+
+A watch continues from the position in its Stream row. A full pass (installs.state.full_sync) comes
+first if that is impossible: the cluster was never read, serves other kinds than it did, was
+restored from a backup, or many watched resources have no position.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from installs.models import Component
+from installs.state.decode.workloads import is_available
+from installs.state.listing import ABSENT
+from installs.state.resources import (
+    WATCHED_RESOURCES,
+    WatchedResource,
+    resources_of_kinds,
+    served_by,
+)
+from installs.state.watch.backoff import WatchState
+from olmweb.kube.client import Discovery, KubeClient
+from olmweb.kube.errors import ConfigError, KubeError, Unauthorized, Unreachable
+from olmweb.kube.resources import EVENTS, Served
+from olmweb.models import Cluster, Stream, SyncRun
+
+# A safety net under the watches: a list repairs whatever events were lost, and decodes again what
+# an older version of OLM Web decoded. A few lists per session, so that they never come all at once.
+LIST_AGAIN = timedelta(hours=1)
+LISTS_AT_ONCE = 3
+MANY = 5  # more resources than this without a position are read by a full pass
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    """What a session watches. `rows` are the Streams by name of the watched resource."""
+
+    discovery: Discovery
+    rows: Mapping[str, Stream]
+    watches: dict[str, WatchState]
+
+    def fits(self, discovery: Discovery) -> bool:
+        """Whether the cluster still serves the same kinds."""
+        return (discovery.served, set(discovery.failed)) == (
+            self.discovery.served,
+            set(self.discovery.failed),
+        )
+
+    def highest(self) -> int:
+        """The newest position, except that of Events, which may be in a separate etcd."""
+        positions = [
+            watch.position
+            for watch in self.watches.values()
+            if watch.watched.resource is not EVENTS
+        ]
+        return max((int(position) for position in positions if position.isdigit()), default=0)
+
+
+def served_resources(discovery: Discovery) -> dict[WatchedResource, Served | None]:
+    """The served API of each watched resource, None if it is not served. Resources whose discovery
+    failed are left out."""
+    served: dict[WatchedResource, Served | None] = {}
+    for watched in WATCHED_RESOURCES:
+        with suppress(KubeError):
+            served[watched] = served_by(watched, discovery)
+    return served
+
+
+def make_plan(discovery: Discovery, rows: Mapping[str, Stream]) -> SessionPlan:
+    """Continues each served resource from its row; the oldest lists are requested again."""
+    watches = {}
+    for watched, served in served_resources(discovery).items():
+        if served is None:
+            continue
+        row = rows.get(watched.name)
+        watch = WatchState(watched, served)
+        if row is not None:
+            watch.state, watch.error = row.state, row.error
+            if row.listed_at is not None and row.state != Stream.State.ABSENT:
+                watch.position = row.resource_version
+        watches[watched.name] = watch
+    limit = timezone.now() - LIST_AGAIN
+    listed = sorted(
+        (row.listed_at, name)
+        for name, row in rows.items()
+        if row.listed_at is not None and row.listed_at < limit and name in watches
+    )
+    for _, name in listed[:LISTS_AT_ONCE]:
+        watches[name].position = ""
+    return SessionPlan(discovery, rows, watches)
+
+
+def needs_pass(cluster: Cluster, plan: SessionPlan) -> bool:
+    """Whether a full pass must come before the watches."""
+    if cluster.synced_at is None or _served_kinds_changed(cluster, plan.discovery):
+        return True
+    return len([name for name in plan.watches if name not in plan.rows]) > MANY
+
+
+def _served_kinds_changed(cluster: Cluster, discovery: Discovery) -> bool:
+    """Whether a kind appeared, vanished or changed its API version since the last pass."""
+    served_now = served_resources(discovery)
+    for kind, stored in cluster.kinds.items():
+        resources = resources_of_kinds((kind,))
+        if not all(watched in served_now for watched in resources):
+            continue
+        served = [offered for watched in resources if (offered := served_now[watched]) is not None]
+        if bool(served) == (stored.get("state") == ABSENT):
+            return True
+        if served and stored.get("version") not in (served[0].version, ""):
+            return True
+    return False
+
+
+def was_rewound(client: KubeClient, plan: SessionPlan, highest: int) -> bool:
+    """Whether the cluster is older than the stored positions: restored from a backup or recreated.
+
+    A watch from a future resourceVersion gets no events until then, so this is checked first. One
+    request if the first resource may be listed. Raises Unreachable, Unauthorized and ConfigError.
+    """
+    for watch in plan.watches.values():
+        if watch.watched.resource is EVENTS:
+            continue
+        try:
+            page = next(client.list_pages(watch.served.resource, watch.served.version, limit=1))
+        except (Unreachable, Unauthorized, ConfigError):
+            raise
+        except KubeError:
+            continue  # an error of this resource: try the next one
+        return page.resource_version.isdigit() and int(page.resource_version) < highest
+    client.version()
+    return False
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def streams_of(cluster: Cluster) -> dict[str, Stream]:
+    return {row.feed: row for row in Stream.objects.filter(cluster=cluster)}
+
+
+class StreamRows:
+    """Saves the state of watches; a row is written only if it would change."""
+
+    def __init__(self, cluster: Cluster, rows: Mapping[str, Stream]) -> None:
+        self._cluster = cluster
+        self._saved = {name: (row.state, row.error) for name, row in rows.items()}
+
+    def due(self, watches: Iterable[WatchState], *, counts: bool = False) -> list[WatchState]:
+        """The watches whose rows would change; with `counts` also those with new watch requests."""
+        return [
+            watch
+            for watch in watches
+            if self._saved.get(watch.watched.name) != (watch.state, watch.error)
+            or (counts and watch.watches)
+        ]
+
+    def save(self, due: Sequence[WatchState]) -> None:
+        """Writes state, error and number of watch requests, in one transaction."""
+        with transaction.atomic():
+            for watch in due:
+                fields: dict[str, Any] = {"state": watch.state, "error": watch.error}
+                Stream.objects.filter(cluster=self._cluster, feed=watch.watched.name).update(
+                    watches=F("watches") + watch.watches, **fields
+                )
+        for watch in due:
+            self._saved[watch.watched.name] = (watch.state, watch.error)
+            watch.watches = 0
+
+
+def confirm_current(cluster: Cluster, now: datetime) -> None:
+    """Sets the times of a cluster that is being watched, without a change."""
+    Cluster.objects.filter(pk=cluster.pk).update(synced_at=now, checked_at=now)
+
+
+def mark_reachable(cluster: Cluster) -> bool:
+    """Marks the cluster as reachable; returns whether it was not."""
+    now = timezone.now()
+    unreachable = Cluster.objects.filter(pk=cluster.pk).exclude(
+        reachable=True, error_code="", unreachable_since=None
+    )
+    return bool(
+        unreachable.update(
+            reachable=True,
+            error_code="",
+            error_text="",
+            error_hint="",
+            unreachable_since=None,
+            synced_at=now,
+            checked_at=now,
+            revision=F("revision") + 1,
+        )
+    )
+
+
+def deployments_wait(cluster: Cluster) -> bool:
+    """Whether a Deployment of an operator has fewer pods available than it wants."""
+    rows = Component.objects.filter(cluster=cluster, kind="Deployment")
+    return not all(is_available(details) for details in rows.values_list("details", flat=True))
+
+
+def record_run(cluster: Cluster, started: datetime, *, written: int, requests: int) -> None:
+    """Records a watch that wrote rows as a SyncRun."""
+    now = timezone.now()
+    SyncRun.objects.create(
+        kind=SyncRun.Kind.CLUSTER,
+        target=cluster.name,
+        cluster=cluster,
+        started_at=started,
+        finished_at=now,
+        outcome=SyncRun.Outcome.CHANGED,
+        counts={
+            "rows_written": written,
+            "requests": requests,
+            "seconds": round((now - started).total_seconds(), 3),
+        },
+    )
