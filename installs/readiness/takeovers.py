@@ -14,8 +14,8 @@ from catalogs.revisions.text import plain
 from catalogs.verdicts.engine import Contents
 from installs.models import Component, Operator
 from installs.readiness.takeover import Fate, Group, Source, Taken, fate_of, hindrances, steps
-from installs.state.observation import details_of
 from installs.state.catalog_offers import usable_catalogs
+from installs.state.observation import details_of
 from olmweb.models import Cluster
 
 KINDS = ("ClusterServiceVersion", "OperatorCondition", "OperatorGroup")

@@ -1,4 +1,4 @@
-"""From an object of the cluster to the fields that we keep. Pure; never raises for odd content."""
+"""Decodes API objects to the fields that are stored. Pure; never raises for invalid content."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,7 @@
-"""The values that decoding makes, and how a field is read: tolerant, cut to size, without NUL.
+"""DecodedObject, and functions that read fields of untrusted API objects.
 
-Everything a cluster says is untrusted: a field of another type than its API's counts as absent,
-text is cut to what its column holds, and NUL characters, which PostgreSQL refuses, are replaced.
+A field of an unexpected type counts as absent, texts are cut to the size of their column, and NUL
+characters, which PostgreSQL rejects, are replaced.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ _BIG = 2**63
 
 @dataclass(frozen=True, slots=True)
 class DecodedObject:
-    """What we keep of one object; `columns` are those of its own table.
+    """The stored fields of an API object; `columns` are those specific to its table.
 
-    `source` is the narrowed object itself, for the one kind whose rows another app makes.
+    `source` is the object itself, for catalogs, whose rows the app `catalogs` writes.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class DecodedObject:
         return self.kind, self.namespace, self.name
 
     def digest(self) -> str:
-        """Of everything kept but the resourceVersion, which moves without anything changing."""
+        """A hash of all fields but the resourceVersion, which changes without them."""
         content = (
             self.key,
             self.uid,
@@ -62,7 +62,7 @@ class DecodedObject:
 
 
 def dig(value: Any, *path: str) -> Any:
-    """`value[path[0]][path[1]]...`, or None where there is no such thing."""
+    """`value[path[0]][path[1]]...`, None if there is no such field."""
     for part in path:
         if not isinstance(value, Mapping):
             return None
@@ -77,7 +77,7 @@ def text(value: Any, *path: str, limit: int = TEXT_LIMIT) -> str:
 
 
 def segment(value: Any, *path: str, limit: int = 253) -> str:
-    """The text at `path` if an object may be called so; else empty.
+    """The text at `path` if it is a valid object name, else empty.
 
     As apimachinery pkg/api/validation/path, IsValidPathSegmentName: names stand in URLs.
     """
@@ -86,7 +86,7 @@ def segment(value: Any, *path: str, limit: int = 253) -> str:
 
 
 def number(value: Any, *path: str, default: int = 0) -> int:
-    """The whole number at `path`, as far as a column of 64 bits holds it; else `default`."""
+    """The integer at `path` if it fits into 64 bits, else `default`."""
     content = dig(value, *path)
     is_number = isinstance(content, int) and not isinstance(content, bool)
     return content if is_number and -_BIG <= content < _BIG else default
@@ -107,12 +107,12 @@ def texts(value: Any, *path: str, limit: int = 500) -> list[str]:
 
 
 def text_fields(value: Object, *fields: str, limit: int = 4_000) -> dict[str, str]:
-    """These text fields of one mapping."""
+    """These text fields of a mapping."""
     return {name: text(value, name, limit=limit) for name in fields}
 
 
 def read_time(value: Any) -> datetime | None:
-    """A Kubernetes timestamp, or None for anything else and for a moment that UTC can't say."""
+    """A Kubernetes timestamp; None for anything else and for times out of the range of UTC."""
     if not isinstance(value, str):
         return None
     try:
@@ -142,9 +142,9 @@ def decoded_object(
     conditions: list[dict[str, Any]] | None = None,
     source: Object | None = None,
 ) -> DecodedObject | None:
-    """None for an object without a name or with an impossible one: no API server sends it.
+    """Decodes the metadata; None for an object without a valid name, which no API server sends.
 
-    What is being deleted has `deleted_at` in its details: the diagnosis says what takes long.
+    The details of an object that is being deleted contain `deleted_at`.
     """
     meta = dig(obj, "metadata")
     name, namespace = segment(meta, "name"), segment(meta, "namespace", limit=63)
@@ -167,7 +167,7 @@ def decoded_object(
     )
 
 
-def component(
+def component_columns(
     obj: Object, owner: Key = ("", "", ""), *, phase: str = "", image: str = ""
 ) -> dict[str, Any]:
     """The columns of a Component."""
@@ -183,7 +183,7 @@ def component(
 
 
 def controller(obj: Object) -> Key:
-    """The owner that controls the object; in its namespace, as an owner always is."""
+    """The owner that controls the object, in the object's namespace."""
     for owner in items(obj, "metadata", "ownerReferences"):
         if owner.get("controller") is True:
             namespace = text(obj, "metadata", "namespace")
@@ -192,7 +192,7 @@ def controller(obj: Object) -> Key:
 
 
 def labelled_owner(obj: Object, prefix: str) -> Key:
-    """The owner that the labels `<prefix>/owner-kind` and `<prefix>/owner-name` name."""
+    """The owner named by the labels `<prefix>/owner-kind` and `<prefix>/owner-name`."""
     labels = dig(obj, "metadata", "labels")
     name = segment(labels, f"{prefix}/owner-name")
     return (text(labels, f"{prefix}/owner-kind"), "", name) if name else ("", "", "")

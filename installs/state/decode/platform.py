@@ -1,4 +1,4 @@
-"""PlatformOperators, what rukpak makes of them, and OpenShift's ClusterOperators and version."""
+"""Decodes PlatformOperators, rukpak's objects, and OpenShift's ClusterOperators and version."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from installs.diagnosis.aggregated import parse_members
 from installs.state.decode.common import (
     DecodedObject,
     Object,
-    component,
+    component_columns,
     controller,
     decoded_object,
     dig,
@@ -18,7 +18,7 @@ from installs.state.decode.common import (
 )
 from olmweb.kube import conditions as kube_conditions
 
-PLATFORM_CATALOG = "redhat-operators"  # phase 0 of PlatformOperators knows no other
+PLATFORM_CATALOG = "redhat-operators"  # the only one in phase 0 of PlatformOperators
 RUKPAK = "core.rukpak.io"
 _HISTORY = 5
 
@@ -31,9 +31,9 @@ def platform_operator(obj: Object) -> DecodedObject | None:
 
 
 def bundle_deployment(obj: Object) -> DecodedObject | None:
-    """v1alpha1 keeps the source in a template, v1alpha2 in the spec itself.
+    """v1alpha1 has the source in a template, v1alpha2 in the spec itself.
 
-    One that nobody controls belongs to the PlatformOperator of its name.
+    One without a controller belongs to the PlatformOperator of the same name.
     """
     owner = controller(obj)
     if not owner[2]:
@@ -41,7 +41,7 @@ def bundle_deployment(obj: Object) -> DecodedObject | None:
     image = text(obj, "spec", "source", "image", "ref") or text(
         obj, "spec", "template", "spec", "source", "image", "ref"
     )
-    return decoded_object(obj, "BundleDeployment", component(obj, owner, image=image))
+    return decoded_object(obj, "BundleDeployment", component_columns(obj, owner, image=image))
 
 
 def bundle(obj: Object) -> DecodedObject | None:
@@ -50,7 +50,7 @@ def bundle(obj: Object) -> DecodedObject | None:
         owner = controller(obj)
     phase = text(obj, "status", "phase")
     image = text(obj, "spec", "source", "image", "ref")
-    return decoded_object(obj, "Bundle", component(obj, owner, phase=phase, image=image))
+    return decoded_object(obj, "Bundle", component_columns(obj, owner, phase=phase, image=image))
 
 
 def cluster_operator(obj: Object) -> DecodedObject | None:
@@ -81,8 +81,7 @@ def worst_condition(
 ) -> tuple[int, Mapping[str, Any] | None]:
     """(severity, the condition that decides it): 3 unavailable, 2 degraded, 1 to watch, 0 fine.
 
-    What a cluster upgrade minds decides the order: Available, then Degraded, then the rest. An
-    operator that does not say whether it is available is one to watch.
+    The order is that of cluster upgrades: Available, then Degraded, then the rest.
     """
     ranks = (
         ("Available", "False", 3),
@@ -98,7 +97,7 @@ def worst_condition(
 
 
 def cluster_version(obj: Object) -> DecodedObject | None:
-    """`details["version"]` is the version last completed, else the one on its way."""
+    """`details["version"]` is the last completed version, else the desired one."""
     history = items(obj, "status", "history")
     desired = text(obj, "status", "desired", "version", limit=100)
     done = (
@@ -121,4 +120,4 @@ def cluster_version(obj: Object) -> DecodedObject | None:
             for entry in history[:_HISTORY]
         ],
     }
-    return decoded_object(obj, "ClusterVersion", component(obj), details)
+    return decoded_object(obj, "ClusterVersion", component_columns(obj), details)

@@ -1,4 +1,4 @@
-"""OLM v0: Subscription, InstallPlan, ClusterServiceVersion, CatalogSource and their neighbours."""
+"""Decodes OLM v0: Subscription, InstallPlan, ClusterServiceVersion, CatalogSource and others."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from installs.state.decode.common import (
     DecodedObject,
     Key,
     Object,
-    component,
+    component_columns,
     decoded_object,
     dig,
     items,
@@ -68,14 +68,14 @@ def subscription(obj: Object) -> DecodedObject | None:
 
 
 def _conflicting(obj: Object) -> tuple[str, ...]:
-    """The ClusterServiceVersions that a failed resolution names: whether they are there tells
-    whether the failure is of now."""
+    """The ClusterServiceVersions that a failed resolution names: whether they still exist decides
+    whether the failure is current."""
     conditions = diagnosis.read_conditions(read_conditions(obj))
     return conflicting(conditions, text(obj, "metadata", "namespace"))
 
 
 def _config(obj: Object) -> list[str]:
-    """Which parts of an operator the Subscription sets: env, resources, tolerations ..."""
+    """The fields that the Subscription configures: env, resources, tolerations ..."""
     config = dig(obj, "spec", "config")
     return sorted(str(field)[:60] for field in config)[:20] if isinstance(config, Mapping) else []
 
@@ -100,7 +100,7 @@ def install_plan(obj: Object) -> DecodedObject | None:
         ],
     }
     return decoded_object(
-        obj, "InstallPlan", component(obj, phase=text(obj, "status", "phase")), details
+        obj, "InstallPlan", component_columns(obj, phase=text(obj, "status", "phase")), details
     )
 
 
@@ -126,7 +126,7 @@ def _lookup(lookup: Object) -> dict[str, Any]:
 
 
 def cluster_service_version(obj: Object) -> DecodedObject | None:
-    """None for a copy, which stands for the CSV of another namespace; its log is not kept."""
+    """None for a copied CSV. Its conditions are a log, which is not stored."""
     if dig(obj, "metadata", "labels", "olm.copiedFrom") or (
         dig(obj, "status", "reason") == "Copied"
     ):
@@ -169,12 +169,12 @@ def cluster_service_version(obj: Object) -> DecodedObject | None:
             {str(item["type"]) for item in properties if item.get("type") in _DEPENDENCIES}
         ),
     }
-    columns = component(obj, phase=text(obj, "status", "phase"))
+    columns = component_columns(obj, phase=text(obj, "status", "phase"))
     return decoded_object(obj, "ClusterServiceVersion", columns, details, conditions=[])
 
 
 def _requirement(requirement: Object) -> dict[str, Any]:
-    """What is not satisfied comes first where a long list has to be cut."""
+    """Unsatisfied dependents come first if the list has to be cut."""
     dependents = [
         text_fields(dependent, "group", "version", "kind", "status", "message")
         for dependent in items(requirement, "dependents", limit=10_000)
@@ -188,8 +188,7 @@ def _requirement(requirement: Object) -> dict[str, Any]:
 
 
 def _properties(obj: Object) -> list[Object] | None:
-    """The bundle's properties as OLM noted them on its CSV, else those that its author wrote there;
-    None when neither did.
+    """The bundle's properties in the CSV's annotations: OLM's, else the author's, else None.
 
     OLM's own is `operatorframework.io/properties`, {"properties": [...]}; the author's is
     `olm.properties`, a list (operator-lifecycle-manager pkg/controller/registry/resolver/
@@ -210,7 +209,7 @@ def _properties(obj: Object) -> list[Object] | None:
 
 
 def _max_openshift(properties: list[Object]) -> list[str]:
-    """Every value of the property, a number as text; OLM takes quotes off, too."""
+    """All values of the property, numbers as text, without quotes as in OLM."""
     values = [
         item.get("value") for item in properties if item.get("type") == "olm.maxOpenShiftVersion"
     ]
@@ -218,7 +217,7 @@ def _max_openshift(properties: list[Object]) -> list[str]:
 
 
 def _package(obj: Object, properties: list[Object]) -> str:
-    """The package of a CSV: OLM notes it in a property, and in the name of a label."""
+    """The package of a CSV, from OLM's property, else from the name of a label."""
     for item in properties:
         if item.get("type") == "olm.package" and (
             name := text(item, "value", "packageName", limit=253)
@@ -233,7 +232,7 @@ def _package(obj: Object, properties: list[Object]) -> str:
 
 
 def catalog_source(obj: Object) -> DecodedObject | None:
-    """Its content belongs to the app `catalogs`, which gets the object itself."""
+    """The app `catalogs` reads its content and gets the object itself."""
     connection = dig(obj, "status", "connectionState")
     details = {
         "type": text(obj, "spec", "sourceType", limit=60),
@@ -248,10 +247,10 @@ def catalog_source(obj: Object) -> DecodedObject | None:
         "message": text(obj, "status", "message"),
         "last_poll": text(obj, "status", "latestImageRegistryPoll", limit=60),
     }
-    return decoded_object(obj, "CatalogSource", component(obj), details, source=obj)
+    return decoded_object(obj, "CatalogSource", component_columns(obj), details, source=obj)
 
 
-# On an OperatorGroup: OLM then resolves from catalogs of its namespace only (step_resolver.go).
+# With this annotation OLM resolves from catalogs of the namespace only (step_resolver.go).
 _OWN_CATALOGS_ONLY = "olm.operatorframework.io/exclude-global-namespace-resolution"
 
 
@@ -267,7 +266,7 @@ def operator_group(obj: Object) -> DecodedObject | None:
         "provided_apis": [api for api in provided.split(",") if api],
         "own_catalogs_only": own_catalogs_only == "true",
     }
-    return decoded_object(obj, "OperatorGroup", component(obj), details)
+    return decoded_object(obj, "OperatorGroup", component_columns(obj), details)
 
 
 def operator_condition(obj: Object) -> DecodedObject | None:
@@ -283,12 +282,12 @@ def operator_condition(obj: Object) -> DecodedObject | None:
             {"status": {"conditions": dig(obj, "spec", "conditions")}}
         ),
     }
-    return decoded_object(obj, "OperatorCondition", component(obj, owner), details)
+    return decoded_object(obj, "OperatorCondition", component_columns(obj, owner), details)
 
 
 def olm_operator(obj: Object) -> DecodedObject | None:
-    """OLM's own grouping of what one package brought: belongs to the one Subscription that it
-    lists, else to the one CSV."""
+    """OLM's Operator, which groups the objects of a package. It belongs to the only Subscription
+    among them, else to the only CSV."""
     refs = [
         {
             "kind": text(ref, "kind", limit=100),
@@ -302,11 +301,11 @@ def olm_operator(obj: Object) -> DecodedObject | None:
         listed = [ref for ref in refs if ref["kind"] == kind]
         if len(listed) == 1:
             owner = kind, listed[0]["namespace"], listed[0]["name"]
-    return decoded_object(obj, "Operator", component(obj, owner), {"refs": refs})
+    return decoded_object(obj, "Operator", component_columns(obj, owner), {"refs": refs})
 
 
 def event(obj: Object) -> DecodedObject | None:
-    """`columns` are those of installs.models.Event: the object that it is about has the key."""
+    """`columns` are those of installs.models.Event, with the key of the involved object."""
     about = dig(obj, "involvedObject")
     series = dig(obj, "series")
     first = read_time(dig(obj, "firstTimestamp")) or read_time(dig(obj, "eventTime"))

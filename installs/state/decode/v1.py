@@ -1,9 +1,9 @@
-"""OLM v1: ClusterExtension, its revisions, ClusterCatalog."""
+"""Decodes OLM v1: ClusterExtension, its revisions, ClusterCatalog."""
 
 from installs.state.decode.common import (
     DecodedObject,
     Object,
-    component,
+    component_columns,
     controller,
     decoded_object,
     dig,
@@ -57,16 +57,16 @@ def cluster_object_set(obj: Object) -> DecodedObject | None:
         "version": text(notes, f"{OLM_V1}/bundle-version", limit=200),
     }
     owner = owner[0] or "ClusterExtension", "", owner[2]
-    return decoded_object(obj, "ClusterObjectSet", component(obj, owner), details)
+    return decoded_object(obj, "ClusterObjectSet", component_columns(obj, owner), details)
 
 
 def cluster_catalog(obj: Object) -> DecodedObject | None:
-    """Its content belongs to the app `catalogs`, which gets the object itself."""
+    """The app `catalogs` reads its content and gets the object itself."""
     return _catalog(obj, "ClusterCatalog")
 
 
 def catalog(obj: Object) -> DecodedObject | None:
-    """What a ClusterCatalog was called before."""
+    """The former name of ClusterCatalog."""
     return _catalog(obj, "Catalog")
 
 
@@ -82,4 +82,4 @@ def _catalog(obj: Object, kind: str) -> DecodedObject | None:
         "base_url": base or text(obj, "status", "contentURL", limit=2000),
         "last_unpacked": text(obj, "status", "lastUnpacked", limit=60),
     }
-    return decoded_object(obj, kind, component(obj), details, source=obj)
+    return decoded_object(obj, kind, component_columns(obj), details, source=obj)

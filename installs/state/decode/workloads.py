@@ -1,4 +1,4 @@
-"""What installed operators leave in a cluster: CustomResourceDefinitions and Deployments."""
+"""Decodes the CustomResourceDefinitions and Deployments of installed operators."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from installs.state.decode.common import (
     DecodedObject,
     Key,
     Object,
-    component,
+    component_columns,
     decoded_object,
     dig,
     items,
@@ -22,14 +22,14 @@ from installs.state.decode.platform import RUKPAK
 from installs.state.decode.v1 import OLM_V1
 from olmweb.kube.decode import WRITTEN
 
-_NOBODY: Key = ("", "", "")
+_NO_OWNER: Key = ("", "", "")
 _DEPRECATED = re.compile(r"\bis a deprecated field\b|\bDeprecated:", re.IGNORECASE)
 _FIELDS = 500
 _DEPTH = 4
 
 
 def custom_resource_definition(obj: Object) -> DecodedObject | None:
-    """Owned by what its labels name: OLM v0 labels it with its Operator `<package>.<namespace>`."""
+    """Its owner is named by labels; with OLM v0 it is the Operator `<package>.<namespace>`."""
     versions = items(obj, "spec", "versions", limit=100)
     kind, namespace, name = _crd_owner(obj)
     columns = {
@@ -55,9 +55,9 @@ def custom_resource_definition(obj: Object) -> DecodedObject | None:
 
 
 def schema_fields(schema: Any) -> list[str]:
-    """Paths of the fields below `spec` that a schema has and does not call deprecated, sorted.
+    """Sorted paths of the fields below `spec` that are not deprecated.
 
-    Without the items of lists, and five levels deep at most: only what a form could offer.
+    Without items of lists and at most five levels deep, as forms need no more.
     """
     fields: list[str] = []
     below = [("spec", dig(schema, "properties", "spec"), 0)]
@@ -85,13 +85,13 @@ def _crd_owner(obj: Object) -> Key:
         if (isinstance(labels, Mapping))
         else []
     )
-    return ("Operator", "", named[0].removeprefix(PACKAGE_LABEL)) if named else _NOBODY
+    return ("Operator", "", named[0].removeprefix(PACKAGE_LABEL)) if named else _NO_OWNER
 
 
 def deployment(obj: Object) -> DecodedObject | None:
-    """A Deployment of an installed operator, which its labels name.
+    """A Deployment of the operator that its labels name.
 
-    `details["pods"]` is filled by installs.state.pods; the object itself does not know.
+    `details["pods"]` is filled by installs.state.pods.
     """
     status = dig(obj, "status")
     details = {
@@ -104,16 +104,16 @@ def deployment(obj: Object) -> DecodedObject | None:
         "selector": _selector(obj),
         "pods": [],
     }
-    return decoded_object(obj, "Deployment", component(obj, deployment_owner(obj)), details)
+    return decoded_object(obj, "Deployment", component_columns(obj, deployment_owner(obj)), details)
 
 
 def is_available(details: Object) -> bool:
-    """Whether all replicas that a Deployment wants are there, as its details say."""
+    """Whether all desired replicas of a Deployment are available, by its details."""
     return number(details, "available") >= number(details, "replicas")
 
 
 def carry_pods(deployment: DecodedObject, before: Object) -> dict[str, Any]:
-    """Details of a Deployment with the pods last seen, for as long as it is not available."""
+    """The details of a Deployment, with the stored pods while it is not available."""
     if is_available(deployment.details):
         return deployment.details
     return {**deployment.details, "pods": items(before, "pods")}
@@ -128,7 +128,7 @@ def deployment_owner(obj: Object) -> Key:
         return "BundleDeployment", "", name
     if name := labelled_owner(obj, OLM_V1)[2]:
         return "ClusterExtension", "", name
-    return _NOBODY
+    return _NO_OWNER
 
 
 def _selector(obj: Object) -> dict[str, Any]:
