@@ -248,7 +248,7 @@ class Session:
         self._save_streams(counts=full)
         if full:
             self._saved_at = now
-            self._client.tell_counts()
+            self._client.publish_request_counts()
             self._write(always=True)  # rules or catalogs may have changed
         is_open = any(watch.opened_at is not None for watch in self._watches.values())
         if is_open and now - self._confirmed_at >= settings.STATE_POLL:
