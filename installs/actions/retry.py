@@ -25,8 +25,7 @@ from installs.actions.change import (
 )
 from installs.actions.objects import RETRIED, step
 from installs.actions.plan import Plan, served_version
-from installs.diagnosis.knowledge import by_id
-from installs.diagnosis.remedies import fill_steps
+from installs.diagnosis.knowledge import by_id, fill_steps
 from installs.models import NEEDS_ATTENTION, Action, Component, Operator
 from installs.state.observation import details_of
 from olmweb.kube.resources import (

@@ -3,32 +3,30 @@
 Pure: knows neither Django nor clusters. Texts and patterns are data in `installs/knowledge/`.
 """
 
-from installs.diagnosis.approvals import Approval, Change, approval
+from installs.diagnosis.approvals import Approval, PlannedChange, approval
 from installs.diagnosis.chains import assess, deprecations, diagnose
-from installs.diagnosis.classify import classify, finding_for, fingerprint
-from installs.diagnosis.crds import crd_problem
-from installs.diagnosis.knowledge import Entry, knowledge
-from installs.diagnosis.remedies import is_command
-from installs.diagnosis.requirements import Requirement, requirement_rows
-from installs.diagnosis.times import flaps, stuck, usual_time
-from installs.diagnosis.types import (
-    Condition,
-    Diagnosis,
+from installs.diagnosis.evaluate import Requirement, crd_problem, requirement_rows
+from installs.diagnosis.knowledge import (
+    Entry,
     Finding,
-    Link,
-    Observation,
-    read_conditions,
+    classify,
+    finding_for,
+    fingerprint,
+    is_command,
+    knowledge,
 )
+from installs.diagnosis.notes import flaps, stuck, usual_time
+from installs.diagnosis.types import Condition, Diagnosis, Link, Observation, read_conditions
 
 __all__ = [
     "Approval",
-    "Change",
     "Condition",
     "Diagnosis",
     "Entry",
     "Finding",
     "Link",
     "Observation",
+    "PlannedChange",
     "Requirement",
     "approval",
     "assess",

@@ -51,7 +51,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Itself:
+class PlatformOperatorStatus:
     """What a PlatformOperator says itself. `cause` is our words for it, empty when there are none;
     `since` is when we saw its reason begin, because its own time moves only with the status."""
 
@@ -89,7 +89,9 @@ class Explanation:
 
 
 def explain_aggregated(
-    conditions: Iterable[HasMessage], members: Sequence[Member], operators: Iterable[Itself]
+    conditions: Iterable[HasMessage],
+    members: Sequence[Member],
+    operators: Iterable[PlatformOperatorStatus],
 ) -> Explanation:
     """Which members fail and why, what that blocks, and whether the message is out of date.
 
@@ -97,12 +99,12 @@ def explain_aggregated(
     only their reasons, in random order.
     """
     conditions = tuple(conditions)
-    known = {one.name: one for one in operators}
+    by_name = {operator.name: operator for operator in operators}
     blocks, leaves = explain_impact(conditions)
-    newer, gap = _which_is_newer(_written_at(conditions), _differing(members, known))
-    failing = {one.name for one in known.values() if not one.installed}
+    newer, gap = _which_is_newer(_written_at(conditions), _differing(members, by_name))
+    failing = {operator.name for operator in by_name.values() if not operator.installed}
     return Explanation(
-        causes=_by_cause(members, known),
+        causes=_by_cause(members, by_name),
         blocks=blocks,
         leaves=leaves,
         disagreement=disagreement(members, failing),
@@ -113,40 +115,46 @@ def explain_aggregated(
     )
 
 
-def _by_cause(members: Sequence[Member], known: dict[str, Itself]) -> tuple[MemberCause, ...]:
+def _by_cause(
+    members: Sequence[Member], by_name: dict[str, PlatformOperatorStatus]
+) -> tuple[MemberCause, ...]:
     groups: dict[str, list[str]] = {}
     for member in members:
-        one = known.get(member.name)
-        cause = (one.cause or one.reason if one else "") or member.reason
+        operator = by_name.get(member.name)
+        cause = (operator.cause or operator.reason if operator else "") or member.reason
         groups.setdefault(cause, []).append(member.name)
-    found = [MemberCause(cause, tuple(sorted(names))) for cause, names in groups.items()]
-    return tuple(sorted(found, key=lambda one: (-len(one.names), one.cause)))
+    causes = [MemberCause(cause, tuple(sorted(names))) for cause, names in groups.items()]
+    return tuple(sorted(causes, key=lambda cause: (-len(cause.names), cause.cause)))
 
 
-def _differing(members: Sequence[Member], known: dict[str, Itself]) -> list[Itself]:
+def _differing(
+    members: Sequence[Member], by_name: dict[str, PlatformOperatorStatus]
+) -> list[PlatformOperatorStatus]:
     """The PlatformOperators of which the message says something else than they do."""
-    told = {member.name: member.reason for member in members}
+    listed = {member.name: member.reason for member in members}
     return [
-        one
-        for one in known.values()
-        if told.get(one.name) != (None if one.installed else one.reason or _SILENT)
+        operator
+        for operator in by_name.values()
+        if listed.get(operator.name) != (None if operator.installed else operator.reason or _SILENT)
     ]
 
 
 def _written_at(conditions: Sequence[HasMessage]) -> datetime | None:
     """When the message was written: its controller stamps every condition at every change."""
-    times = [one.last_transition_time for one in conditions if one.type == "Available"]
+    times = [
+        condition.last_transition_time for condition in conditions if condition.type == "Available"
+    ]
     try:
-        found = datetime.fromisoformat(times[0]) if times else None
+        time = datetime.fromisoformat(times[0]) if times else None
     except ValueError:
         return None
-    return found.replace(tzinfo=found.tzinfo or UTC) if found else None
+    return time.replace(tzinfo=time.tzinfo or UTC) if time else None
 
 
 def _which_is_newer(
-    written: datetime | None, differing: Sequence[Itself]
+    written: datetime | None, differing: Sequence[PlatformOperatorStatus]
 ) -> tuple[Literal["", "message", "objects"], timedelta | None]:
-    changes = [one.since for one in differing if one.since is not None]
+    changes = [operator.since for operator in differing if operator.since is not None]
     if written is None or not changes:
         return "", None
     gap = max(changes) - written
@@ -171,25 +179,25 @@ def _age(newer: str, gap: timedelta | None) -> str:
 
 
 def _remarks(conditions: Sequence[HasStatus], members: Sequence[Member]) -> tuple[str, ...]:
-    status = {one.type: one.status for one in conditions}
-    found: list[str] = []
+    status = {condition.type: condition.status for condition in conditions}
+    remarks: list[str] = []
     if status.get("Available") == "False" and status.get("Progressing") == "True":
-        found.append(
+        remarks.append(
             "Progressing=True does not say that work goes on, and Degraded is never True here: "
             "while any platform operator is not installed, this cluster operator says the same."
         )
-    waiting = sorted(one.name for one in members if one.reason in _PENDING)
+    waiting = sorted(member.name for member in members if member.reason in _PENDING)
     if waiting:
         verb = "waits" if len(waiting) == 1 else "wait"
-        found.append(f"{_names(waiting)} only {verb}; the message counts that as failing too.")
-    return tuple(found)
+        remarks.append(f"{_names(waiting)} only {verb}; the message counts that as failing too.")
+    return tuple(remarks)
 
 
 def _long(gap: timedelta) -> str:
     """Whole days, hours or minutes; a gap is longer than a minute."""
     minutes = int(gap.total_seconds() // 60)
     size, word = next(
-        one for one in ((1440, "day"), (60, "hour"), (1, "minute")) if minutes >= one[0]
+        unit for unit in ((1440, "day"), (60, "hour"), (1, "minute")) if minutes >= unit[0]
     )
     count = minutes // size
     return f"{count} {word}{'s' if count > 1 else ''}"
@@ -197,8 +205,8 @@ def _long(gap: timedelta) -> str:
 
 def parse_members(message: str) -> tuple[Member, ...]:
     """The members of the message, sorted by name; a list has brackets, a single item none."""
-    found = {name: Member(name, reason) for name, reason in _MEMBER.findall(message)}
-    return tuple(found[name] for name in sorted(found))
+    members = {name: Member(name, reason) for name, reason in _MEMBER.findall(message)}
+    return tuple(members[name] for name in sorted(members))
 
 
 def disagreement(members: Sequence[Member], failing: Set[str]) -> str:
@@ -206,13 +214,13 @@ def disagreement(members: Sequence[Member], failing: Set[str]) -> str:
 
     `failing` are the names of those whose Installed condition is not True.
     """
-    told = {member.name for member in members}
+    listed = {member.name for member in members}
     parts: list[str] = []
-    if extra := sorted(told - failing):
+    if extra := sorted(listed - failing):
         parts.append(
             f"its message names {_names(extra)}, installed according to the PlatformOperators"
         )
-    if missing := sorted(failing - told):
+    if missing := sorted(failing - listed):
         parts.append(f"its message leaves out {_names(missing)}, not installed according to them")
     if not parts:
         return ""
@@ -230,7 +238,7 @@ def explain_impact(conditions: Iterable[HasStatus]) -> tuple[str, str]:
     update needs Available=True and Degraded not True; only Upgradeable=False stops the start of an
     update to the next minor version.
     """
-    status = {one.type: one.status for one in conditions}
+    status = {condition.type: condition.status for condition in conditions}
     unavailable = status.get("Available") != "True"
     degraded = status.get("Degraded") == "True"
     held = status.get("Upgradeable") == "False"

@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from installs.diagnosis.judgement import APPROVAL
-from installs.diagnosis.reading import number, rows, text, texts
-from installs.diagnosis.types import Observation
+from installs.diagnosis.evaluate import APPROVAL
+from installs.diagnosis.types import Observation, number, rows, text, texts
 
 _SHOWN = ("CustomResourceDefinition", "ClusterRole", "Role", "Secret", "Subscription")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlannedChange:
     """One ClusterServiceVersion of the plan. `action` is install, upgrade, keep or dependency.
 
     `subscription` and `package` are empty for a dependency: OLM makes its Subscription itself.
@@ -37,30 +36,32 @@ class Approval:
     plan: str
     namespace: str
     needed: bool
-    changes: tuple[Change, ...]
+    changes: tuple[PlannedChange, ...]
     objects: tuple[tuple[str, int], ...]
     crds: tuple[str, ...]
     cut: bool
 
-    def others(self, subscription: str) -> tuple[Change, ...]:
+    def others(self, subscription: str) -> tuple[PlannedChange, ...]:
         """What else it changes, seen from one Subscription."""
         return tuple(
-            one for one in self.changes if one.subscription != subscription and one.action != "keep"
+            change
+            for change in self.changes
+            if change.subscription != subscription and change.action != "keep"
         )
 
     @property
     def sentence(self) -> str:
         """What approving changes, in one sentence."""
-        parts = [_words(one) for one in self.changes if one.action != "keep"]
+        parts = [_words(change) for change in self.changes if change.action != "keep"]
         brings = [
             f"{count} {kind}{'s' if count > 1 else ''}"
             for kind, count in self.objects
             if kind in _SHOWN
         ]
-        told = f"Approving {self.plan} {_listing(parts) or 'changes no version'}"
+        sentence = f"Approving {self.plan} {_listing(parts) or 'changes no version'}"
         if not brings:
-            return f"{told}."
-        return f"{told}; it writes {'at least ' if self.cut else ''}{_listing(brings)}."
+            return f"{sentence}."
+        return f"{sentence}; it writes {'at least ' if self.cut else ''}{_listing(brings)}."
 
 
 def approval(plan: Observation, subscriptions: Sequence[Observation]) -> Approval:
@@ -90,25 +91,25 @@ def approval(plan: Observation, subscriptions: Sequence[Observation]) -> Approva
     )
 
 
-def _change(csv: str, namespace: str, subscriptions: Sequence[Observation]) -> Change:
-    for one in subscriptions:
-        if one.namespace != namespace or text(one.details, "current_csv") != csv:
+def _change(csv: str, namespace: str, subscriptions: Sequence[Observation]) -> PlannedChange:
+    for subscription in subscriptions:
+        if subscription.namespace != namespace or text(subscription.details, "current_csv") != csv:
             continue
-        installed = text(one.details, "installed_csv")
-        package = one.extra.get("package", "")
+        installed = text(subscription.details, "installed_csv")
+        package = subscription.extra.get("package", "")
         if installed == csv:
-            return Change(csv, "keep", one.name, package)
+            return PlannedChange(csv, "keep", subscription.name, package)
         action = "upgrade" if installed else "install"
-        return Change(csv, action, one.name, package, installed)
-    return Change(csv, "dependency")
+        return PlannedChange(csv, action, subscription.name, package, installed)
+    return PlannedChange(csv, "dependency")
 
 
-def _words(one: Change) -> str:
-    if one.action == "upgrade":
-        return f"upgrades {one.replaces} to {one.csv}"
-    if one.action == "dependency":
-        return f"installs {one.csv}, which another operator needs"
-    return f"installs {one.csv}"
+def _words(change: PlannedChange) -> str:
+    if change.action == "upgrade":
+        return f"upgrades {change.replaces} to {change.csv}"
+    if change.action == "dependency":
+        return f"installs {change.csv}, which another operator needs"
+    return f"installs {change.csv}"
 
 
 def _listing(items: Sequence[str]) -> str:

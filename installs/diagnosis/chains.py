@@ -11,32 +11,42 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from installs.diagnosis.classify import DEPRECATIONS
-from installs.diagnosis.finding import Said, finding_of
-from installs.diagnosis.judge import installed_before, judge
-from installs.diagnosis.judgement import Judgement, link_of
+from installs.diagnosis.evaluate import (
+    DeploymentFailure,
+    Evaluation,
+    ReportedMessage,
+    deployment_failure,
+    evaluate,
+    evaluate_deployment,
+    finding_of,
+    installed_before,
+    link_of,
+)
+from installs.diagnosis.knowledge import DEPRECATIONS
 from installs.diagnosis.notes import notes_of
-from installs.diagnosis.olm_v0 import KINDS as OLM_V0
-from installs.diagnosis.olm_v0 import diagnose_v0
-from installs.diagnosis.problems import NOT_RUNNING
-from installs.diagnosis.reading import number
-from installs.diagnosis.states import BROKEN, Class
-from installs.diagnosis.types import Condition, Diagnosis, Link, Observation
-from installs.diagnosis.workloads import Trouble, judge_deployment, trouble
+from installs.diagnosis.problems_v0 import (
+    NOT_RUNNING,
+    Problem,
+    V0Installation,
+    problem_of,
+    v0_installation,
+)
+from installs.diagnosis.states import BROKEN, State
+from installs.diagnosis.types import Condition, Diagnosis, Link, Observation, number, text
 
 _HEALTH = {
-    Class.HEALTHY: "Healthy",
-    Class.INFORMATION: "Healthy",
-    Class.PROGRESSING: "Installing",
-    Class.ABSENT: "Installing",
-    Class.RETRYING: "Failed",
-    Class.FAILED: "Failed",
-    Class.DEGRADED: "Degraded",
-    Class.BLOCKED: "Blocked",
-    Class.UNKNOWN: "Unknown",
+    State.HEALTHY: "Healthy",
+    State.INFORMATION: "Healthy",
+    State.PROGRESSING: "Installing",
+    State.ABSENT: "Installing",
+    State.RETRYING: "Failed",
+    State.FAILED: "Failed",
+    State.DEGRADED: "Degraded",
+    State.BLOCKED: "Blocked",
+    State.UNKNOWN: "Unknown",
 }
 _QUIET = ("Healthy", "Installing", "Upgrading")
-_WAITING = (Class.PROGRESSING, Class.ABSENT)
+_WAITING = (State.PROGRESSING, State.ABSENT)
 # What a ClusterExtension says when the objects are there and do not come up.
 _ROLL_OUT = frozenset(("ProbeFailure", "ProgressDeadlineExceeded", "RollingOut"))
 _CATALOG = re.compile(r'catalog "(?P<name>[^"]{1,253})"')
@@ -54,15 +64,15 @@ def diagnose(
     writes gives health Unknown.
     """
     if subject.kind in OLM_V0:
-        found = diagnose_v0(subject, components)
+        diagnosis = diagnose_v0(subject, components)
     else:
-        found = _diagnose(subject, components)
-    return replace(found, notes=notes_of(subject, components, found, now))
+        diagnosis = _diagnose(subject, components)
+    return replace(diagnosis, notes=notes_of(subject, components, diagnosis, now))
 
 
 def assess(observation: Observation) -> Link:
     """The state of one object by itself, as a link of a chain."""
-    return link_of(observation, judge(observation))
+    return link_of(observation, evaluate(observation))
 
 
 def deprecations(conditions: Iterable[Condition]) -> tuple[str, ...]:
@@ -70,118 +80,133 @@ def deprecations(conditions: Iterable[Condition]) -> tuple[str, ...]:
 
     Judged by status alone: before v1.6 a condition that is not true has the reason Deprecated too.
     """
-    told = {one.type: one.message for one in conditions if one.status == "True"}
-    return tuple(dict.fromkeys(told[type_] for type_ in DEPRECATIONS if type_ in told))
+    messages = {
+        condition.type: condition.message for condition in conditions if condition.status == "True"
+    }
+    return tuple(dict.fromkeys(messages[type_] for type_ in DEPRECATIONS if type_ in messages))
 
 
 def _diagnose(subject: Observation, components: Sequence[Observation]) -> Diagnosis:
     observed = [subject, *_below(subject, components)]
-    judged = [judge(one) for one in observed]
-    deployments = sorted(_of_kind(components, "Deployment"), key=lambda one: one.name)
-    pods = trouble(deployments) if _pods_decide(judged) else None
-    if pods is not None and (pods.certain or judged[0].state not in _WAITING):
-        return _not_running(subject, observed, judged, deployments, pods)
-    broken = max((i for i, one in enumerate(judged) if one.state in BROKEN), default=None)
+    evaluations = [evaluate(obj) for obj in observed]
+    deployments = sorted(_of_kind(components, "Deployment"), key=lambda deployment: deployment.name)
+    pods = deployment_failure(deployments) if _pods_decide(evaluations) else None
+    if pods is not None and (pods.certain or evaluations[0].state not in _WAITING):
+        return _not_running(subject, observed, evaluations, deployments, pods)
+    broken = max(
+        (i for i, verdict in enumerate(evaluations) if verdict.state in BROKEN), default=None
+    )
     links = [
-        link_of(one, verdict, first_broken=i == broken)
-        for i, (one, verdict) in enumerate(zip(observed, judged, strict=True))
+        link_of(obj, verdict, first_broken=i == broken)
+        for i, (obj, verdict) in enumerate(zip(observed, evaluations, strict=True))
     ]
-    own, deepest = judged[0], judged[broken] if broken is not None else judged[0]
-    health = _health(subject, judged)
+    own, deepest = evaluations[0], evaluations[broken] if broken is not None else evaluations[0]
+    health = _health(subject, evaluations)
     message = deepest.message or own.message
     finding = None
     if health not in _QUIET:
-        told = (observed[broken or 0].kind, message or deepest.reason), (subject.kind, own.message)
+        texts = (observed[broken or 0].kind, message or deepest.reason), (subject.kind, own.message)
         # The names are the subject's: BundleDeployment and release are called as it is.
-        said = [Said(kind, subject.namespace, subject.name, text) for kind, text in told]
-        finding = finding_of(subject, said)
+        messages = [
+            ReportedMessage(kind, subject.namespace, subject.name, text) for kind, text in texts
+        ]
+        finding = finding_of(subject, messages)
     if subject.kind == "PlatformOperator" and len(observed) == 1:
         links.append(Link("BundleDeployment", "", subject.name, "absent"))
     links = _with_catalogs(subject, components, links, own)
-    links += [link_of(one, judge_deployment(one)) for one in deployments]
+    links += [link_of(deployment, evaluate_deployment(deployment)) for deployment in deployments]
     return Diagnosis(health, own.reason or deepest.reason, message, finding, tuple(links))
 
 
-def _pods_decide(judged: Sequence[Judgement]) -> bool:
+def _pods_decide(evaluations: Sequence[Evaluation]) -> bool:
     """Whether Deployments may be the cause: nothing above them names another one."""
-    own = judged[0]
+    own = evaluations[0]
     if own.reason in _ROLL_OUT:
         return True
-    return own.state in (Class.HEALTHY, *_WAITING) and not any(
-        one.state in BROKEN and one.reason not in _ROLL_OUT for one in judged[1:]
+    return own.state in (State.HEALTHY, *_WAITING) and not any(
+        verdict.state in BROKEN and verdict.reason not in _ROLL_OUT for verdict in evaluations[1:]
     )
 
 
 def _not_running(
     subject: Observation,
     observed: Sequence[Observation],
-    judged: Sequence[Judgement],
+    evaluations: Sequence[Evaluation],
     deployments: Sequence[Observation],
-    pods: Trouble,
+    pods: DeploymentFailure,
 ) -> Diagnosis:
     """Everything is there and a Deployment does not run."""
-    installed = judged[0].state in (Class.HEALTHY, Class.DEGRADED) or installed_before(subject)
+    installed = evaluations[0].state in (
+        State.HEALTHY,
+        State.DEGRADED,
+    ) or installed_before(subject)
     parts = (NOT_RUNNING, pods.reason, pods.message) if installed else (pods.message,)
     at = pods.deployment
-    links = [link_of(one, verdict) for one, verdict in zip(observed, judged, strict=True)]
-    for one in deployments:
-        links += pods.links if one is at else (link_of(one, judge_deployment(one)),)
+    links = [link_of(obj, verdict) for obj, verdict in zip(observed, evaluations, strict=True)]
+    for deployment in deployments:
+        links += (
+            pods.links
+            if deployment is at
+            else (link_of(deployment, evaluate_deployment(deployment)),)
+        )
     return Diagnosis(
         "Degraded" if installed else "Failed",
         # Before it is installed the reason stays its own, by which others know it too.
-        pods.reason if installed else judged[0].reason or pods.reason,
+        pods.reason if installed else evaluations[0].reason or pods.reason,
         ": ".join(filter(None, parts)),
-        finding_of(subject, [Said(pods.kind, at.namespace, at.name, pods.said)]),
+        finding_of(subject, [ReportedMessage(pods.kind, at.namespace, at.name, pods.line)]),
         tuple(links),
     )
 
 
 def _with_catalogs(
-    subject: Observation, components: Sequence[Observation], links: list[Link], own: Judgement
+    subject: Observation, components: Sequence[Observation], links: list[Link], own: Evaluation
 ) -> list[Link]:
     """The ClusterCatalogs behind a ClusterExtension; one that its error names is where it broke."""
     if subject.kind != "ClusterExtension":
         return links
-    catalogs = {one.name: one for one in _of_kind(components, "ClusterCatalog")}
+    catalogs = {catalog.name: catalog for catalog in _of_kind(components, "ClusterCatalog")}
     named = _CATALOG.search(own.message) if own.state in BROKEN else None
     blamed = named["name"] if named else ""
-    found = [
-        replace(link_of(one, judge(one)), first_broken=name == blamed)
-        for name, one in sorted(catalogs.items())
+    catalog_links = [
+        replace(link_of(catalog, evaluate(catalog)), first_broken=name == blamed)
+        for name, catalog in sorted(catalogs.items())
     ]
     if blamed and blamed not in catalogs:
-        found.append(Link("ClusterCatalog", "", blamed, "absent", first_broken=True))
+        catalog_links.append(Link("ClusterCatalog", "", blamed, "absent", first_broken=True))
     if blamed:
         links = [replace(link, first_broken=False) for link in links]
-    return [links[0], *found, *links[1:]]
+    return [links[0], *catalog_links, *links[1:]]
 
 
-def _health(subject: Observation, judged: Sequence[Judgement]) -> str:
-    own = judged[0].state
-    below = [one.state for one in judged[1:]]
-    if subject.kind == "ClusterExtension" and own is Class.PROGRESSING:
+def _health(subject: Observation, evaluations: Sequence[Evaluation]) -> str:
+    own = evaluations[0].state
+    below = [verdict.state for verdict in evaluations[1:]]
+    if subject.kind == "ClusterExtension" and own is State.PROGRESSING:
         return "Upgrading" if installed_before(subject) else "Installing"
     if subject.kind == "PlatformOperator":
         failing = any(state in BROKEN for state in below)
-        if own is Class.HEALTHY and failing:
+        if own is State.HEALTHY and failing:
             return "Degraded"
         if own in _WAITING and failing:
             return "Failed"
-        if own in _WAITING and below[:1] == [Class.HEALTHY]:
+        if own in _WAITING and below[:1] == [State.HEALTHY]:
             # rukpak 0.17 and newer never tell the PlatformOperator that they are done.
-            return "Degraded" if judged[0].reason == "UnpackPending" else "Installing"
+            return "Degraded" if evaluations[0].reason == "UnpackPending" else "Installing"
     return _HEALTH[own]
 
 
 def _of_kind(components: Sequence[Observation], kind: str) -> list[Observation]:
-    return [one for one in components if one.kind == kind]
+    return [component for component in components if component.kind == kind]
 
 
 def _below(subject: Observation, components: Sequence[Observation]) -> list[Observation]:
     """The objects that belong to the subject, from the top of the chain to its bottom."""
     if subject.kind == "PlatformOperator":
         deployments = [
-            one for one in _of_kind(components, "BundleDeployment") if one.name == subject.name
+            deployment
+            for deployment in _of_kind(components, "BundleDeployment")
+            if deployment.name == subject.name
         ]
         return deployments[:1] + _newest(_of_kind(components, "Bundle"))
     if subject.kind == "ClusterExtension":
@@ -193,8 +218,121 @@ def _newest(candidates: Sequence[Observation]) -> list[Observation]:
     """The object of the highest revision, else the one whose conditions changed last: several
     exist only while one replaces another."""
 
-    def changed(one: Observation) -> tuple[int, str, str]:
-        times = [condition.last_transition_time for condition in one.conditions]
-        return (number(one.details, "revision") or 0, max(times, default=""), one.name)
+    def changed(candidate: Observation) -> tuple[int, str, str]:
+        times = [condition.last_transition_time for condition in candidate.conditions]
+        return (number(candidate.details, "revision") or 0, max(times, default=""), candidate.name)
 
     return [max(candidates, key=changed)] if candidates else []
+
+
+# -- OLM v0 ----------------------------------------------------------------------------------------
+
+OLM_V0 = frozenset(("Subscription", "ClusterServiceVersion"))
+
+
+def diagnose_v0(subject: Observation, components: Sequence[Observation]) -> Diagnosis:
+    """Health, cause and chain of a Subscription, or of a ClusterServiceVersion without one."""
+    installation = v0_installation(subject, components)
+    problem = problem_of(installation)
+    links = _links(installation, problem)
+    if problem is None:
+        verdict = _quiet_verdict(installation)
+        return Diagnosis(_quiet_health(installation), verdict.reason, verdict.message, None, links)
+    finding = finding_of(subject, problem.messages)
+    return Diagnosis(problem.health, problem.reason, problem.message, finding, links)
+
+
+def _quiet_verdict(installation: V0Installation) -> Evaluation:
+    """What speaks for the whole while nothing is wrong: the furthest object that there is."""
+    if installation.csv is not None:
+        return installation.csv_verdict
+    if installation.plan is not None:
+        return installation.plan_verdict
+    return installation.conditions[0][1] if installation.conditions else Evaluation(State.ABSENT)
+
+
+def _quiet_health(installation: V0Installation) -> str:
+    state = _quiet_verdict(installation).state
+    if state is State.UNKNOWN:
+        return "Unknown"
+    if installation.csv is None or state is not State.HEALTHY:
+        return "Upgrading" if installation.works or installation.upgrading else "Installing"
+    planned = installation.plan_verdict.state is State.PROGRESSING and installation.plan_is_next
+    resolved = text(installation.subject.details, "current_csv") not in ("", installation.csv.name)
+    coming = planned or resolved or installation.condition("BundleUnpacking") is not None
+    return "Upgrading" if coming or installation.leaving else "Healthy"
+
+
+def _links(installation: V0Installation, problem: Problem | None) -> tuple[Link, ...]:
+    """The chain from top to bottom; the problem's links take the place of what they name."""
+    links: list[Link] = []
+    if installation.subject.kind == "Subscription":
+        links.append(_subject_link(installation, problem))
+        links += _catalog_links(installation)
+        links += _plan_links(installation)
+    links += _csv_links(installation, problem)
+    links += [
+        link_of(deployment, evaluate_deployment(deployment))
+        for deployment in installation.deployments
+    ]
+    if problem is None:
+        return tuple(links)
+    behind: tuple[str, str] = (problem.after, "")
+    for broken in problem.links:
+        links = _put(links, broken, behind)
+        behind = (broken.kind, broken.name)
+    return tuple(links)
+
+
+def _subject_link(installation: V0Installation, problem: Problem | None) -> Link:
+    """The Subscription by itself: failed only when it is to blame, as most others only copy."""
+    verdict = (
+        installation.conditions[0][1] if installation.conditions else Evaluation(State.HEALTHY)
+    )
+    for _, condition_verdict in installation.conditions:
+        if condition_verdict.state in BROKEN:
+            verdict = condition_verdict
+            break
+    if problem is None and verdict.state in BROKEN:
+        verdict = replace(verdict, state=State.INFORMATION)
+    return link_of(installation.subject, verdict)
+
+
+def _catalog_links(installation: V0Installation) -> list[Link]:
+    namespace, name = installation.catalog_ref
+    if not name:
+        return []
+    if installation.catalog is None:
+        return [Link("CatalogSource", namespace, name, "absent")]
+    return [link_of(installation.catalog, installation.catalog_verdict)]
+
+
+def _plan_links(installation: V0Installation) -> list[Link]:
+    if installation.plan is not None:
+        return [link_of(installation.plan, installation.plan_verdict)]
+    name = installation.plan_name
+    return [Link("InstallPlan", installation.subject.namespace, name, "absent")] if name else []
+
+
+def _csv_links(installation: V0Installation, problem: Problem | None) -> list[Link]:
+    if installation.csv is not None:
+        verdict = installation.csv_verdict
+        if problem is None and verdict.state in BROKEN:
+            # What it misses is just being created.
+            verdict = replace(verdict, state=State.PROGRESSING)
+        return [link_of(installation.csv, verdict)]
+    name = installation.csv_name
+    kind = "ClusterServiceVersion"
+    return [Link(kind, installation.subject.namespace, name, "absent")] if name else []
+
+
+def _put(links: list[Link], new: Link, behind: tuple[str, str]) -> list[Link]:
+    """The links with the new one in the place of the same object, else behind the last one of
+    that kind and name (of any name when it is empty), else at the end."""
+    for position, link in enumerate(links):
+        if (link.kind, link.namespace, link.name) == (new.kind, new.namespace, new.name):
+            return [*links[:position], new, *links[position + 1 :]]
+    kind, name = behind
+    before = [i for i, link in enumerate(links) if link.kind == kind and name in ("", link.name)]
+    place = before[-1] + 1 if before else len(links)
+    return [*links[:place], new, *links[place:]]

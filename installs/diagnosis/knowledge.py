@@ -8,7 +8,9 @@ Patterns must be bounded: no unlimited repetition except at their very end.
 """
 
 import re
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -94,6 +96,37 @@ class Entry(msgspec.Struct, frozen=True):
         return self.record.source
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A known cause. `remedy` mixes sentences and commands; `is_command` tells them apart.
+
+    `note` says how it goes on without anybody acting; `confidence` is high, medium or low;
+    `source` names the lines of the controllers' code that write such a message; `instead` are the
+    kinds with which the remedy says to install the package in place of this one. Texts are filled
+    with `values` when they are read: a sync asks for id and facts only, thousands of times.
+    """
+
+    id: str
+    title: str
+    cause_template: str
+    remedy_templates: tuple[str, ...]
+    retryable: bool
+    facts: dict[str, str]
+    confidence: str
+    source: tuple[str, ...]
+    note: str = ""
+    instead: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cause(self) -> str:
+        return fill_sentence(self.cause_template, self.values)
+
+    @property
+    def remedy(self) -> tuple[str, ...]:
+        return fill_steps(self.remedy_templates, self.values)
+
+
 @cache
 def knowledge() -> tuple[Entry, ...]:
     """Every entry in the order in which they are tried.
@@ -112,3 +145,238 @@ def knowledge() -> tuple[Entry, ...]:
 @cache
 def by_id() -> dict[str, Entry]:
     return {entry.id: entry for entry in knowledge()}
+
+
+# -- classification of messages --------------------------------------------------------------------
+
+# Condition messages can't be longer (apiextensions limit, and where OLM v1 cuts its own).
+TEXT_LIMIT = 32_768
+# Condition types of OLM v0 and v1 that only tell of a deprecation.
+DEPRECATIONS = ("PackageDeprecated", "ChannelDeprecated", "BundleDeprecated", "Deprecated")
+_DEPRECATED = "deprecated-entry"
+# Reasons with which a controller says that it waits for a person.
+_FINAL = frozenset(
+    (
+        "Blocked",
+        "InvalidConfiguration",
+        "InstallComponentFailedNoRetry",
+        "ConstraintsNotSatisfiable",
+    )
+)
+_GIVEN_UP = "The controller waits until something changes."
+_INNER_GROUPS = ("detail", "inner", "last", "logs")
+_WRAPPER_DEPTH = 5
+_PARTS_LIMIT = 50
+_CONFIDENCE = {"verified": "high", "partial": "medium", "unverified": "low"}
+_AGGREGATE = re.compile(r"\[([\s\S]+)\]")
+_CONSTRAINTS = re.compile(r"constraints not satisfiable: ([\s\S]+)")
+_CRD_CHECKS = re.compile(r'(validating upgrade for CRD "[^"]{1,300}"(?: failed)?: )([\s\S]+)')
+# What controllers put in front of a message without saying more about its cause.
+_PREFIXES = re.compile(
+    r"Failed to unpack the \S{1,300} Bundle: "
+    r"|source bundle content: "
+    r"|convert registry\+v1 bundle to plain\+v0 bundle: (?!supported install modes)"
+    r'|error for resolved bundle "[^"]{1,300}" with version "[^"]{1,300}": '
+    r"|failed to get release state using server-side dry-run: "
+    r"|error walking catalogs: "
+    r'|validating bundle "[^"]{1,300}": '
+    r"|source catalog content: "
+    r"|terminal error: "
+    r"|operation cannot proceed due to the following validation error\(s\): "
+    r"|rendered manifests contain a (?:new )?resource that already exists\. "
+    r"|[Uu]nable to continue with (?:install|update): "
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The entry that a text matched and what its pattern extracted."""
+
+    entry: Entry
+    facts: dict[str, str]
+
+
+def classify(text: str, *, kind: str = "", type: str = "", reason: str = "") -> Finding | None:
+    """The finding for one raw message, or None when the knowledge base does not know it.
+
+    `kind` is the Kubernetes kind of the object that says it, empty for any; `type` and `reason`
+    are those of the condition. A deprecation is known by its type alone, because OLM v1 shows the
+    catalog's own words; a reason that ends all retries makes the finding not retryable.
+    """
+    names = {"kind": kind} if kind else {}
+    if type in DEPRECATIONS and text:
+        entry = by_id()[_DEPRECATED]
+        groups = entry.pattern.search(text[:TEXT_LIMIT])
+        return render(entry, _facts(groups) if groups else {}, names)
+    match = find(text, kind=kind)
+    if match is None:
+        return None
+    finding = render(match.entry, match.facts, names)
+    return replace(finding, retryable=False, note=_GIVEN_UP) if reason in _FINAL else finding
+
+
+def finding_for(
+    finding_id: str, facts: Mapping[str, str], names: Mapping[str, str]
+) -> Finding | None:
+    """A stored finding again, with its texts filled; None when the id is no longer known.
+
+    `names` are the subject's: any of name, namespace, kind, package.
+    """
+    entry = by_id().get(finding_id)
+    return render(entry, dict(facts), names) if entry else None
+
+
+def find(text: str, *, kind: str = "") -> Match | None:
+    """The first entry that matches, following wrappers to the root cause.
+
+    Lists (`[a, b]`, several constraints, several CRD checks) are split: the entry that comes first
+    in the knowledge base wins, because controllers write such lists in random order.
+    """
+    return _follow(text[:TEXT_LIMIT], _entries_for(kind), _WRAPPER_DEPTH)
+
+
+def render(entry: Entry, facts: dict[str, str], names: Mapping[str, str]) -> Finding:
+    """The entry's finding, its texts to be filled with the names and the facts.
+
+    Facts win: they hold `kind`, `namespace` and `name` when another object than the subject says
+    the message, and then the commands are about that one.
+    """
+    record = entry.record
+    values = {**names, **facts}
+    variant = next((variant for variant in record.variants if facts.get(variant.fact)), None)
+    return Finding(
+        id=record.id,
+        title=record.title,
+        cause_template=(variant or record).cause,
+        remedy_templates=(variant or record).remedy,
+        retryable=record.retryable,
+        facts=facts,
+        confidence=_CONFIDENCE[record.verified],
+        source=record.source,
+        note=record.note,
+        instead=record.instead,
+        values=values,
+    )
+
+
+def strip_prefixes(text: str) -> str:
+    """The text without what controllers put in front of it."""
+    while match := _PREFIXES.match(text):
+        text = text[match.end() :]
+    return text
+
+
+@lru_cache(maxsize=256)  # in a burst many objects say the same, and each is asked twice
+def fingerprint(text: str) -> str:
+    """The text with everything that varies between objects replaced, at most 300 characters.
+
+    Unknown messages are counted by it, so that the knowledge base can grow.
+    """
+    text = strip_prefixes(text[:TEXT_LIMIT])
+    text = re.sub(r'"[^"\n]{0,300}"|\'[^\'\n]{0,300}\'', '"…"', text)
+    text = re.sub(r"\bsha256:[0-9a-f]{6,64}\b|\b[0-9a-f]{8,64}\b", "#", text)
+    text = re.sub(r"\d+", "0", text)
+    return " ".join(text.split())[:300]
+
+
+@cache
+def _entries_for(kind: str) -> tuple[Entry, ...]:
+    return tuple(entry for entry in knowledge() if not kind or kind in entry.kinds)
+
+
+def _follow(text: str, entries: Sequence[Entry], depth: int) -> Match | None:
+    match = _first(text, entries)
+    if match is None or not match.entry.record.wrapper or depth == 0:
+        return match
+    inner = next((match.facts[group] for group in _INNER_GROUPS if match.facts.get(group)), "")
+    root = _follow(inner, entries, depth - 1) if inner and len(inner) < len(text) else None
+    if root is None or root.entry.id == match.entry.id:
+        return match
+    return Match(root.entry, {**root.facts, "context": match.entry.title})
+
+
+def _first(text: str, entries: Sequence[Entry]) -> Match | None:
+    text = strip_prefixes(text)
+    parts = _split(text)
+    for entry in entries:
+        for part in parts:
+            if match := entry.pattern.search(part):
+                return Match(entry, _facts(match))
+    return None
+
+
+def _split(text: str) -> list[str]:
+    if match := _AGGREGATE.fullmatch(text):
+        return [strip_prefixes(part) for part in match[1].split(", ")[:_PARTS_LIMIT]] + [text]
+    if match := _CONSTRAINTS.search(text):
+        parts = match[1].split(", ")[:_PARTS_LIMIT]
+        return [f"constraints not satisfiable: {part}" for part in parts]
+    if match := _CRD_CHECKS.search(text):
+        lines = [line.strip() for line in match[2].splitlines()[:_PARTS_LIMIT] if line.strip()]
+        return [f"{match[1]}{line}" for line in lines] or [text]
+    return [text]
+
+
+def _facts(match: re.Match[str]) -> dict[str, str]:
+    """Named groups that matched; `crd2` of a second alternative becomes `crd`."""
+    facts: dict[str, str] = {}
+    for name, value in match.groupdict().items():
+        if value is not None:
+            facts.setdefault(name.rstrip("0123456789"), value.strip())
+    return facts
+
+
+# -- texts of findings -----------------------------------------------------------------------------
+
+PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+SUBJECT_NAMES = ("name", "namespace", "kind", "package")
+_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+_SENTENCE_LIMIT = 200
+# An object without a namespace: the option that would name it is left out.
+_NAMESPACE_OPTION = re.compile(r" -n \{(object_namespace|namespace)\}")
+
+
+def is_command(step: str) -> bool:
+    """Whether a step of a remedy is a command to copy, not a sentence to read."""
+    return step.startswith(("kubectl ", "oc "))
+
+
+def fill_command(template: str, values: Mapping[str, str]) -> str:
+    """The command with every value that is safe to paste into a shell filled in."""
+
+    def option(match: re.Match[str]) -> str:
+        return "" if values.get(match[1]) == "" else match[0]
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        text = values.get(name, "")
+        allowed = _KIND if name.endswith("kind") else _NAME
+        if allowed.fullmatch(text):
+            return text.lower() if allowed is _KIND else text
+        return f"<{name.removeprefix('object_').replace('_', '-')}>"
+
+    return PLACEHOLDER.sub(value, _NAMESPACE_OPTION.sub(option, template))
+
+
+def fill_sentence(template: str, values: Mapping[str, str]) -> str:
+    """The sentence with values as plain text: one line, at most 200 characters each."""
+
+    def value(match: re.Match[str]) -> str:
+        text = " ".join(
+            "".join(c if c.isprintable() else " " for c in values.get(match[1], "")).split()
+        )
+        if not text:
+            return f"<{match[1].removeprefix('object_').replace('_', '-')}>"
+        return text if len(text) <= _SENTENCE_LIMIT else f"{text[:_SENTENCE_LIMIT]}…"
+
+    return PLACEHOLDER.sub(value, template)
+
+
+def fill_steps(templates: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(
+        fill_command(step.removeprefix("$ "), values)
+        if step.startswith("$ ")
+        else fill_sentence(step, values)
+        for step in templates
+    )

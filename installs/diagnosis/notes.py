@@ -1,17 +1,18 @@
-"""What is worth knowing of an installation although it does not decide its health."""
+"""Notes on an installation that don't decide its health: slow steps, deprecations, and others.
+
+The usual times are generous: each is the controllers' own limit if there is one, else several
+times what was observed on real clusters.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from installs.diagnosis import outdated
-from installs.diagnosis.classify import DEPRECATIONS, classify
-from installs.diagnosis.finding import Said, finding_of
-from installs.diagnosis.judgement import judge_type
-from installs.diagnosis.reading import moment, rows, text
-from installs.diagnosis.states import Class
-from installs.diagnosis.times import DELETING, stuck, usual_time
-from installs.diagnosis.types import Diagnosis, Finding, Link, Observation
+from installs.diagnosis import resolution
+from installs.diagnosis.evaluate import ReportedMessage, evaluate_condition, finding_of
+from installs.diagnosis.knowledge import DEPRECATIONS, Finding, classify
+from installs.diagnosis.states import State
+from installs.diagnosis.types import Diagnosis, Link, Observation, moment, rows, text
 
 _GOING_ON = ("Installing", "Upgrading")
 # OLM installs this one itself, so no Subscription is missing.
@@ -23,24 +24,26 @@ _SINCE = {"ClusterServiceVersion": "last_update", "InstallPlan": "start_time"}
 def notes_of(
     subject: Observation,
     components: Sequence[Observation],
-    found: Diagnosis,
+    diagnosis: Diagnosis,
     now: datetime | None,
 ) -> tuple[Finding, ...]:
     """The notes, most important first; empty when there is nothing to say.
 
     Without `now` nothing is said about how long something takes.
     """
-    said = [*_deleting(subject, now)]
-    if now is not None and not said:
-        said += _slow(subject, components, found, now)
-    said += _earlier(subject, components, found)
-    said += _outdated(subject, components)
-    said += _held(components, found)
+    messages = [*_deleting(subject, now)]
+    if now is not None and not messages:
+        messages += _slow(subject, components, diagnosis, now)
+    messages += _earlier(subject, components, diagnosis)
+    messages += _outdated(subject, components)
+    messages += _held(components, diagnosis)
     if subject.kind == "ClusterServiceVersion" and subject.name != _PART_OF_OLM:
-        said.append(f"clusterserviceversion {subject.name} has no subscription")
+        messages.append(f"clusterserviceversion {subject.name} has no subscription")
     notes = [
-        finding_of(subject, [Said(subject.kind, subject.namespace, subject.name, one)])
-        for one in said
+        finding_of(
+            subject, [ReportedMessage(subject.kind, subject.namespace, subject.name, message)]
+        )
+        for message in messages
     ]
     return (*filter(None, notes), *_deprecated(subject))
 
@@ -57,20 +60,23 @@ def _deleting(subject: Observation, now: datetime | None) -> Iterator[str]:
 
 
 def _slow(
-    subject: Observation, components: Sequence[Observation], found: Diagnosis, now: datetime
+    subject: Observation, components: Sequence[Observation], diagnosis: Diagnosis, now: datetime
 ) -> Iterator[str]:
     """The step that goes on now, when it takes longer than it usually does."""
-    if found.health not in _GOING_ON:
+    if diagnosis.health not in _GOING_ON:
         return
-    objects = {(one.kind, one.namespace, one.name): one for one in (*components, subject)}
-    going = [link for link in found.chain if link.state == "progressing"]
-    if not going and found.health == "Installing":
-        going = [link for link in found.chain[:1] if not link.reason]  # nobody has answered yet
+    objects = {
+        (component.kind, component.namespace, component.name): component
+        for component in (*components, subject)
+    }
+    going = [link for link in diagnosis.chain if link.state == "progressing"]
+    if not going and diagnosis.health == "Installing":
+        going = [link for link in diagnosis.chain[:1] if not link.reason]  # nobody has answered yet
     if not going:
         return
     link = going[-1]
-    one = objects.get((link.kind, link.namespace, link.name))
-    since = _since(one, link, subject) if one else None
+    obj = objects.get((link.kind, link.namespace, link.name))
+    since = _since(obj, link, subject) if obj else None
     usual = usual_time(link.kind, link.reason)
     if since is None or usual is None or not stuck(link.kind, link.reason, since, now):
         return
@@ -81,26 +87,26 @@ def _slow(
     )
 
 
-def _since(one: Observation, link: Link, subject: Observation) -> datetime | None:
+def _since(obj: Observation, link: Link, subject: Observation) -> datetime | None:
     """Since when the object is at its step: its own time of the phase, which is exact, then when
     we saw it, then its condition's, which moves only with the status, then its age."""
-    if exact := moment(text(one.details, _SINCE.get(one.kind, ""))):
+    if exact := moment(text(obj.details, _SINCE.get(obj.kind, ""))):
         return exact
     times = [
         at
-        for condition in one.conditions
+        for condition in obj.conditions
         if condition.reason == link.reason and (at := moment(condition.last_transition_time))
     ]
-    return subject.since or max(times, default=None) or one.created_at
+    return subject.since or max(times, default=None) or obj.created_at
 
 
 def _earlier(
-    subject: Observation, components: Sequence[Observation], found: Diagnosis
+    subject: Observation, components: Sequence[Observation], diagnosis: Diagnosis
 ) -> Iterator[str]:
     """An InstallPlan that failed before what it brought came up all the same."""
-    if subject.kind != "Subscription" or found.health != "Healthy":
+    if subject.kind != "Subscription" or diagnosis.health != "Healthy":
         return
-    for link in found.chain:
+    for link in diagnosis.chain:
         if link.kind == "InstallPlan" and link.state == "failed":
             yield f"installplan {link.name} failed earlier: {link.message or link.reason}"
 
@@ -110,48 +116,135 @@ def _outdated(subject: Observation, components: Sequence[Observation]) -> Iterat
     if subject.kind != "Subscription":
         return
     csvs = [
-        one
-        for one in components
-        if (one.kind, one.namespace) == ("ClusterServiceVersion", subject.namespace)
+        component
+        for component in components
+        if (component.kind, component.namespace) == ("ClusterServiceVersion", subject.namespace)
     ]
-    if why := outdated.over(subject, csvs):
+    if why := resolution.over(subject, csvs):
         # Without what makes it a list of constraints, whose worst would be told.
-        told = outdated.told_by(subject).removeprefix("constraints not satisfiable: ")
-        yield f"resolution failed before, and {why}: {told}"
+        message = resolution.told_by(subject).removeprefix("constraints not satisfiable: ")
+        yield f"resolution failed before, and {why}: {message}"
 
 
-def _held(components: Sequence[Observation], found: Diagnosis) -> Iterator[str]:
+def _held(components: Sequence[Observation], diagnosis: Diagnosis) -> Iterator[str]:
     """The running operator does not allow its next upgrade."""
-    if found.health != "Healthy":
+    if diagnosis.health != "Healthy":
         return
-    for one in components:
-        if one.kind != "OperatorCondition":
+    for component in components:
+        if component.kind != "OperatorCondition":
             continue
-        verdict = judge_type(one, "Upgradeable")
+        verdict = evaluate_condition(component, "Upgradeable")
         overridden = any(
             text(override, "type") == "Upgradeable" and text(override, "status") == "True"
-            for override in rows(one.details, "overrides")
+            for override in rows(component.details, "overrides")
         )
-        if verdict.state is Class.BLOCKED and not overridden:
+        if verdict.state is State.BLOCKED and not overridden:
             why = verdict.message or verdict.reason
-            yield f"operatorcondition {one.name} does not allow an upgrade: {why}"
+            yield f"operatorcondition {component.name} does not allow an upgrade: {why}"
 
 
 def _deprecated(subject: Observation) -> Iterator[Finding]:
-    """What OLM says is deprecated, each text once; judged by status alone.
+    """What OLM says is deprecated, each text once; evaluations by status alone.
 
     The condition Deprecated joins the messages of the others with newlines (operator-controller,
     clusterextension_controller.go): where it holds them all, it alone is told.
     """
-    told = {
-        one.message: one.type
-        for one in subject.conditions
-        if one.type in DEPRECATIONS and one.status == "True"
+    types = {
+        condition.message: condition.type
+        for condition in subject.conditions
+        if condition.type in DEPRECATIONS and condition.status == "True"
     }
-    joined = next((message for message, type_ in told.items() if type_ == "Deprecated"), "")
-    for message, type_ in told.items():
+    joined = next((message for message, type_ in types.items() if type_ == "Deprecated"), "")
+    for message, type_ in types.items():
         if type_ != "Deprecated" and message and message in joined:
             continue
         note = classify(message or type_, kind=subject.kind, type=type_)
         if note is not None:
             yield replace(note, facts={"message": message, **note.facts})
+
+
+# -- times -----------------------------------------------------------------------------------------
+
+DAY = timedelta(hours=24)
+DELETING = "Deleting"
+_ANY = "*"
+
+# (kind, reason or phase) -> minutes, and where the number comes from.
+USUAL: dict[tuple[str, str], tuple[int, str]] = {
+    ("PlatformOperator", ""): (2, "the manager answers within seconds"),
+    ("PlatformOperator", "UnpackPending"): (5, "an image pull and one pod"),
+    ("PlatformOperator", "InstallPending"): (5, "an image pull and one Helm installation"),
+    ("BundleDeployment", ""): (2, "rukpak answers within seconds"),
+    ("BundleDeployment", "UnpackPending"): (5, "an image pull and one pod"),
+    ("BundleDeployment", "Unpacking"): (5, "an image pull and one pod"),
+    ("Bundle", ""): (2, "rukpak answers within seconds"),
+    ("Bundle", "UnpackPending"): (5, "an image pull and one pod"),
+    ("Bundle", "Unpacking"): (5, "an image pull and one pod"),
+    ("ClusterExtension", ""): (2, "operator-controller answers within seconds"),
+    ("ClusterExtension", "Absent"): (10, "smallest progressDeadlineMinutes"),
+    ("ClusterExtension", "RollingOut"): (10, "smallest progressDeadlineMinutes"),
+    ("ClusterExtension", "Reconciling"): (10, "smallest progressDeadlineMinutes"),
+    ("ClusterObjectSet", "RollingOut"): (10, "smallest progressDeadlineMinutes"),
+    ("ClusterObjectSet", "Reconciling"): (10, "smallest progressDeadlineMinutes"),
+    ("ClusterCatalog", ""): (5, "131 MB are unpacked in 3 s; the rest is the image pull"),
+    ("CatalogSource", ""): (5, "an image pull and the start of the registry"),
+    ("CatalogSource", "CONNECTING"): (5, "an image pull and the start of the registry"),
+    ("CatalogSource", "TRANSIENT_FAILURE"): (5, "gRPC tries again every two minutes at most"),
+    ("CatalogSource", "IDLE"): (5, "the next resolution connects again"),
+    ("Subscription", ""): (5, "resolution takes seconds; a catalog may still start"),
+    ("Subscription", "UnpackingInProgress"): (10, "OLM's --bundle-unpack-timeout"),
+    ("Subscription", "Installing"): (5, "five times OLM's --install-plan-retry-timeout"),
+    ("Subscription", "InstallPlanNotYetReconciled"): (2, "seconds"),
+    ("InstallPlan", ""): (2, "seconds"),
+    ("InstallPlan", "Planning"): (10, "OLM's --bundle-unpack-timeout"),
+    ("InstallPlan", "Installing"): (5, "five times OLM's --install-plan-retry-timeout"),
+    ("InstallPlan", "JobIncomplete"): (10, "OLM's --bundle-unpack-timeout"),
+    ("ClusterServiceVersion", ""): (2, "seconds"),
+    ("ClusterServiceVersion", "RequirementsUnknown"): (2, "seconds"),
+    ("ClusterServiceVersion", "RequirementsNotMet"): (5, "the InstallPlan's time"),
+    ("ClusterServiceVersion", "AllRequirementsMet"): (2, "seconds"),
+    ("ClusterServiceVersion", "InstallSucceeded"): (5, "OLM's install timeout of a CSV"),
+    ("ClusterServiceVersion", "InstallWaiting"): (5, "OLM's install timeout of a CSV"),
+    ("ClusterServiceVersion", "NeedsReinstall"): (5, "OLM's install timeout of a CSV"),
+    ("ClusterServiceVersion", "NeedsCertRotation"): (5, "OLM's install timeout of a CSV"),
+    ("ClusterServiceVersion", "BeingReplaced"): (10, "requirements and installation of the next"),
+    ("ClusterServiceVersion", "Replaced"): (5, "deletion of the old version's objects"),
+    ("Deployment", ""): (10, "progressDeadlineSeconds, 600 unless set"),
+    ("Deployment", "NewReplicaSetCreated"): (10, "progressDeadlineSeconds, 600 unless set"),
+    ("Deployment", "ReplicaSetUpdated"): (10, "progressDeadlineSeconds, 600 unless set"),
+    ("Pod", "ContainerCreating"): (5, "volumes and an image pull"),
+    ("Pod", "PodInitializing"): (5, "init containers"),
+    (_ANY, DELETING): (5, "finalizers and garbage collection"),
+}
+_WORKING = frozenset(("Healthy",))
+_NOT_WORKING = frozenset(("Failed", "Degraded", "Blocked"))
+
+
+def usual_time(kind: str, step: str) -> timedelta | None:
+    """How long the step (a reason or phase) of the kind takes at most; None when not known."""
+    usual = USUAL.get((kind, step)) or USUAL.get((_ANY, step))
+    return timedelta(minutes=usual[0]) if usual else None
+
+
+def stuck(kind: str, step: str, since: datetime | None, now: datetime) -> bool:
+    """Whether the step lasts longer than usual. What waits for a person is never stuck."""
+    usual = usual_time(kind, step)
+    return usual is not None and since is not None and now - since > usual
+
+
+def flaps(healths: Sequence[tuple[datetime, str]], now: datetime) -> int:
+    """Changes between working and not working in the last 24 hours.
+
+    `healths` are (since when, health), in any order. What is between the two (Installing,
+    Upgrading, waiting for approval, Unknown) does not count as a change.
+    """
+    count = 0
+    before: bool | None = None
+    for at, health in sorted(healths):
+        if health not in _WORKING | _NOT_WORKING:
+            continue
+        works = health in _WORKING
+        if before is not None and works != before and now - DAY <= at <= now:
+            count += 1
+        before = works
+    return count

@@ -1,11 +1,23 @@
-"""Whom a failed resolution is about. OLM writes the failure to every Subscription of a namespace.
+"""Failed resolutions of OLM v0: which Subscription they are about, and whether they are over.
 
-Pure text: the messages are those of OLM v0's resolver.
+OLM writes a failure to every Subscription of a namespace. It resolves while the old version of an
+upgrade is still being deleted, and then finds a ClusterServiceVersion without a Subscription in
+conflict with the new one. It clears the failure when it resolves again, which may be a quarter of
+an hour later, and never if there is nothing to update. (operator-lifecycle-manager
+pkg/controller/operators/catalog/operator.go syncResolvingNamespace;
+pkg/controller/registry/resolver/variable_types.go and source_csvs.go.)
+
+Such a message lists statements that can't hold together. If a ClusterServiceVersion that it says
+exists is gone, the failure is over; one that lasts would be reported again in other words. A
+failure that is not shown to be over counts as current.
 """
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from installs.diagnosis.types import Observation
+from installs.diagnosis.evaluate import condition_of
+from installs.diagnosis.types import Condition, Observation, text
 
 _TEXT_LIMIT = 32_768
 _CATALOG = re.compile(
@@ -31,8 +43,8 @@ _PACKAGE = re.compile(
 def blamed_catalog(message: str) -> tuple[str, str] | None:
     """Namespace and name of the CatalogSource that keeps OLM from resolving, None for none."""
     cut = message[:_TEXT_LIMIT]
-    found = _CATALOG.search(cut) or _EMPTY_CATALOG.search(cut)
-    return (found["namespace"], found["name"]) if found else None
+    match = _CATALOG.search(cut) or _EMPTY_CATALOG.search(cut)
+    return (match["namespace"], match["name"]) if match else None
 
 
 def blocked_by(subject: Observation, message: str) -> str:
@@ -53,5 +65,83 @@ def blocked_by(subject: Observation, message: str) -> str:
 
 def _names(pattern: re.Pattern[str], message: str) -> list[str]:
     return [
-        name for found in pattern.finditer(message[:_TEXT_LIMIT]) for name in found.groups() if name
+        name for match in pattern.finditer(message[:_TEXT_LIMIT]) for name in match.groups() if name
     ]
+
+
+RESOLUTION_FAILED = "ResolutionFailed"
+# Any other reason is one that OLM tries again by itself, so what it says is of now.
+_LASTING = "ConstraintsNotSatisfiable"
+_NAMES = 20
+_LENGTH = 253
+_EXISTS = re.compile(
+    r"@existing/(?P<namespace>[^/,\s]{1,63})/[^/,\s]{0,300}/(?P<a>[^/,\s]{1,300})"
+    r"|clusterserviceversion (?P<b>[^,\s]{1,300}) exists and is not referenced by a subscription"
+)
+_ORPHAN = "clusterserviceversion {} exists and is not referenced by a subscription"
+
+
+def existing_csvs(message: str, namespace: str) -> tuple[str, ...]:
+    """The ClusterServiceVersions of the namespace that the message says are there, each once."""
+    names: dict[str, None] = {}
+    for match in _EXISTS.finditer(message[:_TEXT_LIMIT]):
+        if match["b"] or match["namespace"] == namespace:
+            names[(match["a"] or match["b"])[:_LENGTH]] = None
+    return tuple(names)[:_NAMES]
+
+
+def conflicting(conditions: Iterable[Condition], namespace: str) -> tuple[str, ...]:
+    """Those that a Subscription's failed resolution names; none when it tells of no failure."""
+    for condition in conditions:
+        if (condition.type, condition.status, condition.reason) == (
+            RESOLUTION_FAILED,
+            "True",
+            _LASTING,
+        ):
+            return existing_csvs(condition.message, namespace)
+    return ()
+
+
+def over(subject: Observation, csvs: Sequence[Observation]) -> str:
+    """Why the failed resolution of a Subscription is over, in words; empty when it may not be.
+
+    `csvs` are those of its namespace that belong to it or that its `conflicting_csvs` name: one
+    that was not looked for is not known to be gone.
+    """
+    names = conflicting(subject.conditions, subject.namespace)
+    installed = _arrived(subject.details)
+    there = {csv.name: csv for csv in csvs}
+    own = there.get(installed)
+    if not names or own is None or own.phase != "Succeeded":
+        return ""
+    looked_for = set(text(subject.details, "conflicting_csvs").split(", "))
+    looked_for.add(text(own.details, "replaces"))
+    for name in names:
+        if name in looked_for and name not in there:
+            return f"{name} is gone"
+    orphan = _ORPHAN.format(installed) in told_by(subject)
+    return f"{installed} has its subscription" if orphan else ""
+
+
+def leaving(subject: Observation, csvs: Sequence[Observation]) -> str:
+    """The old version that is in conflict with the one that just took its place, while it goes."""
+    names = conflicting(subject.conditions, subject.namespace)
+    installed = _arrived(subject.details)
+    new = next((csv for csv in csvs if csv.name == installed), None)
+    old = text(new.details, "replaces") if new is not None and new.phase == "Succeeded" else ""
+    for csv in csvs:
+        going = csv.deleting or csv.phase in ("Replacing", "Deleting")
+        if csv.name == old and csv.name in names and going:
+            return csv.name
+    return ""
+
+
+def told_by(subject: Observation) -> str:
+    condition = condition_of(subject, RESOLUTION_FAILED)
+    return condition.message if condition else ""
+
+
+def _arrived(details: Mapping[str, Any]) -> str:
+    """The version that is installed when no other is chosen; else empty."""
+    installed, current = text(details, "installed_csv"), text(details, "current_csv")
+    return installed if installed == current else ""

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from installs.diagnosis.remedies import fill_sentence, fill_steps
+from installs.diagnosis.knowledge import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Observation:
     `extra` may hold what the object asks for: `package`, and of a Subscription `catalog` and
     `catalog_namespace`, the CatalogSource. `details` is what the sync keeps of its kind, as
     installs.state.decode writes it; content has other shapes than promised at times, so read it
-    with the functions of installs.diagnosis.reading. `since` is when we saw the subject come into
+    with the functions of installs.diagnosis.types. `since` is when we saw the subject come into
     its present health and reason: a cluster's own times don't move when only the reason changes.
     """
 
@@ -55,37 +55,6 @@ class Link:
     reason: str = ""
     message: str = ""
     first_broken: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A known cause. `remedy` mixes sentences and commands; `is_command` tells them apart.
-
-    `note` says how it goes on without anybody acting; `confidence` is high, medium or low;
-    `source` names the lines of the controllers' code that write such a message; `instead` are the
-    kinds with which the remedy says to install the package in place of this one. Texts are filled
-    with `values` when they are read: a sync asks for id and facts only, thousands of times.
-    """
-
-    id: str
-    title: str
-    cause_template: str
-    remedy_templates: tuple[str, ...]
-    retryable: bool
-    facts: dict[str, str]
-    confidence: str
-    source: tuple[str, ...]
-    note: str = ""
-    instead: tuple[str, ...] = ()
-    values: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def cause(self) -> str:
-        return fill_sentence(self.cause_template, self.values)
-
-    @property
-    def remedy(self) -> tuple[str, ...]:
-        return fill_steps(self.remedy_templates, self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +90,43 @@ def read_conditions(raw: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
         )
         for item in raw
     )
+
+
+# -- reading Observation.details -------------------------------------------------------------------
+
+
+def text(details: Mapping[str, Any], key: str) -> str:
+    """The text under the key, else empty."""
+    value = details.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def texts(details: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """The texts of the list under the key."""
+    value = details.get(key)
+    if not isinstance(value, list | tuple):
+        return ()
+    return tuple(item for item in value if isinstance(item, str))
+
+
+def rows(details: Mapping[str, Any], key: str) -> tuple[Mapping[str, Any], ...]:
+    """The objects of the list under the key."""
+    value = details.get(key)
+    if not isinstance(value, list | tuple):
+        return ()
+    return tuple(item for item in value if isinstance(item, Mapping))
+
+
+def number(details: Mapping[str, Any], key: str) -> int | None:
+    """The whole number under the key, None when there is none."""
+    value = details.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def moment(value: str) -> datetime | None:
+    """A time as Kubernetes writes it; None when it is none."""
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -8,8 +8,8 @@ from django.db.models import Count, F, IntegerField, Q, QuerySet, Value
 from installs.diagnosis import read_conditions
 from installs.diagnosis.aggregated import (
     Explanation,
-    Itself,
     Member,
+    PlatformOperatorStatus,
     explain_aggregated,
     explain_impact,
 )
@@ -84,7 +84,7 @@ def explanation_of(row: ClusterOperator, groups: Sequence[MemberGroup]) -> Expla
     )
     titles = finding_titles()
     itself = [
-        Itself(
+        PlatformOperatorStatus(
             name=name,
             installed=status_of(conditions, "Installed") == "True",
             reason=reason,

@@ -16,7 +16,7 @@ from django.db.models import (
 
 from catalogs.models import Package
 from installs.diagnosis import Approval, approval
-from installs.diagnosis.reading import texts
+from installs.diagnosis.types import texts
 from installs.models import (
     Action,
     Component,

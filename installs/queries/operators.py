@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from installs.diagnosis import Finding, finding_for, flaps, knowledge, stuck
-from installs.diagnosis.times import DAY
+from installs.diagnosis.notes import DAY
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
 from installs.queries.keyset import Page, paginate
 

@@ -23,7 +23,7 @@ _LIMITS = {
 }
 
 
-class State(NamedTuple):
+class RecordedState(NamedTuple):
     """A condition, or the phase of an object; empty texts if it has none."""
 
     status: str = ""
@@ -43,10 +43,10 @@ class WriteContext:
 
 def states_of(
     kind: str, conditions: Iterable[Mapping[str, Any]], phase: str, details: Mapping[str, Any]
-) -> dict[str, State]:
+) -> dict[str, RecordedState]:
     """Condition type -> state, including the phase."""
     states = {
-        str(condition["type"]): State(
+        str(condition["type"]): RecordedState(
             str(condition.get("status", "")),
             str(condition.get("reason", "")),
             str(condition.get("message", "")),
@@ -55,13 +55,13 @@ def states_of(
     }
     reason, message = text(details, "reason"), text(details, "message")
     if kind in _PHASED and phase:
-        states[PHASE] = State(phase, reason, message)
+        states[PHASE] = RecordedState(phase, reason, message)
     if kind == "CatalogSource" and (status := text(details, "state")):
-        states[CONNECTION] = State(status, reason, message)
+        states[CONNECTION] = RecordedState(status, reason, message)
     return states
 
 
-def states_of_object(obj: DecodedObject) -> dict[str, State]:
+def states_of_object(obj: DecodedObject) -> dict[str, RecordedState]:
     return states_of(obj.kind, obj.conditions, str(obj.columns.get("phase", "")), obj.details)
 
 
@@ -101,10 +101,13 @@ def appearance(context: WriteContext, obj: DecodedObject) -> Iterable[Transition
 
 
 def changes_between(
-    context: WriteContext, obj: DecodedObject, old: Mapping[str, State], new: Mapping[str, State]
+    context: WriteContext,
+    obj: DecodedObject,
+    old: Mapping[str, RecordedState],
+    new: Mapping[str, RecordedState],
 ) -> Iterable[Transition]:
     """A Transition for each condition type whose status or reason changed, appeared or vanished."""
-    absent = State()
+    absent = RecordedState()
     for type_ in [*new, *(type_ for type_ in old if type_ not in new)]:
         before, after = old.get(type_, absent), new.get(type_, absent)
         if before[:2] != after[:2]:
@@ -125,7 +128,7 @@ def history_of(
     context: WriteContext,
     versions: Sequence[DecodedObject],
     uid: str | None,
-    old: Mapping[str, State],
+    old: Mapping[str, RecordedState],
 ) -> Iterable[Transition]:
     """The Transitions from the stored row (`uid` is None without a row) through all versions."""
     for obj in versions:

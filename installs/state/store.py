@@ -23,7 +23,14 @@ from installs.models import Component, CRDState, Operator, Transition
 from installs.state import bulk
 from installs.state.decode import DecodedObject, Key
 from installs.state.decode.workloads import carry_pods
-from installs.state.history import OBJECT, State, WriteContext, deletion, history_of, states_of
+from installs.state.history import (
+    OBJECT,
+    RecordedState,
+    WriteContext,
+    deletion,
+    history_of,
+    states_of,
+)
 
 Table = type[Operator] | type[Component] | type[ClusterOperatorRow] | type[CRDState]
 BATCH = bulk.BATCH
@@ -69,7 +76,7 @@ class PreviousState:
     phase: str = ""
     operator_id: int | None = None
 
-    def states(self, kind: str) -> dict[str, State]:
+    def states(self, kind: str) -> dict[str, RecordedState]:
         return states_of(kind, self.conditions, self.phase, self.details)
 
 

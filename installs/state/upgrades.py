@@ -11,7 +11,7 @@ from typing import Any
 
 from catalogs.graph import successors
 from catalogs.semver import Version, masterminds_range
-from installs.diagnosis.outdated import RESOLUTION_FAILED, over
+from installs.diagnosis.resolution import RESOLUTION_FAILED, over
 from installs.models import Component, Operator
 from installs.state.catalog_offers import Offer, read_version
 from installs.state.decode import text

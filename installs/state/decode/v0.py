@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from installs import diagnosis
-from installs.diagnosis.outdated import conflicting
+from installs.diagnosis.resolution import conflicting
 from installs.state.decode.common import (
     PACKAGE_LABEL,
     DecodedObject,

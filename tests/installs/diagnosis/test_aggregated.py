@@ -8,9 +8,9 @@ import pytest
 
 from installs.diagnosis import Condition
 from installs.diagnosis.aggregated import (
-    Itself,
     Member,
     MemberCause,
+    PlatformOperatorStatus,
     disagreement,
     explain_aggregated,
     explain_impact,
@@ -79,8 +79,12 @@ FAILING = (
     ),
 )
 MEMBERS = parse_members(f"[{ONE}, {OTHER}]")
-ETCD = Itself("etcd", installed=False, reason="UnpackFailed", cause="AllNamespaces required")
-QUAY = Itself("quay", installed=False, reason="InstallFailed", cause="AllNamespaces required")
+ETCD = PlatformOperatorStatus(
+    "etcd", installed=False, reason="UnpackFailed", cause="AllNamespaces required"
+)
+QUAY = PlatformOperatorStatus(
+    "quay", installed=False, reason="InstallFailed", cause="AllNamespaces required"
+)
 
 
 def test_members_are_grouped_by_our_cause_else_by_their_reason() -> None:
@@ -95,7 +99,9 @@ def test_members_are_grouped_by_our_cause_else_by_their_reason() -> None:
 
 
 def test_a_message_that_agrees_has_no_age() -> None:
-    found = explain_aggregated(FAILING, MEMBERS, (ETCD, QUAY, Itself("sound", installed=True)))
+    found = explain_aggregated(
+        FAILING, MEMBERS, (ETCD, QUAY, PlatformOperatorStatus("sound", installed=True))
+    )
     assert (found.disagreement, found.newer, found.gap, found.age) == ("", "", None, "")
 
 
@@ -110,11 +116,13 @@ def test_a_message_that_agrees_has_no_age() -> None:
     ],
 )
 def test_of_two_that_differ_the_newer_is_named(after: timedelta, newer: str, words: str) -> None:
-    changed = Itself("quay", installed=False, reason="UnpackFailed", since=WRITTEN + after)
+    changed = PlatformOperatorStatus(
+        "quay", installed=False, reason="UnpackFailed", since=WRITTEN + after
+    )
     found = explain_aggregated(FAILING, MEMBERS, (ETCD, changed))
     assert (found.newer, found.disagreement) == (newer, "")  # same members, another reason
     assert words in found.age
-    recovered = Itself("quay", installed=True, since=WRITTEN + after)
+    recovered = PlatformOperatorStatus("quay", installed=True, since=WRITTEN + after)
     found = explain_aggregated(FAILING, MEMBERS, (ETCD, recovered))
     assert found.newer == newer
     assert "names quay" in found.disagreement
@@ -124,7 +132,7 @@ def test_a_member_that_only_waits_is_told_apart() -> None:
     waiting = parse_members(
         'encountered the failing etcd platform operator with reason "InstallPending"'
     )
-    silent = Itself("etcd", installed=False, since=WRITTEN + timedelta(hours=1))
+    silent = PlatformOperatorStatus("etcd", installed=False, since=WRITTEN + timedelta(hours=1))
     found = explain_aggregated(FAILING, waiting, (silent,))
     assert "etcd only waits" in found.remarks[1]
     assert found.newer == ""  # no condition yet is what InstallPending stands for
@@ -132,15 +140,20 @@ def test_a_member_that_only_waits_is_told_apart() -> None:
 
 def test_without_times_nothing_is_called_older() -> None:
     odd = Condition("Available", "False", "", "", "yesterday")
-    gone = Itself("quay", installed=True, since=WRITTEN)
+    gone = PlatformOperatorStatus("quay", installed=True, since=WRITTEN)
     for conditions in ((odd,), ()):
         assert explain_aggregated(conditions, MEMBERS, (ETCD, gone)).newer == ""
-    assert explain_aggregated(FAILING, MEMBERS, (Itself("quay", installed=True),)).newer == ""
+    assert (
+        explain_aggregated(
+            FAILING, MEMBERS, (PlatformOperatorStatus("quay", installed=True),)
+        ).newer
+        == ""
+    )
 
 
 def test_a_sound_cluster_has_nothing_to_explain() -> None:
     sound = (Condition("Available", "True"), Condition("Progressing", "False"))
-    found = explain_aggregated(sound, (), (Itself("etcd", installed=True),))
+    found = explain_aggregated(sound, (), (PlatformOperatorStatus("etcd", installed=True),))
     assert (found.causes, found.remarks, found.disagreement) == ((), (), "")
     assert found.blocks == "It blocks nothing."
 

@@ -15,7 +15,7 @@ from installs.diagnosis import (
     diagnose,
     read_conditions,
 )
-from installs.diagnosis.states import STATES, Class, class_of
+from installs.diagnosis.states import STATES, State, class_of
 
 ALL_NAMESPACES = (
     "convert registry+v1 bundle to plain+v0 bundle: AllNamespace install mode must be enabled"
@@ -119,12 +119,12 @@ def test_state_of_a_bundle_deployment_of_both_generations(
 
 def test_a_status_alone_never_decides() -> None:
     assert class_of("BundleDeployment", "HasValidBundle", "True", "UnpackPending") is (
-        Class.PROGRESSING
+        State.PROGRESSING
     )
-    assert class_of("ClusterExtension", "Progressing", "True", "Succeeded") is Class.HEALTHY
+    assert class_of("ClusterExtension", "Progressing", "True", "Succeeded") is State.HEALTHY
     for kind, type_, status, _ in STATES:
         if (kind, type_, status, "*") not in STATES:
-            assert class_of(kind, type_, status, "NeverWritten") is Class.UNKNOWN
+            assert class_of(kind, type_, status, "NeverWritten") is State.UNKNOWN
 
 
 def test_a_conversion_error_breaks_at_the_bundle_that_the_others_copy_from() -> None:

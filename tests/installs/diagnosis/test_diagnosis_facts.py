@@ -18,8 +18,8 @@ from installs.diagnosis import (
     stuck,
     usual_time,
 )
-from installs.diagnosis.states import STATES, Class
-from installs.diagnosis.times import USUAL
+from installs.diagnosis.notes import USUAL
+from installs.diagnosis.states import STATES, State
 from tests.worlds.observations import (
     NO_MONITOR,
     NOW,
@@ -180,7 +180,12 @@ def test_a_step_is_stuck_when_it_lasts_longer_than_usual() -> None:
 
 
 def test_only_steps_that_a_controller_writes_and_that_end_have_a_usual_time() -> None:
-    ends = {Class.PROGRESSING, Class.RETRYING, Class.DEGRADED, Class.INFORMATION}
+    ends = {
+        State.PROGRESSING,
+        State.RETRYING,
+        State.DEGRADED,
+        State.INFORMATION,
+    }
     written = {
         (kind, word)
         for (kind, _, status, reason), state in STATES.items()

@@ -7,9 +7,7 @@ import time
 import pytest
 
 from installs.diagnosis import Entry, classify, finding_for, fingerprint, is_command, knowledge
-from installs.diagnosis.classify import TEXT_LIMIT, find
-from installs.diagnosis.knowledge import STAGES
-from installs.diagnosis.remedies import PLACEHOLDER, SUBJECT_NAMES
+from installs.diagnosis.knowledge import PLACEHOLDER, STAGES, SUBJECT_NAMES, TEXT_LIMIT, find
 
 # Samples that a more precise entry rightly takes, directly or inside a wrapper.
 TAKEN_BY = {

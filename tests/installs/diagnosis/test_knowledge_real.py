@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from installs.diagnosis import Observation, diagnose, finding_for, read_conditions
-from installs.diagnosis.classify import find
+from installs.diagnosis.knowledge import find
 from tests.worlds.observations import NS, broken, finding_id
 
 pytestmark = pytest.mark.data

@@ -3,7 +3,7 @@
 import pytest
 
 from installs.diagnosis import Diagnosis, Observation, diagnose
-from installs.diagnosis.outdated import existing_csvs
+from installs.diagnosis.resolution import existing_csvs
 from tests.worlds.observations import (
     NS,
     broken,

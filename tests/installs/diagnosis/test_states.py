@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from installs.diagnosis.states import STATES, Class, class_of
+from installs.diagnosis.states import STATES, State, class_of
 
 READ_FROM_CODE = {
     "PlatformOperator": """
@@ -276,11 +276,11 @@ def test_class_of_every_condition(
 
 @pytest.mark.parametrize("never", NEVER_WRITTEN)
 def test_what_no_controller_writes_is_unknown(never: tuple[str, str, str, str]) -> None:
-    assert class_of(*never) is Class.UNKNOWN
+    assert class_of(*never) is State.UNKNOWN
 
 
 def test_a_kind_that_is_not_in_the_tables_is_unknown() -> None:
-    assert class_of("Widget", "Ready", "True", "Fine") is Class.UNKNOWN
+    assert class_of("Widget", "Ready", "True", "Fine") is State.UNKNOWN
 
 
 def test_every_exact_row_of_ours_about_olm_is_written_down_twice() -> None:

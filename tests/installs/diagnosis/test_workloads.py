@@ -3,7 +3,7 @@
 import pytest
 
 from installs.diagnosis import diagnose
-from installs.diagnosis.classify import find
+from installs.diagnosis.knowledge import find
 from installs.diagnosis.states import BROKEN, STATES
 from tests.worlds.observations import (
     broken,

@@ -1,0 +1,612 @@
+"""An installation of OLM v0: the objects around a Subscription, and the problem to blame.
+
+The order of the questions is the order of causes: an installed version is first checked for
+whether it runs, then whether it can be updated; a missing one from its InstallPlan up to its
+catalog.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from installs.diagnosis import resolution
+from installs.diagnosis.evaluate import (
+    APPROVAL,
+    DeploymentFailure,
+    Evaluation,
+    ReportedMessage,
+    Requirement,
+    abnormal,
+    clusterwide,
+    condition_of,
+    deployment_failure,
+    evaluate,
+    evaluate_catalog_source,
+    evaluate_csv,
+    evaluate_plan,
+    link_of,
+    requirement_rows,
+)
+from installs.diagnosis.resolution import blamed_catalog, blocked_by
+from installs.diagnosis.states import BROKEN, State
+from installs.diagnosis.types import Link, Observation, rows, text, texts
+
+ABSENT = Evaluation(State.ABSENT)
+_RUNNING = frozenset(("Succeeded", "Replacing"))
+
+
+@dataclass(frozen=True, slots=True)
+class V0Installation:
+    """What there is of one installation of OLM v0. `csv` is the newest ClusterServiceVersion.
+
+    `works` says that an installed version runs as far as its phase tells, `upgrading` that another
+    one takes its place.
+    """
+
+    subject: Observation
+    catalog: Observation | None
+    catalog_ref: tuple[str, str]  # namespace, name; empty when not known
+    plan: Observation | None
+    plan_name: str
+    csv: Observation | None
+    csv_name: str
+    groups: tuple[Observation, ...]
+    deployments: tuple[Observation, ...]
+    conditions: tuple[tuple[str, Evaluation], ...]
+    works: bool
+    upgrading: bool
+    leaving: str = ""  # the version whose going OLM has not seen yet: see resolution.py
+
+    @property
+    def catalog_verdict(self) -> Evaluation:
+        return evaluate_catalog_source(self.catalog) if self.catalog else ABSENT
+
+    @property
+    def plan_verdict(self) -> Evaluation:
+        return evaluate_plan(self.plan) if self.plan else ABSENT
+
+    @property
+    def csv_verdict(self) -> Evaluation:
+        return evaluate_csv(self.csv) if self.csv else ABSENT
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a version is still to come; an InstallPlan that did its work may be deleted."""
+        return self.csv is None or self.upgrading
+
+    @property
+    def plan_is_next(self) -> bool:
+        """Whether the plan brings another version than the one that is there."""
+        if self.plan is None or self.csv is None:
+            return self.plan is not None
+        brings = texts(self.plan.details, "csvs")
+        return bool(brings) and self.csv.name not in brings
+
+    def condition(self, type_: str) -> Evaluation | None:
+        """The Subscription's condition of that type while it says that something is wrong."""
+        return next((verdict for name, verdict in self.conditions if name == type_), None)
+
+
+def v0_installation(subject: Observation, components: Sequence[Observation]) -> V0Installation:
+    """Finds the parts of a Subscription or ClusterServiceVersion among its components."""
+    near = [component for component in components if component.namespace == subject.namespace]
+    named_csvs = [component for component in near if component.kind == "ClusterServiceVersion"]
+    csvs = _own_csvs(subject, named_csvs)
+    if subject.kind == "ClusterServiceVersion":
+        return _lone_csv(subject, csvs, near)
+    current, installed = (text(subject.details, key) for key in ("current_csv", "installed_csv"))
+    named = {csv.name: csv for csv in csvs}
+    csv = named.get(current) or named.get(installed)
+    plan = _find_plan(subject, csv, near)
+    catalog, catalog_ref = _find_catalog(subject, components)
+    leaving = resolution.leaving(subject, csvs)
+    past = bool(leaving or resolution.over(subject, named_csvs))
+    return V0Installation(
+        subject=subject,
+        catalog=catalog,
+        catalog_ref=catalog_ref,
+        plan=plan,
+        plan_name=plan.name if plan else text(subject.details, "plan"),
+        csv=csv,
+        csv_name=csv.name if csv else current or installed,
+        groups=_of_kind(near, "OperatorGroup"),
+        deployments=_deployments(near, csv),
+        conditions=tuple(
+            condition
+            for condition in abnormal(subject)
+            if not past or condition[0] != resolution.RESOLUTION_FAILED
+        ),
+        works=any(csv.phase in _RUNNING for csv in csvs),
+        upgrading=bool(current and installed and current != installed)
+        or (csv is not None and _takes_over(csv, csvs)),
+        leaving=leaving,
+    )
+
+
+def _own_csvs(subject: Observation, csvs: Sequence[Observation]) -> list[Observation]:
+    """Without those of others, which are there because a failed resolution names them."""
+    others = set(resolution.conflicting(subject.conditions, subject.namespace))
+    others -= {text(subject.details, key) for key in ("current_csv", "installed_csv")}
+    others -= {text(csv.details, "replaces") for csv in csvs if csv.name not in others}
+    return [csv for csv in csvs if csv.name not in others]
+
+
+def _lone_csv(
+    subject: Observation, csvs: Sequence[Observation], near: Sequence[Observation]
+) -> V0Installation:
+    """The subject's own row has no phase; its twin among the components has."""
+    csv = next((csv for csv in csvs if csv.name == subject.name), subject)
+    return V0Installation(
+        subject=subject,
+        catalog=None,
+        catalog_ref=("", ""),
+        plan=_find_plan(subject, csv, near),
+        plan_name="",
+        csv=csv,
+        csv_name=csv.name,
+        groups=_of_kind(near, "OperatorGroup"),
+        deployments=_deployments(near, csv),
+        conditions=(),
+        works=csv.phase in _RUNNING,
+        upgrading=_takes_over(csv, csvs),
+    )
+
+
+def _takes_over(csv: Observation, csvs: Sequence[Observation]) -> bool:
+    replaces = text(csv.details, "replaces")
+    return any(
+        other.phase in ("Replacing", "Deleting") or other.name == replaces
+        for other in csvs
+        if other.name != csv.name
+    )
+
+
+def _of_kind(near: Sequence[Observation], kind: str) -> tuple[Observation, ...]:
+    return tuple(sorted((obj for obj in near if obj.kind == kind), key=lambda obj: obj.name))
+
+
+def _deployments(near: Sequence[Observation], csv: Observation | None) -> tuple[Observation, ...]:
+    """Those that the newest version names: an older one's go away while it is replaced."""
+    deployments = _of_kind(near, "Deployment")
+    named = set(texts(csv.details, "deployments")) if csv else set()
+    return (
+        tuple(deployment for deployment in deployments if deployment.name in named)
+        if named
+        else deployments
+    )
+
+
+def _find_plan(
+    subject: Observation, csv: Observation | None, near: Sequence[Observation]
+) -> Observation | None:
+    """The InstallPlan that the Subscription names, else the newest one for its version.
+
+    Several InstallPlans for one version are usual: OLM resolves again before the first is done.
+    """
+    plans = [component for component in near if component.kind == "InstallPlan"]
+    named = text(subject.details, "plan")
+    for plan in plans:
+        if plan.name == named:
+            return plan
+    wanted = {csv.name} if csv else {text(subject.details, "current_csv")}
+    fitting = [plan for plan in plans if wanted & set(texts(plan.details, "csvs"))]
+    return max(fitting, key=_age_key, default=None)
+
+
+def _age_key(plan: Observation) -> tuple[int, str, str]:
+    generation = plan.details.get("generation")
+    created = plan.created_at.isoformat() if plan.created_at else ""
+    return (generation if isinstance(generation, int) else 0, created, plan.name)
+
+
+def _find_catalog(
+    subject: Observation, components: Sequence[Observation]
+) -> tuple[Observation | None, tuple[str, str]]:
+    sources = [component for component in components if component.kind == "CatalogSource"]
+    name, namespace = (subject.extra.get(key, "") for key in ("catalog", "catalog_namespace"))
+    if not name:
+        catalog = sources[0] if len(sources) == 1 else None
+        return catalog, (catalog.namespace, catalog.name) if catalog else ("", "")
+    catalog = next(
+        (source for source in sources if (source.namespace, source.name) == (namespace, name)), None
+    )
+    return catalog, (namespace, name)
+
+
+# -- problems --------------------------------------------------------------------------------------
+
+NOT_RUNNING = "Installed, not running"
+_WAITS_FOR_PODS = frozenset(
+    ("InstallWaiting", "InstallSucceeded", "InstallCheckFailed", "ComponentUnhealthy")
+)
+_GROUP_COUNT = "expected 1 OperatorGroup in the namespace, found {}"
+_GROUP_REASONS = frozenset(("UnsupportedOperatorGroup",))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The cause. `links` are the objects that it is about, one behind the other, the broken one
+    marked; the first stands behind the last link of kind `after`. What is in the chain already
+    keeps its place."""
+
+    health: str
+    reason: str
+    message: str
+    messages: tuple[ReportedMessage, ...]
+    links: tuple[Link, ...]
+    after: str = ""
+
+
+def problem_of(installation: V0Installation) -> Problem | None:
+    """The cause of what is wrong, None while nothing is."""
+    verdict = installation.csv_verdict
+    if installation.csv is None:
+        return _before_csv(installation)
+    if verdict.state is State.HEALTHY:
+        return _not_running(installation) or _no_update(installation)
+    if verdict.state is State.UNKNOWN:
+        return None
+    return _installing(installation, installation.csv, verdict)
+
+
+def _installing(
+    installation: V0Installation, csv: Observation, verdict: Evaluation
+) -> Problem | None:
+    """A ClusterServiceVersion that is not there yet or has failed."""
+    if csv.phase in ("", "Pending"):
+        plan = installation.plan_verdict
+        if installation.plan is not None and not installation.plan_is_next and plan.state in BROKEN:
+            return _plan(installation, installation.plan, plan)
+        if verdict.reason == "RequirementsNotMet" and plan.state is State.PROGRESSING:
+            return None  # the plan is still creating what is missing
+    if verdict.reason == "RequirementsNotMet":
+        return _requirement(installation, csv, verdict)
+    failure = (
+        deployment_failure(installation.deployments) if verdict.reason in _WAITS_FOR_PODS else None
+    )
+    if failure and (failure.certain or csv.phase == "Failed"):
+        state = verdict.state if csv.phase == "Failed" else State.FAILED
+        return _pods(failure, _health(installation, state), failure.message)
+    if verdict.state in BROKEN:
+        return _csv(installation, csv, verdict)
+    return None
+
+
+def _not_running(installation: V0Installation) -> Problem | None:
+    failure = deployment_failure(installation.deployments)
+    if failure is None:
+        return None
+    message = ": ".join(filter(None, (NOT_RUNNING, failure.reason, failure.message)))
+    return _pods(failure, "Degraded", message)
+
+
+def _pods(failure: DeploymentFailure, health: str, message: str) -> Problem:
+    deployment = failure.deployment
+    text = ReportedMessage(failure.kind, deployment.namespace, deployment.name, failure.line)
+    return Problem(
+        health, failure.reason, message, (text,), failure.links, after="ClusterServiceVersion"
+    )
+
+
+def _no_update(installation: V0Installation) -> Problem | None:
+    """An installed version runs: can the next one come?"""
+    plan = installation.plan_verdict
+    if installation.plan is not None and installation.plan_is_next and plan.state in BROKEN:
+        return _plan(installation, installation.plan, plan)
+    return _above(installation)
+
+
+def _before_csv(installation: V0Installation) -> Problem | None:
+    """There is no ClusterServiceVersion: the InstallPlan speaks first, then what is above it."""
+    plan = installation.plan_verdict
+    if installation.plan is not None and plan.state in BROKEN:
+        return _plan(installation, installation.plan, plan)
+    if problem := _above(installation):
+        return problem
+    # Only once the Subscription has seen it: before that it may just not have reached us.
+    was_there = installation.csv_name == text(installation.subject.details, "installed_csv") != ""
+    if installation.plan is not None and plan.state is State.HEALTHY and was_there:
+        return _csv_gone(installation)
+    if installation.plan is not None or installation.csv_name:
+        return None
+    return _groups(installation) or _own_catalog(installation)
+
+
+def _groups(installation: V0Installation) -> Problem | None:
+    """OLM resolves nothing without exactly one OperatorGroup, and tells the Subscription nothing.
+
+    How many there are is asked only once OLM has seen the Subscription: a group may be made with
+    it. What a group itself complains of counts at once.
+    """
+    for group in installation.groups:
+        verdict = evaluate(group)
+        if verdict.state in BROKEN:
+            return _group(installation, group, verdict)
+    count = len(installation.groups)
+    if count == 1 or condition_of(installation.subject, "CatalogSourcesUnhealthy") is None:
+        return None
+    reason = "MultipleOperatorGroupsFound" if count else "NoOperatorGroup"
+    count_verdict = Evaluation(State.BLOCKED, reason, _GROUP_COUNT.format(count))
+    return (
+        _group(installation, installation.groups[0], count_verdict)
+        if count
+        else _own(installation, count_verdict)
+    )
+
+
+def _group(installation: V0Installation, group: Observation, verdict: Evaluation) -> Problem:
+    messages = tuple(
+        ReportedMessage(obj.kind, obj.namespace, obj.name, verdict.message)
+        for obj in (group, installation.subject)
+    )
+    link = link_of(group, verdict, first_broken=True)
+    return Problem(
+        "Blocked", verdict.reason, verdict.message, messages, (link,), after="Subscription"
+    )
+
+
+def _above(installation: V0Installation) -> Problem | None:
+    """What the Subscription itself says: resolution, unpacking, plan, catalogs, in this order."""
+    for type_ in ("ResolutionFailed", "BundleUnpackFailed", "BundleUnpacking"):
+        verdict = installation.condition(type_)
+        if verdict and verdict.state in BROKEN:
+            if type_ == "ResolutionFailed":
+                return _resolution(installation, verdict)
+            return _own(installation, verdict)
+    for type_ in ("InstallPlanMissing", "InstallPlanFailed", "InstallPlanPending"):
+        verdict = installation.condition(type_)
+        if (
+            verdict
+            and verdict.state in BROKEN
+            and installation.plan is None
+            and installation.unfinished
+        ):
+            return _plan_unseen(installation, verdict)
+    verdict = installation.condition("CatalogSourcesUnhealthy")
+    if verdict and verdict.state in BROKEN:
+        return _catalog(installation, verdict)
+    return None
+
+
+def _resolution(installation: V0Installation, verdict: Evaluation) -> Problem:
+    subject, message = installation.subject, verdict.message
+    if catalog := blamed_catalog(message):
+        return _dead_catalog(installation, verdict, *catalog)
+    if other := blocked_by(subject, message):
+        sentence = f"another Subscription of this namespace blocks resolution: {other}"
+        health = "Degraded" if installation.works else "Blocked"
+        return Problem(
+            health,
+            verdict.reason,
+            f"{sentence}: {message}",
+            (ReportedMessage(subject.kind, subject.namespace, subject.name, sentence),),
+            (
+                link_of(subject, Evaluation(State.ABSENT, verdict.reason)),
+                Link(
+                    "Subscription",
+                    subject.namespace,
+                    other.removeprefix("the one for package "),
+                    "failed",
+                    verdict.reason,
+                    message,
+                    first_broken=True,
+                ),
+            ),
+            after="Subscription",
+        )
+    return _own(installation, verdict)
+
+
+def _dead_catalog(
+    installation: V0Installation, verdict: Evaluation, namespace: str, name: str
+) -> Problem:
+    """The resolver could not use a CatalogSource, whatever that says of itself."""
+    subject, message = installation.subject, verdict.message
+    messages = [ReportedMessage(subject.kind, subject.namespace, subject.name, message)]
+    itself = installation.catalog
+    if (
+        itself is not None
+        and (itself.namespace, itself.name) == (namespace, name)
+        and installation.catalog_verdict.state is State.HEALTHY
+        and verdict.reason == "ErrorPreventedResolution"
+    ):
+        sentence = f"catalogsource {namespace}/{name} says READY and does not answer: {message}"
+        messages.insert(0, ReportedMessage(subject.kind, subject.namespace, subject.name, sentence))
+    link = Link(
+        "CatalogSource", namespace, name, "failed", verdict.reason, message, first_broken=True
+    )
+    return Problem(
+        _health(installation, verdict.state),
+        verdict.reason,
+        message,
+        tuple(messages),
+        (link,),
+        after="Subscription",
+    )
+
+
+def _catalog(installation: V0Installation, verdict: Evaluation) -> Problem:
+    """The Subscription finds a CatalogSource unhealthy: its own, else the first that it lists."""
+    subject = installation.subject
+    unhealthy = [
+        (text(entry, "namespace"), text(entry, "name"))
+        for entry in rows(subject.details, "catalog_health")
+        if entry.get("healthy") is False
+    ]
+    named = installation.catalog_ref
+    if unhealthy and named not in unhealthy:
+        named = unhealthy[0]
+    if not named[1]:
+        return _own(installation, verdict)
+    messages = [ReportedMessage(subject.kind, subject.namespace, subject.name, verdict.message)]
+    if installation.catalog and named == installation.catalog_ref:
+        messages.insert(
+            0, ReportedMessage("CatalogSource", *named, installation.catalog_verdict.message)
+        )
+    state = "absent" if verdict.message.endswith("missing") else "failed"
+    link = Link("CatalogSource", *named, state, verdict.reason, verdict.message, first_broken=True)
+    return Problem(
+        _health(installation, verdict.state),
+        verdict.reason,
+        verdict.message,
+        tuple(messages),
+        (link,),
+        after="Subscription",
+    )
+
+
+def _own_catalog(installation: V0Installation) -> Problem | None:
+    """Nothing is resolved, and the Subscription's own catalog says what is wrong with it.
+
+    One that only connects is given the time: every catalog starts like that.
+    """
+    catalog, verdict = installation.catalog, installation.catalog_verdict
+    if catalog is None or verdict.state not in BROKEN or verdict.reason in ("CONNECTING", "IDLE"):
+        return None
+    message = verdict.message or verdict.reason
+    return Problem(
+        _health(installation, verdict.state),
+        verdict.reason,
+        message,
+        (ReportedMessage(catalog.kind, catalog.namespace, catalog.name, message),),
+        (link_of(catalog, verdict, first_broken=True),),
+    )
+
+
+def _own(installation: V0Installation, verdict: Evaluation) -> Problem:
+    """The Subscription's own condition says it all."""
+    subject = installation.subject
+    return Problem(
+        _health(installation, verdict.state),
+        verdict.reason,
+        verdict.message,
+        (
+            ReportedMessage(
+                subject.kind, subject.namespace, subject.name, verdict.message or verdict.reason
+            ),
+        ),
+        (link_of(subject, verdict, first_broken=True),),
+    )
+
+
+def _plan(installation: V0Installation, plan: Observation, verdict: Evaluation) -> Problem:
+    messages = [ReportedMessage(plan.kind, plan.namespace, plan.name, verdict.message)]
+    health = _health(installation, verdict.state)
+    link = link_of(plan, verdict, first_broken=True)
+    message = verdict.message
+    if verdict.reason == APPROVAL:
+        names = ", ".join(texts(plan.details, "csvs")) or installation.csv_name
+        message = f"InstallPlan {plan.name} waits for approval to install {names}"
+        messages = [ReportedMessage(plan.kind, plan.namespace, plan.name, message)]
+        health = "NeedsApproval"
+        link = Link(
+            plan.kind, plan.namespace, plan.name, "waiting", APPROVAL, message, first_broken=True
+        )
+    return Problem(health, verdict.reason, message, tuple(messages), (link,), after="CatalogSource")
+
+
+def _plan_unseen(installation: V0Installation, verdict: Evaluation) -> Problem:
+    """The InstallPlan can't be read or is gone: the Subscription's copy of its state is left."""
+    subject, name = installation.subject, installation.plan_name
+    approval = verdict.reason == APPROVAL
+    state = {State.FAILED: "failed"}.get(verdict.state, "waiting")
+    if verdict.reason == "ReferencedInstallPlanNotFound":
+        state = "absent"
+    sentence = (
+        f"InstallPlan {name or '?'} waits for approval to install {installation.csv_name or '?'}"
+    )
+    message = sentence if approval else verdict.message or f"installplan {name} is missing"
+    link = Link(
+        "InstallPlan", subject.namespace, name, state, verdict.reason, message, first_broken=True
+    )
+    return Problem(
+        "NeedsApproval" if approval else _health(installation, verdict.state),
+        verdict.reason,
+        message,
+        (ReportedMessage("InstallPlan", subject.namespace, name, message),),
+        (link,),
+        after="CatalogSource",
+    )
+
+
+def _csv(installation: V0Installation, csv: Observation, verdict: Evaluation) -> Problem:
+    message = verdict.message
+    if verdict.reason in _GROUP_REASONS:
+        message = f"{message}; {_group_words(installation, csv)}"
+    return Problem(
+        _health(installation, verdict.state),
+        verdict.reason,
+        verdict.message,
+        (ReportedMessage(csv.kind, csv.namespace, csv.name, message),),
+        (link_of(csv, verdict, first_broken=True),),
+    )
+
+
+def _group_words(installation: V0Installation, csv: Observation) -> str:
+    """Which OperatorGroup asks for what, and what the operator can do instead."""
+    modes = csv.details.get("install_modes")
+    supported = sorted(
+        name for name, yes in (modes.items() if isinstance(modes, dict) else ()) if yes is True
+    )
+    group = installation.groups[0] if installation.groups else None
+    targets = texts(group.details, "namespaces") or texts(group.details, "targets") if group else ()
+    watched = "all namespaces" if "" in targets or not targets else ", ".join(targets)
+    return (
+        f"operatorgroup {group.name if group else '?'} selects {watched}"
+        f"; the operator supports {', '.join(supported) or 'no install mode'}"
+    )
+
+
+def _csv_gone(installation: V0Installation) -> Problem:
+    """Everything was created once, and the ClusterServiceVersion is not there any more."""
+    subject, name = installation.subject, installation.csv_name
+    message = f"clusterserviceversion {name} was installed and does not exist any more"
+    link = Link(
+        "ClusterServiceVersion", subject.namespace, name, "absent", "", message, first_broken=True
+    )
+    text = ReportedMessage(subject.kind, subject.namespace, subject.name, message)
+    return Problem("Failed", "ClusterServiceVersionMissing", message, (text,), (link,))
+
+
+def _requirement(installation: V0Installation, csv: Observation, verdict: Evaluation) -> Problem:
+    """The requirement that is missing is the broken link; without details the CSV itself."""
+    missing = [requirement for requirement in requirement_rows(csv.details) if not requirement.met]
+    general = ReportedMessage(csv.kind, csv.namespace, csv.name, verdict.message)
+    if not missing:
+        return _csv(installation, csv, verdict)
+    first = missing[0]
+    return Problem(
+        _health(installation, verdict.state),
+        verdict.reason,
+        _told(verdict.message, missing),
+        (ReportedMessage(csv.kind, csv.namespace, csv.name, first.line), general),
+        (
+            link_of(csv, verdict),
+            Link(
+                first.kind,
+                "" if clusterwide(first) else csv.namespace,
+                first.name,
+                "absent" if first.status == "NotPresent" else "failed",
+                first.status,
+                "\n".join((first.message, *first.rules)).strip(),
+                first_broken=True,
+            ),
+        ),
+        after="ClusterServiceVersion",
+    )
+
+
+def _told(message: str, missing: Sequence[Requirement]) -> str:
+    shown = "; ".join(requirement.line for requirement in missing[:5])
+    more = f"; and {len(missing) - 5} more" if len(missing) > 5 else ""
+    return f"{message}: {shown}{more}"
+
+
+def _health(installation: V0Installation, state: State) -> str:
+    """Blocked and Degraded speak for themselves; a failure leaves what runs degraded."""
+    if state is State.BLOCKED:
+        return "Blocked"
+    return (
+        "Degraded"
+        if installation.works or (state is State.DEGRADED and installation.csv)
+        else "Failed"
+    )
