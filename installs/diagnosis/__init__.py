@@ -1,6 +1,6 @@
-"""What an object's conditions mean: its health, the broken link of its chain, cause and remedy.
+"""Diagnosis of objects by their conditions: health, broken link of the chain, cause and remedy.
 
-Pure: knows neither Django nor clusters. Texts and patterns are data in `installs/knowledge/`.
+Pure: uses neither Django nor clusters. Texts and patterns are data in `installs/knowledge/`.
 """
 
 from installs.diagnosis.approvals import Approval, PlannedChange, approval

@@ -15,15 +15,15 @@ _MEMBER = re.compile(
     r'encountered the failing (\S{1,253}) platform operator with reason "([^"]{0,1024})"'
 )
 _LISTED = 5
-# A PlatformOperator whose controller has not spoken yet is listed with this reason.
+# A PlatformOperator without conditions is listed with this reason.
 _SILENT = "InstallPending"
 _PENDING = frozenset((_SILENT, "UnpackPending"))
-# Clocks differ, and the message follows its members by a moment.
+# Clocks differ, and the message is written a moment after its members change.
 _AT_ONCE = timedelta(seconds=60)
 
 
 class HasStatus(Protocol):
-    """What is needed of a condition."""
+    """A condition with a status."""
 
     @property
     def type(self) -> str: ...
@@ -33,7 +33,7 @@ class HasStatus(Protocol):
 
 
 class HasMessage(HasStatus, Protocol):
-    """What is needed of a condition whose message and age are read."""
+    """A condition with status, message and time."""
 
     @property
     def message(self) -> str: ...
@@ -52,8 +52,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class PlatformOperatorStatus:
-    """What a PlatformOperator says itself. `cause` is our words for it, empty when there are none;
-    `since` is when we saw its reason begin, because its own time moves only with the status."""
+    """The status of a PlatformOperator. `cause` is that of its finding, empty without one; `since`
+    is when its reason was first observed, because its own time changes only with the status."""
 
     name: str
     installed: bool
@@ -72,10 +72,10 @@ class MemberCause:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the aggregated ClusterOperator means, in sentences; empty where there is none to say.
+    """The meaning of the aggregated ClusterOperator, in sentences that may be empty.
 
-    `newer` tells whether the message or the PlatformOperators are the later word where they
-    differ, and `gap` by how much; `remarks` say what its conditions do not mean.
+    `newer`: whether the message or the PlatformOperators are newer if they differ, and `gap` by how
+    much; `remarks` correct what its conditions seem to mean.
     """
 
     causes: tuple[MemberCause, ...]
@@ -95,7 +95,7 @@ def explain_aggregated(
 ) -> Explanation:
     """Which members fail and why, what that blocks, and whether the message is out of date.
 
-    `operators` are all PlatformOperators of the cluster. The causes are theirs: the message knows
+    `operators` are all PlatformOperators of the cluster; causes come from them, as the message has
     only their reasons, in random order.
     """
     conditions = tuple(conditions)
@@ -130,7 +130,7 @@ def _by_cause(
 def _differing(
     members: Sequence[Member], by_name: dict[str, PlatformOperatorStatus]
 ) -> list[PlatformOperatorStatus]:
-    """The PlatformOperators of which the message says something else than they do."""
+    """The PlatformOperators whose status differs from the message."""
     listed = {member.name: member.reason for member in members}
     return [
         operator
@@ -140,7 +140,7 @@ def _differing(
 
 
 def _written_at(conditions: Sequence[HasMessage]) -> datetime | None:
-    """When the message was written: its controller stamps every condition at every change."""
+    """When the message was written, as its controller updates the time of all conditions."""
     times = [
         condition.last_transition_time for condition in conditions if condition.type == "Available"
     ]
@@ -210,7 +210,7 @@ def parse_members(message: str) -> tuple[Member, ...]:
 
 
 def disagreement(members: Sequence[Member], failing: Set[str]) -> str:
-    """A sentence when the message and the PlatformOperators differ, else empty.
+    """A sentence if the message and the PlatformOperators differ, else empty.
 
     `failing` are the names of those whose Installed condition is not True.
     """
@@ -232,7 +232,7 @@ def disagreement(members: Sequence[Member], failing: Set[str]) -> str:
 
 
 def explain_impact(conditions: Iterable[HasStatus]) -> tuple[str, str]:
-    """Two sentences: what the conditions block, and what they do not.
+    """Two sentences: what the conditions block, and what they don't block.
 
     Rules of the cluster version operator: an installation needs Available=True; the end of an
     update needs Available=True and Degraded not True; only Upgradeable=False stops the start of an

@@ -1,6 +1,6 @@
-"""What approving an InstallPlan changes, and which other operators it carries along.
+"""What the approval of an InstallPlan changes, also for other operators.
 
-OLM makes one InstallPlan for all Subscriptions of a namespace, and one Subscription that asks for
+OLM creates one InstallPlan for all Subscriptions of a namespace, and a single Subscription with
 manual approval makes the whole plan wait.
 """
 
@@ -18,7 +18,7 @@ _SHOWN = ("CustomResourceDefinition", "ClusterRole", "Role", "Secret", "Subscrip
 class PlannedChange:
     """One ClusterServiceVersion of the plan. `action` is install, upgrade, keep or dependency.
 
-    `subscription` and `package` are empty for a dependency: OLM makes its Subscription itself.
+    `subscription` and `package` are empty for a dependency, whose Subscription OLM creates.
     """
 
     csv: str
@@ -30,8 +30,8 @@ class PlannedChange:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """What the plan would do. `objects` counts its steps by kind; `cut` says that the plan has
-    more steps than are kept, so that the counts are too low."""
+    """What the plan would do. `objects` counts its steps by kind; `cut`: the plan has more steps
+    than are stored, so the counts are too low."""
 
     plan: str
     namespace: str
@@ -42,7 +42,7 @@ class Approval:
     cut: bool
 
     def others(self, subscription: str) -> tuple[PlannedChange, ...]:
-        """What else it changes, seen from one Subscription."""
+        """The changes for other Subscriptions."""
         return tuple(
             change
             for change in self.changes
@@ -51,7 +51,7 @@ class Approval:
 
     @property
     def sentence(self) -> str:
-        """What approving changes, in one sentence."""
+        """What the approval changes, in one sentence."""
         parts = [_words(change) for change in self.changes if change.action != "keep"]
         brings = [
             f"{count} {kind}{'s' if count > 1 else ''}"
@@ -65,10 +65,10 @@ class Approval:
 
 
 def approval(plan: Observation, subscriptions: Sequence[Observation]) -> Approval:
-    """What approving the InstallPlan will change.
+    """What the approval of the InstallPlan changes.
 
-    `subscriptions` are all those of its namespace; without them nothing is known of what is
-    installed now, and every version counts as a dependency.
+    `subscriptions` are all those of its namespace, with the versions installed now; without them
+    every version counts as a dependency.
     """
     steps = rows(plan.details, "steps")
     counted = Counter(text(step, "kind") for step in steps)

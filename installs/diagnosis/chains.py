@@ -1,9 +1,9 @@
-"""Puts an object and its components together: health, chain, first broken link, finding.
+"""Diagnoses an object with its components: health, chain, first broken link, finding.
 
-A PlatformOperator makes a BundleDeployment of the same name, which (rukpak v1alpha1) makes
-Bundles; each copies the failure of the one below, so the deepest failing one is where it broke.
-Deployments come last: they are to blame only when what made them says that it is done or waits.
-OLM v0 has rules of its own, in olm_v0.py.
+A PlatformOperator creates a BundleDeployment of the same name, which (rukpak v1alpha1) creates
+Bundles; each copies the failure of the one below, so the deepest failing one is the broken link.
+Deployments come last: they are the cause only if their creator is done or waits for them. The
+problems of OLM v0 are in problems_v0.py.
 """
 
 import re
@@ -47,7 +47,7 @@ _HEALTH = {
 }
 _QUIET = ("Healthy", "Installing", "Upgrading")
 _WAITING = (State.PROGRESSING, State.ABSENT)
-# What a ClusterExtension says when the objects are there and do not come up.
+# Reasons of a ClusterExtension whose objects exist but are not available.
 _ROLL_OUT = frozenset(("ProbeFailure", "ProgressDeadlineExceeded", "RollingOut"))
 _CATALOG = re.compile(r'catalog "(?P<name>[^"]{1,253})"')
 
@@ -58,10 +58,9 @@ def diagnose(
     """Health, cause and chain of a PlatformOperator, ClusterExtension, Subscription,
     ClusterServiceVersion, ClusterCatalog or CatalogSource.
 
-    `components` are the objects that belong to it or that it refers to, in any order. An object
-    without conditions is being installed: its controller has not spoken yet. With `now` a step
-    that takes unusually long is noted. Never raises for odd input: what no known controller
-    writes gives health Unknown.
+    `components` are the objects that it owns or refers to, in any order. An object without
+    conditions is being installed. With `now`, a step that takes unusually long is noted. Never
+    raises for invalid input: what no known controller writes has health Unknown.
     """
     if subject.kind in OLM_V0:
         diagnosis = diagnose_v0(subject, components)
@@ -76,9 +75,9 @@ def assess(observation: Observation) -> Link:
 
 
 def deprecations(conditions: Iterable[Condition]) -> tuple[str, ...]:
-    """What OLM says is deprecated, in its catalog's words; empty when nothing is.
+    """The messages of deprecation conditions that are true; empty if nothing is deprecated.
 
-    Judged by status alone: before v1.6 a condition that is not true has the reason Deprecated too.
+    Only the status decides: before v1.6 a condition that is not true has the reason Deprecated too.
     """
     messages = {
         condition.type: condition.message for condition in conditions if condition.status == "True"
@@ -106,7 +105,7 @@ def _diagnose(subject: Observation, components: Sequence[Observation]) -> Diagno
     finding = None
     if health not in _QUIET:
         texts = (observed[broken or 0].kind, message or deepest.reason), (subject.kind, own.message)
-        # The names are the subject's: BundleDeployment and release are called as it is.
+        # BundleDeployment and release have the subject's name.
         messages = [
             ReportedMessage(kind, subject.namespace, subject.name, text) for kind, text in texts
         ]
@@ -119,7 +118,7 @@ def _diagnose(subject: Observation, components: Sequence[Observation]) -> Diagno
 
 
 def _pods_decide(evaluations: Sequence[Evaluation]) -> bool:
-    """Whether Deployments may be the cause: nothing above them names another one."""
+    """Whether Deployments may be the cause, because nothing above them has another one."""
     own = evaluations[0]
     if own.reason in _ROLL_OUT:
         return True
@@ -135,7 +134,7 @@ def _not_running(
     deployments: Sequence[Observation],
     pods: DeploymentFailure,
 ) -> Diagnosis:
-    """Everything is there and a Deployment does not run."""
+    """The diagnosis if all objects exist and a Deployment does not run."""
     installed = evaluations[0].state in (
         State.HEALTHY,
         State.DEGRADED,
@@ -151,7 +150,7 @@ def _not_running(
         )
     return Diagnosis(
         "Degraded" if installed else "Failed",
-        # Before it is installed the reason stays its own, by which others know it too.
+        # Before it is installed the reason stays its own, as other tools show it.
         pods.reason if installed else evaluations[0].reason or pods.reason,
         ": ".join(filter(None, parts)),
         finding_of(subject, [ReportedMessage(pods.kind, at.namespace, at.name, pods.line)]),
@@ -162,7 +161,7 @@ def _not_running(
 def _with_catalogs(
     subject: Observation, components: Sequence[Observation], links: list[Link], own: Evaluation
 ) -> list[Link]:
-    """The ClusterCatalogs behind a ClusterExtension; one that its error names is where it broke."""
+    """Adds the ClusterCatalogs of a ClusterExtension; one named in its error is the broken link."""
     if subject.kind != "ClusterExtension":
         return links
     catalogs = {catalog.name: catalog for catalog in _of_kind(components, "ClusterCatalog")}
@@ -191,7 +190,7 @@ def _health(subject: Observation, evaluations: Sequence[Evaluation]) -> str:
         if own in _WAITING and failing:
             return "Failed"
         if own in _WAITING and below[:1] == [State.HEALTHY]:
-            # rukpak 0.17 and newer never tell the PlatformOperator that they are done.
+            # rukpak 0.17 and newer never report completion to the PlatformOperator.
             return "Degraded" if evaluations[0].reason == "UnpackPending" else "Installing"
     return _HEALTH[own]
 
@@ -215,8 +214,8 @@ def _below(subject: Observation, components: Sequence[Observation]) -> list[Obse
 
 
 def _newest(candidates: Sequence[Observation]) -> list[Observation]:
-    """The object of the highest revision, else the one whose conditions changed last: several
-    exist only while one replaces another."""
+    """The object with the highest revision, else the latest condition change; there are several
+    only while one replaces another."""
 
     def changed(candidate: Observation) -> tuple[int, str, str]:
         times = [condition.last_transition_time for condition in candidate.conditions]
@@ -243,7 +242,7 @@ def diagnose_v0(subject: Observation, components: Sequence[Observation]) -> Diag
 
 
 def _quiet_verdict(installation: V0Installation) -> Evaluation:
-    """What speaks for the whole while nothing is wrong: the furthest object that there is."""
+    """The evaluation of the last existing object of the chain, if nothing is wrong."""
     if installation.csv is not None:
         return installation.csv_verdict
     if installation.plan is not None:
@@ -264,7 +263,7 @@ def _quiet_health(installation: V0Installation) -> str:
 
 
 def _links(installation: V0Installation, problem: Problem | None) -> tuple[Link, ...]:
-    """The chain from top to bottom; the problem's links take the place of what they name."""
+    """The chain from top to bottom; the problem's links replace those of the same objects."""
     links: list[Link] = []
     if installation.subject.kind == "Subscription":
         links.append(_subject_link(installation, problem))
@@ -285,7 +284,7 @@ def _links(installation: V0Installation, problem: Problem | None) -> tuple[Link,
 
 
 def _subject_link(installation: V0Installation, problem: Problem | None) -> Link:
-    """The Subscription by itself: failed only when it is to blame, as most others only copy."""
+    """The link of the Subscription: failed only if it is the cause, as it copies other failures."""
     verdict = (
         installation.conditions[0][1] if installation.conditions else Evaluation(State.HEALTHY)
     )
@@ -318,7 +317,7 @@ def _csv_links(installation: V0Installation, problem: Problem | None) -> list[Li
     if installation.csv is not None:
         verdict = installation.csv_verdict
         if problem is None and verdict.state in BROKEN:
-            # What it misses is just being created.
+            # Its missing requirements are being created.
             verdict = replace(verdict, state=State.PROGRESSING)
         return [link_of(installation.csv, verdict)]
     name = installation.csv_name
@@ -327,8 +326,8 @@ def _csv_links(installation: V0Installation, problem: Problem | None) -> list[Li
 
 
 def _put(links: list[Link], new: Link, behind: tuple[str, str]) -> list[Link]:
-    """The links with the new one in the place of the same object, else behind the last one of
-    that kind and name (of any name when it is empty), else at the end."""
+    """Replaces the link of the same object, else inserts the new one after the last link of the
+    kind and name in `behind` (an empty name matches any), else appends it."""
     for position, link in enumerate(links):
         if (link.kind, link.namespace, link.name) == (new.kind, new.namespace, new.name):
             return [*links[:position], new, *links[position + 1 :]]

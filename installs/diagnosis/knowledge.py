@@ -1,10 +1,14 @@
-"""The knowledge base: reads `installs/knowledge/*.yaml` once and checks its shape.
+"""The knowledge base: reads `installs/knowledge/*.yaml`, and finds the entry for a message.
 
-Entries are tried by rank (-1 lines of OLM Web's own that quote a controller, 0 specific, 1 general
-answers of any API server, 2 wrappers that catch what is left), then in the order of STAGES and of
-their files; the first match wins. A `wrapper` only adds context: the text in its group `detail`,
-`inner`, `last` or `logs` is classified again.
-Patterns must be bounded: no unlimited repetition except at their very end.
+Entries are matched by rank (-1 lines of OLM Web's own that quote a controller, 0 specific, 1
+general answers of any API server, 2 wrappers that match what is left), then in the order of STAGES
+and of their files; the first match wins. A `wrapper` only adds context: the text in its group
+`detail`, `inner`, `last` or `logs` is classified again. Patterns must be bounded: no unlimited
+repetition except at their end. Matching is bounded in time by cutting the text.
+
+Values filled into texts come from status messages and are untrusted. A command gets only values
+that are surely a name, a kind or an image reference; others leave a `<placeholder>`. In a sentence
+a value is cut and made one line.
 """
 
 import re
@@ -98,12 +102,12 @@ class Entry(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A known cause. `remedy` mixes sentences and commands; `is_command` tells them apart.
+    """A known cause. `remedy` mixes sentences and commands; see `is_command`.
 
-    `note` says how it goes on without anybody acting; `confidence` is high, medium or low;
-    `source` names the lines of the controllers' code that write such a message; `instead` are the
-    kinds with which the remedy says to install the package in place of this one. Texts are filled
-    with `values` when they are read: a sync asks for id and facts only, thousands of times.
+    `note` says what happens without action; `confidence` is high, medium or low; `source` names the
+    lines of the controllers' code that write such a message; `instead` are the kinds with which the
+    remedy says to install the package in place of this one. Texts are filled with `values` when
+    they are read, as a sync needs only ids and facts, thousands of times.
     """
 
     id: str
@@ -129,9 +133,9 @@ class Finding:
 
 @cache
 def knowledge() -> tuple[Entry, ...]:
-    """Every entry in the order in which they are tried.
+    """All entries in the order of matching.
 
-    Raises msgspec.ValidationError or re.error when a file is wrong; a test reads them all.
+    Raises msgspec.ValidationError or re.error if a file is invalid.
     """
     entries: list[Entry] = []
     for stage, names in STAGES.items():
@@ -151,7 +155,7 @@ def by_id() -> dict[str, Entry]:
 
 # Condition messages can't be longer (apiextensions limit, and where OLM v1 cuts its own).
 TEXT_LIMIT = 32_768
-# Condition types of OLM v0 and v1 that only tell of a deprecation.
+# Condition types of OLM v0 and v1 that only report a deprecation.
 DEPRECATIONS = ("PackageDeprecated", "ChannelDeprecated", "BundleDeprecated", "Deprecated")
 _DEPRECATED = "deprecated-entry"
 # Reasons with which a controller says that it waits for a person.
@@ -171,7 +175,7 @@ _CONFIDENCE = {"verified": "high", "partial": "medium", "unverified": "low"}
 _AGGREGATE = re.compile(r"\[([\s\S]+)\]")
 _CONSTRAINTS = re.compile(r"constraints not satisfiable: ([\s\S]+)")
 _CRD_CHECKS = re.compile(r'(validating upgrade for CRD "[^"]{1,300}"(?: failed)?: )([\s\S]+)')
-# What controllers put in front of a message without saying more about its cause.
+# Prefixes of controllers that don't add to the cause.
 _PREFIXES = re.compile(
     r"Failed to unpack the \S{1,300} Bundle: "
     r"|source bundle content: "
@@ -197,11 +201,11 @@ class Match:
 
 
 def classify(text: str, *, kind: str = "", type: str = "", reason: str = "") -> Finding | None:
-    """The finding for one raw message, or None when the knowledge base does not know it.
+    """The finding for a raw message, None if no entry matches.
 
-    `kind` is the Kubernetes kind of the object that says it, empty for any; `type` and `reason`
-    are those of the condition. A deprecation is known by its type alone, because OLM v1 shows the
-    catalog's own words; a reason that ends all retries makes the finding not retryable.
+    `kind` is the Kubernetes kind of the object with the message, empty for any; `type` and `reason`
+    are those of the condition. A deprecation is recognized by its type alone, because its message
+    is that of the catalog's author; a reason that ends all retries makes the finding not retryable.
     """
     names = {"kind": kind} if kind else {}
     if type in DEPRECATIONS and text:
@@ -218,7 +222,7 @@ def classify(text: str, *, kind: str = "", type: str = "", reason: str = "") -> 
 def finding_for(
     finding_id: str, facts: Mapping[str, str], names: Mapping[str, str]
 ) -> Finding | None:
-    """A stored finding again, with its texts filled; None when the id is no longer known.
+    """A stored finding with its texts filled; None if the id does not exist any more.
 
     `names` are the subject's: any of name, namespace, kind, package.
     """
@@ -238,8 +242,8 @@ def find(text: str, *, kind: str = "") -> Match | None:
 def render(entry: Entry, facts: dict[str, str], names: Mapping[str, str]) -> Finding:
     """The entry's finding, its texts to be filled with the names and the facts.
 
-    Facts win: they hold `kind`, `namespace` and `name` when another object than the subject says
-    the message, and then the commands are about that one.
+    Facts win: if another object than the subject reports the message, they contain its `kind`,
+    `namespace` and `name`, and the commands are about that object.
     """
     record = entry.record
     values = {**names, **facts}
@@ -260,17 +264,17 @@ def render(entry: Entry, facts: dict[str, str], names: Mapping[str, str]) -> Fin
 
 
 def strip_prefixes(text: str) -> str:
-    """The text without what controllers put in front of it."""
+    """The text without the prefixes of controllers."""
     while match := _PREFIXES.match(text):
         text = text[match.end() :]
     return text
 
 
-@lru_cache(maxsize=256)  # in a burst many objects say the same, and each is asked twice
+@lru_cache(maxsize=256)  # in a burst many objects have the same message, each needed twice
 def fingerprint(text: str) -> str:
-    """The text with everything that varies between objects replaced, at most 300 characters.
+    """The text with all parts replaced that vary between objects, at most 300 characters.
 
-    Unknown messages are counted by it, so that the knowledge base can grow.
+    Messages without an entry are counted by it.
     """
     text = strip_prefixes(text[:TEXT_LIMIT])
     text = re.sub(r'"[^"\n]{0,300}"|\'[^\'\n]{0,300}\'', '"…"', text)
@@ -333,7 +337,7 @@ SUBJECT_NAMES = ("name", "namespace", "kind", "package")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _SENTENCE_LIMIT = 200
-# An object without a namespace: the option that would name it is left out.
+# The option is left out for objects without a namespace.
 _NAMESPACE_OPTION = re.compile(r" -n \{(object_namespace|namespace)\}")
 
 
@@ -343,7 +347,7 @@ def is_command(step: str) -> bool:
 
 
 def fill_command(template: str, values: Mapping[str, str]) -> str:
-    """The command with every value that is safe to paste into a shell filled in."""
+    """The command with all values filled in that are safe in a shell."""
 
     def option(match: re.Match[str]) -> str:
         return "" if values.get(match[1]) == "" else match[0]

@@ -17,7 +17,7 @@ from installs.diagnosis.types import Diagnosis, Link, Observation, moment, rows,
 _GOING_ON = ("Installing", "Upgrading")
 # OLM installs this one itself, so no Subscription is missing.
 _PART_OF_OLM = "packageserver"
-# Where the sync keeps since when an object of a kind is in its phase.
+# Details with the time since when an object of a kind is in its phase.
 _SINCE = {"ClusterServiceVersion": "last_update", "InstallPlan": "start_time"}
 
 
@@ -27,10 +27,7 @@ def notes_of(
     diagnosis: Diagnosis,
     now: datetime | None,
 ) -> tuple[Finding, ...]:
-    """The notes, most important first; empty when there is nothing to say.
-
-    Without `now` nothing is said about how long something takes.
-    """
+    """The notes, most important first; without `now` there are none about slow steps."""
     messages = [*_deleting(subject, now)]
     if now is not None and not messages:
         messages += _slow(subject, components, diagnosis, now)
@@ -62,7 +59,7 @@ def _deleting(subject: Observation, now: datetime | None) -> Iterator[str]:
 def _slow(
     subject: Observation, components: Sequence[Observation], diagnosis: Diagnosis, now: datetime
 ) -> Iterator[str]:
-    """The step that goes on now, when it takes longer than it usually does."""
+    """The current step if it takes longer than usual."""
     if diagnosis.health not in _GOING_ON:
         return
     objects = {
@@ -71,7 +68,9 @@ def _slow(
     }
     going = [link for link in diagnosis.chain if link.state == "progressing"]
     if not going and diagnosis.health == "Installing":
-        going = [link for link in diagnosis.chain[:1] if not link.reason]  # nobody has answered yet
+        going = [
+            link for link in diagnosis.chain[:1] if not link.reason
+        ]  # no controller has reported yet
     if not going:
         return
     link = going[-1]
@@ -88,8 +87,8 @@ def _slow(
 
 
 def _since(obj: Observation, link: Link, subject: Observation) -> datetime | None:
-    """Since when the object is at its step: its own time of the phase, which is exact, then when
-    we saw it, then its condition's, which moves only with the status, then its age."""
+    """When the step began: the time of the phase, which is exact, else when its reason was first
+    observed, else the condition's time, which changes only with the status, else its creation."""
     if exact := moment(text(obj.details, _SINCE.get(obj.kind, ""))):
         return exact
     times = [
@@ -103,7 +102,7 @@ def _since(obj: Observation, link: Link, subject: Observation) -> datetime | Non
 def _earlier(
     subject: Observation, components: Sequence[Observation], diagnosis: Diagnosis
 ) -> Iterator[str]:
-    """An InstallPlan that failed before what it brought came up all the same."""
+    """An InstallPlan that failed although its version was installed in the end."""
     if subject.kind != "Subscription" or diagnosis.health != "Healthy":
         return
     for link in diagnosis.chain:
@@ -112,7 +111,7 @@ def _earlier(
 
 
 def _outdated(subject: Observation, components: Sequence[Observation]) -> Iterator[str]:
-    """A failed resolution that OLM still tells of although it is over."""
+    """A failed resolution that OLM still reports although it is over."""
     if subject.kind != "Subscription":
         return
     csvs = [
@@ -120,14 +119,16 @@ def _outdated(subject: Observation, components: Sequence[Observation]) -> Iterat
         for component in components
         if (component.kind, component.namespace) == ("ClusterServiceVersion", subject.namespace)
     ]
-    if why := resolution.over(subject, csvs):
-        # Without what makes it a list of constraints, whose worst would be told.
-        message = resolution.told_by(subject).removeprefix("constraints not satisfiable: ")
+    if why := resolution.why_over(subject, csvs):
+        # Without the prefix of a list of constraints, of which only the worst would be shown.
+        message = resolution.resolution_message(subject).removeprefix(
+            "constraints not satisfiable: "
+        )
         yield f"resolution failed before, and {why}: {message}"
 
 
 def _held(components: Sequence[Observation], diagnosis: Diagnosis) -> Iterator[str]:
-    """The running operator does not allow its next upgrade."""
+    """An OperatorCondition that blocks the next upgrade."""
     if diagnosis.health != "Healthy":
         return
     for component in components:
@@ -144,10 +145,10 @@ def _held(components: Sequence[Observation], diagnosis: Diagnosis) -> Iterator[s
 
 
 def _deprecated(subject: Observation) -> Iterator[Finding]:
-    """What OLM says is deprecated, each text once; evaluations by status alone.
+    """The distinct deprecation messages of conditions that are true.
 
     The condition Deprecated joins the messages of the others with newlines (operator-controller,
-    clusterextension_controller.go): where it holds them all, it alone is told.
+    clusterextension_controller.go), so messages that it contains are left out.
     """
     types = {
         condition.message: condition.type
@@ -221,22 +222,22 @@ _NOT_WORKING = frozenset(("Failed", "Degraded", "Blocked"))
 
 
 def usual_time(kind: str, step: str) -> timedelta | None:
-    """How long the step (a reason or phase) of the kind takes at most; None when not known."""
+    """The usual maximum duration of a step (a reason or phase) of a kind; None if unknown."""
     usual = USUAL.get((kind, step)) or USUAL.get((_ANY, step))
     return timedelta(minutes=usual[0]) if usual else None
 
 
 def stuck(kind: str, step: str, since: datetime | None, now: datetime) -> bool:
-    """Whether the step lasts longer than usual. What waits for a person is never stuck."""
+    """Whether the step lasts longer than usual. Steps that wait for a person are never stuck."""
     usual = usual_time(kind, step)
     return usual is not None and since is not None and now - since > usual
 
 
 def flaps(healths: Sequence[tuple[datetime, str]], now: datetime) -> int:
-    """Changes between working and not working in the last 24 hours.
+    """The number of changes between working and not working in the last 24 hours.
 
-    `healths` are (since when, health), in any order. What is between the two (Installing,
-    Upgrading, waiting for approval, Unknown) does not count as a change.
+    `healths` are (since, health) in any order. Installing, Upgrading, NeedsApproval and Unknown are
+    neither.
     """
     count = 0
     before: bool | None = None

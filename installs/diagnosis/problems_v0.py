@@ -1,8 +1,10 @@
-"""An installation of OLM v0: the objects around a Subscription, and the problem to blame.
+"""Problems of OLM v0: the objects of a Subscription or lone CSV, and which of them is the cause.
 
-The order of the questions is the order of causes: an installed version is first checked for
-whether it runs, then whether it can be updated; a missing one from its InstallPlan up to its
-catalog.
+Subscription -> CatalogSource -> InstallPlan -> ClusterServiceVersion -> requirement, or Deployment
+-> Pod. Checks are in the order of causes: a CSV with a missing requirement may only show the
+symptom of a failed InstallPlan, and a CatalogSource may not answer although it says READY. An
+installed version is checked for whether it runs, then whether it can be updated; a missing one is
+checked from its InstallPlan up to its catalog.
 """
 
 from collections.abc import Sequence
@@ -36,10 +38,9 @@ _RUNNING = frozenset(("Succeeded", "Replacing"))
 
 @dataclass(frozen=True, slots=True)
 class V0Installation:
-    """What there is of one installation of OLM v0. `csv` is the newest ClusterServiceVersion.
+    """The objects of one installation. `csv` is the newest ClusterServiceVersion.
 
-    `works` says that an installed version runs as far as its phase tells, `upgrading` that another
-    one takes its place.
+    `works`: an installed version runs, by its phase. `upgrading`: another version replaces it.
     """
 
     subject: Observation
@@ -54,7 +55,7 @@ class V0Installation:
     conditions: tuple[tuple[str, Evaluation], ...]
     works: bool
     upgrading: bool
-    leaving: str = ""  # the version whose going OLM has not seen yet: see resolution.py
+    leaving: str = ""  # the old version that is being deleted: see resolution.py
 
     @property
     def catalog_verdict(self) -> Evaluation:
@@ -70,24 +71,24 @@ class V0Installation:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a version is still to come; an InstallPlan that did its work may be deleted."""
+        """Whether a version is yet to be installed; completed InstallPlans may be deleted."""
         return self.csv is None or self.upgrading
 
     @property
     def plan_is_next(self) -> bool:
-        """Whether the plan brings another version than the one that is there."""
+        """Whether the plan installs another version than the present one."""
         if self.plan is None or self.csv is None:
             return self.plan is not None
         brings = texts(self.plan.details, "csvs")
         return bool(brings) and self.csv.name not in brings
 
     def condition(self, type_: str) -> Evaluation | None:
-        """The Subscription's condition of that type while it says that something is wrong."""
+        """The Subscription's condition of that type if it is broken or in progress."""
         return next((verdict for name, verdict in self.conditions if name == type_), None)
 
 
 def v0_installation(subject: Observation, components: Sequence[Observation]) -> V0Installation:
-    """Finds the parts of a Subscription or ClusterServiceVersion among its components."""
+    """Finds the objects of a Subscription or ClusterServiceVersion among its components."""
     near = [component for component in components if component.namespace == subject.namespace]
     named_csvs = [component for component in near if component.kind == "ClusterServiceVersion"]
     csvs = _own_csvs(subject, named_csvs)
@@ -98,8 +99,8 @@ def v0_installation(subject: Observation, components: Sequence[Observation]) -> 
     csv = named.get(current) or named.get(installed)
     plan = _find_plan(subject, csv, near)
     catalog, catalog_ref = _find_catalog(subject, components)
-    leaving = resolution.leaving(subject, csvs)
-    past = bool(leaving or resolution.over(subject, named_csvs))
+    leaving = resolution.leaving_csv(subject, csvs)
+    past = bool(leaving or resolution.why_over(subject, named_csvs))
     return V0Installation(
         subject=subject,
         catalog=catalog,
@@ -123,7 +124,7 @@ def v0_installation(subject: Observation, components: Sequence[Observation]) -> 
 
 
 def _own_csvs(subject: Observation, csvs: Sequence[Observation]) -> list[Observation]:
-    """Without those of others, which are there because a failed resolution names them."""
+    """The CSVs without those of other installations that a failed resolution names."""
     others = set(resolution.conflicting(subject.conditions, subject.namespace))
     others -= {text(subject.details, key) for key in ("current_csv", "installed_csv")}
     others -= {text(csv.details, "replaces") for csv in csvs if csv.name not in others}
@@ -133,7 +134,7 @@ def _own_csvs(subject: Observation, csvs: Sequence[Observation]) -> list[Observa
 def _lone_csv(
     subject: Observation, csvs: Sequence[Observation], near: Sequence[Observation]
 ) -> V0Installation:
-    """The subject's own row has no phase; its twin among the components has."""
+    """A CSV without a Subscription. The phase is in its component, not in the subject."""
     csv = next((csv for csv in csvs if csv.name == subject.name), subject)
     return V0Installation(
         subject=subject,
@@ -165,7 +166,7 @@ def _of_kind(near: Sequence[Observation], kind: str) -> tuple[Observation, ...]:
 
 
 def _deployments(near: Sequence[Observation], csv: Observation | None) -> tuple[Observation, ...]:
-    """Those that the newest version names: an older one's go away while it is replaced."""
+    """The Deployments of the newest version, as those of a replaced one are being deleted."""
     deployments = _of_kind(near, "Deployment")
     named = set(texts(csv.details, "deployments")) if csv else set()
     return (
@@ -180,7 +181,7 @@ def _find_plan(
 ) -> Observation | None:
     """The InstallPlan that the Subscription names, else the newest one for its version.
 
-    Several InstallPlans for one version are usual: OLM resolves again before the first is done.
+    Several InstallPlans for one version are normal, as OLM resolves again before the first is done.
     """
     plans = [component for component in near if component.kind == "InstallPlan"]
     named = text(subject.details, "plan")
@@ -224,9 +225,8 @@ _GROUP_REASONS = frozenset(("UnsupportedOperatorGroup",))
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The cause. `links` are the objects that it is about, one behind the other, the broken one
-    marked; the first stands behind the last link of kind `after`. What is in the chain already
-    keeps its place."""
+    """The cause. `links` are the objects involved, in the order of the chain, with the broken one
+    marked. Links that are not in the chain yet are inserted after the last link of kind `after`."""
 
     health: str
     reason: str
@@ -237,7 +237,7 @@ class Problem:
 
 
 def problem_of(installation: V0Installation) -> Problem | None:
-    """The cause of what is wrong, None while nothing is."""
+    """The problem of the installation, None without one."""
     verdict = installation.csv_verdict
     if installation.csv is None:
         return _before_csv(installation)
@@ -251,7 +251,7 @@ def problem_of(installation: V0Installation) -> Problem | None:
 def _installing(
     installation: V0Installation, csv: Observation, verdict: Evaluation
 ) -> Problem | None:
-    """A ClusterServiceVersion that is not there yet or has failed."""
+    """A ClusterServiceVersion that is being installed or has failed."""
     if csv.phase in ("", "Pending"):
         plan = installation.plan_verdict
         if installation.plan is not None and not installation.plan_is_next and plan.state in BROKEN:
@@ -288,7 +288,7 @@ def _pods(failure: DeploymentFailure, health: str, message: str) -> Problem:
 
 
 def _no_update(installation: V0Installation) -> Problem | None:
-    """An installed version runs: can the next one come?"""
+    """An installed version runs: whether the next one can be installed."""
     plan = installation.plan_verdict
     if installation.plan is not None and installation.plan_is_next and plan.state in BROKEN:
         return _plan(installation, installation.plan, plan)
@@ -296,13 +296,13 @@ def _no_update(installation: V0Installation) -> Problem | None:
 
 
 def _before_csv(installation: V0Installation) -> Problem | None:
-    """There is no ClusterServiceVersion: the InstallPlan speaks first, then what is above it."""
+    """Without a ClusterServiceVersion the InstallPlan is checked first, then what is above it."""
     plan = installation.plan_verdict
     if installation.plan is not None and plan.state in BROKEN:
         return _plan(installation, installation.plan, plan)
     if problem := _above(installation):
         return problem
-    # Only once the Subscription has seen it: before that it may just not have reached us.
+    # Only if the Subscription reports it as installed: before, its event may be on the way.
     was_there = installation.csv_name == text(installation.subject.details, "installed_csv") != ""
     if installation.plan is not None and plan.state is State.HEALTHY and was_there:
         return _csv_gone(installation)
@@ -312,10 +312,10 @@ def _before_csv(installation: V0Installation) -> Problem | None:
 
 
 def _groups(installation: V0Installation) -> Problem | None:
-    """OLM resolves nothing without exactly one OperatorGroup, and tells the Subscription nothing.
+    """OLM resolves only with exactly one OperatorGroup, and does not report that.
 
-    How many there are is asked only once OLM has seen the Subscription: a group may be made with
-    it. What a group itself complains of counts at once.
+    A broken group is a problem at once. The number of groups counts only after OLM has processed
+    the Subscription, as a group may be created together with it.
     """
     for group in installation.groups:
         verdict = evaluate(group)
@@ -345,7 +345,7 @@ def _group(installation: V0Installation, group: Observation, verdict: Evaluation
 
 
 def _above(installation: V0Installation) -> Problem | None:
-    """What the Subscription itself says: resolution, unpacking, plan, catalogs, in this order."""
+    """The Subscription's own conditions: resolution, unpacking, plan, catalogs, in this order."""
     for type_ in ("ResolutionFailed", "BundleUnpackFailed", "BundleUnpacking"):
         verdict = installation.condition(type_)
         if verdict and verdict.state in BROKEN:
@@ -399,7 +399,7 @@ def _resolution(installation: V0Installation, verdict: Evaluation) -> Problem:
 def _dead_catalog(
     installation: V0Installation, verdict: Evaluation, namespace: str, name: str
 ) -> Problem:
-    """The resolver could not use a CatalogSource, whatever that says of itself."""
+    """The resolver could not use a CatalogSource, whatever its own state."""
     subject, message = installation.subject, verdict.message
     messages = [ReportedMessage(subject.kind, subject.namespace, subject.name, message)]
     itself = installation.catalog
@@ -425,7 +425,7 @@ def _dead_catalog(
 
 
 def _catalog(installation: V0Installation, verdict: Evaluation) -> Problem:
-    """The Subscription finds a CatalogSource unhealthy: its own, else the first that it lists."""
+    """A CatalogSource is unhealthy: the Subscription's own, else the first in its status."""
     subject = installation.subject
     unhealthy = [
         (text(entry, "namespace"), text(entry, "name"))
@@ -455,9 +455,9 @@ def _catalog(installation: V0Installation, verdict: Evaluation) -> Problem:
 
 
 def _own_catalog(installation: V0Installation) -> Problem | None:
-    """Nothing is resolved, and the Subscription's own catalog says what is wrong with it.
+    """Nothing is resolved and the Subscription's own catalog is broken.
 
-    One that only connects is given the time: every catalog starts like that.
+    A catalog that is still connecting is no problem.
     """
     catalog, verdict = installation.catalog, installation.catalog_verdict
     if catalog is None or verdict.state not in BROKEN or verdict.reason in ("CONNECTING", "IDLE"):
@@ -473,7 +473,7 @@ def _own_catalog(installation: V0Installation) -> Problem | None:
 
 
 def _own(installation: V0Installation, verdict: Evaluation) -> Problem:
-    """The Subscription's own condition says it all."""
+    """The Subscription's own condition is the cause."""
     subject = installation.subject
     return Problem(
         _health(installation, verdict.state),
@@ -505,7 +505,7 @@ def _plan(installation: V0Installation, plan: Observation, verdict: Evaluation) 
 
 
 def _plan_unseen(installation: V0Installation, verdict: Evaluation) -> Problem:
-    """The InstallPlan can't be read or is gone: the Subscription's copy of its state is left."""
+    """The InstallPlan can't be read or is deleted: the Subscription has a copy of its state."""
     subject, name = installation.subject, installation.plan_name
     approval = verdict.reason == APPROVAL
     state = {State.FAILED: "failed"}.get(verdict.state, "waiting")
@@ -542,7 +542,7 @@ def _csv(installation: V0Installation, csv: Observation, verdict: Evaluation) ->
 
 
 def _group_words(installation: V0Installation, csv: Observation) -> str:
-    """Which OperatorGroup asks for what, and what the operator can do instead."""
+    """The namespaces that the OperatorGroup selects, and the install modes of the operator."""
     modes = csv.details.get("install_modes")
     supported = sorted(
         name for name, yes in (modes.items() if isinstance(modes, dict) else ()) if yes is True
@@ -557,7 +557,7 @@ def _group_words(installation: V0Installation, csv: Observation) -> str:
 
 
 def _csv_gone(installation: V0Installation) -> Problem:
-    """Everything was created once, and the ClusterServiceVersion is not there any more."""
+    """The ClusterServiceVersion was installed and does not exist any more."""
     subject, name = installation.subject, installation.csv_name
     message = f"clusterserviceversion {name} was installed and does not exist any more"
     link = Link(
@@ -568,7 +568,7 @@ def _csv_gone(installation: V0Installation) -> Problem:
 
 
 def _requirement(installation: V0Installation, csv: Observation, verdict: Evaluation) -> Problem:
-    """The requirement that is missing is the broken link; without details the CSV itself."""
+    """The missing requirement is the broken link; without details the CSV itself."""
     missing = [requirement for requirement in requirement_rows(csv.details) if not requirement.met]
     general = ReportedMessage(csv.kind, csv.namespace, csv.name, verdict.message)
     if not missing:
@@ -602,7 +602,7 @@ def _told(message: str, missing: Sequence[Requirement]) -> str:
 
 
 def _health(installation: V0Installation, state: State) -> str:
-    """Blocked and Degraded speak for themselves; a failure leaves what runs degraded."""
+    """Blocked and Degraded stay; a failure is Degraded while an installed version works."""
     if state is State.BLOCKED:
         return "Blocked"
     return (

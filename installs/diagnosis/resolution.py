@@ -41,17 +41,16 @@ _PACKAGE = re.compile(
 
 
 def blamed_catalog(message: str) -> tuple[str, str] | None:
-    """Namespace and name of the CatalogSource that keeps OLM from resolving, None for none."""
+    """Namespace and name of the CatalogSource that prevents resolution, None without one."""
     cut = message[:_TEXT_LIMIT]
     match = _CATALOG.search(cut) or _EMPTY_CATALOG.search(cut)
     return (match["namespace"], match["name"]) if match else None
 
 
 def blocked_by(subject: Observation, message: str) -> str:
-    """The other Subscription that the message is about, empty when it is about this one.
+    """The other Subscription that the message is about, empty for this one or none.
 
-    A broken channel names only its package: then the answer is `the one for package NAME`. A
-    message that names nobody is everybody's.
+    If the message names only a package, the result is `the one for package NAME`.
     """
     named = _names(_SUBSCRIPTIONS, message)
     if named:
@@ -70,7 +69,7 @@ def _names(pattern: re.Pattern[str], message: str) -> list[str]:
 
 
 RESOLUTION_FAILED = "ResolutionFailed"
-# Any other reason is one that OLM tries again by itself, so what it says is of now.
+# Failures with another reason are retried by OLM, so they are current.
 _LASTING = "ConstraintsNotSatisfiable"
 _NAMES = 20
 _LENGTH = 253
@@ -82,7 +81,7 @@ _ORPHAN = "clusterserviceversion {} exists and is not referenced by a subscripti
 
 
 def existing_csvs(message: str, namespace: str) -> tuple[str, ...]:
-    """The ClusterServiceVersions of the namespace that the message says are there, each once."""
+    """The distinct ClusterServiceVersions of the namespace that exist according to the message."""
     names: dict[str, None] = {}
     for match in _EXISTS.finditer(message[:_TEXT_LIMIT]):
         if match["b"] or match["namespace"] == namespace:
@@ -91,7 +90,7 @@ def existing_csvs(message: str, namespace: str) -> tuple[str, ...]:
 
 
 def conflicting(conditions: Iterable[Condition], namespace: str) -> tuple[str, ...]:
-    """Those that a Subscription's failed resolution names; none when it tells of no failure."""
+    """The ClusterServiceVersions that a failed resolution names; none without a failure."""
     for condition in conditions:
         if (condition.type, condition.status, condition.reason) == (
             RESOLUTION_FAILED,
@@ -102,14 +101,14 @@ def conflicting(conditions: Iterable[Condition], namespace: str) -> tuple[str, .
     return ()
 
 
-def over(subject: Observation, csvs: Sequence[Observation]) -> str:
-    """Why the failed resolution of a Subscription is over, in words; empty when it may not be.
+def why_over(subject: Observation, csvs: Sequence[Observation]) -> str:
+    """Why the failed resolution of a Subscription is over, in words; empty if it may be current.
 
-    `csvs` are those of its namespace that belong to it or that its `conflicting_csvs` name: one
-    that was not looked for is not known to be gone.
+    `csvs` are those of its namespace that belong to it or that its `conflicting_csvs` name; others
+    were not read, so their absence proves nothing.
     """
     names = conflicting(subject.conditions, subject.namespace)
-    installed = _arrived(subject.details)
+    installed = _settled_version(subject.details)
     there = {csv.name: csv for csv in csvs}
     own = there.get(installed)
     if not names or own is None or own.phase != "Succeeded":
@@ -119,14 +118,14 @@ def over(subject: Observation, csvs: Sequence[Observation]) -> str:
     for name in names:
         if name in looked_for and name not in there:
             return f"{name} is gone"
-    orphan = _ORPHAN.format(installed) in told_by(subject)
+    orphan = _ORPHAN.format(installed) in resolution_message(subject)
     return f"{installed} has its subscription" if orphan else ""
 
 
-def leaving(subject: Observation, csvs: Sequence[Observation]) -> str:
-    """The old version that is in conflict with the one that just took its place, while it goes."""
+def leaving_csv(subject: Observation, csvs: Sequence[Observation]) -> str:
+    """The replaced version that is in conflict with its successor while it is being deleted."""
     names = conflicting(subject.conditions, subject.namespace)
-    installed = _arrived(subject.details)
+    installed = _settled_version(subject.details)
     new = next((csv for csv in csvs if csv.name == installed), None)
     old = text(new.details, "replaces") if new is not None and new.phase == "Succeeded" else ""
     for csv in csvs:
@@ -136,12 +135,12 @@ def leaving(subject: Observation, csvs: Sequence[Observation]) -> str:
     return ""
 
 
-def told_by(subject: Observation) -> str:
+def resolution_message(subject: Observation) -> str:
     condition = condition_of(subject, RESOLUTION_FAILED)
     return condition.message if condition else ""
 
 
-def _arrived(details: Mapping[str, Any]) -> str:
-    """The version that is installed when no other is chosen; else empty."""
+def _settled_version(details: Mapping[str, Any]) -> str:
+    """The installed version if no other one is chosen, else empty."""
     installed, current = text(details, "installed_csv"), text(details, "current_csv")
     return installed if installed == current else ""

@@ -1,4 +1,4 @@
-"""The values that go into and come out of a diagnosis. Knows nothing of how it is made."""
+"""The input and output of a diagnosis, and functions that read the details of an object."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,13 +21,13 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is known of one object. `phase`, `reason`, `message` are those of its status.
+    """An object. `phase`, `reason` and `message` are those of its status.
 
-    `extra` may hold what the object asks for: `package`, and of a Subscription `catalog` and
-    `catalog_namespace`, the CatalogSource. `details` is what the sync keeps of its kind, as
-    installs.state.decode writes it; content has other shapes than promised at times, so read it
-    with the functions of installs.diagnosis.types. `since` is when we saw the subject come into
-    its present health and reason: a cluster's own times don't move when only the reason changes.
+    `extra` may hold fields of the spec: `package`, and for a Subscription `catalog` and
+    `catalog_namespace`, the CatalogSource. `details` are those of installs.state.decode; their
+    shape is not guaranteed, so read them with the functions of this module. `since` is when the
+    present health and reason of the subject were first observed, as a cluster's own times don't
+    change with the reason.
     """
 
     kind: str
@@ -61,8 +61,7 @@ class Link:
 class Diagnosis:
     """`health` is a value of installs.models.Health; `message` is raw text of the cluster.
 
-    `notes` are what is worth knowing but does not decide the health: a deprecation, an earlier
-    failure that is over, a step that takes unusually long.
+    `notes` don't decide the health: deprecations, earlier failures that are over, slow steps.
     """
 
     health: str
@@ -118,13 +117,13 @@ def rows(details: Mapping[str, Any], key: str) -> tuple[Mapping[str, Any], ...]:
 
 
 def number(details: Mapping[str, Any], key: str) -> int | None:
-    """The whole number under the key, None when there is none."""
+    """The integer under the key, None without one."""
     value = details.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def moment(value: str) -> datetime | None:
-    """A time as Kubernetes writes it; None when it is none."""
+    """A Kubernetes timestamp; None if invalid."""
     try:
         time = datetime.fromisoformat(value)
     except ValueError:

@@ -11,7 +11,7 @@ from typing import Any
 
 from catalogs.graph import successors
 from catalogs.semver import Version, masterminds_range
-from installs.diagnosis.resolution import RESOLUTION_FAILED, over
+from installs.diagnosis.resolution import RESOLUTION_FAILED, why_over
 from installs.models import Component, Operator
 from installs.state.catalog_offers import Offer, read_version
 from installs.state.decode import text
@@ -86,7 +86,7 @@ def _held(row: Operator, components: Sequence[ComponentRow], installed: str, tar
     failed = find(row.conditions, RESOLUTION_FAILED)
     if condition_text(failed, "status") == "True":
         csvs = [observe(csv) for csv in components if csv.kind == CSV]
-        if not over(observe(row), csvs):
+        if not why_over(observe(row), csvs):
             return _sentence("OLM found no way to it", condition_text(failed, "message"))
     return ""
 
