@@ -55,7 +55,7 @@ def test_the_review_has_the_verdict_of_exactly_the_bundle_that_the_plan_resolves
         tmp_path,
         [
             *package_blobs("etcd", "1.0.0", webhookdefinitions=[{"generateName": "w"}]),
-            bundle_blob("etcd.v2.0.0", "etcd", csv=csv_metadata(installModes=OWN)),
+            bundle_blob("2.0.0", "etcd", csv=csv_metadata(installModes=OWN)),
         ],
     )
     Catalog.objects.filter(pk=catalog.pk).update(cluster=cluster)
