@@ -3,10 +3,11 @@
 from django.db.models import Exists, F, OuterRef, Q
 
 from catalogs.api.rows import VerdictRow
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package, Prediction, PredictionRun
 from catalogs.search import ANSWERS
-from catalogs.verdicts.engine import Target, Verdict
-from catalogs.verdicts.stored import WAYS, Predicted, overlaid, predicted, verdicts_of
+from catalogs.verdicts.engine import Verdict
+from catalogs.verdicts.stored import TARGETS, WAYS, Predicted, overlaid, predicted, verdicts_of
 from olmweb.api.lists import Filter
 
 UNKNOWN = "-unknown"
@@ -19,16 +20,24 @@ def _installable(value: str) -> Q:
     is said of a catalog that was not judged for its cluster yet.
     """
     path = value.removesuffix(UNKNOWN)
-    verdict = Verdict.UNKNOWN if value.endswith(UNKNOWN) else Verdict.INSTALLABLE
-    rows = Prediction.objects.filter(
-        package=OuterRef("pk"), path=path, target=Target.ALL.value, chosen=True
-    )
-    here, alone = rows.filter(cluster=OuterRef("catalog__cluster")), rows.filter(cluster=None)
-    said = {"verdict": verdict.value}
     judged = PredictionRun.objects.filter(cluster=F("catalog__cluster")).values("catalog")
     known = Q(catalog__cluster=None) | Q(catalog__in=judged)
-    says = Q(Exists(here.filter(**said))) | (Q(Exists(alone.filter(**said))) & ~Q(Exists(here)))
-    return known & says
+    installable = _for_any_target(path, Verdict.INSTALLABLE)
+    if value.endswith(UNKNOWN):
+        return known & _for_any_target(path, Verdict.UNKNOWN) & ~installable
+    return known & installable
+
+
+def _for_any_target(path: str, verdict: Verdict) -> Q:
+    matches = Q()
+    for target in TARGETS if path == InstallMethod.SUBSCRIPTION else TARGETS[:1]:
+        rows = Prediction.objects.filter(
+            package=OuterRef("pk"), path=path, target=target.value, chosen=True
+        )
+        here, alone = rows.filter(cluster=OuterRef("catalog__cluster")), rows.filter(cluster=None)
+        matches |= Q(Exists(here.filter(verdict=verdict.value)))
+        matches |= Q(Exists(alone.filter(verdict=verdict.value))) & ~Q(Exists(here))
+    return matches
 
 
 INSTALLABLE = Filter(

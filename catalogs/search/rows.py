@@ -21,7 +21,8 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, CatalogChange, Package, Prediction, PredictionRun
 from catalogs.search.clashes import differences
 from catalogs.search.typos import Vocabulary
-from catalogs.verdicts.engine import Target, Verdict
+from catalogs.verdicts.engine import Verdict
+from catalogs.verdicts.stored import TARGETS, MethodVerdict, over_targets
 from olmweb.models import LOCAL
 
 YES, NO = "yes", "no"
@@ -71,8 +72,7 @@ class Row:
     spoken: Spoken
     updated: datetime | None  # the last recorded change of this package
     rank: tuple[bool, int, str, str]  # the lowest of a name wins: serving, priority, names
-    # (path, verdict, deciding rule) of the bundle that each path would take
-    said: tuple[tuple[str, str, str], ...] = ()
+    verdicts: tuple[MethodVerdict, ...] = ()  # on the bundle that each install method would choose
     values: tuple[tuple[str, ...], ...] = ()  # per facet of FACETS
 
     @property
@@ -83,7 +83,7 @@ class Row:
 def installable(row: Row) -> tuple[str, ...]:
     """Paths that install it, and `PATH-unknown` where that is not known."""
     marks = {Verdict.INSTALLABLE.value: "", Verdict.UNKNOWN.value: "-unknown"}
-    return tuple(path + marks[verdict] for path, verdict, _ in row.said if verdict in marks)
+    return tuple(each.path + marks[each.verdict] for each in row.verdicts if each.verdict in marks)
 
 
 FACETS: dict[str, Callable[[Row], tuple[str, ...]]] = {
@@ -168,25 +168,26 @@ def _read_index(token: tuple[object, ...]) -> Index:
         .annotate(at=Max("revision__created_at"))
     }
     catalogs = {catalog.pk: catalog for catalog in Catalog.objects.select_related("cluster").all()}
-    return index_of(_rows(catalogs, changed, _said()), token)
+    return index_of(_rows(catalogs, changed, _verdicts()), token)
 
 
-def _said() -> dict[int, tuple[tuple[str, str, str], ...]]:
-    """Package -> what is said of the bundle that each path would take, in the order of paths;
-    nothing where the catalog was not judged for its cluster yet."""
+def _verdicts() -> dict[int, tuple[MethodVerdict, ...]]:
+    """Package -> the verdict on the bundle that each install method would choose; nothing where
+    the catalog was not evaluated for its cluster yet."""
     here = Q(cluster=None) | Q(cluster=F("package__catalog__cluster"))
-    judged = PredictionRun.objects.filter(cluster=F("catalog__cluster")).values("catalog")
-    known = Q(package__catalog__cluster=None) | Q(package__catalog__in=judged)
-    rows = Prediction.objects.filter(here, known, chosen=True, target=Target.ALL.value)
-    found: dict[int, dict[str, tuple[str, str]]] = {}
+    evaluated = PredictionRun.objects.filter(cluster=F("catalog__cluster")).values("catalog")
+    known = Q(package__catalog__cluster=None) | Q(package__catalog__in=evaluated)
+    rows = Prediction.objects.filter(here, known, chosen=True, target__in=TARGETS)
+    by_target: dict[int, dict[str, dict[str, MethodVerdict]]] = {}
     ordered = rows.order_by(F("cluster").asc(nulls_first=True))  # a cluster's replace the others
-    for package, path, verdict, rule in ordered.values_list(
-        "package_id", "path", "verdict", "rule"
-    ):
-        found.setdefault(package, {})[intern(path)] = (intern(verdict), intern(rule))
+    for package, *values in ordered.values_list("package_id", "path", "target", "verdict", "rule"):
+        row = MethodVerdict(*map(intern, values))
+        by_target.setdefault(package, {}).setdefault(row.path, {})[row.target] = row
     return {
-        package: tuple((path.value, *of[path]) for path in InstallMethod if path in of)
-        for package, of in found.items()
+        package: tuple(
+            over_targets(methods[path].values())[0] for path in InstallMethod if path in methods
+        )
+        for package, methods in by_target.items()
     }
 
 
@@ -225,7 +226,7 @@ def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:
 def _rows(
     catalogs: Mapping[int, Catalog],
     changed: Mapping[tuple[int, str], datetime],
-    said: Mapping[int, tuple[tuple[str, str, str], ...]],
+    verdicts: Mapping[int, tuple[MethodVerdict, ...]],
 ) -> Iterable[Row]:
     fields = (
         *("id", "name", "catalog_id", "display_name", "summary", "provider", "default_channel"),
@@ -239,7 +240,7 @@ def _rows(
         if catalog is None:  # synced between the two queries: the next request reads it
             continue
         plain = _row(found, catalog, same, changed.get((catalog.pk, found["name"])))
-        yield with_values(replace(plain, said=said.get(plain.id, ())))
+        yield with_values(replace(plain, verdicts=verdicts.get(plain.id, ())))
 
 
 def with_values(row: Row) -> Row:

@@ -35,7 +35,16 @@ from catalogs.verdicts.engine import (
     read_contents,
 )
 from catalogs.verdicts.engine import Prediction as Said
-from catalogs.verdicts.stored import NOT_READ, WAYS, Predicted, title_of, way_key
+from catalogs.verdicts.stored import (
+    ANY_TARGET,
+    NOT_READ,
+    WAYS,
+    MethodVerdict,
+    Predicted,
+    over_targets,
+    title_of,
+    way_key,
+)
 from catalogs.verdicts.stored import Said as RuleSaid
 from olmweb.bulk import Table, delete
 
@@ -282,14 +291,21 @@ def _nothing(path: InstallMethod, chosen: Resolution) -> Said:
 
 
 def _count(rows: dict[_Key, _Values], places: Sequence[Place], result: Judged) -> None:
+    chosen = [(key, values) for key, values in rows.items() if values[0]]
     for place in places:
-        for (package, bundle, cluster, path, target), values in rows.items():
-            if not values[0] or cluster not in (None, place.cluster_id):
-                continue
-            here = (package, bundle, place.cluster_id, path, target)
-            if cluster is None and place.cluster_id is not None and here in rows:
-                continue  # the cluster's own says otherwise
-            result.counts[place.cluster_id][way_key(path, target)][values[2]] += 1
+        packages: dict[tuple[int, str], dict[str, MethodVerdict]] = defaultdict(dict)
+        for cluster_id in dict.fromkeys((None, place.cluster_id)):  # a cluster's replace the others
+            for (package, _, cluster, path, target), (_, _, verdict, rule, *_) in chosen:
+                if cluster == cluster_id:
+                    verdict_here = MethodVerdict(path, target, verdict, rule)
+                    packages[package, path][target] = verdict_here
+        counts = result.counts[place.cluster_id]
+        for (_, path), targets in packages.items():
+            for row in targets.values():
+                counts[way_key(path, row.target)][row.verdict] += 1
+            if path == InstallMethod.SUBSCRIPTION:
+                best = over_targets(targets.values())[0]
+                counts[way_key(path, ANY_TARGET)][best.verdict] += 1
 
 
 def _store(packages: Sequence[Package], places: Sequence[Place], rows: dict[_Key, _Values]) -> int:

@@ -4,9 +4,9 @@
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from django.db.models import Q, QuerySet
 
@@ -27,6 +27,37 @@ TITLES = {rule.id: rule.title for rule in RULES} | {
     "channel-graph": "The upgrade graph of its channel is broken",
 }
 NO_CHOICE = "No bundle to choose"
+
+
+OPTIMISTIC = (Verdict.INSTALLABLE, Verdict.UNKNOWN, Verdict.NOT_INSTALLABLE)
+TARGETS = (Target.ALL, Target.OWN)  # of the OperatorGroup that an install brings along
+ANY_TARGET = "any"  # in counts: the answer over TARGETS
+INSTALL_MODE = "sub-install-mode"
+
+
+class TargetVerdict(Protocol):
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def rule(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+
+
+AnyVerdict = TypeVar("AnyVerdict", bound=TargetVerdict)
+
+
+class MethodVerdict(NamedTuple):
+    """The verdict on a package by one install method, in the least memory."""
+
+    path: str
+    target: str
+    verdict: str
+    rule: str
+
+    @property
+    def label(self) -> str:
+        return method_label(self.path, self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +88,10 @@ class Predicted:
     notes: tuple[Said, ...] = ()
 
     @property
+    def label(self) -> str:
+        return method_label(self.path, self.target)
+
+    @property
     def title(self) -> str:
         """Of the deciding rule, in a few words; empty for an installable one."""
         return title_of(self.rule) if self.rule else ""
@@ -70,31 +105,63 @@ def title_of(rule: str) -> str:
     return TITLES.get(rule, NO_CHOICE)
 
 
+def method_label(path: str, target: str) -> str:
+    """The kind that installs by this path, and for which OperatorGroup: Subscription (own
+    namespace)."""
+    return path + (" (own namespace)" if target == Target.OWN else "")
+
+
+def over_targets(verdicts: Iterable[AnyVerdict]) -> list[AnyVerdict]:
+    """The verdicts on one bundle by one install method, of which the first is the answer for the
+    method: it is installable if it is for any OperatorGroup in TARGETS.
+
+    Of equal verdicts that for all namespaces comes first, unless the bundle lacks that install
+    mode: the other then has the reason that counts.
+    """
+
+    def rank(verdict: AnyVerdict) -> tuple[int, bool, int]:
+        return (
+            OPTIMISTIC.index(Verdict(verdict.verdict)),
+            verdict.rule == INSTALL_MODE,
+            TARGETS.index(Target(verdict.target)),
+        )
+
+    return sorted((row for row in verdicts if row.target in TARGETS), key=rank)
+
+
 def way_key(path: str, target: str) -> str:
     """Names a way in counts: the path, with another target than all namespaces that one, too."""
     return path if target == Target.ALL else f"{path}-{target}"
 
 
 def verdicts(
-    bundle_ids: Collection[int], cluster: int | None = None, *, target: Target = Target.ALL
+    bundle_ids: Collection[int], cluster: int | None = None, *, target: Target | None = None
 ) -> dict[int, dict[InstallMethod, Predicted]]:
     """Bundle key -> path -> verdict; `cluster` is a key, None: from the catalog alone.
 
-    Bundles that were not judged yet are left out. `target` is what the OperatorGroup of a
-    Subscription selects. One query.
+    Bundles that were not evaluated yet are left out. `target` is what the OperatorGroup of a
+    Subscription selects; None: the answer of `over_targets`. One query.
     """
     rows = Prediction.objects.filter(bundle__in=bundle_ids)
-    found: dict[int, dict[InstallMethod, Predicted]] = defaultdict(dict)
+    by_method: dict[tuple[int, InstallMethod], list[Prediction]] = defaultdict(list)
     for row in overlaid(rows, cluster, target):
-        found[row.bundle_id or 0][InstallMethod(row.path)] = predicted(row)
-    return dict(found)
+        by_method[row.bundle_id or 0, InstallMethod(row.path)].append(row)
+    result: dict[int, dict[InstallMethod, Predicted]] = defaultdict(dict)
+    for (bundle, path), targets in by_method.items():
+        row = targets[0] if target else over_targets(targets)[0]
+        result[bundle][path] = predicted(row)
+    return dict(result)
 
 
 def verdicts_of(bundle: Bundle, cluster: int | None = None) -> list[Predicted]:
-    """The verdict on a bundle in every way, in the order of WAYS; empty when it was not judged."""
+    """The verdicts on a bundle by install method, those of one method as `over_targets` orders
+    them; empty when it was not evaluated."""
     rows = overlaid(Prediction.objects.filter(bundle=bundle), cluster)
-    by_way = {(row.path, row.target): predicted(row) for row in rows}
-    return [by_way[way] for way in WAYS if way in by_way]
+    return [
+        predicted(row)
+        for path in InstallMethod
+        for row in over_targets(row for row in rows if row.path == path)
+    ]
 
 
 def chosen_rows(
@@ -110,6 +177,14 @@ def chosen_rows(
     rows = Prediction.objects.filter(package__in=packages, path=path.value, chosen=True)
     rows = rows.select_related("package", "bundle").order_by("package__name")
     return overlaid(rows, cluster, target)
+
+
+def best_rows(rows: Iterable[Prediction]) -> list[Prediction]:
+    """Of `chosen_rows` for all targets the answer for each package, in their order."""
+    by_package: dict[int, list[Prediction]] = defaultdict(list)
+    for row in rows:
+        by_package[row.package_id].append(row)
+    return [over_targets(targets)[0] for targets in by_package.values()]
 
 
 def overlaid(

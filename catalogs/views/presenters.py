@@ -23,7 +23,7 @@ from catalogs.models import Catalog, Package
 from catalogs.search.highlight import has_word, mark, snippet
 from catalogs.sources import access_methods
 from catalogs.verdicts.engine import Verdict
-from catalogs.verdicts.stored import title_of
+from catalogs.verdicts.stored import MethodVerdict, Predicted, title_of
 from catalogs.views.forms import FILTER_NAMES
 from olmweb.models import LOCAL
 
@@ -107,17 +107,17 @@ class Facet:
     rest: Sequence[FacetValue]
 
 
-def verdict_labels(said: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
+def verdict_labels(verdicts: Iterable[MethodVerdict]) -> list[tuple[str, str]]:
     """(verdict, words) for a label each: by which paths it installs, by which not and why."""
-    return [(verdict, f"{SAID[verdict]} {words}") for verdict, words in verdict_words(said)]
+    return [(verdict, f"{SAID[verdict]} {words}") for verdict, words in verdict_words(verdicts)]
 
 
-def verdict_words(said: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """(verdict, its paths and why not), each verdict once, of (path, verdict, rule)."""
+def verdict_words(verdicts: Iterable[MethodVerdict | Predicted]) -> list[tuple[str, str]]:
+    """(verdict, its install methods and why not), each verdict once."""
     by: dict[str, list[str]] = {}
-    for path, verdict, rule in said:
-        why = f": {title_of(rule)}" if verdict == Verdict.NOT_INSTALLABLE else ""
-        by.setdefault(verdict, []).append(path + why)
+    for row in verdicts:
+        why = f": {title_of(row.rule)}" if row.verdict == Verdict.NOT_INSTALLABLE else ""
+        by.setdefault(row.verdict, []).append(row.label + why)
     return [(verdict, ", ".join(by[verdict])) for verdict in SAID if verdict in by]
 
 
@@ -168,7 +168,7 @@ class Card:
     @property
     def verdicts(self) -> list[tuple[str, str]]:
         """(verdict, words) for a label each: by which paths it installs, by which not and why."""
-        return verdict_labels(self.row.said)
+        return verdict_labels(self.row.verdicts)
 
     @property
     def judged_for(self) -> str:

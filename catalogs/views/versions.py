@@ -73,8 +73,7 @@ def versions_tab(
 
 def _told(judged: Mapping[InstallMethod, Predicted]) -> list[tuple[str, str]]:
     """(verdict, its paths), paths in their order."""
-    found = (judged[path] for path in InstallMethod if path in judged)
-    return presenters.verdict_words((one.path, one.verdict, one.rule) for one in found)
+    return presenters.verdict_words(judged[path] for path in InstallMethod if path in judged)
 
 
 def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> Sequence[Bundle]:

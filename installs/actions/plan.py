@@ -14,7 +14,8 @@ from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
 from catalogs.semver import parse
-from catalogs.verdicts.stored import Predicted
+from catalogs.verdicts.engine import Target
+from catalogs.verdicts.stored import Predicted, best_rows, chosen_rows
 from installs import methods
 from installs.actions import objects as writing
 from installs.actions.objects import is_deletion
@@ -237,9 +238,8 @@ def _subscribed(
     choice: Choice, cluster: Cluster, package: Package, said: Mapping[str, str]
 ) -> Choice:
     source = _sources_of(cluster, package.catalog).first()
-    modes = install_modes(package)
-    wants_all = said.get("targets", "") in ("", _ALL) and (
-        "AllNamespaces" in modes or said.get("targets") == _ALL
+    wants_all = said.get("targets") == _ALL or (
+        not said.get("targets") and default_target(cluster, package) == Target.ALL
     )
     everywhere = _group_of_all(cluster) if wants_all and not said.get("namespace") else None
     namespace = (
@@ -277,6 +277,15 @@ def known_fields(cluster: Cluster, kind: str, version: str) -> frozenset[str] | 
 def install_modes(package: Package) -> frozenset[str]:
     """What the newest bundle of the default channel supports."""
     return frozenset(map(str, package.install_modes))
+
+
+def default_target(cluster: Cluster, package: Package) -> Target:
+    """The OperatorGroup that a Subscription gets when nobody chooses one: that of the package's
+    verdict, and before it is evaluated by the install modes. One query."""
+    row = Package.objects.filter(pk=package.pk)
+    for best in best_rows(chosen_rows(row, InstallMethod.SUBSCRIPTION, cluster.pk)):
+        return Target(best.target)
+    return Target.ALL if "AllNamespaces" in install_modes(package) else Target.OWN
 
 
 def _group_of_all(cluster: Cluster) -> Component | None:

@@ -8,8 +8,7 @@ from ninja import Router
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_catalog
 from catalogs.models import Catalog, PredictionRun
-from catalogs.verdicts.engine import Target
-from installs.audit.audit import audit
+from installs.audit.audit import WATCHES, audit, read_watch
 from installs.audit.report import as_csv, as_json, as_markdown
 from olmweb.api.computed import FORMATS
 from olmweb.api.formats import (
@@ -29,7 +28,10 @@ PARAMETERS = {
     "catalog": ("A catalog as CLUSTER/NAME, `-/NAME` for one of no cluster; needed.", ()),
     "path": ("What installs; needed.", tuple(each.value for each in InstallMethod)),
     "cluster": ("Ask this cluster's facts, too, and what it has. Absent: the catalog alone.", ()),
-    "watch": ("What a Subscription's OperatorGroup selects.", (Target.ALL.value, Target.OWN.value)),
+    "watch": (
+        "What a Subscription's OperatorGroup selects; any: that by which it is installable.",
+        WATCHES,
+    ),
     "namespace": (
         "A namespace of the cluster, for Subscriptions: its OperatorGroup counts, not `watch`.",
         (),
@@ -66,12 +68,11 @@ def get_audit(request: HttpRequest) -> HttpResponseBase:
     unchanged = not_modified(request, etag)
     if unchanged is not None:
         return unchanged
-    target = Target(given["watch"] or Target.ALL)
     found = audit(
         catalog,
         method,
         cluster=cluster,
-        target=target,
+        target=read_watch(given["watch"]),
         namespace=given["namespace"],
     )
     if form == "json":

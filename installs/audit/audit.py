@@ -13,7 +13,17 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package, PredictionRun
 from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
 from catalogs.verdicts.engine import RULES_VERSION, Target, Verdict
-from catalogs.verdicts.stored import Predicted, Said, chosen_rows, predicted, title_of, way_key
+from catalogs.verdicts.stored import (
+    ANY_TARGET,
+    TARGETS,
+    Predicted,
+    Said,
+    chosen_rows,
+    over_targets,
+    predicted,
+    title_of,
+    way_key,
+)
 from installs.audit.namespaces import NOWHERE, Spot, Spots
 from installs.audit.requested import verdicts_on
 from installs.models import Health, Operator
@@ -24,6 +34,14 @@ NOT_INSTALLED = (Health.FAILED, Health.BLOCKED)
 VERDICTS = (Verdict.INSTALLABLE, Verdict.NOT_INSTALLABLE, Verdict.UNKNOWN)
 HISTORY = 20  # runs that are shown
 AMBIGUOUS, OUTRANKED = "ce-ambiguous", "ce-outranked"  # warnings: OLM Web names a catalog
+
+
+WATCHES = (ANY_TARGET, *(target.value for target in TARGETS))
+
+
+def read_watch(value: str) -> Target | None:
+    """The target that a person asks for, one of WATCHES; None for any."""
+    return None if value in ("", ANY_TARGET) else Target(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +112,7 @@ class Audit:
     catalog: str
     path: InstallMethod
     cluster: str
-    target: Target
+    target: Target | None
     spot: Spot | None
     rules_version: int
     judged_at: datetime | None
@@ -129,14 +147,14 @@ def audit(
     path: InstallMethod,
     *,
     cluster: Cluster | None = None,
-    target: Target = Target.ALL,
+    target: Target | None = None,
     namespace: str = "",
 ) -> Audit:
     """The audit of every package of `catalog` that was judged.
 
     Without a cluster from catalog facts alone. `target` is what the OperatorGroup of a Subscription
-    selects; with a `namespace` of the cluster, the one that is there counts instead. Other paths
-    have none.
+    selects, None: of each package the answer of `over_targets`. With a `namespace` of the cluster,
+    the OperatorGroup that is there counts instead. Other paths have none.
     """
     spots = (
         Spots(cluster, source_of(catalog))
@@ -145,7 +163,8 @@ def audit(
     )
     spot = spots.of(namespace) if spots and namespace else None
     target = target if path == InstallMethod.SUBSCRIPTION else Target.ALL
-    target = spot.target or target if spot else target
+    if spot:
+        target = spot.target or target or Target.ALL
     cluster_id = cluster.pk if cluster else None
     judged: dict[Target, list[Row]] = defaultdict(list)
     for one in chosen_rows(Package.objects.filter(catalog=catalog), path, cluster_id):
@@ -154,7 +173,7 @@ def audit(
         judged[row.prediction.target].append(row)
     rows = [
         replace(row, prediction=spot.over(row.prediction)) if spot else row
-        for row in judged[target]
+        for row in (judged[target] if target else _best(judged))
     ]
     verdicts = {
         (target, row.package): row.prediction for target, found in judged.items() for row in found
@@ -171,9 +190,24 @@ def audit(
         rows=tuple(rows),
         buckets=_buckets(rows),
         actual=_actual(catalog, verdicts, path, cluster, spots) if cluster else (),
-        history=_history(runs, way_key(path, target)),
+        history=_history(
+            runs,
+            way_key(path, target or ANY_TARGET) if path == InstallMethod.SUBSCRIPTION else path,
+        ),
         notes=(*notes_on(site_of(catalog, cluster_id))[path], *(spot.notes if spot else ())),
     )
+
+
+def _best(by_target: Mapping[Target, Sequence[Row]]) -> list[Row]:
+    rows: dict[str, dict[Target, Row]] = defaultdict(dict)
+    for target in TARGETS:
+        for row in by_target.get(target, ()):
+            rows[row.package][target] = row
+    best = {
+        package: over_targets(row.prediction for row in targets.values())[0].target
+        for package, targets in rows.items()
+    }
+    return [rows[package][best[package]] for package in sorted(rows)]
 
 
 def _history(runs: Sequence[PredictionRun], way: str) -> tuple[Past, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from catalogs.verdicts.stored import Said
+from catalogs.verdicts.stored import ANY_TARGET, Said
 from installs.audit.audit import Audit
 
 COLUMNS = ("package", "bundle", "version", "channel", "verdict", "rule", "sentence")
@@ -20,6 +20,7 @@ def package_rows(found: Audit) -> list[dict[str, Any]]:
         {
             **{name: getattr(row, name) for name in ("package", "bundle", "version", "channel")},
             "verdict": row.prediction.verdict.value,
+            "target": row.prediction.target.value,
             "rule": row.prediction.rule,
             "sentence": row.prediction.sentence,
             "rules": [_said(each) for each in row.prediction.found],
@@ -52,7 +53,7 @@ def as_json(found: Audit) -> dict[str, Any]:
         "catalog": found.catalog,
         "path": found.path.value,
         "cluster": found.cluster or None,
-        "watch": found.target.value,
+        "watch": found.target.value if found.target else ANY_TARGET,
         "namespace": found.spot.namespace if found.spot else None,
         "rules_version": found.rules_version,
         "judged_at": found.judged_at.isoformat() if found.judged_at else None,

@@ -12,9 +12,10 @@ from catalogs import lookup
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
 from catalogs.verdicts.engine import Target
+from catalogs.verdicts.stored import ANY_TARGET
 from catalogs.views import forms, presenters
 from catalogs.views.forms import ALONE
-from installs.audit.audit import Audit, Row, audit
+from installs.audit.audit import WATCHES, Audit, Row, audit, read_watch
 from installs.audit.namespaces import Spots
 from installs.audit.report import TITLES, agreement
 from installs.queries.overview import arcs_of
@@ -28,8 +29,8 @@ from olmweb.web.pages import render_page
 ROWS = 50  # of the table on one page
 ACTUAL = 100  # operators beside their predictions
 OK = "installable"  # the bucket without a rule
-WATCHED = (Target.ALL, Target.OWN)  # what may be assumed where no OperatorGroup is named
 WORDS = {
+    None: "all namespaces or its own",
     Target.ALL: "all namespaces",
     Target.OWN: "its own namespace",
     Target.SINGLE: "another namespace",
@@ -46,7 +47,7 @@ class Asked:
     catalog: Catalog
     path: InstallMethod
     cluster: Cluster | None
-    target: Target
+    target: Target | None
     namespace: str
     bucket: str
     q: str
@@ -77,7 +78,7 @@ class AuditForm(QueryForm):
     catalog = TextField()
     path = OptionField("path", tuple(InstallMethod))
     cluster = TextField()
-    watch = OptionField("watch", WATCHED)
+    watch = OptionField("watch", WATCHES)
     namespace = TextField(max_length=63)
     bucket = TextField()
     q = TextField(max_length=forms.MAX_QUERY)
@@ -95,7 +96,7 @@ def read_asked(request: HttpRequest, catalogs: Sequence[Catalog], notices: list[
         catalog,
         InstallMethod(values["path"]),
         by_name.get(name),
-        Target(values["watch"]),
+        read_watch(values["watch"]),
         values["namespace"],
         values["bucket"],
         values["q"],
@@ -143,7 +144,8 @@ def _context(request: HttpRequest, asked: Asked, notices: list[str]) -> dict[str
         "may_install": asked.cluster is not None and may_act(request.user)[0],
         "catalog_key": f"{asked.catalog.cluster_name}/{asked.catalog.slug}",
         "groups": _groups(asked),
-        "targets": {each: WORDS[each] for each in WATCHED},
+        "watches": {watch: WORDS[read_watch(watch)] for watch in WATCHES},
+        "watch": asked.target.value if asked.target else ANY_TARGET,
         "group_words": WORDS[found.target],
         "filtered": bool(asked.bucket or asked.q),
     }
@@ -197,7 +199,7 @@ def _exports(asked: Asked) -> list[tuple[str, str]]:
     params |= {"cluster": asked.cluster.name} if asked.cluster else {}
     if asked.path == InstallMethod.SUBSCRIPTION:
         of = {"namespace": asked.namespace} if asked.namespace and asked.cluster else {}
-        params |= of or {"watch": asked.target.value}
+        params |= of or {"watch": asked.target.value if asked.target else ANY_TARGET}
     return [
         (name, urlencode({**params, "format": form}))
         for name, form in (("CSV", "csv"), ("JSON", "json"), ("Markdown", "md"))

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.verdicts.engine import Target, Verdict
-from catalogs.verdicts.stored import Predicted, chosen_rows, predicted
-from installs.actions.plan import install_modes, paths_of
+from catalogs.verdicts.stored import Predicted, best_rows, chosen_rows, predicted
+from installs.actions.plan import paths_of
 from installs.models import Action, Operator
 from olmweb.models import LOCAL, Cluster
 
@@ -154,28 +154,17 @@ def _doubt(one: Candidate) -> str:
 def _verdicts(
     packages: Sequence[Package], cluster: Cluster, path: InstallMethod, targets: str
 ) -> dict[int, Candidate]:
-    """Package key -> verdict on what the path would choose of it; at most two queries."""
-    # As planning has it: all namespaces where the package supports that, else its own.
-    own = {
-        one.pk: targets == Target.OWN.value
-        or (not targets and "AllNamespaces" not in install_modes(one))
-        for one in packages
-    }
-    found: dict[int, Candidate] = {}
-    for target in (Target.ALL, Target.OWN):
-        keys = [key for key, is_own in own.items() if is_own == (target == Target.OWN)]
-        rows = chosen_rows(
-            Package.objects.filter(pk__in=keys), InstallMethod(path), cluster.pk, target
+    """Package key -> verdict on what the path would choose of it; one query."""
+    selected = Package.objects.filter(pk__in=[package.pk for package in packages])
+    target = Target(targets) if targets else None
+    return {
+        row.package_id: Candidate(
+            Key("", "", row.package.name),
+            prediction=predicted(row),
+            bundle=row.bundle.name if row.bundle else "",
         )
-        found |= {
-            row.package_id: Candidate(
-                Key("", "", row.package.name),
-                prediction=predicted(row),
-                bundle=row.bundle.name if row.bundle else "",
-            )
-            for row in rows
-        }
-    return found
+        for row in best_rows(chosen_rows(selected, path, cluster.pk, target))
+    }
 
 
 def _busy(packages: Sequence[Package], cluster: Cluster) -> dict[str, str]:

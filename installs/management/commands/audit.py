@@ -9,8 +9,8 @@ from django.core.management.base import BaseCommand, CommandError
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_named_catalog
 from catalogs.models import Catalog
-from catalogs.verdicts.engine import Target
-from installs.audit.audit import Audit, audit
+from catalogs.verdicts.stored import ANY_TARGET
+from installs.audit.audit import WATCHES, Audit, audit, read_watch
 from installs.audit.report import TITLES, agreement, as_csv, as_json
 from installs.facts.refresh_verdicts import refresh
 from olmweb.errors import Missing
@@ -32,9 +32,10 @@ class Command(BaseCommand):
         parser.add_argument("--cluster", default="", help="ask this cluster's facts, too")
         parser.add_argument(
             "--watch",
-            default=Target.ALL.value,
-            choices=[Target.ALL.value, Target.OWN.value],
-            help="namespaces that the OperatorGroup of a Subscription selects (default: all)",
+            default=ANY_TARGET,
+            choices=WATCHES,
+            help="namespaces that the OperatorGroup of a Subscription selects "
+            "(default: all or its own, by which the package is installable)",
         )
         parser.add_argument(
             "--namespace",
@@ -58,7 +59,7 @@ class Command(BaseCommand):
             catalog,
             method,
             cluster=cluster,
-            target=Target(options["watch"]),
+            target=read_watch(options["watch"]),
             namespace=options["namespace"],
         )
         if options["json"]:

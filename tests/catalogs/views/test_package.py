@@ -108,8 +108,8 @@ def test_the_verdict_of_every_path_stands_with_its_rules(reader, etcd):
     assert [(one.path, one.target, one.verdict) for one in response.context["verdicts"]] == [
         ("PlatformOperator", "all", "installable"),
         ("ClusterExtension", "all", "unknown"),
-        ("Subscription", "all", "not_installable"),
         ("Subscription", "own", "installable"),
+        ("Subscription", "all", "not_installable"),
     ]
     text = text_of(response)
     assert "Its bundle image would settle it." in text

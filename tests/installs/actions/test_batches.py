@@ -140,7 +140,7 @@ def test_the_verdict_is_that_of_the_namespaces_which_the_install_would_watch(
         found = selection.candidates(chosen, prod, InstallMethod.SUBSCRIPTION, targets)
         return {one.name: one.doubt for one in found}
 
-    assert doubts("") == {"acme": "Not in all.", "alone": ""}
+    assert doubts("") == {"acme": "", "alone": ""}
     assert doubts("own") == {"acme": "", "alone": ""}
     assert doubts("all") == {"acme": "Not in all.", "alone": "Not in all."}
 

@@ -150,7 +150,7 @@ def test_filters_are_in_the_url(
         ({"catalog": "x"}, "There is no catalog “x”"),
         ({"cluster": "gone"}, "There is no cluster “gone”"),
         ({"path": "helm"}, "“path” can be PlatformOperator"),
-        ({"watch": "none"}, "“watch” can be all, own"),
+        ({"watch": "none"}, "“watch” can be any, all, own"),
         ({"page": "x"}, "Pages are counted from 1"),
     ],
 )
@@ -177,7 +177,7 @@ def test_the_history_leaves_out_what_changed_on_other_ways_only(catalog: Catalog
     PredictionRun.objects.filter(catalog=catalog).delete()
     told = {"PlatformOperator": {"installable": 2}, "Subscription": {"installable": 1}}
     for number in range(3):
-        counts = told | {"Subscription": {"installable": number}}
+        counts = told | {"Subscription-any": {"installable": number}}
         PredictionRun.objects.create(
             catalog=catalog, revision=1, rules_version=1, counts=counts, inputs=str(number)
         )

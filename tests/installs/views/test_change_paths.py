@@ -105,7 +105,8 @@ def test_the_install_form_shows_the_stored_verdict_of_its_path_and_group(writer:
     judged("ce-webhook", "ClusterExtension", cluster=prod, verdict="unknown")
     address = "/software/prod/redhat-operators/etcd/install"
 
-    everywhere = assert_page(writer.get(address, {"path": "Subscription", "namespace": "new"}))
+    new = {"path": "Subscription", "namespace": "new"}
+    everywhere = assert_page(writer.get(address, {**new, "targets": "all"}))
     assert "Not installable" in everywhere.text
     assert "sub-install-mode speaks here." in everywhere.text
     assert "/software/prod/redhat-operators/etcd/etcd.v1.1.0#verdicts" in everywhere.links

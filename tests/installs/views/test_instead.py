@@ -128,7 +128,7 @@ def test_what_is_looked_at_for_a_form_is_bounded(
     writer: Client, prod: Cluster, package: Package, django_assert_max_num_queries: Any
 ) -> None:
     operator = make_failing(prod, "etcd", WEBHOOK)
-    with django_assert_max_num_queries(58):
+    with django_assert_max_num_queries(61):
         assert len(forms(writer, operator)) == 2
     for name in ("one", "two"):
         make_component(cluster=prod, kind="OperatorGroup", namespace="etcd", name=name)
