@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from olmweb.sandbox.apiserver.api import Api
-from olmweb.sandbox.apiserver.http_server import Request, Response, Script, Server
+from olmweb.sandbox.apiserver.http_server import ApiServer, Request, Response, Script
 from olmweb.sandbox.apiserver.reads import Watches
 from olmweb.sandbox.apiserver.store import StateFile, Store, copied, timestamp
 from olmweb.sandbox.controllers.catalog_apis import Catalogd, PackageManifests, Registries
@@ -63,7 +63,9 @@ class Sandbox:
             world.build(self.store, self.platform_operators)
         for name in catalogs():
             self.catalogd.publish(name, served(name), self._unpacked_at(name))
-        self._server = Server(port, token, self.script, self._respond, require_token=require_token)
+        self._server = ApiServer(
+            port, token, self.script, self._respond, require_token=require_token
+        )
         self._stopping = threading.Event()
         self._threads = (
             threading.Thread(

@@ -47,7 +47,7 @@ class Background:
         self._worker = WorkController(
             app=app,
             pool="threads",
-            # Each watched cluster takes a thread for good, and never one of the others.
+            # Each watched cluster occupies a thread of its own permanently.
             concurrency=OTHER_TASKS + min(len(settings.CLUSTERS), WATCHED_AT_ONCE),
             without_heartbeat=True,
             without_gossip=True,

@@ -1,4 +1,4 @@
-"""`manage.py sandbox`: a sandbox cluster for kubectl, for tests by hand, or for another OLM Web."""
+"""`manage.py sandbox`: a sandbox cluster for kubectl, for manual tests, or for another OLM Web."""
 
 import argparse
 import signal
@@ -19,9 +19,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--scenario", choices=SCENARIOS, default=SCENARIOS[0])
-        parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+        parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
         parser.add_argument("--kubeconfig", type=Path, help="where to write the kubeconfig")
-        parser.add_argument("--state", type=Path, help="keeps what was installed in this file")
+        parser.add_argument("--state", type=Path, help="file that preserves the objects over a restart")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from email.message import Message
 from typing import Any
 
-from olmweb.sandbox.apiserver.errors import Cause, bad_request, forbidden, forbidden_path, invalid
+from olmweb.sandbox.apiserver.errors import (
+    StatusCause,
+    bad_request,
+    forbidden,
+    forbidden_path,
+    invalid,
+)
 
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
@@ -30,7 +36,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AccessRule:
     """`subjects` (users or groups) may do `verbs` on `plurals` of any API group."""
 
     name: str
@@ -49,13 +55,13 @@ ADMIN = Identity("sandbox-admin", (MASTERS, AUTHENTICATED))
 ANONYMOUS = Identity("system:anonymous", ("system:unauthenticated",))
 
 RULES = (
-    Rule(
+    AccessRule(
         "olmweb-view",
         frozenset({"olmweb-viewers", "olmweb-operators", "olmweb-admins", "admin"}),
         READ,
         frozenset(),
     ),
-    Rule(
+    AccessRule(
         "olmweb-operate",
         frozenset({"olmweb-operators", "olmweb-admins", "admin"}),
         WRITE,
@@ -177,14 +183,14 @@ def require_path(identity: Identity, path: str) -> None:
 
 
 def access_review(identity: Identity, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """`status` of a SelfSubjectAccessReview for its `spec`; ApiError 422 when it asks nothing."""
+    """`status` of a SelfSubjectAccessReview for its `spec`; ApiError 422 for an empty one."""
     wanted, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if (wanted is None) == (path is None):
         text = (
             "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must "
             "be specified"
         )
-        cause = Cause("FieldValueInvalid", text, "spec.resourceAttributes")
+        cause = StatusCause("FieldValueInvalid", text, "spec.resourceAttributes")
         raise invalid("", "authorization.k8s.io", "", [cause])
     if wanted is None:
         decision = decide_path(identity, str((path or {}).get("path", "")))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from olmweb.sandbox.apiserver import access, bodies, errors
-from olmweb.sandbox.apiserver.bodies import Target
+from olmweb.sandbox.apiserver.bodies import RequestTarget
 from olmweb.sandbox.apiserver.http_server import (
     Request,
     Response,
@@ -71,12 +71,12 @@ class Api:
         if kind is None or not _fits(kind, path, request.method):
             return _unserved(path)
         as_kind = negotiate(request.headers.get("accept", ""))
-        target = Target(kind, path.namespace, path.name, path.subresource)
+        target = RequestTarget(kind, path.namespace, path.name, path.subresource)
         if request.method in ("GET", "HEAD"):
             return self._read(target, request, as_kind)
         return self._write(target, request, as_kind)
 
-    def _read(self, target: Target, request: Request, as_kind: str) -> Response:
+    def _read(self, target: RequestTarget, request: Request, as_kind: str) -> Response:
         kind, query = target.kind, request.query
         if target.name:
             if target.subresource and not (target.status and kind.has_status):
@@ -94,7 +94,7 @@ class Api:
         page = self._reads.page(kind, target.namespace, query)
         return json_response(represented(as_kind, kind, page, query))
 
-    def _write(self, target: Target, request: Request, as_kind: str) -> Response:
+    def _write(self, target: RequestTarget, request: Request, as_kind: str) -> Response:
         kind, method = target.kind, request.method
         if method not in _VERBS:
             raise errors.method_not_allowed()

@@ -36,7 +36,7 @@ def _yaml(body: bytes) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """The resource of a request; `subresource` is "" for the object itself."""
 
     kind: Kind
@@ -50,14 +50,14 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class DecodedBody:
     """The object of a body without undeclared fields, and the warnings about those fields."""
 
     object: Object
     warnings: tuple[str, ...] = ()
 
 
-def created(target: Target, request: Request) -> Body:
+def created(target: RequestTarget, request: Request) -> DecodedBody:
     """The object of a POST, of the right kind and namespace. Raises ApiError."""
     item = _decoded(target.kind, request)
     _check_kind(target.kind, item)
@@ -65,7 +65,7 @@ def created(target: Target, request: Request) -> Body:
     return _pruned(target.kind, item, request)
 
 
-def replaced(target: Target, request: Request) -> Body:
+def replaced(target: RequestTarget, request: Request) -> DecodedBody:
     """The object of a PUT, with the name of the path. Raises ApiError."""
     item = _decoded(target.kind, request)
     _check_name(target, item["metadata"])
@@ -74,7 +74,7 @@ def replaced(target: Target, request: Request) -> Body:
     return _pruned(target.kind, item, request)
 
 
-def changed(target: Target, item: Object, request: Request) -> Body:
+def changed(target: RequestTarget, item: Object, request: Request) -> DecodedBody:
     """A patched object, which must keep its kind and name. Raises ApiError."""
     _check_types(target.kind, item)
     _check_name(target, item["metadata"])
@@ -82,7 +82,7 @@ def changed(target: Target, item: Object, request: Request) -> Body:
     return _pruned(target.kind, item, request)
 
 
-def applied(target: Target, request: Request) -> Object:
+def applied(target: RequestTarget, request: Request) -> Object:
     """The body of a server-side apply: every field must be declared. Raises ApiError."""
     kind = target.kind
     try:
@@ -177,11 +177,11 @@ def _check_kind(kind: Kind, item: Object) -> None:
         text = f'no kind "{given}" is registered for version "{kind.api_version}"'
         raise errors.bad_request(f"{_cannot(kind, given)}: {text}")
     text = f"Invalid value: {errors.quoted(given)}: must be {kind.kind}"
-    cause = errors.Cause("FieldValueInvalid", text, "kind")
+    cause = errors.StatusCause("FieldValueInvalid", text, "kind")
     raise errors.invalid(given, kind.group, item["metadata"].get("name", ""), [cause])
 
 
-def _check_name(target: Target, given: Object) -> None:
+def _check_name(target: RequestTarget, given: Object) -> None:
     """Raises ApiError 400 when the metadata names another object than the path."""
     name = given.get("name", "")
     if not name:
@@ -192,7 +192,7 @@ def _check_name(target: Target, given: Object) -> None:
         )
 
 
-def _settle_namespace(target: Target, given: Object) -> None:
+def _settle_namespace(target: RequestTarget, given: Object) -> None:
     if not target.kind.namespaced:
         given.pop("namespace", None)
     elif given.setdefault("namespace", target.namespace) != target.namespace:
@@ -201,7 +201,7 @@ def _settle_namespace(target: Target, given: Object) -> None:
         )
 
 
-def _pruned(kind: Kind, item: Object, request: Request) -> Body:
+def _pruned(kind: Kind, item: Object, request: Request) -> DecodedBody:
     """Drops undeclared fields and sets defaults; `fieldValidation=Strict` raises ApiError 400."""
     fixed = {key: item[key] for key in ("apiVersion", "kind")}
     rest = {key: value for key, value in item.items() if key not in ("apiVersion", "kind")}
@@ -212,7 +212,7 @@ def _pruned(kind: Kind, item: Object, request: Request) -> Body:
         listed = ", ".join(texts)
         raise errors.bad_request(f"{_cannot(kind, kind.kind)}: strict decoding error: {listed}")
     made = {**fixed, **validation.with_defaults(declared, kind.schema)}
-    return Body(made, tuple(texts) if mode == "Warn" else ())
+    return DecodedBody(made, tuple(texts) if mode == "Warn" else ())
 
 
 def check_options(request: Request, options: str, apply: bool = False) -> None:
@@ -227,8 +227,10 @@ def check_options(request: Request, options: str, apply: bool = False) -> None:
     manager = request.query.get("fieldManager", "")
     if apply and not manager:
         text = "Required value: is required for apply patch"
-        cause = errors.Cause("FieldValueRequired", text, "fieldManager")
+        cause = errors.StatusCause("FieldValueRequired", text, "fieldManager")
         raise errors.bad_option(options, cause)
     if len(manager) > 128:
         text = "Too long: may not be more than 128 bytes"
-        raise errors.bad_option(options, errors.Cause("FieldValueTooLong", text, "fieldManager"))
+        raise errors.bad_option(
+            options, errors.StatusCause("FieldValueTooLong", text, "fieldManager")
+        )

@@ -19,7 +19,7 @@ _TOO_OLD_TO_CONTINUE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class StatusCause:
     """One entry of `Status.details.causes`."""
 
     reason: str
@@ -115,24 +115,24 @@ def stale(group: str, plural: str, name: str) -> ApiError:
     return conflict(group, plural, name, why)
 
 
-def invalid(kind: str, group: str, name: str, causes: Iterable[Cause]) -> ApiError:
-    """422 with one cause a field; a cause that is there twice is told once."""
-    found = list(causes)
-    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in found))
+def invalid(kind: str, group: str, name: str, causes: Iterable[StatusCause]) -> ApiError:
+    """The message has every cause once, the details have duplicates as well."""
+    entries = list(causes)
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in entries))
     text = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
-    details = _details(name, group, kind) | {"causes": [cause.as_json() for cause in found]}
+    details = _details(name, group, kind) | {"causes": [cause.as_json() for cause in entries]}
     return ApiError(422, "Invalid", f'{named(group, kind)} "{name}" is invalid: {text}', details)
 
 
-def bad_option(options: str, cause: Cause) -> ApiError:
+def bad_option(options: str, cause: StatusCause) -> ApiError:
     """422 of one of the query's parameters; `options` is its kind, such as `PatchOptions`."""
     return invalid(options, "meta.k8s.io", "", [cause])
 
 
-def unsupported(field: str, value: object, choices: Iterable[str]) -> Cause:
+def unsupported(field: str, value: object, choices: Iterable[str]) -> StatusCause:
     listed = ", ".join(quoted(choice) for choice in choices)
     text = f"Unsupported value: {quoted(value)}: supported values: {listed}"
-    return Cause("FieldValueNotSupported", text, field)
+    return StatusCause("FieldValueNotSupported", text, field)
 
 
 def bad_request(message: str) -> ApiError:
@@ -177,7 +177,7 @@ def expired_version() -> ApiError:
 
 
 def too_old(version: int, oldest: int) -> ApiError:
-    """A watch from a resourceVersion whose history is gone."""
+    """A watch from a resourceVersion whose history was dropped."""
     return ApiError(410, "Expired", f"too old resource version: {version} ({oldest})")
 
 

@@ -180,7 +180,7 @@ class Script:
 # --- sockets
 
 
-class Server(ThreadingMixIn, HTTPServer):
+class ApiServer(ThreadingMixIn, HTTPServer):
     """One thread per connection; `stop` ends all of them at once, watches included."""
 
     daemon_threads = True
@@ -197,7 +197,7 @@ class Server(ThreadingMixIn, HTTPServer):
         self.handle_api = handle
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
-        super().__init__(("127.0.0.1", port), Handler)
+        super().__init__(("127.0.0.1", port), RequestHandler)
 
     def opened(self, connection: socket.socket) -> None:
         with self._lock:
@@ -226,13 +226,13 @@ class Server(ThreadingMixIn, HTTPServer):
             super().handle_error(request, client_address)
 
 
-class Handler(BaseHTTPRequestHandler):
+class RequestHandler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = 64 * 1024
-    server: Server
+    server: ApiServer
 
     def setup(self) -> None:
         super().setup()

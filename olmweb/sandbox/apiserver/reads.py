@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from olmweb.sandbox.apiserver import errors
-from olmweb.sandbox.apiserver.errors import ApiError, Cause, bad_request, quoted
+from olmweb.sandbox.apiserver.errors import ApiError, StatusCause, bad_request, quoted
 from olmweb.sandbox.apiserver.http_server import encoded
 from olmweb.sandbox.apiserver.kinds import Kind, Object
-from olmweb.sandbox.apiserver.store import Event, Store
+from olmweb.sandbox.apiserver.store import ChangeEvent, Store
 from olmweb.sandbox.apiserver.validation import label_name_fault
 
 # --- selectors
@@ -239,7 +239,7 @@ def _check_match(query: Mapping[str, str], *, watch: bool) -> None:
 
 
 def _forbidden(field: str, text: str) -> ApiError:
-    cause = Cause("FieldValueForbidden", f"Forbidden: {text}", field)
+    cause = StatusCause("FieldValueForbidden", f"Forbidden: {text}", field)
     return errors.bad_option("ListOptions", cause)
 
 
@@ -443,7 +443,7 @@ class Watches:
 
     def _wait(
         self, watch: _Watch, position: int, next_bookmark: float, *, is_open: bool
-    ) -> tuple[list[Event] | None, int, int]:
+    ) -> tuple[list[ChangeEvent] | None, int, int]:
         """Waits for changes after `position`; None if that history was dropped."""
         with self._store.changed:
             events = self._store.events_after(position, watch.kind, is_open=is_open)
@@ -454,7 +454,7 @@ class Watches:
             return events, self._store.version, self._store.oldest
 
 
-def _event_lines(event: Event, watch: _Watch) -> Iterator[bytes]:
+def _event_lines(event: ChangeEvent, watch: _Watch) -> Iterator[bytes]:
     """The change as this watch sees it: an object that stops matching is DELETED."""
     if watch.namespace and event.object["metadata"].get("namespace") != watch.namespace:
         return
@@ -468,7 +468,7 @@ def _event_lines(event: Event, watch: _Watch) -> Iterator[bytes]:
         yield _line("DELETED", watch.represent(_last_state(event)))
 
 
-def _last_state(event: Event) -> Object:
+def _last_state(event: ChangeEvent) -> Object:
     """The object as it last matched, with the resourceVersion of the change."""
     if event.type == "DELETED" or event.before is None:
         return event.object

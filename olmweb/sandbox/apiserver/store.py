@@ -57,7 +57,7 @@ def owner_reference(owner: Object, *, controller: bool) -> Object:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ChangeEvent:
     """One change: `type` is ADDED, MODIFIED or DELETED; `before` is None for ADDED."""
 
     version: int
@@ -132,7 +132,7 @@ class Store:
         self._dropped = 1000  # events up to here were dropped, also for open watches
         self._oldest_list = 0  # older versions are refused for lists, not for watches
         self._items: dict[Key, Object] = {}
-        self._events: deque[Event] = deque()
+        self._events: deque[ChangeEvent] = deque()
 
     def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
         with self.changed:
@@ -226,7 +226,7 @@ class Store:
             self.delete(kind, name, namespace)
 
     def _record(self, type_: str, item: Object, before: Object | None) -> None:
-        self._events.append(Event(self.version, type_, item["kind"], item, before))
+        self._events.append(ChangeEvent(self.version, type_, item["kind"], item, before))
         while len(self._events) > HISTORY:
             self._dropped = self._events.popleft().version
             self.oldest = max(self.oldest, self._dropped)
@@ -234,7 +234,7 @@ class Store:
 
     def events_after(
         self, version: int, kind: Kind, *, is_open: bool = False
-    ) -> list[Event] | None:
+    ) -> list[ChangeEvent] | None:
         """Changes of a kind after `version`; None if that history was dropped.
 
         An open watch (`is_open`) is not affected by a compaction.
@@ -242,7 +242,7 @@ class Store:
         with self.changed:
             if version < (self._dropped if is_open else self.oldest):
                 return None
-            events: list[Event] = []
+            events: list[ChangeEvent] = []
             for event in reversed(self._events):
                 if event.version <= version:
                     break

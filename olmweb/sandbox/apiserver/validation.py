@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from olmweb.sandbox.apiserver.errors import Cause, quoted, unsupported
+from olmweb.sandbox.apiserver.errors import StatusCause, quoted, unsupported
 from olmweb.sandbox.apiserver.kinds import Kind, Schema
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -39,7 +39,7 @@ _BLOCKING = frozenset(
         "FieldValueTypeInvalid",
     ]
 )
-UNCHECKED = Cause(
+UNCHECKED = StatusCause(
     "FieldValueInvalid",
     "Invalid value: null: some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation",
@@ -118,8 +118,8 @@ def typed_fault(value: Any, schema: Schema, path: str = "") -> str:
 
 
 def validate(
-    value: Any, schema: Schema, old: Any = None, earlier: Iterable[Cause] = ()
-) -> list[Cause]:
+    value: Any, schema: Schema, old: Any = None, earlier: Iterable[StatusCause] = ()
+) -> list[StatusCause]:
     """The `earlier` causes and those of the schema; `old` is the stored value on update."""
     causes = [*earlier, *_check(value, schema, "")]
     if blocked(causes, schema):
@@ -127,7 +127,7 @@ def validate(
     return [*causes, *_rules(value, schema, old, "")]
 
 
-def blocked(causes: Iterable[Cause], schema: Schema) -> bool:
+def blocked(causes: Iterable[StatusCause], schema: Schema) -> bool:
     """Whether these causes prevent the check of the schema's rules."""
     return any(cause.reason in _BLOCKING for cause in causes) and _has_rules(schema)
 
@@ -148,16 +148,16 @@ def _type_of(value: Any) -> str:
     raise TypeError(f"{type(value)} is no JSON value")
 
 
-def _invalid(path: str, value: object, message: str) -> Cause:
-    return Cause("FieldValueInvalid", f"Invalid value: {quoted(value)}: {message}", path)
+def _invalid(path: str, value: object, message: str) -> StatusCause:
+    return StatusCause("FieldValueInvalid", f"Invalid value: {quoted(value)}: {message}", path)
 
 
-def _type_fault(path: str, shown: object, wanted: str) -> Cause:
+def _type_fault(path: str, shown: object, wanted: str) -> StatusCause:
     text = f"{path} in body must be of type {wanted}: {quoted(shown)}"
-    return Cause("FieldValueTypeInvalid", f"Invalid value: {quoted(shown)}: {text}", path)
+    return StatusCause("FieldValueTypeInvalid", f"Invalid value: {quoted(shown)}: {text}", path)
 
 
-def _check(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
+def _check(value: Any, schema: Schema, path: str) -> Iterator[StatusCause]:
     wanted = schema.get("type")
     if value is None and schema.get("nullable"):
         return
@@ -178,10 +178,12 @@ def _check(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
         yield unsupported(path, value, allowed)
 
 
-def _check_string(value: str, schema: Schema, path: str) -> Iterator[Cause]:
+def _check_string(value: str, schema: Schema, path: str) -> Iterator[StatusCause]:
     if len(value) > schema.get("maxLength", len(value)):
         limit = schema["maxLength"]
-        yield Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", path)
+        yield StatusCause(
+            "FieldValueTooLong", f"Too long: may not be more than {limit} bytes", path
+        )
     if len(value) < schema.get("minLength", 0):
         yield _invalid(
             path, value, f"{path} in body should be at least {schema['minLength']} chars long"
@@ -192,7 +194,7 @@ def _check_string(value: str, schema: Schema, path: str) -> Iterator[Cause]:
         yield _type_fault(path, value, "date-time")
 
 
-def _check_number(value: float, schema: Schema, path: str) -> Iterator[Cause]:
+def _check_number(value: float, schema: Schema, path: str) -> Iterator[StatusCause]:
     if value < schema.get("minimum", value):
         yield _invalid(
             path, value, f"{path} in body should be greater than or equal to {schema['minimum']}"
@@ -203,11 +205,11 @@ def _check_number(value: float, schema: Schema, path: str) -> Iterator[Cause]:
         )
 
 
-def _check_list(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
+def _check_list(value: list[Any], schema: Schema, path: str) -> Iterator[StatusCause]:
     if len(value) > schema.get("maxItems", len(value)):
         limit = schema["maxItems"]
         text = f"Too many: {len(value)}: must have at most {limit} items"
-        yield Cause("FieldValueTooMany", text, path)
+        yield StatusCause("FieldValueTooMany", text, path)
     items = schema.get("items")
     keys = schema.get("x-kubernetes-list-map-keys")
     identities: set[str] = set()
@@ -216,16 +218,18 @@ def _check_list(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
         if keys and isinstance(item, dict):
             identity = quoted({key: item.get(key) for key in keys})
             if identity in identities:
-                yield Cause("FieldValueDuplicate", f"Duplicate value: {identity}", where)
+                yield StatusCause("FieldValueDuplicate", f"Duplicate value: {identity}", where)
             identities.add(identity)
         if isinstance(items, dict):
             yield from _check(item, items, where)
 
 
-def _check_object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[Cause]:
+def _check_object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[StatusCause]:
     for key in sorted(schema.get("required", [])):
         if key not in value:
-            yield Cause("FieldValueRequired", "Required value", f"{path}.{key}" if path else key)
+            yield StatusCause(
+                "FieldValueRequired", "Required value", f"{path}.{key}" if path else key
+            )
     for key, item, child in _children(value, schema):
         yield from _check(item, child, f"{path}.{key}" if path else key)
 
@@ -239,7 +243,7 @@ def _children(value: Mapping[str, Any], schema: Schema) -> Iterator[tuple[str, A
             yield key, item, child
 
 
-def _rules(value: Any, schema: Schema, old: Any, path: str) -> Iterator[Cause]:
+def _rules(value: Any, schema: Schema, old: Any, path: str) -> Iterator[StatusCause]:
     for rule in schema.get("x-rules", []):
         broken = (
             ("matches" in rule and not re.search(rule["matches"], value))
@@ -249,7 +253,7 @@ def _rules(value: Any, schema: Schema, old: Any, path: str) -> Iterator[Cause]:
         if broken:
             # The message has the value only if it is a scalar.
             shown = "" if isinstance(value, dict | list) else f"{quoted(value)}: "
-            yield Cause("FieldValueInvalid", f"Invalid value: {shown}{rule['message']}", path)
+            yield StatusCause("FieldValueInvalid", f"Invalid value: {shown}{rule['message']}", path)
     if isinstance(value, dict):
         before = old if isinstance(old, dict) else {}
         for key, item, child in _children(value, schema):
@@ -351,7 +355,7 @@ def label_name_fault(key: str) -> str:
     return "" if _NAME_PART.match(key.rsplit("/", 1)[-1]) else _NAME_PART_RULE
 
 
-def metadata_causes(kind: Kind, metadata: Mapping[str, Any]) -> list[Cause]:
+def metadata_causes(kind: Kind, metadata: Mapping[str, Any]) -> list[StatusCause]:
     """The faults in name, labels and annotations."""
     causes = list(_name_faults(kind, metadata.get("name", "")))
     for key, value in (metadata.get("labels") or {}).items():
@@ -364,16 +368,16 @@ def metadata_causes(kind: Kind, metadata: Mapping[str, Any]) -> list[Cause]:
     size = sum(len(k) + len(v) for k, v in (metadata.get("annotations") or {}).items())
     if size > _LARGEST_ANNOTATIONS:
         text = f"Too long: may not be more than {_LARGEST_ANNOTATIONS} bytes"
-        causes.append(Cause("FieldValueTooLong", text, "metadata.annotations"))
+        causes.append(StatusCause("FieldValueTooLong", text, "metadata.annotations"))
     return causes
 
 
-def _name_faults(kind: Kind, name: str) -> Iterable[Cause]:
+def _name_faults(kind: Kind, name: str) -> Iterable[StatusCause]:
     field = "metadata.name"
     is_label = kind.kind == "Namespace"
     if not name:
         text = "Required value: name or generateName is required"
-        yield Cause("FieldValueRequired", text, field)
+        yield StatusCause("FieldValueRequired", text, field)
     elif len(name) > 253:
         yield _invalid(field, name, "must be no more than 253 characters")
     elif is_label and "." in name:
@@ -382,9 +386,11 @@ def _name_faults(kind: Kind, name: str) -> Iterable[Cause]:
         yield _invalid(field, name, _LABEL_RULE if is_label else _SUBDOMAIN_RULE)
 
 
-def metadata_update_causes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Cause]:
+def metadata_update_causes(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> list[StatusCause]:
     """The faults of an update, each twice: the real server checks and reports them twice."""
-    causes: list[Cause] = []
+    causes: list[StatusCause] = []
     if after.get("uid", before["uid"]) != before["uid"]:
         causes.append(_invalid("metadata.uid", after["uid"], "field is immutable"))
     added = [
@@ -396,7 +402,7 @@ def metadata_update_causes(before: Mapping[str, Any], after: Mapping[str, Any]) 
             "Forbidden: no new finalizers can be added if the object is being deleted, found new "
             f"finalizers []string{{{listed}}}"
         )
-        causes.append(Cause("FieldValueForbidden", text, "metadata.finalizers"))
+        causes.append(StatusCause("FieldValueForbidden", text, "metadata.finalizers"))
     return causes * 2
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from olmweb.sandbox.apiserver import bodies, errors, server_side_apply, validation
-from olmweb.sandbox.apiserver.bodies import Target
-from olmweb.sandbox.apiserver.errors import ApiError, Cause, bad_request
+from olmweb.sandbox.apiserver.bodies import RequestTarget
+from olmweb.sandbox.apiserver.errors import ApiError, StatusCause, bad_request
 from olmweb.sandbox.apiserver.http_server import Request
 from olmweb.sandbox.apiserver.kinds import Kind, Object
 from olmweb.sandbox.apiserver.reads import selector
@@ -33,7 +33,7 @@ _ACCEPTED_PATCHES = (_JSON_PATCH, _MERGE_PATCH, _APPLY_PATCH)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """The object after the write, the HTTP status, and warnings for the client."""
 
     object: Object
@@ -47,7 +47,7 @@ class Writes:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def create(self, target: Target, request: Request) -> Written:
+    def create(self, target: RequestTarget, request: Request) -> WriteResult:
         bodies.check_options(request, "CreateOptions")
         kind = target.kind
         body = bodies.created(target, request)
@@ -75,9 +75,9 @@ class Writes:
                 )
             made = server_side_apply.record_update(None, item, kind, _manager(request), self._now())
             warnings = (*body.warnings, *validation.metadata_warnings(meta))
-            return Written(self._stored(made, request), 201, warnings)
+            return WriteResult(self._stored(made, request), 201, warnings)
 
-    def replace(self, target: Target, request: Request) -> Written:
+    def replace(self, target: RequestTarget, request: Request) -> WriteResult:
         bodies.check_options(request, "UpdateOptions")
         body = bodies.replaced(target, request)
         with self._store.changed:
@@ -86,7 +86,7 @@ class Writes:
                 raise _no_version(target)
             return self._update(target, before, body, request)
 
-    def patch(self, target: Target, request: Request) -> Written:
+    def patch(self, target: RequestTarget, request: Request) -> WriteResult:
         if request.media_type not in _ACCEPTED_PATCHES:
             raise errors.unsupported_media_type(_ACCEPTED_PATCHES)
         is_apply = request.media_type == _APPLY_PATCH
@@ -102,7 +102,7 @@ class Writes:
                 item = _patched(before, change)
             return self._update(target, before, bodies.changed(target, item, request), request)
 
-    def _apply(self, target: Target, request: Request) -> Written:
+    def _apply(self, target: RequestTarget, request: Request) -> WriteResult:
         kind = target.kind
         wanted = bodies.applied(target, request)
         version = wanted["metadata"].pop("resourceVersion", "")
@@ -132,11 +132,11 @@ class Writes:
             self._validate(target, made, before)
             if before and version not in ("", before["metadata"]["resourceVersion"]):
                 raise errors.stale(kind.group, kind.plural, target.name)
-            return Written(self._stored(made, request), 200 if before else 201)
+            return WriteResult(self._stored(made, request), 200 if before else 201)
 
     def _update(
-        self, target: Target, before: Object, body: bodies.Body, request: Request
-    ) -> Written:
+        self, target: RequestTarget, before: Object, body: bodies.DecodedBody, request: Request
+    ) -> WriteResult:
         kind = target.kind
         made = copied(body.object)
         version = made["metadata"].get("resourceVersion", "")
@@ -157,9 +157,9 @@ class Writes:
         made = server_side_apply.record_update(
             before, made, kind, manager, self._now(), target.subresource
         )
-        return Written(self._stored(made, request), 200, body.warnings)
+        return WriteResult(self._stored(made, request), 200, body.warnings)
 
-    def delete(self, target: Target, request: Request) -> Object:
+    def delete(self, target: RequestTarget, request: Request) -> Object:
         """The Status of a finished delete, or the object if its finalizers still hold it."""
         options = _delete_options(request)
         with self._store.changed:
@@ -167,7 +167,7 @@ class Writes:
             _check_preconditions(target, before, options.get("preconditions") or {})
             return self._delete(target.kind, before, _is_dry_delete(request, options))
 
-    def delete_all(self, target: Target, request: Request) -> Object:
+    def delete_all(self, target: RequestTarget, request: Request) -> Object:
         """The list of the objects that were deleted or wait for their finalizers."""
         options = _delete_options(request)
         kind = target.kind
@@ -202,18 +202,18 @@ class Writes:
             "details": {key: value for key, value in named.items() if value},
         }
 
-    def _existing(self, target: Target) -> Object:
+    def _existing(self, target: RequestTarget) -> Object:
         kind = target.kind
         item = self._store.get(kind.kind, target.name, target.namespace)
         if item is None:
             raise errors.not_found(kind.group, kind.plural, target.name)
         return item
 
-    def _check_namespace(self, target: Target) -> None:
+    def _check_namespace(self, target: RequestTarget) -> None:
         if target.kind.namespaced and self._store.get("Namespace", target.namespace) is None:
             raise errors.not_found("", "namespaces", target.namespace)
 
-    def _validate(self, target: Target, item: Object, before: Object | None) -> None:
+    def _validate(self, target: RequestTarget, item: Object, before: Object | None) -> None:
         """Raises ApiError 422 with every fault of the object."""
         kind = target.kind
         causes = validation.metadata_causes(kind, item["metadata"])
@@ -224,7 +224,9 @@ class Writes:
             # Only the status is checked, and messages begin below it.
             below = kind.schema.get("properties", {}).get("status", {})
             causes += [
-                Cause(c.reason, c.message, c.field if c.field == "<nil>" else f"status.{c.field}")
+                StatusCause(
+                    c.reason, c.message, c.field if c.field == "<nil>" else f"status.{c.field}"
+                )
                 for c in validation.validate(body.get("status", {}), below)
             ]
             if validation.blocked(causes, kind.schema):
@@ -260,9 +262,9 @@ def _complete_namespace(namespace: Object) -> None:
     namespace["status"] = {"phase": "Active"}
 
 
-def _no_version(target: Target) -> ApiError:
+def _no_version(target: RequestTarget) -> ApiError:
     text = "Invalid value: 0: must be specified for an update"
-    cause = Cause("FieldValueInvalid", text, "metadata.resourceVersion")
+    cause = StatusCause("FieldValueInvalid", text, "metadata.resourceVersion")
     return errors.invalid(target.kind.plural, target.kind.group, target.name, [cause])
 
 
@@ -286,7 +288,7 @@ def _delete_options(request: Request) -> Mapping[str, Any]:
     return options
 
 
-def _check_preconditions(target: Target, before: Object, wanted: Mapping[str, str]) -> None:
+def _check_preconditions(target: RequestTarget, before: Object, wanted: Mapping[str, str]) -> None:
     endings = {
         "uid": ("UID", "deleted and then recreated"),
         "resourceVersion": ("ResourceVersion", "modified"),

@@ -27,7 +27,7 @@ _VERSION_PARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class BundleContent:
     """An olm.bundle blob: the `spec` and `annotations` of its ClusterServiceVersion, its other
     `manifests`, and its properties."""
 
@@ -66,7 +66,7 @@ class Bundle:
         return suggested or f"{self.package}-system"
 
 
-def read_bundle(blob: Blob) -> Bundle:
+def read_bundle(blob: Blob) -> BundleContent:
     """Decodes an olm.bundle blob with either olm.bundle.object or olm.csv.metadata properties."""
     spec: Mapping[str, Any] = {}
     annotations: Mapping[str, str] = {}
@@ -90,7 +90,7 @@ def read_bundle(blob: Blob) -> Bundle:
                 "apiservicedefinitions": rest.pop("apiServiceDefinitions", {}),
                 **rest,
             }
-    return Bundle(
+    return BundleContent(
         name=blob["name"],
         package=blob["package"],
         version=version,
@@ -102,7 +102,7 @@ def read_bundle(blob: Blob) -> Bundle:
     )
 
 
-class Catalog:
+class FileBasedCatalog:
     """The blobs of one file-based catalog by package; bundles are decoded when first read."""
 
     def __init__(self, blobs: Iterable[Blob]) -> None:
@@ -110,15 +110,15 @@ class Catalog:
         self._by_schema: dict[tuple[str, str], list[Blob]] = defaultdict(list)
         for blob in self.blobs:
             self._by_schema[blob["schema"], blob.get("package", "")].append(blob)
-        self._bundles: dict[str, tuple[Bundle, ...]] = {}
+        self._bundles: dict[str, tuple[BundleContent, ...]] = {}
 
-    def bundles(self, package: str) -> tuple[Bundle, ...]:
+    def bundles(self, package: str) -> tuple[BundleContent, ...]:
         if package not in self._bundles:
             blobs = self._by_schema.get(("olm.bundle", package), ())
             self._bundles[package] = tuple(read_bundle(blob) for blob in blobs)
         return self._bundles[package]
 
-    def all_bundles(self) -> list[Bundle]:
+    def all_bundles(self) -> list[BundleContent]:
         packages = [package for schema, package in self._by_schema if schema == "olm.bundle"]
         return [bundle for package in packages for bundle in self.bundles(package)]
 
@@ -131,7 +131,7 @@ class Catalog:
         blobs = self._by_schema.get(("olm.deprecations", package), ())
         return [entry for blob in blobs for entry in blob["entries"]]
 
-    def bundle(self, package: str, channel: str = "", name: str = "") -> Bundle:
+    def bundle(self, package: str, channel: str = "", name: str = "") -> BundleContent:
         """The newest bundle of a channel ("" is the default channel), or its bundle `name`.
 
         Raises KeyError if there is none.
@@ -147,7 +147,7 @@ class Catalog:
         return replace(bundles[newest["name"]], replaces=newest.get("replaces", ""))
 
 
-Catalogs = Mapping[str, Catalog]
+Catalogs = Mapping[str, FileBasedCatalog]
 
 
 # --- versions and ranges

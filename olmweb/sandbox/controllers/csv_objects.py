@@ -12,7 +12,7 @@ from typing import Any
 
 from olmweb.sandbox.apiserver.kinds import Object, crd_status
 from olmweb.sandbox.apiserver.store import copied, timestamp, uid_of
-from olmweb.sandbox.controllers.bundles import Bundle
+from olmweb.sandbox.controllers.bundles import BundleContent
 
 API = "operators.coreos.com/v1alpha1"
 _CRD_FINE = "CRD is present and Established condition is true"
@@ -48,10 +48,10 @@ _BEFORE: Mapping[str, tuple[Phase, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Installation:
+class InstalledBundle:
     """A bundle in a namespace, with the OperatorGroup there and the phase it has reached."""
 
-    bundle: Bundle
+    bundle: BundleContent
     namespace: str
     group: str
     targets: str  # olm.targetNamespaces; "" is all namespaces
@@ -69,7 +69,7 @@ class Installation:
         return f"{self.bundle.package.removesuffix('-operator')}-operator"
 
 
-def reference(installation: Installation) -> Object:
+def reference(installation: InstalledBundle) -> Object:
     """An owner reference to the ClusterServiceVersion."""
     name = installation.bundle.name
     return {
@@ -82,7 +82,7 @@ def reference(installation: Installation) -> Object:
     }
 
 
-def csv(installation: Installation, now: datetime) -> Object:
+def csv(installation: InstalledBundle, now: datetime) -> Object:
     """The ClusterServiceVersion itself."""
     bundle = installation.bundle
     spec = {**copied(dict(bundle.spec)), "version": bundle.version}
@@ -114,7 +114,7 @@ def csv(installation: Installation, now: datetime) -> Object:
     }
 
 
-def _strategy(installation: Installation) -> Object:
+def _strategy(installation: InstalledBundle) -> Object:
     labels = {"name": installation.deployment}
     container = {"name": "manager", "image": installation.bundle.image, "command": ["/manager"]}
     template = {
@@ -125,7 +125,7 @@ def _strategy(installation: Installation) -> Object:
     return {"name": installation.deployment, "spec": spec}
 
 
-def _status(installation: Installation, now: datetime) -> Object:
+def _status(installation: InstalledBundle, now: datetime) -> Object:
     stamp, last = timestamp(now), installation.phase
     times = {"lastTransitionTime": stamp, "lastUpdateTime": stamp}
     history = [
@@ -145,7 +145,7 @@ def _status(installation: Installation, now: datetime) -> Object:
     return status
 
 
-def _requirements(installation: Installation) -> list[Object]:
+def _requirements(installation: InstalledBundle) -> list[Object]:
     crd = {"group": "apiextensions.k8s.io", "kind": "CustomResourceDefinition", "version": "v1"}
     requirements: list[Object] = [
         {
@@ -196,7 +196,7 @@ def copies(original: Object, namespaces: Iterable[str]) -> list[Object]:
     ]
 
 
-def operator_condition(installation: Installation) -> Object:
+def operator_condition(installation: InstalledBundle) -> Object:
     """The OperatorCondition, in which the operator has not reported anything yet."""
     return {
         "apiVersion": "operators.coreos.com/v2",
@@ -215,7 +215,7 @@ def operator_condition(installation: Installation) -> Object:
 
 
 def crds(
-    installation: Installation, stored: Mapping[str, list[str]], now: datetime
+    installation: InstalledBundle, stored: Mapping[str, list[str]], now: datetime
 ) -> list[Object]:
     """The CRDs of the bundle; `stored` overrides status.storedVersions by name."""
     return [
@@ -225,7 +225,7 @@ def crds(
 
 
 def _crd(
-    installation: Installation, owned: Mapping[str, Any], stored: list[str] | None, now: datetime
+    installation: InstalledBundle, owned: Mapping[str, Any], stored: list[str] | None, now: datetime
 ) -> Object:
     plural, group = owned["name"].split(".", 1)
     names = {
@@ -254,7 +254,7 @@ def _crd(
     }
 
 
-def operator(installation: Installation, now: datetime) -> Object:
+def operator(installation: InstalledBundle, now: datetime) -> Object:
     """The Operator object that lists the components of the installation."""
     last = installation.phase
     condition = {

@@ -15,7 +15,7 @@ from olmweb.sandbox.apiserver.store import (
     timestamp,
     uid_of,
 )
-from olmweb.sandbox.controllers.bundles import Bundle
+from olmweb.sandbox.controllers.bundles import BundleContent
 from olmweb.sandbox.controllers.workloads import namespace
 
 SYSTEM_NAMESPACE = "openshift-platform-operators"
@@ -66,7 +66,7 @@ def _metadata_error(release: str, owner: str) -> str:
     )
 
 
-def install(store: Store, deployment: Object, bundle: Bundle) -> None:
+def install(store: Store, deployment: Object, bundle: BundleContent) -> None:
     """Writes the objects of a bundle's release, owned by its BundleDeployment."""
     name = deployment["metadata"]["name"]
     now = timestamp(store.now())
@@ -86,7 +86,7 @@ def install(store: Store, deployment: Object, bundle: Bundle) -> None:
         store.put(made)
 
 
-def objects(bundle: Bundle) -> list[Object]:
+def objects(bundle: BundleContent) -> list[Object]:
     """The objects of a release in Helm's order: namespaces, CRDs, roles."""
     made = [namespace(bundle.namespace)]
     for manifest in bundle.manifests:

@@ -10,8 +10,8 @@ from typing import Any
 from olmweb.sandbox.apiserver.kinds import Object
 from olmweb.sandbox.apiserver.store import Store, copied, owner_reference, timestamp, uid_of
 from olmweb.sandbox.controllers import csv_objects, workloads
-from olmweb.sandbox.controllers.bundles import Bundle, Catalogs
-from olmweb.sandbox.controllers.csv_objects import API, Installation, Phase
+from olmweb.sandbox.controllers.bundles import BundleContent, Catalogs
+from olmweb.sandbox.controllers.csv_objects import API, InstalledBundle, Phase
 from olmweb.sandbox.controllers.workloads import Workload, suffix
 
 _INSTALLING = Phase(
@@ -67,7 +67,7 @@ class OlmV0:
             },
         )
 
-    def _bundle(self, spec: Object, name: str) -> Bundle:
+    def _bundle(self, spec: Object, name: str) -> BundleContent:
         """The bundle `name`, "" for the newest, of a Subscription's channel. Raises KeyError."""
         channel = spec.get("channel", "")
         return self._catalogs[spec["source"]].bundle(spec["name"], channel, name)
@@ -78,7 +78,7 @@ class OlmV0:
         failed = any(condition["type"] == "BundleUnpackFailed" for condition in conditions)
         return failed and bool(self._store.items("Job", item["spec"]["sourceNamespace"])[0])
 
-    def _plan(self, item: Object, bundle: Bundle) -> Object:
+    def _plan(self, item: Object, bundle: BundleContent) -> Object:
         meta, spec = item["metadata"], item["spec"]
         manual = spec.get("installPlanApproval") == _MANUAL
         name = f"install-{suffix(meta['uid'], bundle.name)}"
@@ -142,7 +142,7 @@ class OlmV0:
             item, {"installedCSV": current, "state": "AtLatestKnown", "conditions": []}
         )
 
-    def _installation(self, bundle: Bundle, namespace: str) -> Installation | None:
+    def _installation(self, bundle: BundleContent, namespace: str) -> InstalledBundle | None:
         """The new installation; it has failed if the OperatorGroup is not supported."""
         groups, _version = self._store.items("OperatorGroup", namespace)
         if not groups:
@@ -152,7 +152,7 @@ class OlmV0:
         unsupported = not targets and modes.get("AllNamespaces") is False
         phase = csv_objects.GROUP_UNSUPPORTED if unsupported else _INSTALLING
         name = groups[0]["metadata"]["name"]
-        return Installation(bundle, namespace, name, ",".join(targets), phase)
+        return InstalledBundle(bundle, namespace, name, ",".join(targets), phase)
 
     def _finish(self, csv: Object) -> None:
         """Creates the Deployment of an Installing ClusterServiceVersion and sets it Succeeded."""
@@ -224,7 +224,7 @@ def _unresolved(item: Object, stamp: str) -> Object:
     return {"conditions": [{**failed, "reason": reason, "lastTransitionTime": stamp}]}
 
 
-def _steps(bundle: Bundle, spec: Object) -> list[Object]:
+def _steps(bundle: BundleContent, spec: Object) -> list[Object]:
     """The plan's steps: the ClusterServiceVersion and its CRDs."""
     crd = {"group": "apiextensions.k8s.io", "version": "v1", "kind": "CustomResourceDefinition"}
     group, version = API.split("/")

@@ -13,9 +13,9 @@ from olmweb.sandbox.apiserver.store import Key, Store, copied, owner_reference, 
 from olmweb.sandbox.controllers import csv_objects, helm, workloads
 from olmweb.sandbox.controllers.bundles import (
     Blob,
-    Bundle,
-    Catalog,
+    BundleContent,
     Catalogs,
+    FileBasedCatalog,
     in_range,
     parse_version,
 )
@@ -34,7 +34,7 @@ _NOT_DEPRECATED = {
 }
 
 
-class Condition(NamedTuple):
+class ExtensionCondition(NamedTuple):
     """A condition of a ClusterExtension, without type and times."""
 
     status: str
@@ -42,7 +42,7 @@ class Condition(NamedTuple):
     message: str
 
 
-Conditions = dict[str, Condition]  # by type
+Conditions = dict[str, ExtensionCondition]  # by type
 
 
 class _Refused(Exception):
@@ -55,7 +55,7 @@ class _Candidate:
 
     catalog: str
     priority: int
-    bundle: Bundle
+    bundle: BundleContent
     deprecated: bool
 
 
@@ -111,12 +111,12 @@ class OlmV1:
         )
         if installed.get("name") != bundle.name and not _is_rolling_out(status):
             conditions["Installed"] = (
-                Condition("True", "Succeeded", "")
+                ExtensionCondition("True", "Succeeded", "")
                 if installed
-                else Condition("False", "Absent", "No bundle installed")
+                else ExtensionCondition("False", "Absent", "No bundle installed")
             )
             text = f"Rolling out {bundle.name} for {name}"
-            conditions["Progressing"] = Condition("True", "RollingOut", text)
+            conditions["Progressing"] = ExtensionCondition("True", "RollingOut", text)
             self._set_status(item, conditions, status.get("install"))
             return
         self._write(item, bundle)
@@ -125,7 +125,7 @@ class OlmV1:
             item, conditions, {"bundle": {"name": bundle.name, "version": bundle.version}}
         )
 
-    def _check(self, item: Object, bundle: Bundle) -> None:
+    def _check(self, item: Object, bundle: BundleContent) -> None:
         """Raises _Refused if the bundle can't be applied."""
         name, namespace = item["metadata"]["name"], item["spec"]["namespace"]
         prefix = f'error for resolved bundle "{bundle.name}" with version "{bundle.version}": '
@@ -154,12 +154,12 @@ class OlmV1:
                 owners[kind, namespace, name] = labels[f"{_LABELS}/owner-name"] if is_owned else ""
         return owners
 
-    def _write(self, item: Object, bundle: Bundle) -> None:
+    def _write(self, item: Object, bundle: BundleContent) -> None:
         """Writes the bundle's objects, owned by the extension; replaces them only on a change."""
         namespace = item["spec"]["namespace"]
         labels = owner_labels(item["metadata"]["name"])
         owner = owner_reference(item, controller=True)
-        installation = csv_objects.Installation(bundle, namespace, "", "", csv_objects.SUCCEEDED)
+        installation = csv_objects.InstalledBundle(bundle, namespace, "", "", csv_objects.SUCCEEDED)
         now = self._store.now()
         for made in csv_objects.crds(installation, {}, now):
             if self._store.get(made["kind"], made["metadata"]["name"]) is None:
@@ -274,7 +274,9 @@ class OlmV1:
         return False
 
 
-def deprecation_conditions(catalog: Catalog, package: str, channel: str, bundle: str) -> Conditions:
+def deprecation_conditions(
+    catalog: FileBasedCatalog, package: str, channel: str, bundle: str
+) -> Conditions:
     """The four deprecation conditions; `Deprecated` joins the messages of the other three."""
     references = {
         "PackageDeprecated": ("olm.package", None),
@@ -282,28 +284,33 @@ def deprecation_conditions(catalog: Catalog, package: str, channel: str, bundle:
         "BundleDeprecated": ("olm.bundle", bundle),
     }
     conditions = {
-        type_: Condition("False", "NotDeprecated", text) for type_, text in _NOT_DEPRECATED.items()
+        type_: ExtensionCondition("False", "NotDeprecated", text)
+        for type_, text in _NOT_DEPRECATED.items()
     }
     messages: list[str] = []
     for type_, reference in references.items():
         for entry in catalog.deprecations(package):
             if (entry["reference"]["schema"], entry["reference"].get("name")) == reference:
-                conditions[type_] = Condition("True", "Deprecated", entry["message"])
+                conditions[type_] = ExtensionCondition("True", "Deprecated", entry["message"])
                 messages.append(entry["message"])
     if messages:
-        conditions["Deprecated"] = Condition("True", "Deprecated", "\n".join(messages))
+        conditions["Deprecated"] = ExtensionCondition("True", "Deprecated", "\n".join(messages))
     return conditions
 
 
 def succeeded(image: str) -> Conditions:
     """The conditions of an extension whose bundle is installed."""
     return {
-        "Installed": Condition("True", "Succeeded", f"Installed bundle {image} successfully"),
-        "Progressing": Condition("True", "Succeeded", "Desired state reached"),
+        "Installed": ExtensionCondition(
+            "True", "Succeeded", f"Installed bundle {image} successfully"
+        ),
+        "Progressing": ExtensionCondition("True", "Succeeded", "Desired state reached"),
     }
 
 
-def condition_object(type_: str, condition: Condition, since: str, generation: int) -> Object:
+def condition_object(
+    type_: str, condition: ExtensionCondition, since: str, generation: int
+) -> Object:
     return {
         "type": type_,
         **condition._asdict(),
@@ -318,11 +325,13 @@ def owner_labels(extension: str) -> dict[str, str]:
 
 def _failed(installed: Mapping[str, str], text: str) -> Conditions:
     condition = (
-        Condition("True", "Succeeded", f"Installed bundle {installed['name']} successfully")
+        ExtensionCondition(
+            "True", "Succeeded", f"Installed bundle {installed['name']} successfully"
+        )
         if installed
-        else Condition("False", "Failed", "No bundle installed")
+        else ExtensionCondition("False", "Failed", "No bundle installed")
     )
-    return {"Installed": condition, "Progressing": Condition("True", "Retrying", text)}
+    return {"Installed": condition, "Progressing": ExtensionCondition("True", "Retrying", text)}
 
 
 def _is_rolling_out(status: Mapping[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from olmweb.sandbox.apiserver.store import (
     uid_of,
 )
 from olmweb.sandbox.controllers import helm
-from olmweb.sandbox.controllers.bundles import Bundle, Catalog, parse_version
+from olmweb.sandbox.controllers.bundles import BundleContent, FileBasedCatalog, parse_version
 
 CATALOG_SOURCE = ("openshift-marketplace", "redhat-operators")  # namespace and name
 CLUSTER_OPERATOR = "platform-operators-aggregated"
@@ -32,7 +32,7 @@ _CONVERSION = "convert registry+v1 bundle to plain+v0 bundle"
 class PlatformOperators:
     """The manager and rukpak of one cluster, with the catalog of its only CatalogSource."""
 
-    def __init__(self, store: Store, catalog: Catalog) -> None:
+    def __init__(self, store: Store, catalog: FileBasedCatalog) -> None:
         self._store = store
         self._catalog = catalog
         self._by_image = {bundle.image: bundle for bundle in catalog.all_bundles()}
@@ -263,12 +263,12 @@ class PlatformOperators:
 # --- rules
 
 
-def choose(bundles: Iterable[Bundle]) -> Bundle | None:
+def choose(bundles: Iterable[BundleContent]) -> BundleContent | None:
     """The first bundle of the highest version, without regard to channels and deprecations.
 
     As in the real filter, a first version that is not semantic is never replaced.
     """
-    best: Bundle | None = None
+    best: BundleContent | None = None
     for bundle in bundles:
         if best is None:
             best = bundle
@@ -279,7 +279,7 @@ def choose(bundles: Iterable[Bundle]) -> Bundle | None:
     return best
 
 
-def conversion_error(bundle: Bundle) -> str:
+def conversion_error(bundle: BundleContent) -> str:
     """The first reason for which the bundle can't be converted, or ""."""
     if "AllNamespaces" not in bundle.install_modes:
         return f"{_CONVERSION}: AllNamespace install mode must be enabled"

@@ -11,13 +11,13 @@ from datetime import date, timedelta
 from functools import cache
 from typing import Any
 
-from olmweb.sandbox.controllers.bundles import Catalog
+from olmweb.sandbox.controllers.bundles import FileBasedCatalog
 from olmweb.sandbox.scenario.packages import (
     ALL_MODES,
     LEVELS,
     MODES,
-    Crd,
     PackageFacts,
+    ProvidedKind,
     areas,
     description,
     digest,
@@ -46,8 +46,8 @@ def served(catalog: str) -> bytes:
 
 
 @cache
-def catalogs() -> dict[str, Catalog]:
-    return {name: Catalog(items) for name, items in blobs().items()}
+def catalogs() -> dict[str, FileBasedCatalog]:
+    return {name: FileBasedCatalog(items) for name, items in blobs().items()}
 
 
 @cache
@@ -125,7 +125,7 @@ def _chain(package: PackageFacts, versions: list[str], before: str = "") -> list
         if index and number("range", package.name, version) % 3 == 0:
             entry["skipRange"] = f">={versions[0]} <{version}"
         if index > 1 and number("skip", package.name) % 4 == 0 and index == len(versions) - 1:
-            # The version before the newest had a fault: nobody is sent through it.
+            # The version before the newest is broken: upgrades skip it.
             entry["skips"] = [_name(package, last)]
             entry["replaces"] = _name(package, versions[index - 2])
         entries.append(entry)
@@ -386,7 +386,7 @@ def _csv(package: PackageFacts, version: str, name: str, replaces: str, metadata
 
 
 def _strategy(package: PackageFacts, metadata: Blob) -> Blob:
-    """A Deployment, and what its ServiceAccount may do: its own kinds, and what it runs them by."""
+    """A Deployment and the permissions of its ServiceAccount: its own kinds and their workloads."""
     account, labels = f"{package.name}-controller", {"name": f"{package.name}-controller"}
     container = {
         "name": "manager",
@@ -433,7 +433,7 @@ def _webhook(package: PackageFacts) -> Blob:
     }
 
 
-def _crd(package: PackageFacts, crd: Crd) -> Blob:
+def _crd(package: PackageFacts, crd: ProvidedKind) -> Blob:
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {
         "type": "object",

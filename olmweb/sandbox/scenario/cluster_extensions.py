@@ -11,8 +11,8 @@ from olmweb.sandbox.apiserver.kinds import Object
 from olmweb.sandbox.apiserver.store import timestamp
 from olmweb.sandbox.controllers import workloads
 from olmweb.sandbox.controllers.olm_v1 import (
-    Condition,
     Conditions,
+    ExtensionCondition,
     condition_object,
     deprecation_conditions,
     owner_labels,
@@ -81,10 +81,10 @@ def _unresolved(name: str, now: datetime) -> Object:
         f"in channels [{channel}]"
     )
     conditions = {
-        "Installed": Condition("False", "Failed", "No bundle installed"),
-        "Progressing": Condition("True", "Retrying", text),
+        "Installed": ExtensionCondition("False", "Failed", "No bundle installed"),
+        "Progressing": ExtensionCondition("True", "Retrying", text),
         **deprecation_conditions(catalogs()["redhat-operators"], package, channel, ""),
-        "BundleDeprecated": Condition("Unknown", "Absent", "no bundle installed yet"),
+        "BundleDeprecated": ExtensionCondition("Unknown", "Absent", "no bundle installed yet"),
     }
     source = {"packageName": package, "channels": [channel], "version": version}
     return _extension(name, "object-store", source, conditions, {}, now)

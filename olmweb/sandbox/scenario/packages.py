@@ -24,7 +24,7 @@ LEVELS = ("Basic Install", "Seamless Upgrades", "Full Lifecycle", "Deep Insights
 
 
 @dataclass(frozen=True, slots=True)
-class Crd:
+class ProvidedKind:
     """A provided kind."""
 
     kind: str
@@ -54,14 +54,14 @@ class PackageFacts:
     area: str
     version: str
     level: int
-    kinds: tuple[Crd, ...]
+    kinds: tuple[ProvidedKind, ...]
     does: str
     versions: int = 3
     modes: str = "ALL"
     webhook: bool = False
     namespace: str = ""
     roles: tuple[str, ...] = ()
-    needs: tuple[Crd, ...] = ()
+    needs: tuple[ProvidedKind, ...] = ()
     provider: str = "Red Hat"
     special: str = ""
 
@@ -99,10 +99,10 @@ def packages(file: str) -> dict[str, PackageFacts]:
 
 
 def _package(name: str, entry: dict[str, Any]) -> PackageFacts:
-    kinds = tuple(Crd(*text.split(".", 1)) for text in entry.pop("kinds"))
+    kinds = tuple(ProvidedKind(*text.split(".", 1)) for text in entry.pop("kinds"))
     roles = tuple(entry.pop("roles", ()))
     required = (text.partition(".") for text in entry.pop("needs", ()))
-    needs = tuple(Crd(kind, group, "v1") for kind, _, group in required)
+    needs = tuple(ProvidedKind(kind, group, "v1") for kind, _, group in required)
     return PackageFacts(name=name, kinds=kinds, roles=roles, needs=needs, **entry)
 
 

@@ -14,8 +14,8 @@ import yaml
 from olmweb.sandbox.apiserver.kinds import Object
 from olmweb.sandbox.apiserver.store import timestamp, uid_of
 from olmweb.sandbox.controllers import csv_objects, workloads
-from olmweb.sandbox.controllers.bundles import Bundle
-from olmweb.sandbox.controllers.csv_objects import API, Installation, Phase
+from olmweb.sandbox.controllers.bundles import BundleContent
+from olmweb.sandbox.controllers.csv_objects import API, InstalledBundle, Phase
 from olmweb.sandbox.controllers.workloads import Occurrence, Workload, suffix
 from olmweb.sandbox.scenario.catalogs import catalogs
 from olmweb.sandbox.scenario.packages import ALL_MODES, DATA
@@ -71,7 +71,7 @@ class _Subscription:
         return f"install-{suffix(self.namespace, self.package)}"
 
     @property
-    def bundles(self) -> list[Bundle]:
+    def bundles(self) -> list[BundleContent]:
         """The bundles that were resolved; none if the resolution failed."""
         if self.outcome in ("unsatisfiable", "catalog-dead"):
             return []
@@ -278,7 +278,7 @@ def _failure(subscription: _Subscription) -> tuple[str, str]:
     )
 
 
-# --- InstallPlans and what they installed
+# --- InstallPlans and installed operators
 
 
 def _install_plan(subscription: _Subscription, now: datetime) -> Object:
@@ -319,7 +319,7 @@ def _install_plan(subscription: _Subscription, now: datetime) -> Object:
     }
 
 
-def _steps(subscription: _Subscription, bundle: Bundle, manual: bool) -> Iterator[Object]:
+def _steps(subscription: _Subscription, bundle: BundleContent, manual: bool) -> Iterator[Object]:
     resources = [
         ("operators.coreos.com", "v1alpha1", "ClusterServiceVersion", bundle.name),
         *(
@@ -346,7 +346,7 @@ def _installed(
 ) -> Iterator[Object]:
     group, targets = _group_of(subscription.namespace)
     phase = _PHASES[subscription.outcome]
-    installation = Installation(
+    installation = InstalledBundle(
         subscription.bundles[0],
         subscription.namespace,
         group,
@@ -369,7 +369,7 @@ def _installed(
 
 
 def _running(
-    installation: Installation, outcome: str, then: datetime, now: datetime
+    installation: InstalledBundle, outcome: str, then: datetime, now: datetime
 ) -> Iterator[Object]:
     """The Deployment of an installed operator, and an Event if its image can't be pulled."""
     broken = outcome == "image-missing"
@@ -408,9 +408,9 @@ def _part_of_the_cluster(entry: Mapping[str, Any], now: datetime) -> Iterator[Ob
         "provider": {"name": "Red Hat"},
     }
     image = f"registry.redhat.io/openshift4/{name}:v4.12"
-    bundle = Bundle(name, name, entry["version"], image, spec, {})
+    bundle = BundleContent(name, name, entry["version"], image, spec, {})
     group, targets = _group_of(namespace)
-    installation = Installation(bundle, namespace, group, targets, csv_objects.SUCCEEDED)
+    installation = InstalledBundle(bundle, namespace, group, targets, csv_objects.SUCCEEDED)
     yield csv_objects.csv(installation, now)
     labels = {"olm.owner": name, "olm.owner.kind": "ClusterServiceVersion"}
     labels["olm.owner.namespace"] = namespace

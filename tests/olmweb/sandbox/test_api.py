@@ -94,6 +94,22 @@ def test_the_kubeconfig_has_the_token_and_only_its_owner_reads_it(
     assert client.pool.request("GET", sandbox.url + OPERATORS, headers=headers).status == 200
 
 
+def test_without_required_token_a_request_without_credentials_is_the_administrators() -> None:
+    sandbox = Sandbox(require_token=False)
+    sandbox.start()
+    try:
+        with urllib3.PoolManager() as pool:
+            path = sandbox.url + OPERATORS
+            assert pool.request("GET", path).status == 200
+            viewer = {"Impersonate-User": "v", "Impersonate-Group": "olmweb-viewers"}
+            assert pool.request("GET", path, headers=viewer).status == 200
+            assert pool.request("DELETE", f"{path}/eap", headers=viewer).status == 403
+            wrong = {"Authorization": "Bearer wrong"}
+            assert pool.request("GET", path, headers=wrong).status == 401
+    finally:
+        sandbox.stop()
+
+
 def test_the_scenarios_crds_are_those_of_the_kinds(client: Client) -> None:
     served = {crd["metadata"]["name"]: crd for crd in client.get(CRDS)["items"]}
     for kind in all_kinds():
