@@ -112,10 +112,10 @@ def _until(check: Any) -> None:
 
 @pytest.fixture(params=["sandbox", pytest.param("real", marks=pytest.mark.peers)])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    found: Server = request.getfixturevalue(f"{request.param}_server")
-    before = found.compared
-    yield found
-    request.node.user_properties.append(("compared", found.compared - before))
+    chosen: Server = request.getfixturevalue(f"{request.param}_server")
+    before = chosen.compared
+    yield chosen
+    request.node.user_properties.append(("compared", chosen.compared - before))
 
 
 @pytest.fixture
@@ -140,12 +140,12 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """`N comparisons in M tests` for each server, and the tests whose counts differ."""
     counts: dict[str, dict[str, int]] = {"sandbox": {}, "real": {}}
     for report in terminalreporter.stats.get("", []):
-        found = dict(getattr(report, "user_properties", ())).get("compared")
-        if report.when != "teardown" or found is None:
+        compared = dict(getattr(report, "user_properties", ())).get("compared")
+        if report.when != "teardown" or compared is None:
             continue
         test, _, parameters = report.nodeid.partition("[")
         which, _, others = parameters.partition("-")
-        counts[which.rstrip("]")][f"{test}[{others}"] = found
+        counts[which.rstrip("]")][f"{test}[{others}"] = compared
     for which, tests in counts.items():
         if tests:
             text = f"conformance, {which}: {sum(tests.values())} comparisons in {len(tests)} tests"

@@ -26,9 +26,9 @@ def refuse(
     """A create, a dry-run and a server-side apply of `body` are refused for these causes."""
     group = body["apiVersion"].split("/")[0]
     has_rules = body["kind"] in ("ClusterExtension", "ClusterObjectSet")
-    if has_rules and BLOCKING & {found["reason"] for found in causes}:
+    if has_rules and BLOCKING & {cause["reason"] for cause in causes}:
         causes = (*causes, UNCHECKED)
-    texts = [f"{found['field']}: {found['message']}" for found in causes]
+    texts = [f"{cause['field']}: {cause['message']}" for cause in causes]
     text = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     title = f'{body["kind"]}.{group} "{name}" is invalid: {text}'
     details = about(name, group, body["kind"], *causes)

@@ -241,9 +241,9 @@ def cause(reason: str, message: str, field: str) -> Object:
 
 def about(name: str, group: str, kind: str, *causes: Object) -> Object:
     """`details` of a Status."""
-    found: Object = {"name": name, "group": group, "kind": kind}
-    found = {key: value for key, value in found.items() if value}
-    return found | ({"causes": list(causes)} if causes else {})
+    details: Object = {"name": name, "group": group, "kind": kind}
+    details = {key: value for key, value in details.items() if value}
+    return details | ({"causes": list(causes)} if causes else {})
 
 
 def owners(item: Object) -> list[tuple[str, str, str, str]]:

@@ -32,12 +32,12 @@ def operator(name: str) -> Object:
     }
 
 
-def who(server: Server, **options: Any) -> Object:
+def identity_of(server: Server, **options: Any) -> Object:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = server.call("POST", WHO, body, **options)
     server.same(answer.status, 201)
-    found: Object = answer.body["status"]["userInfo"]
-    return found
+    info: Object = answer.body["status"]["userInfo"]
+    return info
 
 
 # --- authentication
@@ -64,39 +64,39 @@ def test_without_a_token_one_is_anonymous(server: Server) -> None:
 
 
 def test_the_administrator_is_one_of_the_masters(server: Server) -> None:
-    server.same(who(server)["groups"], ["system:masters", "system:authenticated"])
+    server.same(identity_of(server)["groups"], ["system:masters", "system:authenticated"])
 
 
 # --- impersonation
 
 
 def test_an_impersonated_user_has_exactly_the_groups_of_the_headers(server: Server) -> None:
-    found = who(server, user="vera", groups=("a", "b"))
-    server.same(found, {"username": "vera", "groups": ["a", "b", "system:authenticated"]})
-    found = who(server, user="vera")
-    server.same(found, {"username": "vera", "groups": ["system:authenticated"]})
+    info = identity_of(server, user="vera", groups=("a", "b"))
+    server.same(info, {"username": "vera", "groups": ["a", "b", "system:authenticated"]})
+    info = identity_of(server, user="vera")
+    server.same(info, {"username": "vera", "groups": ["system:authenticated"]})
 
 
 def test_groups_in_one_header_are_one_group(server: Server) -> None:
-    found = who(server, user="vera", groups=("a,b",))
-    server.same(found["groups"], ["a,b", "system:authenticated"])
+    info = identity_of(server, user="vera", groups=("a,b",))
+    server.same(info["groups"], ["a,b", "system:authenticated"])
 
 
 def test_every_user_is_authenticated_once(server: Server) -> None:
-    found = who(server, user="vera", groups=("system:authenticated", "z"))
-    server.same(found["groups"], ["system:authenticated", "z"])
+    info = identity_of(server, user="vera", groups=("system:authenticated", "z"))
+    server.same(info["groups"], ["system:authenticated", "z"])
 
 
 def test_a_service_account_brings_its_groups(server: Server) -> None:
-    found = who(server, user="system:serviceaccount:olm:installer")
+    info = identity_of(server, user="system:serviceaccount:olm:installer")
     groups = ["system:serviceaccounts", "system:serviceaccounts:olm", "system:authenticated"]
-    server.same(found["groups"], groups)
+    server.same(info["groups"], groups)
 
 
 def test_a_uid_and_extras_are_taken_over(server: Server) -> None:
     headers = {"Impersonate-Uid": "u1", "Impersonate-Extra-Team": "red"}
-    found = who(server, user="vera", headers=headers)
-    server.same((found["uid"], found["extra"]), ("u1", {"team": ["red"]}))
+    info = identity_of(server, user="vera", headers=headers)
+    server.same((info["uid"], info["extra"]), ("u1", {"team": ["red"]}))
 
 
 def test_groups_without_a_user_are_a_bad_request(server: Server) -> None:
@@ -287,9 +287,9 @@ def test_a_review_asks_about_something(server: Server) -> None:
         "specified"
     )
     field = "spec.resourceAttributes"
-    found = cause("FieldValueInvalid", message, field)
+    expected = cause("FieldValueInvalid", message, field)
     text = f'.authorization.k8s.io "" is invalid: {field}: {message}'
-    details = about("", "authorization.k8s.io", "", found)
+    details = about("", "authorization.k8s.io", "", expected)
     server.refused(review(server, {}), 422, "Invalid", text, details)
 
 
@@ -302,7 +302,7 @@ def test_the_rules_of_a_viewer_in_a_namespace(server: Server) -> None:
     answer = server.call("POST", RULES, body, **VIEWER)
     status = answer.body["status"]
     server.same((answer.status, status["incomplete"]), (201, False))
-    found = sorted(
+    decisions = sorted(
         (sorted(rule["verbs"]), rule["apiGroups"], rule["resources"])
         for rule in status["resourceRules"]
     )
@@ -312,4 +312,4 @@ def test_the_rules_of_a_viewer_in_a_namespace(server: Server) -> None:
         (["create"], ["authorization.k8s.io"], reviews),
         (["get", "list", "watch"], ["*"], ["*"]),
     ]
-    server.same(found, expected)
+    server.same(decisions, expected)

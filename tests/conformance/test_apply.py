@@ -123,10 +123,10 @@ def test_a_conflict_with_an_update_names_its_version(server: Server, path: str, 
     labelled["metadata"]["labels"] = {"team": "blue"}
     server.apply(path, labelled)
     server.merge(path, {"metadata": {"labels": {"team": "red"}}}, fieldManager="kubectl-label")
-    who = '"kubectl-label" using olm.operatorframework.io/v1'
+    manager = '"kubectl-label" using olm.operatorframework.io/v1'
     field = ".metadata.labels.team"
-    text = f"1 conflict: conflict with {who}: {field}"
-    conflict(server, server.apply(path, labelled), text, (who, field))
+    text = f"1 conflict: conflict with {manager}: {field}"
+    conflict(server, server.apply(path, labelled), text, (manager, field))
 
 
 def test_force_takes_the_fields(server: Server, path: str, name: str) -> None:
@@ -159,10 +159,10 @@ def test_an_update_takes_fields_from_those_who_applied_them(
     server.apply(path, changed)
     change = {"spec": {"source": {"catalog": {"version": "1.1.0"}}}}
     body = server.merge(path, change, fieldManager="kubectl-edit").body
-    found = {manager: fields for manager, _, _, fields in owners(body)}
-    server.same("f:version" in found["olmweb"], False)
+    fields_of = {manager: fields for manager, _, _, fields in owners(body)}
+    server.same("f:version" in fields_of["olmweb"], False)
     version: Object = {"f:spec": {"f:source": {"f:catalog": {"f:version": {}}}}}
-    server.same(json.loads(found["kubectl-edit"]), version)
+    server.same(json.loads(fields_of["kubectl-edit"]), version)
 
 
 def test_a_create_owns_every_field_and_every_map(server: Server, path: str, name: str) -> None:
@@ -220,9 +220,9 @@ def test_a_conflict_in_a_status_names_the_subresource(server: Server, path: str,
     )
     status = {"status": {"conditions": [condition("Installed", reason="Other")]}}
     answer = server.apply(f"{path}/status", {**extension(name), **status})
-    who = '"ctl" with subresource "status" using olm.operatorframework.io/v1'
+    manager = '"ctl" with subresource "status" using olm.operatorframework.io/v1'
     field = '.status.conditions[type="Installed"].reason'
-    conflict(server, answer, f"1 conflict: conflict with {who}: {field}", (who, field))
+    conflict(server, answer, f"1 conflict: conflict with {manager}: {field}", (manager, field))
 
 
 def test_an_apply_to_the_object_leaves_the_status_alone(

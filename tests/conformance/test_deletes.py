@@ -123,9 +123,9 @@ def test_an_unknown_policy_is_422(server: Server, path: str) -> None:
         'Unsupported value: "Bogus": supported values: "Foreground", "Background", "Orphan", "nil"'
     )
     field = "propagationPolicy"
-    found = cause("FieldValueNotSupported", message, field)
+    expected = cause("FieldValueNotSupported", message, field)
     text = f'DeleteOptions.meta.k8s.io "" is invalid: {field}: {message}'
-    details = about("", "meta.k8s.io", "DeleteOptions", found)
+    details = about("", "meta.k8s.io", "DeleteOptions", expected)
     answer = server.call("DELETE", path, propagationPolicy="Bogus")
     server.refused(answer, 422, "Invalid", text, details)
 
@@ -198,9 +198,9 @@ def test_an_object_that_is_being_deleted_takes_no_new_finalizer(
         'finalizers []string{"example.com/more"}'
     )
     field = "metadata.finalizers"
-    found = cause("FieldValueForbidden", message, field)
+    expected = cause("FieldValueForbidden", message, field)
     text = f'ClusterExtension.{GROUP} "{name}" is invalid: {field}: {message}'
-    details = about(name, GROUP, "ClusterExtension", found, found)
+    details = about(name, GROUP, "ClusterExtension", expected, expected)
     answer = server.merge(held, {"metadata": {"finalizers": [FINALIZER, "example.com/more"]}})
     server.refused(answer, 422, "Invalid", text, details)
 

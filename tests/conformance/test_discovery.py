@@ -14,9 +14,9 @@ COREOS = "/apis/operators.coreos.com"
 
 def entry(server: Server, path: str, name: str) -> Object:
     """The resource `name` of a resource list; what only a stored kind's hash says is left out."""
-    found: Object = next(e for e in server.get(path).body["resources"] if e["name"] == name)
-    found.pop("storageVersionHash", None)
-    return found
+    resource: Object = next(e for e in server.get(path).body["resources"] if e["name"] == name)
+    resource.pop("storageVersionHash", None)
+    return resource
 
 
 def test_the_core_versions_are_listed(server: Server) -> None:
@@ -68,10 +68,10 @@ VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update
 
 
 def test_an_entry_says_scope_kind_verbs_and_names(server: Server) -> None:
-    found = entry(server, f"{COREOS}/v1alpha1", "subscriptions")
-    found["verbs"].sort()
+    resource = entry(server, f"{COREOS}/v1alpha1", "subscriptions")
+    resource["verbs"].sort()
     server.same(
-        found,
+        resource,
         {
             "name": "subscriptions",
             "singularName": "subscription",
@@ -82,9 +82,9 @@ def test_an_entry_says_scope_kind_verbs_and_names(server: Server) -> None:
             "categories": ["olm"],
         },
     )
-    found = entry(server, PLATFORM, "platformoperators")
-    server.same("shortNames" in found, False)
-    server.same(found["namespaced"], False)
+    resource = entry(server, PLATFORM, "platformoperators")
+    server.same("shortNames" in resource, False)
+    server.same(resource["namespaced"], False)
 
 
 def test_the_status_subresource_has_an_entry_of_its_own(server: Server) -> None:
@@ -127,8 +127,8 @@ def test_the_status_subresource_has_an_entry_of_its_own(server: Server) -> None:
 def test_built_in_kinds_are_discovered(
     server: Server, path: str, name: str, expected: dict[str, Any]
 ) -> None:
-    found = entry(server, path, name)
-    server.same({key: found.get(key) for key in expected}, expected)
+    resource = entry(server, path, name)
+    server.same({key: resource.get(key) for key in expected}, expected)
 
 
 def test_the_version_has_the_usual_fields(server: Server) -> None:

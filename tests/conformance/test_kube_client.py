@@ -27,12 +27,12 @@ def client(server: Server, tmp_path: Path) -> Iterator[KubeClient]:
 
 
 def test_every_kind_that_we_read_is_discovered(server: Server, client: KubeClient) -> None:
-    found = client.discover()
+    discovery = client.discover()
     kinds = {resource.kind for resource in resources.ALL} - {CATALOG_BEFORE_V1}
-    server.same(sorted(found.served), sorted(kinds))
-    server.same(found.failed, {})
-    server.same(found.served["OperatorCondition"].version, "v2")
-    server.same(found.served["BundleDeployment"].version, "v1alpha1")
+    server.same(sorted(discovery.served), sorted(kinds))
+    server.same(discovery.failed, {})
+    server.same(discovery.served["OperatorCondition"].version, "v2")
+    server.same(discovery.served["BundleDeployment"].version, "v1alpha1")
 
 
 def test_pages_hold_everything_once(server: Server, client: KubeClient, ns: str) -> None:
@@ -50,9 +50,9 @@ def test_objects_are_counted_in_one_request(server: Server, client: KubeClient, 
     before = client.count_objects(SUBS, "v1alpha1")
     for number in range(3):
         server.made(SUBSCRIPTIONS.format(ns), subscription(f"s{number}"))
-    asked = client.requests
+    requests = client.requests
     server.same(client.count_objects(SUBS, "v1alpha1") - before, 3)
-    server.same(client.requests - asked, 1)
+    server.same(client.requests - requests, 1)
 
 
 def test_a_watch_tells_changes_and_says_where_to_go_on(
@@ -113,16 +113,16 @@ def test_what_the_crd_refuses_comes_with_its_fields(
     body["spec"]["source"]["catalog"]["upgradeConstraintPolicy"] = "Wild"
     with pytest.raises(errors.Invalid) as caught:
         client.apply(CES, "v1", body)
-    found = {cause.field: cause.reason for cause in caught.value.causes}
-    server.same(found["spec.source.catalog.upgradeConstraintPolicy"], "FieldValueNotSupported")
+    reasons = {cause.field: cause.reason for cause in caught.value.causes}
+    server.same(reasons["spec.source.catalog.upgradeConstraintPolicy"], "FieldValueNotSupported")
 
 
 def test_a_conflict_names_the_other_manager(server: Server, client: KubeClient, name: str) -> None:
     server.apply(f"{EXTENSIONS}/{name}", extension(name), manager="argocd")
     with pytest.raises(errors.Conflict) as caught:
         client.apply(CES, "v1", extension(name, namespace="other"))
-    [found] = caught.value.causes
-    server.same((found.field, found.message), (".spec.namespace", 'conflict with "argocd"'))
+    [refusal] = caught.value.causes
+    server.same((refusal.field, refusal.message), (".spec.namespace", 'conflict with "argocd"'))
     body = extension(name)
     body["spec"]["source"]["catalog"]["version"] = "2"
     server.apply(f"{EXTENSIONS}/{name}", body, manager="argocd")
@@ -139,11 +139,13 @@ def test_a_question_is_answered_for_the_person(
     server: Server, client: KubeClient, groups: tuple[str, ...], allowed: bool
 ) -> None:
     person = Impersonation("vera", groups)
-    found = client.may("patch", resources.PLATFORM_OPERATORS, as_user=person)
-    server.same((found.allowed, bool(found.reason)), (allowed, allowed))
+    answer = client.may("patch", resources.PLATFORM_OPERATORS, as_user=person)
+    server.same((answer.allowed, bool(answer.reason)), (allowed, allowed))
 
 
-def test_a_person_who_may_not_write_is_told(server: Server, client: KubeClient, name: str) -> None:
+def test_a_person_who_may_not_write_is_refused(
+    server: Server, client: KubeClient, name: str
+) -> None:
     person = Impersonation("vera", ("olmweb-viewers",))
     with pytest.raises(errors.Forbidden) as caught:
         client.apply(CES, "v1", extension(name), as_user=person)

@@ -148,14 +148,14 @@ def expired(server: Server, path: str) -> tuple[Server, Answer]:
     server.made(path, subscription("s1-new"))
     server.merge(f"{path}/s4", {"spec": {"name": "changed"}})
     server.forget()
-    asked = server.uncached()
-    return asked, asked.get(path, limit=2, **{"continue": token})
+    uncached = server.uncached()
+    return uncached, uncached.get(path, limit=2, **{"continue": token})
 
 
 def test_an_expired_token_is_410_with_a_token_to_go_on_inconsistently(
     server: Server, five: str
 ) -> None:
-    _asked, answer = expired(server, five)
+    _server, answer = expired(server, five)
     body = answer.body
     text = (
         "The provided continue parameter is too old to display a consistent list result. You can "
@@ -171,11 +171,11 @@ def test_an_expired_token_is_410_with_a_token_to_go_on_inconsistently(
 
 
 def test_the_inconsistent_token_goes_on_with_what_is_there_now(server: Server, five: str) -> None:
-    asked, answer = expired(server, five)
+    uncached, answer = expired(server, five)
     token = answer.body["metadata"]["continue"]
-    page = asked.get(five, limit=2, **{"continue": token})
+    page = uncached.get(five, limit=2, **{"continue": token})
     server.same(page.names, ["s1-new", "s2"])
-    last = asked.get(five, limit=5, **{"continue": page.body["metadata"]["continue"]})
+    last = uncached.get(five, limit=5, **{"continue": page.body["metadata"]["continue"]})
     server.same(last.names, ["s3", "s4"])
     server.same(last.body["items"][1]["spec"]["name"], "changed")
 
@@ -312,30 +312,30 @@ def test_an_object_is_read_with_its_metadata(server: Server, five: str) -> None:
 def test_an_object_is_read_at_no_particular_version(server: Server, five: str) -> None:
     version = server.version(five)
     whole = server.get(f"{five}/s3").body
-    for asked in ("0", version):
-        server.same(server.get(f"{five}/s3", resourceVersion=asked).body, whole)
+    for requested in ("0", version):
+        server.same(server.get(f"{five}/s3", resourceVersion=requested).body, whole)
 
 
 def test_a_status_is_read_as_the_whole_object(server: Server, five: str) -> None:
     server.same(server.get(f"{five}/s3/status").body, server.get(f"{five}/s3").body)
 
 
-def test_only_a_large_answer_is_compressed_and_only_when_asked(server: Server, ns: str) -> None:
+def test_only_a_large_answer_is_compressed_and_only_on_request(server: Server, ns: str) -> None:
     path = SUBSCRIPTIONS.format(ns)
     server.made(path, subscription("large", annotations={"text": "x" * 200_000}))
     server.made(path, subscription("small"))
-    asked = {"Accept-Encoding": "gzip"}
+    gzip = {"Accept-Encoding": "gzip"}
 
     def encoding(target: str, headers: dict[str, str]) -> str | None:
         answer = server.call("GET", f"{path}{target}", headers=headers)
         server.same(answer.status, 200)
         return answer.headers.get("Content-Encoding")
 
-    server.same(encoding("/large", asked), "gzip")
-    server.same(encoding("", asked), "gzip")
-    server.same(encoding("/small", asked), None)
+    server.same(encoding("/large", gzip), "gzip")
+    server.same(encoding("", gzip), "gzip")
+    server.same(encoding("/small", gzip), None)
     server.same(encoding("/large", {}), None)
-    whole = server.call("GET", f"{path}/large", headers=asked).body
+    whole = server.call("GET", f"{path}/large", headers=gzip).body
     server.same(whole, server.get(f"{path}/large").body)
 
 

@@ -17,21 +17,21 @@ SUBDOMAIN = (
 @pytest.mark.parametrize("bad", ["Bad_Name", "-a", "a..b", "a b"])
 def test_a_name_is_a_subdomain(server: Server, bad: str) -> None:
     message = f'Invalid value: "{bad}": {SUBDOMAIN}'
-    found = cause("FieldValueInvalid", message, "metadata.name")
-    refuse(server, EXTENSIONS, extension(bad), bad, found, dryRun="All")
+    expected = cause("FieldValueInvalid", message, "metadata.name")
+    refuse(server, EXTENSIONS, extension(bad), bad, expected, dryRun="All")
 
 
 def test_a_name_has_a_longest_length(server: Server) -> None:
     long = "a" * 254
     message = f'Invalid value: "{long}": must be no more than 253 characters'
-    found = cause("FieldValueInvalid", message, "metadata.name")
-    refuse(server, EXTENSIONS, extension(long), long, found)
+    expected = cause("FieldValueInvalid", message, "metadata.name")
+    refuse(server, EXTENSIONS, extension(long), long, expected)
 
 
 def test_a_name_is_needed(server: Server) -> None:
     message = "Required value: name or generateName is required"
-    found = cause("FieldValueRequired", message, "metadata.name")
-    refuse(server, EXTENSIONS, extension(""), "", found)
+    expected = cause("FieldValueRequired", message, "metadata.name")
+    refuse(server, EXTENSIONS, extension(""), "", expected)
 
 
 def test_a_namespace_is_a_label(server: Server) -> None:
@@ -42,9 +42,9 @@ def test_a_namespace_is_a_label(server: Server) -> None:
     )
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "A_b"}}
     answer = server.call("POST", "/api/v1/namespaces", body)
-    found = cause("FieldValueInvalid", message, "metadata.name")
+    expected = cause("FieldValueInvalid", message, "metadata.name")
     text = f'Namespace "A_b" is invalid: metadata.name: {message}'
-    server.refused(answer, 422, "Invalid", text, about("A_b", "", "Namespace", found))
+    server.refused(answer, 422, "Invalid", text, about("A_b", "", "Namespace", expected))
 
 
 LABEL_NAME = (
@@ -72,8 +72,8 @@ def test_labels_have_a_syntax(
 ) -> None:
     body = extension(name)
     body["metadata"]["labels"] = labels
-    found = cause("FieldValueInvalid", f'Invalid value: "{value}": {message}', "metadata.labels")
-    refuse(server, EXTENSIONS, body, name, found)
+    expected = cause("FieldValueInvalid", f'Invalid value: "{value}": {message}', "metadata.labels")
+    refuse(server, EXTENSIONS, body, name, expected)
 
 
 def test_annotations_have_a_largest_size(server: Server, name: str) -> None:

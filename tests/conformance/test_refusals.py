@@ -39,9 +39,9 @@ def test_a_built_in_body_may_leave_its_kind_out(server: Server, name: str) -> No
 def test_a_body_of_another_kind_is_422(server: Server, name: str) -> None:
     answer = server.call("POST", EXTENSIONS, {**extension(name), "kind": "Other"})
     message = 'Invalid value: "Other": must be ClusterExtension'
-    found = cause("FieldValueInvalid", message, "kind")
+    expected = cause("FieldValueInvalid", message, "kind")
     text = f'Other.olm.operatorframework.io "{name}" is invalid: kind: {message}'
-    details = about(name, "olm.operatorframework.io", "Other", found)
+    details = about(name, "olm.operatorframework.io", "Other", expected)
     server.refused(answer, 422, "Invalid", text, details)
 
 

@@ -31,8 +31,8 @@ def scenario() -> Iterator[tuple[str, Object]]:
 
 def renewed(item: Object, namespace: str, name: str) -> Object:
     """The object as one would create it, elsewhere and under another name."""
-    kept = {k: v for k, v in item["metadata"].items() if k not in OF_THE_SERVER}
-    metadata: dict[str, Any] = {**kept, "name": name}
+    own = {k: v for k, v in item["metadata"].items() if k not in OF_THE_SERVER}
+    metadata: dict[str, Any] = {**own, "name": name}
     if "namespace" in metadata:
         metadata["namespace"] = namespace
     made = {**item, "metadata": metadata}

@@ -105,8 +105,8 @@ def test_a_field_selector_chooses_by_name(
 def test_a_field_selector_chooses_by_namespace(server: Server, labelled: str) -> None:
     namespace = labelled.split("/")[-2]
     everywhere = "/apis/operators.coreos.com/v1alpha1/subscriptions"
-    found = server.get(everywhere, fieldSelector=f"metadata.namespace={namespace}")
-    server.same(found.names, ["a", "b", "c", "d"])
+    selected = server.get(everywhere, fieldSelector=f"metadata.namespace={namespace}")
+    server.same(selected.names, ["a", "b", "c", "d"])
     both = f"metadata.namespace={namespace},metadata.name=c"
     server.same(server.get(everywhere, fieldSelector=both).names, ["c"])
 

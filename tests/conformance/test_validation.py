@@ -147,7 +147,7 @@ def test_a_spec_that_the_crd_refuses_is_told_by_field(
     server: Server, name: str, where: str, value: Any, causes: list[tuple[str, str, str]]
 ) -> None:
     body = changed(extension(name), where, value)
-    refuse(server, EXTENSIONS, body, name, *(cause(*found) for found in causes))
+    refuse(server, EXTENSIONS, body, name, *(cause(*entry) for entry in causes))
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_a_value_of_another_type_is_told_with_both_types(
     text = f'Invalid value: "{actual}": {where} in body must be of type {wanted}: "{actual}"'
     answer = server.call("POST", EXTENSIONS, body)
     server.same(answer.status, 422)
-    found = answer.body["details"]["causes"]
-    server.same(found, [cause("FieldValueTypeInvalid", text, where), UNCHECKED])
+    entries = answer.body["details"]["causes"]
+    server.same(entries, [cause("FieldValueTypeInvalid", text, where), UNCHECKED])
 
 
 def test_a_null_is_a_field_that_is_not_there(server: Server, name: str) -> None:
@@ -266,10 +266,10 @@ def test_conditions_are_checked_one_by_one(server: Server, name: str) -> None:
         *required,
         UNCHECKED,
     ]
-    found = answer.body["details"]["causes"]
+    entries = answer.body["details"]["causes"]
     order = lambda c: (c["field"], c["message"])  # noqa: E731
     server.same(answer.status, 422)
-    server.same(sorted(found, key=order), sorted(expected, key=order))
+    server.same(sorted(entries, key=order), sorted(expected, key=order))
 
 
 def test_an_immutable_field_can_be_kept_and_not_changed(server: Server, name: str) -> None:
@@ -278,8 +278,8 @@ def test_an_immutable_field_can_be_kept_and_not_changed(server: Server, name: st
     server.same(server.merge(path, {"spec": {"namespace": "somewhere"}}).status, 200)
     answer = server.merge(path, {"spec": {"namespace": "other"}})
     message = 'Invalid value: "other": namespace is immutable'
-    found = cause("FieldValueInvalid", message, "spec.namespace")
-    details = about(name, "olm.operatorframework.io", "ClusterExtension", found)
+    expected = cause("FieldValueInvalid", message, "spec.namespace")
+    details = about(name, "olm.operatorframework.io", "ClusterExtension", expected)
     text = (
         f'ClusterExtension.olm.operatorframework.io "{name}" is invalid: spec.namespace: {message}'
     )
@@ -326,10 +326,10 @@ def test_unknown_fields_are_dropped_with_a_warning_each(server: Server, name: st
     server.same(answer.status, 201)
     server.same(sorted(answer.body["spec"]), ["namespace", "source"])
     server.same("extra" in answer.body["spec"]["source"]["catalog"], False)
-    found = sorted(answer.headers["Warning"].split(", "))
+    warnings = sorted(answer.headers["Warning"].split(", "))
     expected = ['299 - "unknown field \\"spec.more\\""']
     expected += ['299 - "unknown field \\"spec.source.catalog.extra\\""']
-    server.same(found, expected)
+    server.same(warnings, expected)
 
 
 def test_unknown_fields_are_dropped_silently_when_asked(server: Server, name: str) -> None:
@@ -364,9 +364,9 @@ def test_an_unknown_field_in_a_patch_is_dropped_with_a_warning(server: Server, n
 def test_an_unknown_field_validation_is_422(server: Server, name: str) -> None:
     message = 'Unsupported value: "Nope": supported values: "", "Ignore", "Strict", "Warn"'
     field = "fieldValidation"
-    found = cause("FieldValueNotSupported", message, field)
+    expected = cause("FieldValueNotSupported", message, field)
     text = f'CreateOptions.meta.k8s.io "" is invalid: {field}: {message}'
-    details = about("", "meta.k8s.io", "CreateOptions", found)
+    details = about("", "meta.k8s.io", "CreateOptions", expected)
     answer = server.call("POST", EXTENSIONS, extension(name), fieldValidation="Nope")
     server.refused(answer, 422, "Invalid", text, details)
 

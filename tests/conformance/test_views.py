@@ -26,10 +26,10 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 @pytest.fixture
 def path(server: Server, ns: str) -> str:
     """The path of a list with a and b."""
-    found = SUBSCRIPTIONS.format(ns)
+    path = SUBSCRIPTIONS.format(ns)
     for name in ("a", "b"):
-        server.made(found, subscription(name, labels={"is": name}))
-    return found
+        server.made(path, subscription(name, labels={"is": name}))
+    return path
 
 
 def test_metadata_of_one_object(server: Server, path: str) -> None:
@@ -47,8 +47,8 @@ def test_metadata_of_a_list_with_pages_and_selectors(server: Server, path: str) 
     server.same(body["metadata"]["remainingItemCount"], 1)
     token = body["metadata"]["continue"]
     rest = server.call("GET", path, accept=PARTIALS, **{"continue": token}).body
-    found = [item["metadata"] for item in body["items"] + rest["items"]]
-    server.same(found, [item["metadata"] for item in whole["items"]])
+    listed = [item["metadata"] for item in body["items"] + rest["items"]]
+    server.same(listed, [item["metadata"] for item in whole["items"]])
     server.same(sorted(rest["items"][0]), ["apiVersion", "kind", "metadata"])
     server.same(rest["metadata"]["resourceVersion"], body["metadata"]["resourceVersion"])
     selected = server.call("GET", path, accept=PARTIALS, labelSelector="is=b").body

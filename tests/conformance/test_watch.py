@@ -22,10 +22,10 @@ FROM_THE_START = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlder
 @pytest.fixture
 def path(server: Server, ns: str) -> str:
     """The path of a list with `first` and `second`."""
-    found = SUBSCRIPTIONS.format(ns)
-    server.made(found, subscription("first", labels={"team": "red"}))
-    server.made(found, subscription("second", labels={"team": "blue"}))
-    return found
+    path = SUBSCRIPTIONS.format(ns)
+    server.made(path, subscription("first", labels={"team": "red"}))
+    server.made(path, subscription("second", labels={"team": "blue"}))
+    return path
 
 
 def seen(events: list[Object]) -> list[tuple[str, str]]:
@@ -231,9 +231,9 @@ def test_the_first_events_follow_the_selection(server: Server, path: str) -> Non
 def test_options_that_exclude_each_other_are_422(
     server: Server, path: str, query: dict[str, str], field: str, message: str
 ) -> None:
-    found = cause("FieldValueForbidden", f"Forbidden: {message}", field)
+    expected = cause("FieldValueForbidden", f"Forbidden: {message}", field)
     text = f'ListOptions.meta.k8s.io "" is invalid: {field}: Forbidden: {message}'
-    details = about("", "meta.k8s.io", "ListOptions", found)
+    details = about("", "meta.k8s.io", "ListOptions", expected)
     server.refused(server.get(path, timeoutSeconds=1, **query), 422, "Invalid", text, details)
 
 
@@ -290,9 +290,9 @@ def test_a_version_of_before_the_compaction_is_an_error_event(server: Server, pa
     server.forget()
     [event] = server.uncached().watch(path, resourceVersion=version)
     server.same(event["type"], "ERROR")
-    found = event["object"]
+    item = event["object"]
     # The texts differ between the real server's watch cache and its etcd, so neither is asserted.
-    server.same((found["kind"], found["code"], found["reason"]), ("Status", 410, "Expired"))
+    server.same((item["kind"], item["code"], item["reason"]), ("Status", 410, "Expired"))
 
 
 def test_a_version_of_the_future_waits_for_it(server: Server, path: str) -> None:

@@ -35,14 +35,14 @@ def path(server: Server, name: str) -> str:
 
 
 def stored(server: Server, path: str) -> Object:
-    found: Object = server.get(path).body
-    return found
+    item: Object = server.get(path).body
+    return item
 
 
 def immutable(server: Server, answer: Answer, name: str, field: str, message: str) -> None:
     # Metadata of an update is checked twice, and its causes are told twice.
-    found = cause("FieldValueInvalid", message, field)
-    details = about(name, GROUP, "ClusterExtension", found, found)
+    expected = cause("FieldValueInvalid", message, field)
+    details = about(name, GROUP, "ClusterExtension", expected, expected)
     text = f'ClusterExtension.{GROUP} "{name}" is invalid: {field}: {message}'
     server.refused(answer, 422, "Invalid", text, details)
 
@@ -169,8 +169,8 @@ def test_an_update_of_an_old_version_is_a_conflict(server: Server, path: str, na
 
 def test_an_update_of_a_custom_object_needs_a_version(server: Server, path: str, name: str) -> None:
     message, field = "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
-    found = cause("FieldValueInvalid", message, field)
-    details = about(name, GROUP, "clusterextensions", found)
+    expected = cause("FieldValueInvalid", message, field)
+    details = about(name, GROUP, "clusterextensions", expected)
     text = f'{RESOURCE} "{name}" is invalid: {field}: {message}'
     answer = server.call("PUT", path, extension(name))
     server.refused(answer, 422, "Invalid", text, details)
@@ -233,14 +233,14 @@ def test_a_uid_cannot_be_changed(server: Server, path: str, name: str) -> None:
 
 def test_a_status_write_leaves_spec_and_metadata_alone(server: Server, path: str) -> None:
     before = stored(server, path)
-    said = {"conditions": [condition("Installed")]}
+    status = {"conditions": [condition("Installed")]}
     change = {
         "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
         "spec": {"namespace": "changed"},
-        "status": said,
+        "status": status,
     }
     after = server.merge(f"{path}/status", change, fieldManager="ctl").body
-    server.same((after["spec"], after["status"]), (before["spec"], said))
+    server.same((after["spec"], after["status"]), (before["spec"], status))
     server.same(("labels" in after["metadata"], "annotations" in after["metadata"]), (False, False))
     server.same(after["metadata"]["generation"], 1)
     server.same([(m, s) for m, _, s, _ in owners(after) if s], [("ctl", "status")])
@@ -248,15 +248,15 @@ def test_a_status_write_leaves_spec_and_metadata_alone(server: Server, path: str
 
 
 def test_a_spec_write_leaves_the_status_alone(server: Server, path: str) -> None:
-    said = {"conditions": [condition("Installed")]}
-    server.merge(f"{path}/status", {"status": said})
+    status = {"conditions": [condition("Installed")]}
+    server.merge(f"{path}/status", {"status": status})
     body = stored(server, path)
     body["status"] = {"conditions": []}
     body["spec"]["source"]["catalog"]["version"] = "1"
     after = server.call("PUT", path, body).body
-    server.same((after["status"], after["metadata"]["generation"]), (said, 2))
+    server.same((after["status"], after["metadata"]["generation"]), (status, 2))
     after = server.merge(path, {"status": None}).body
-    server.same((after["status"], after["metadata"]["generation"]), (said, 2))
+    server.same((after["status"], after["metadata"]["generation"]), (status, 2))
 
 
 def test_a_status_is_replaced_with_a_put(server: Server, path: str) -> None:
@@ -294,9 +294,9 @@ def test_a_merge_patch_merges_maps_and_replaces_lists(server: Server, path: str)
     catalog = {"version": "1", "channels": ["a", "b"]}
     server.merge(path, {"spec": {"source": {"catalog": catalog}}})
     change = {"spec": {"source": {"catalog": {"version": None, "channels": ["c"]}}}}
-    found = server.merge(path, change).body["spec"]["source"]["catalog"]
+    merged = server.merge(path, change).body["spec"]["source"]["catalog"]
     server.same(
-        found,
+        merged,
         {"packageName": "etcd", "channels": ["c"], "upgradeConstraintPolicy": "CatalogProvided"},
     )
 
@@ -380,9 +380,9 @@ def test_a_patch_cannot_rename(server: Server, path: str, name: str) -> None:
 
 def test_a_patch_cannot_change_the_kind(server: Server, path: str, name: str) -> None:
     message = 'Invalid value: "Other": must be ClusterExtension'
-    found = cause("FieldValueInvalid", message, "kind")
+    expected = cause("FieldValueInvalid", message, "kind")
     text = f'Other.{GROUP} "{name}" is invalid: kind: {message}'
-    details = about(name, GROUP, "Other", found)
+    details = about(name, GROUP, "Other", expected)
     server.refused(server.merge(path, {"kind": "Other"}), 422, "Invalid", text, details)
 
 
@@ -393,10 +393,10 @@ def test_a_dry_run_of_each_verb_answers_and_stores_nothing(
     server: Server, path: str, name: str
 ) -> None:
     before, version = stored(server, path), server.version(EXTENSIONS)
-    fresh = f"{name}-new"
-    made = server.made(EXTENSIONS, extension(fresh), dryRun="All")
+    other = f"{name}-new"
+    made = server.made(EXTENSIONS, extension(other), dryRun="All")
     server.same(sorted(made["metadata"]), DRY_METADATA)
-    answer = server.apply(f"{EXTENSIONS}/{fresh}", extension(fresh), dryRun="All")
+    answer = server.apply(f"{EXTENSIONS}/{other}", extension(other), dryRun="All")
     server.same((answer.status, sorted(answer.body["metadata"])), (201, DRY_METADATA))
     changed = copy.deepcopy(before)
     changed["spec"]["source"]["catalog"]["version"] = "1"
@@ -411,7 +411,7 @@ def test_a_dry_run_of_each_verb_answers_and_stores_nothing(
     )
     server.same(server.call("DELETE", path, dryRun="All").body["status"], "Success")
     server.same(stored(server, path), before)
-    server.same(server.get(f"{EXTENSIONS}/{fresh}").status, 404)
+    server.same(server.get(f"{EXTENSIONS}/{other}").status, 404)
     server.same(server.watch(EXTENSIONS, resourceVersion=version), [])
 
 
@@ -443,10 +443,10 @@ def test_a_dry_run_is_all_or_nothing(
     server: Server, path: str, name: str, method: str, options: str
 ) -> None:
     message = 'Unsupported value: ["Some"]: supported values: "All"'
-    found = cause("FieldValueNotSupported", message, "dryRun")
+    expected = cause("FieldValueNotSupported", message, "dryRun")
     text = f'{options}.meta.k8s.io "" is invalid: dryRun: {message}'
     target = EXTENSIONS if method == "POST" else path
     type_ = "application/merge-patch+json" if method == "PATCH" else "application/json"
     body = None if method == "DELETE" else extension(name)
     answer = server.call(method, target, body, type=type_, dryRun="Some")
-    server.refused(answer, 422, "Invalid", text, about("", "meta.k8s.io", options, found))
+    server.refused(answer, 422, "Invalid", text, about("", "meta.k8s.io", options, expected))

@@ -21,7 +21,7 @@ class Command(BaseCommand):
         parser.add_argument("--scenario", choices=SCENARIOS, default=SCENARIOS[0])
         parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
         parser.add_argument("--kubeconfig", type=Path, help="where to write the kubeconfig")
-        parser.add_argument("--state", type=Path, help="file that preserves the objects over a restart")
+        parser.add_argument("--state", type=Path, help="file that preserves the objects")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

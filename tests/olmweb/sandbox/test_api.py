@@ -55,9 +55,9 @@ def test_an_open_watch_that_is_behind_loses_nothing_to_a_compaction() -> None:
     store.put(operator("x", "p"))
     store.compact()
     assert store.events_after(before, kind) is None
-    told = store.events_after(before, kind, is_open=True)
-    assert told is not None
-    assert [event.object["metadata"]["name"] for event in told] == ["x"]
+    events = store.events_after(before, kind, is_open=True)
+    assert events is not None
+    assert [event.object["metadata"]["name"] for event in events] == ["x"]
 
 
 def test_history_has_an_end() -> None:

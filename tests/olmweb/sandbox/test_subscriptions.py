@@ -17,17 +17,17 @@ def everything(client: Client, plural: str, query: str = "") -> dict[tuple[str, 
 
 
 def conditions(item: Object) -> dict[str, tuple[str, str]]:
-    found = item["status"]["conditions"]
-    return {c["type"]: (c["status"], c.get("reason", "")) for c in found}
+    entries = item["status"]["conditions"]
+    return {c["type"]: (c["status"], c.get("reason", "")) for c in entries}
 
 
 def test_every_subscription_says_that_its_catalogs_are_well(client: Client) -> None:
     subscriptions = everything(client, "subscriptions")
     assert len(subscriptions) == 9
     for item in subscriptions.values():
-        said = conditions(item)["CatalogSourcesUnhealthy"]
-        assert said == ("False", "AllCatalogSourcesHealthy")
-        assert all(one["healthy"] for one in item["status"]["catalogHealth"])
+        condition = conditions(item)["CatalogSourcesUnhealthy"]
+        assert condition == ("False", "AllCatalogSourcesHealthy")
+        assert all(source["healthy"] for source in item["status"]["catalogHealth"])
     dead = client.get(f"{V1ALPHA1}/namespaces/team-lab/catalogsources/lab-catalog")
     assert dead["status"]["connectionState"]["lastObservedState"] == "TRANSIENT_FAILURE"
 
@@ -100,18 +100,20 @@ def test_one_install_plan_waits_with_two_operators(client: Client) -> None:
 def test_a_failed_resolution_is_told_on_every_subscription_of_its_namespace(
     client: Client,
 ) -> None:
-    found = everything(client, "subscriptions")
-    told = {
+    items = everything(client, "subscriptions")
+    reported = {
         key: next(
             (c["message"] for c in item["status"]["conditions"] if c["type"] == "ResolutionFailed"),
             "",
         )
-        for key, item in found.items()
+        for key, item in items.items()
     }
-    lab = {text for (namespace, _), text in told.items() if namespace == "team-lab"}
+    lab = {text for (namespace, _), text in reported.items() if namespace == "team-lab"}
     assert len(lab) == 1
     assert lab.pop().startswith("error using catalogsource team-lab/lab-catalog: ")
-    assert "in channel stable-8 of package rhsso-operator" in told["team-green", "rhsso-operator"]
+    assert (
+        "in channel stable-8 of package rhsso-operator" in reported["team-green", "rhsso-operator"]
+    )
 
 
 def pods_of(client: Client, deployment: Object) -> list[dict[str, Any]]:
@@ -163,6 +165,6 @@ def test_events_are_about_objects_that_are_there(client: Client) -> None:
     for event in events:
         about = event["involvedObject"]
         path = plurals[about["kind"]].format(about.get("namespace", ""))
-        found = client.get(f"{path}/{about['name']}")
-        assert found["metadata"]["uid"] == about["uid"]
+        item = client.get(f"{path}/{about['name']}")
+        assert item["metadata"]["uid"] == about["uid"]
         assert event["firstTimestamp"] <= event["lastTimestamp"]

@@ -83,12 +83,12 @@ def test_every_message_and_bundle_name_is_the_published_audits(client: Client) -
 
 def test_two_starts_give_the_same_objects_but_for_their_times() -> None:
     def identities(sandbox: Sandbox) -> list[tuple[str, str, str]]:
-        found = []
+        keys = []
         for kind in ("PlatformOperator", "Bundle", "BundleDeployment", "ClusterCatalog"):
             for item in sandbox.store.items(kind)[0]:
                 metadata = item["metadata"]
-                found.append((metadata["name"], metadata["uid"], metadata["resourceVersion"]))
-        return found
+                keys.append((metadata["name"], metadata["uid"], metadata["resourceVersion"]))
+        return keys
 
     first, second = Sandbox(), Sandbox()
     assert identities(first) == identities(second)
@@ -138,14 +138,14 @@ def available(client: Client) -> str:
 def test_an_install_passes_through_unpacking_and_keeps_its_first_time() -> None:
     sandbox = Sandbox(step_seconds=60)
     sandbox.store.put(operator("tracing-demo"))
-    seen, times = [], []
+    reasons, times = [], []
     for _ in range(8):
         sandbox.step_all()
         condition = installed(sandbox.store.get("PlatformOperator", "tracing-demo") or {})
-        seen.append(condition["reason"])
+        reasons.append(condition["reason"])
         times.append((condition["status"], condition["lastTransitionTime"]))
     sandbox.close()
-    assert list(dict.fromkeys(seen)) == ["UnpackPending", "InstallPending", "InstallSuccessful"]
+    assert list(dict.fromkeys(reasons)) == ["UnpackPending", "InstallPending", "InstallSuccessful"]
     assert len({at for status, at in times if status == "False"}) == 1
 
 
@@ -170,8 +170,8 @@ def test_one_failing_operator_has_no_brackets_and_none_is_all_well(
         name = item["metadata"]["name"]
         if name not in ("eap", "datagrid"):
             sandbox.store.delete("PlatformOperator", name)
-    one = 'encountered the failing datagrid platform operator with reason "UnpackFailed"'
-    wait_for(lambda: available(client) == one)
+    expected = 'encountered the failing datagrid platform operator with reason "UnpackFailed"'
+    wait_for(lambda: available(client) == expected)
     sandbox.store.delete("PlatformOperator", "datagrid")
     wait_for(lambda: available(client) == "All platform operators are in a successful state")
 
@@ -205,8 +205,8 @@ def test_what_was_installed_survives_a_restart(tmp_path: Path) -> None:
     )
     first.stop()
     second = Sandbox(step_seconds=STEP, state_file=path)
-    kept = second.store.get("PlatformOperator", "tracing-demo") or {}
-    assert installed(kept)["reason"] == "InstallSuccessful"
+    restored = second.store.get("PlatformOperator", "tracing-demo") or {}
+    assert installed(restored)["reason"] == "InstallSuccessful"
     assert second.store.get("PlatformOperator", "eap") is None
     assert second.store.version == first.store.version
     second.close()
@@ -294,7 +294,9 @@ def test_the_catalogs_are_big_enough_and_show_what_the_audit_lacks() -> None:
     text = catalogs.as_jsonl(blobs).decode()
     for piece in ("skipRange", '"skips"', "olm.gvk.required", "+build.7", '"4.12"'):
         assert piece in text, piece
-    assert any("<script>" in json.dumps(one) for blob in blobs for one in manifests_in(blob))
+    assert any(
+        "<script>" in json.dumps(manifest) for blob in blobs for manifest in manifests_in(blob)
+    )
     shared = {b["name"] for b in catalogs.blobs()["community-operators"]}
     assert "tracing-demo" in shared
 
@@ -309,12 +311,12 @@ def manifests_in(blob: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_one_catalog_tells_the_objects_of_its_bundles_and_the_other_leaves_them_out() -> None:
-    told = {
+    contained = {
         name: Counter(bool(manifests_in(b)) for b in blobs if b["schema"] == "olm.bundle")
         for name, blobs in catalogs.blobs().items()
     }
-    assert set(told["redhat-operators"]) == {True}
-    assert set(told["community-operators"]) == {True, False}
+    assert set(contained["redhat-operators"]) == {True}
+    assert set(contained["community-operators"]) == {True, False}
 
 
 def test_every_bundle_is_in_a_channel_and_every_default_channel_exists() -> None:
