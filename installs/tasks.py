@@ -21,8 +21,8 @@ from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster
-from olmweb.runtime import stopping
-from olmweb.runtime.leases import kept_lease, lease
+from olmweb.runtime.leases import lease, renewed_lease
+from olmweb.runtime.worker import stop_requested
 from olmweb.tasks import task
 
 log = structlog.get_logger(__name__)
@@ -66,7 +66,7 @@ def watch_cluster(cluster_id: int) -> None:
         return
     with (
         scheduling.slot() as free,
-        kept_lease(scheduling.cluster_lease(cluster_id), WATCH_LEASE) as held,
+        renewed_lease(scheduling.cluster_lease(cluster_id), WATCH_LEASE) as held,
     ):
         if held is None or not free:
             return
@@ -83,7 +83,7 @@ def watch_cluster(cluster_id: int) -> None:
             log.exception("cluster watch crashed", cluster=cluster.name)
             full_sync.record_crash(cluster, error, started)
             return
-    if report.end is End.TIME and not stopping.asked():
+    if report.end is End.TIME and not stop_requested():
         scheduling.enqueue(cluster_id, watch_cluster.delay)
 
 
@@ -112,7 +112,7 @@ def predict() -> None:
         if surface.is_due(cluster):
             surface.await_first(cluster)
             read_surface.delay(cluster.pk)
-    with kept_lease("predictions", PREDICT_LEASE) as held:
+    with renewed_lease("predictions", PREDICT_LEASE) as held:
         if held is None:
             return
         waiting = Cluster.objects.filter(surface.awaited())

@@ -7,26 +7,25 @@ from typing import Any
 from celery import Celery
 from celery.signals import setup_logging, worker_ready, worker_shutting_down
 
-from olmweb.runtime import stopping
-from olmweb.runtime.beat import Every
+from olmweb.runtime.worker import Every, request_stop
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "olmweb.settings")
 
 app = Celery("olmweb")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.conf.beat_scheduler = "olmweb.runtime.beat:Stored"
+app.conf.beat_scheduler = "olmweb.runtime.worker:StoredScheduler"
 app.autodiscover_tasks(["catalogs", "installs", "olmweb"])
 
 
 @setup_logging.connect
 def keep_our_logging(**_: Any) -> None:
-    """Celery would replace the root handlers; a receiver here is how it is told not to."""
+    """A receiver of this signal stops Celery from replacing the root handlers."""
 
 
 @worker_ready.connect
-def keep_what_is_loaded(**_: Any) -> None:
-    """Code and settings stay as long as the process: looking through them for garbage, again and
-    again, takes a tenth of the time of a burst of changes."""
+def freeze_loaded_objects(**_: Any) -> None:
+    """Code and settings live as long as the process: collecting garbage among them takes a tenth
+    of the time of a burst of changes."""
     gc.collect()
     gc.freeze()
 
@@ -34,7 +33,7 @@ def keep_what_is_loaded(**_: Any) -> None:
 @worker_shutting_down.connect
 def end_long_tasks(**_: Any) -> None:
     """Sent on SIGTERM to a worker, which then waits for its tasks."""
-    stopping.ask()
+    request_stop()
 
 
 @app.on_after_finalize.connect
@@ -55,5 +54,7 @@ def build_schedule(sender: Celery, **_: Any) -> None:
         "retention": {"task": "installs.prune", "schedule": Every(3600)},
     }
     if settings.WEBHOOK_URL:
-        told = {"task": "installs.notify", "schedule": Every(15)}
-        sender.conf.beat_schedule["notifications"] = told
+        sender.conf.beat_schedule["notifications"] = {
+            "task": "installs.notify",
+            "schedule": Every(15),
+        }

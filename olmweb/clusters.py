@@ -1,25 +1,30 @@
-"""The clusters that settings name: their rows, their clients, when to ask them again.
+"""The configured clusters: their rows, their clients, retries, counts of requests.
 
 The Django side of olmweb.kube: the only place that turns a Cluster row into a connection.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
+import redis
+import structlog
 from django.conf import settings
+from django.core.cache import cache
 
 from olmweb.errors import Missing, OlmwebError
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Refused, Unauthorized
 from olmweb.kube.session import open_client
 from olmweb.models import LOCAL, Cluster
-from olmweb.runtime import request_counts
+
+log = structlog.get_logger(__name__)
 
 NOT_CONFIGURED = "not-configured"
-BACKOFF_LIMIT = timedelta(seconds=20)  # a cluster that is back is seen within half a minute
-WATCHED_AT_ONCE = 16  # clusters, by an embedded worker; more than these take turns
+BACKOFF_LIMIT = timedelta(seconds=20)  # a cluster that recovers is read again within half a minute
+WATCHED_AT_ONCE = 16  # clusters, by an embedded worker; more are watched by turns
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}")
 
@@ -32,8 +37,9 @@ def client_for(
 ) -> KubeClient:
     """A client of this cluster, for a `with` statement. No request is made. Raises ConfigError.
 
-    `timeout` is (connect, read) in seconds; shorter where a person waits for the answer. What it
-    sends is counted when it is closed, or by `tell_counts`. `abandon` as of KubeClient.
+    `timeout` is (connect, read) in seconds; shorter where a person waits for the answer. Its
+    requests are counted when it is closed, or by `publish_request_counts`. `abandon` as in
+    KubeClient.
     """
     return open_client(
         cluster.context,
@@ -41,12 +47,59 @@ def client_for(
         name=cluster.name,
         timeout=timeout,
         abandon=abandon,
-        on_counts=partial(request_counts.add, cluster.name),
+        on_counts=partial(count_requests, cluster.name),
     )
 
 
+class RequestCount(NamedTuple):
+    """A series of requests to a cluster's API server; `status` is "none" without an answer."""
+
+    cluster: str
+    verb: str
+    status: str
+
+
+_COUNTED = "api-requests"  # cache key of the list of all RequestCounts
+
+
+def count_requests(cluster: str, counts: Mapping[tuple[str, str], int]) -> None:
+    """Adds the requests that one client has sent, by (verb, status), to the counts for /metrics.
+
+    They are in the cache, which all processes share. Counts that start again at zero with the cache
+    are what Prometheus expects of a counter, and losing some is better than failing a pass.
+    """
+    if not counts:
+        return
+    added = {RequestCount(cluster, *key): number for key, number in counts.items()}
+    try:
+        stored = {RequestCount(*item) for item in cache.get(_COUNTED, ())}
+        if not added.keys() <= stored:
+            # Two processes at once may lose a series: it returns with its next request.
+            cache.set(_COUNTED, sorted(map(tuple, stored | added.keys())), timeout=None)
+        for series, number in added.items():
+            cache.add(_cache_key(series), 0, timeout=None)
+            cache.incr(_cache_key(series), number)
+    except (redis.RedisError, OSError, ValueError) as error:  # ValueError: evicted since add()
+        log.info("requests not counted", cluster=cluster, error=type(error).__name__)
+
+
+def request_totals() -> dict[RequestCount, int]:
+    """All counts; empty while the cache is unreachable."""
+    try:
+        stored = [RequestCount(*item) for item in cache.get(_COUNTED, ())]
+        totals = cache.get_many([_cache_key(series) for series in stored])
+    except (redis.RedisError, OSError) as error:
+        log.info("counts of requests not read", error=type(error).__name__)
+        return {}
+    return {series: totals[_cache_key(series)] for series in stored if _cache_key(series) in totals}
+
+
+def _cache_key(series: RequestCount) -> str:
+    return ":".join((_COUNTED, *series))
+
+
 def get_cluster(name: str, rows: Iterable[Cluster] | None = None) -> Cluster:
-    """The cluster of that name, out of `rows` when they are read already. Raises Missing."""
+    """The cluster of that name, from `rows` when they are given. Raises Missing."""
     if rows is None:
         cluster = Cluster.objects.filter(name=name).first()
     else:
@@ -62,11 +115,11 @@ def get_cluster(name: str, rows: Iterable[Cluster] | None = None) -> Cluster:
 
 
 def configured() -> list[Cluster]:
-    """Rows of the clusters in OLMWEB_CLUSTERS, made or corrected where needed, in its order.
+    """Rows of the clusters in OLMWEB_CLUSTERS, in its order; creates and updates them as needed.
 
-    An entry is `name=context`, `name=in-cluster`, `in-cluster`, or a context that serves as its own
-    name. A row whose cluster is no longer named stays, marked so: its history is still of use.
-    Raises OlmwebError for an entry that can't be used.
+    An entry is `name=context`, `name=in-cluster`, `in-cluster`, or a context that is its own name.
+    The row of a cluster that is no longer configured stays for its history, marked as such. Raises
+    OlmwebError for an invalid entry.
     """
     wanted = parse_entries(settings.CLUSTERS)
     rows = {row.name: row for row in Cluster.objects.all()}
@@ -84,7 +137,7 @@ def configured() -> list[Cluster]:
 
 
 def parse_entries(entries: list[str]) -> dict[str, str]:
-    """Cluster name -> context of each entry. Raises OlmwebError naming the entry that is wrong."""
+    """Cluster name -> context of each entry. Raises OlmwebError for an invalid entry."""
     wanted: dict[str, str] = {}
     for entry in entries:
         name, _, context = entry.partition("=")
@@ -106,10 +159,10 @@ def parse_entries(entries: list[str]) -> dict[str, str]:
 
 
 def due(cluster: Cluster, now: datetime) -> bool:
-    """Whether to ask this cluster again.
+    """Whether to read this cluster again.
 
-    A reachable one always; one that failed after as long again as it had been failing, at least a
-    state poll and at most BACKOFF_LIMIT: each wait doubles without a counter being kept.
+    Always while it is reachable. After a failure the wait is as long as the cluster has been
+    failing, at least a state poll and at most BACKOFF_LIMIT: it doubles without a counter.
     """
     if cluster.unreachable_since is None or cluster.checked_at is None:
         return True
@@ -120,10 +173,10 @@ def due(cluster: Cluster, now: datetime) -> bool:
 
 
 def as_olmweb_error(error: KubeError) -> OlmwebError:
-    """The same sentence as the error that pages and the API show.
+    """The error that pages and the API show, with the same sentence.
 
-    What the cluster refuses keeps its status (403, 409, 422...), except 401: our credentials are
-    wrong, not the visitor's. Everything else is a 502, the cluster's fault.
+    A refusal keeps its status (403, 409, 422...), except 401: OLM Web's credentials are wrong, not
+    the visitor's. Everything else becomes a 502.
     """
     refused = isinstance(error, Refused) and not isinstance(error, Unauthorized)
     return OlmwebError(

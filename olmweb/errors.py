@@ -1,4 +1,4 @@
-"""Errors a person reads: one base class, and the mapping from an exception to status and words."""
+"""Errors with a sentence for a person, and the middleware that shows them as error pages."""
 
 from collections.abc import Callable, Mapping
 
@@ -43,7 +43,7 @@ class BadRequest(OlmwebError):
 
 
 class Missing(OlmwebError):
-    """The thing that the URL names is not known; answered with 404."""
+    """The object that the URL names does not exist; answered with 404."""
 
     def __init__(self, message: str, *, code: str = "not-found", hint: str = ""):
         super().__init__(message, code=code, status=404, hint=hint)
@@ -62,7 +62,7 @@ def refuse_nul(request: HttpRequest, *parameters: QueryDict) -> None:
 
 
 class ErrorPageMiddleware:
-    """An OlmwebError that a page raised, or its database, as the error page with a sentence.
+    """Shows an OlmwebError, or a failure of the database, as the error page with a sentence.
 
     A view that answers its errors itself has the attribute `answers_errors`.
     """

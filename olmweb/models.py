@@ -136,7 +136,7 @@ class Stream(models.Model):
 
 
 class OidcIdentity(models.Model):
-    """Whose account a provider's word is about: known by issuer and subject, never by name."""
+    """Identity of an account at an OpenID Connect provider: issuer and subject, never the name."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="oidc_identity"
@@ -155,7 +155,7 @@ class OidcIdentity(models.Model):
 
 
 class ApiToken(models.Model):
-    """A bearer token for the REST API; only its hash is kept."""
+    """A bearer token for the REST API; only its hash is stored."""
 
     class Scope(models.TextChoices):
         READ = "read"

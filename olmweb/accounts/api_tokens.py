@@ -1,7 +1,4 @@
-"""Who calls the API: a bearer token, a session, or anybody where reading is public.
-
-Knows tokens and sessions only; what a caller may do with a cluster is the cluster's to decide.
-"""
+"""Authentication of the API: a bearer token, a session, or nothing where reading is public."""
 
 from typing import Any
 
@@ -52,7 +49,7 @@ def token_of(header: str) -> ApiToken:
 
 
 class BearerToken(AuthBase):
-    """`Authorization: Bearer TOKEN`. A header that is there but wrong is refused, never ignored."""
+    """`Authorization: Bearer TOKEN`. A wrong header is refused, never ignored."""
 
     openapi_type = "http"
     openapi_scheme = "bearer"
@@ -71,7 +68,7 @@ class Session(SessionAuth):
 
 
 class PublicRead:
-    """Anybody, for safe methods, where OLMWEB_PUBLIC_READ says so."""
+    """Safe methods without authentication, with OLMWEB_PUBLIC_READ."""
 
     def __call__(self, request: HttpRequest) -> Any:
         if settings.PUBLIC_READ and request.method in ("GET", "HEAD"):
@@ -80,7 +77,7 @@ class PublicRead:
 
 
 def may_read(request: HttpRequest) -> bool:
-    """The same rule for routes outside the API; raises OlmwebError (401) for a wrong token."""
+    """The rule for reading outside the API; raises OlmwebError (401) for a wrong token."""
     if BearerToken()(request):
         return True
     return request.user.is_authenticated or settings.PUBLIC_READ

@@ -1,8 +1,8 @@
-"""Sign-in by OpenID Connect: the provider's word checked, and made a person with a role.
+"""Sign-in with OpenID Connect: checks the provider's answers and finds the account and its role.
 
-The code flow (state, nonce, PKCE, exchange) is mozilla-django-oidc's; what it leaves to its user is
-here: discovery at sign-in, issuer, audience and times of the ID token, whose account it is, and the
-groups. Everything that can go wrong is an OlmwebError. Must not know pages.
+The code flow (state, nonce, PKCE, exchange) is mozilla-django-oidc's. Here are the parts that it
+leaves out: discovery at sign-in, the checks of the ID token, the account, its role and groups.
+Failures are OlmwebErrors.
 """
 
 from dataclasses import dataclass
@@ -26,16 +26,16 @@ from olmweb.models import OidcIdentity
 
 log = structlog.get_logger(__name__)
 
-TIMEOUT = 5  # seconds for each answer of the provider: a person waits
+TIMEOUT = 5  # seconds for an answer of the provider: a person waits
 LEEWAY = 30  # seconds that the two clocks may differ
 DOCUMENT_LIMIT = 1_000_000  # bytes
-# Signed with a key that only the provider has; never "none", never one made from our secret.
+# Signed with the provider's private key; never "none", never HMAC with the client secret.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 NAME_LIMIT = 150
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """What of a discovery document is used (OpenID Connect Discovery 1.0, section 3)."""
+    """The used part of a discovery document (OpenID Connect Discovery 1.0, section 3)."""
 
     issuer: str
     authorization_endpoint: str
@@ -48,30 +48,30 @@ class Provider(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Who the provider says this is. `groups` are the provider's own."""
+    """The used claims of an ID token. `groups` are the provider's own."""
 
     subject: str
     username: str
     groups: tuple[str, ...]
-    groups_told: bool  # whether there was a claim of groups at all
+    has_groups_claim: bool
     email: str = ""
 
 
 def configured() -> OidcSettings:
-    """The settings. Raises OlmwebError (404) where OpenID Connect is off."""
-    found: OidcSettings | None = settings.OIDC
-    if found is None:
+    """The settings of OpenID Connect. Raises OlmwebError (404) when it is off."""
+    config: OidcSettings | None = settings.OIDC
+    if config is None:
         raise OlmwebError(
             "Sign-in by OpenID Connect is not set up here.",
             code="oidc-off",
             status=404,
             hint="Sign in with a user name and password.",
         )
-    return found
+    return config
 
 
 def discover(issuer: str) -> Provider:
-    """The provider's discovery document, read now. Raises OlmwebError (502) with a sentence."""
+    """Reads the provider's discovery document. Raises OlmwebError (502)."""
     address = f"{issuer}/.well-known/openid-configuration"
     try:
         with requests.get(address, timeout=TIMEOUT, allow_redirects=False, stream=True) as response:
@@ -82,20 +82,20 @@ def discover(issuer: str) -> Provider:
     if status != 200:
         raise _broken(issuer, f"answers {status} at /.well-known/openid-configuration")
     try:
-        found = msgspec.json.decode(body, type=Provider)
+        provider = msgspec.json.decode(body, type=Provider)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _broken(issuer, "has a discovery document that can't be read") from error
-    if found.issuer.rstrip("/") != issuer:
+    if provider.issuer.rstrip("/") != issuer:
         raise _broken(issuer, "calls itself by another address in its discovery document")
-    used = (found.authorization_endpoint, found.token_endpoint, found.jwks_uri)
-    optional = tuple(filter(None, (found.userinfo_endpoint, found.end_session_endpoint)))
+    used = (provider.authorization_endpoint, provider.token_endpoint, provider.jwks_uri)
+    optional = tuple(filter(None, (provider.userinfo_endpoint, provider.end_session_endpoint)))
     if not all(map(is_safe_address, used + optional)):
         raise _broken(issuer, "names an address in its discovery document that is not https")
-    return found
+    return provider
 
 
 def down(issuer: str, error: Exception) -> OlmwebError:
-    """The sentence for a provider that does not answer."""
+    """The error for a provider that does not answer."""
     log.warning("oidc provider does not answer", issuer=issuer, error=type(error).__name__)
     return OlmwebError(
         f"The sign-in provider {issuer} does not answer.",
@@ -121,20 +121,20 @@ def _refused(why: str, hint: str = "Sign in again; if it stays, tell an administ
 
 
 class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
-    """Django's authentication backend. Permissions are ModelBackend's, which stands beside it."""
+    """Django's authentication backend; ModelBackend, configured beside it, has the permissions."""
 
     def __init__(self) -> None:
-        # Made for every request of a signed-in person, so nothing is read here.
+        # Instantiated for every request of a signed-in person, so nothing is read here.
         self.UserModel = User
 
     def authenticate(
         self, request: HttpRequest, *, nonce: str, code_verifier: str | None
     ) -> User | None:
-        """The person of this callback. Raises OlmwebError; calls the provider up to four times."""
-        told = configured()
-        self.told, self.provider = told, discover(told.issuer)
-        self.OIDC_RP_CLIENT_ID = told.client_id
-        self.OIDC_RP_CLIENT_SECRET = told.client_secret
+        """The user of this callback, in up to four requests to the provider. Raises OlmwebError."""
+        config = configured()
+        self.config, self.provider = config, discover(config.issuer)
+        self.OIDC_RP_CLIENT_ID = config.client_id
+        self.OIDC_RP_CLIENT_SECRET = config.client_secret
         self.OIDC_OP_TOKEN_ENDPOINT = self.provider.token_endpoint
         self.OIDC_OP_JWKS_ENDPOINT = self.provider.jwks_uri
         self.OIDC_OP_USER_ENDPOINT = self.provider.userinfo_endpoint
@@ -143,7 +143,7 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
                 request, nonce=nonce, code_verifier=code_verifier
             )
         except (requests.ConnectionError, requests.Timeout) as error:
-            raise down(told.issuer, error) from error
+            raise down(config.issuer, error) from error
         except requests.HTTPError as error:
             status = error.response.status_code if error.response is not None else "no status"
             raise _refused(
@@ -151,7 +151,7 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
                 "Sign in again. If it stays, OLMWEB_OIDC_CLIENT_ID or _SECRET may be wrong.",
             ) from error
         except (requests.RequestException, ValueError, KeyError, TypeError) as error:
-            raise _broken(told.issuer, "gave an answer that can't be read") from error
+            raise _broken(config.issuer, "gave an answer that can't be read") from error
         if user is not None:
             request.session["oidc_end_session"] = self.provider.end_session_endpoint
         return user
@@ -178,14 +178,14 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
         return dict(response.json())
 
     def verify_token(self, token: str, **kwargs: Any) -> dict[str, Any]:
-        """The claims of an ID token that is ours, now (OpenID Connect Core 1.0, 3.1.3.7)."""
-        told = self.told
+        """The claims of a valid ID token (OpenID Connect Core 1.0, 3.1.3.7). Raises OlmwebError."""
+        config = self.config
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
                 self._key_of(token),
                 algorithms=ALGORITHMS,
-                audience=told.client_id,
+                audience=config.client_id,
                 issuer=self.provider.issuer,
                 leeway=LEEWAY,
                 options={"require": ["iss", "sub", "aud", "exp", "iat"]},
@@ -198,7 +198,7 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
             log.warning("oidc token refused", error=type(error).__name__)
             raise _refused("The ID token of this sign-in is not valid.") from error
         others = claims["aud"] if isinstance(claims["aud"], list) else []
-        if claims.get("azp", told.client_id) != told.client_id or (
+        if claims.get("azp", config.client_id) != config.client_id or (
             len(others) > 1 and "azp" not in claims
         ):
             raise _refused("The ID token of this sign-in is meant for another client.")
@@ -207,20 +207,20 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
         return claims
 
     def _key_of(self, token: str) -> Any:
-        """The provider's public key for this token: that of its `kid`, or the only one there is."""
+        """The provider's public key for this token: that of its `kid`, or the only one."""
         answer = requests.get(self.OIDC_OP_JWKS_ENDPOINT, timeout=TIMEOUT, allow_redirects=False)
         answer.raise_for_status()
         kid = jwt.get_unverified_header(token).get("kid")
         keys = jwt.PyJWKSet.from_dict(answer.json()).keys
-        found = [one for one in keys if one.key_id == kid] if kid else keys
-        if len(found) != 1:
+        matching = [key for key in keys if key.key_id == kid] if kid else keys
+        if len(matching) != 1:
             raise _refused("The ID token of this sign-in is signed with a key of nobody.")
-        return found[0].key
+        return matching[0].key
 
     def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> User:
-        """The account of these claims, with the groups of now."""
-        told = self.told
-        wanted = (told.username_claim, told.groups_claim)
+        """The account of these claims, with its current groups."""
+        config = self.config
+        wanted = (config.username_claim, config.groups_claim)
         if self.OIDC_OP_USER_ENDPOINT and not all(name in payload for name in wanted):
             more = requests.get(
                 self.OIDC_OP_USER_ENDPOINT,
@@ -233,30 +233,30 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
             if about.get("sub") != payload["sub"]:
                 raise _refused("The provider tells about another person than the one signed in.")
             payload = {**about, **payload}
-        return account_of(read_claims(payload, told), told)
+        return account_of(read_claims(payload, config), config)
 
     def get_user(self, user_id: int) -> User | None:
-        """As Django's own: a person who was switched off is signed out."""
-        found = ModelBackend().get_user(user_id)
-        return found if isinstance(found, User) else None
+        """As in ModelBackend: a deactivated user is signed out."""
+        user = ModelBackend().get_user(user_id)
+        return user if isinstance(user, User) else None
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
         return False  # ModelBackend answers
 
 
-def read_claims(payload: dict[str, Any], told: OidcSettings) -> Claims:
-    """The claims that are used. Raises OlmwebError (403) that names the one which is missing."""
-    name = payload.get(told.username_claim)
+def read_claims(payload: dict[str, Any], config: OidcSettings) -> Claims:
+    """The used claims. Raises OlmwebError (403) that names a missing one."""
+    name = payload.get(config.username_claim)
     if not isinstance(name, str) or not name.strip():
         raise _refused(
-            f"The provider does not tell your user name: the claim {told.username_claim} is "
+            f"The provider does not tell your user name: the claim {config.username_claim} is "
             "missing.",
             "An administrator can set OLMWEB_OIDC_USERNAME_CLAIM or OLMWEB_OIDC_SCOPES.",
         )
     name = name.strip()
     if len(name) > NAME_LIMIT or not name.isprintable() or name.startswith("system:"):
         raise _refused("The user name that the provider tells can't be used here.", "")
-    groups = payload.get(told.groups_claim)
+    groups = payload.get(config.groups_claim)
     if isinstance(groups, str):
         groups = [groups]
     listed = groups if isinstance(groups, list) else []
@@ -264,32 +264,36 @@ def read_claims(payload: dict[str, Any], told: OidcSettings) -> Claims:
     return Claims(
         subject=str(payload["sub"])[:255],
         username=name,
-        groups=tuple(one for one in listed if isinstance(one, str)),
-        groups_told=groups is not None,
+        groups=tuple(group for group in listed if isinstance(group, str)),
+        has_groups_claim=groups is not None,
         email=email[:254] if isinstance(email, str) else "",
     )
 
 
-def account_of(claims: Claims, told: OidcSettings) -> User:
-    """The account of this person, made at the first sign-in; role and groups are set anew.
+def account_of(claims: Claims, config: OidcSettings) -> User:
+    """The account of these claims, created at the first sign-in; sets its role and groups.
 
-    It is known by issuer and subject, never by name: nobody takes over another's account. Raises
-    OlmwebError (403) for people without a role, and names that another account has.
+    It is identified by issuer and subject, never by name: a name can't take over another account.
+    Raises OlmwebError (403) for a person without a role, or with another account's name.
     """
-    names = {told.roles[one] for one in claims.groups if one in told.roles}
-    names |= {told.default_role} if told.default_role else set()
-    role = next((one for one in reversed(ROLES) if one.name in names), None)
+    names = {config.roles[group] for group in claims.groups if group in config.roles}
+    names |= {config.default_role} if config.default_role else set()
+    role = next((role for role in reversed(ROLES) if role.name in names), None)
     if role is None:
-        missing = "" if claims.groups_told else f" (the claim {told.groups_claim} is missing)"
+        missing = (
+            "" if claims.has_groups_claim else f" (the claim {config.groups_claim} is missing)"
+        )
         raise _refused(
             f"{claims.username} is in no group that may use OLM Web{missing}.",
             "Ask an administrator to add one of your groups to OLMWEB_OIDC_ROLES.",
         )
-    shown = {told.cluster_groups[one] for one in claims.groups if one in told.cluster_groups}
-    groups = [Group.objects.get_or_create(name=name)[0] for name in {role.group, *shown}]
+    extra = {
+        config.cluster_groups[group] for group in claims.groups if group in config.cluster_groups
+    }
+    groups = [Group.objects.get_or_create(name=name)[0] for name in {role.group, *extra}]
     try:
         with transaction.atomic():
-            user = _row_of(claims, told.issuer)
+            user = _row_of(claims, config.issuer)
             user.username, user.email, user.is_staff = (
                 claims.username,
                 claims.email,
@@ -306,15 +310,15 @@ def account_of(claims: Claims, told: OidcSettings) -> User:
 
 
 def _row_of(claims: Claims, issuer: str) -> User:
-    known = (
+    identity = (
         OidcIdentity.objects.select_related("user")
         .filter(issuer=issuer, subject=claims.subject)
         .first()
     )
-    if known is None:
+    if identity is None:
         user = User.objects.create_user(claims.username)
         OidcIdentity.objects.create(user=user, issuer=issuer, subject=claims.subject)
         return user
-    if not known.user.is_active:
+    if not identity.user.is_active:
         raise _refused("This account is switched off.", "Ask an administrator of OLM Web.")
-    return known.user
+    return identity.user

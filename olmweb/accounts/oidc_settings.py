@@ -33,10 +33,10 @@ class OidcSettings:
 
 
 def read_oidc(env: Env) -> OidcSettings | None:
-    """The settings, or None where sign-in by OpenID Connect is off. Tells `env` every problem."""
+    """The settings, or None when OpenID Connect is off. Reports every problem to `env`."""
     issuer = env.text("OLMWEB_OIDC_ISSUER").rstrip("/")
     default = env.choice("OLMWEB_OIDC_DEFAULT_ROLE", "none", ("none", *ROLE_NAMES[:2]))
-    found = OidcSettings(
+    config = OidcSettings(
         issuer=issuer,
         client_id=env.text("OLMWEB_OIDC_CLIENT_ID"),
         client_secret=env.text("OLMWEB_OIDC_CLIENT_SECRET"),
@@ -48,11 +48,11 @@ def read_oidc(env: Env) -> OidcSettings | None:
         default_role="" if default == "none" else default,
     )
     if not issuer:
-        _refuse_lonely(env, found)
+        _refuse_lonely(env, config)
         return None
-    for sentence in _problems(found):
+    for sentence in _problems(config):
         env.problem(sentence)
-    return found
+    return config
 
 
 def is_safe_address(address: str) -> bool:
@@ -68,59 +68,60 @@ def is_safe_address(address: str) -> bool:
 
 
 def _pairs(env: Env, name: str) -> dict[str, str]:
-    """`group=value,...`; a group alone stands for itself. The last `=` counts: LDAP names have."""
-    found = {}
+    """`group=value,...`; a group alone stands for itself. Splits at the last `=`: LDAP names have
+    some."""
+    pairs = {}
     for entry in env.listing(name):
         group, equals, value = entry.rpartition("=")
-        found[group.strip() if equals else value.strip()] = value.strip()
-    return found
+        pairs[group.strip() if equals else value.strip()] = value.strip()
+    return pairs
 
 
-def _refuse_lonely(env: Env, found: OidcSettings) -> None:
-    given = found.client_id or found.client_secret or found.roles or found.cluster_groups
-    if given or found.default_role:
+def _refuse_lonely(env: Env, config: OidcSettings) -> None:
+    given = config.client_id or config.client_secret or config.roles or config.cluster_groups
+    if given or config.default_role:
         env.problem(
             "OLMWEB_OIDC_ISSUER is not set but other OLMWEB_OIDC_ settings are; set it to the "
             "address of the provider, or remove them."
         )
 
 
-def _problems(found: OidcSettings) -> list[str]:
-    told = []
-    if not is_safe_address(found.issuer) or "?" in found.issuer or "#" in found.issuer:
-        told.append(
-            f'OLMWEB_OIDC_ISSUER is "{found.issuer}"; write the https:// address of the provider, '
+def _problems(config: OidcSettings) -> list[str]:
+    problems = []
+    if not is_safe_address(config.issuer) or "?" in config.issuer or "#" in config.issuer:
+        problems.append(
+            f'OLMWEB_OIDC_ISSUER is "{config.issuer}"; write the https:// address of the provider, '
             "without /.well-known/openid-configuration."
         )
-    told += [
+    problems += [
         f"{name} is not set; OLMWEB_OIDC_ISSUER needs it: the provider gave it when OLM Web was "
         "registered there."
         for name, value in (
-            ("OLMWEB_OIDC_CLIENT_ID", found.client_id),
-            ("OLMWEB_OIDC_CLIENT_SECRET", found.client_secret),
+            ("OLMWEB_OIDC_CLIENT_ID", config.client_id),
+            ("OLMWEB_OIDC_CLIENT_SECRET", config.client_secret),
         )
         if not value
     ]
-    if "openid" not in found.scopes.split():
-        told.append('OLMWEB_OIDC_SCOPES must name "openid", with other scopes after spaces.')
-    for name, value in (("USERNAME", found.username_claim), ("GROUPS", found.groups_claim)):
+    if "openid" not in config.scopes.split():
+        problems.append('OLMWEB_OIDC_SCOPES must name "openid", with other scopes after spaces.')
+    for name, value in (("USERNAME", config.username_claim), ("GROUPS", config.groups_claim)):
         if not value or not value.isprintable():
-            told.append(f"OLMWEB_OIDC_{name}_CLAIM is empty; name a claim of the ID token.")
-    told += [
+            problems.append(f"OLMWEB_OIDC_{name}_CLAIM is empty; name a claim of the ID token.")
+    problems += [
         f'OLMWEB_OIDC_ROLES gives the group "{group}" the role "{role}"; the roles are '
         f"{', '.join(ROLE_NAMES)}."
-        for group, role in found.roles.items()
+        for group, role in config.roles.items()
         if role not in ROLE_NAMES or not group
     ]
-    told += [
+    problems += [
         f'OLMWEB_OIDC_CLUSTER_GROUPS names "{name}", which a person can\'t be given: it belongs to '
         "the cluster or is empty."
-        for group, name in found.cluster_groups.items()
+        for group, name in config.cluster_groups.items()
         if not group or not re.fullmatch(r"[!-~]{1,150}", name) or name.startswith("system:")
     ]
-    if not found.roles and not found.default_role:
-        told.append(
+    if not config.roles and not config.default_role:
+        problems.append(
             "OLMWEB_OIDC_ROLES is not set, so nobody could sign in; write group=role,... or give "
             "everybody a role with OLMWEB_OIDC_DEFAULT_ROLE."
         )
-    return told
+    return problems

@@ -1,7 +1,7 @@
-"""Who may do what: reading, the three roles, and as whom a cluster sees a person.
+"""Roles and permissions: the three roles, who may read, impersonation on clusters.
 
-A role is a Django group with permissions; ROLES is the one table of them. Must not know what an
-action or a request is: permissions are names here. Asks no cluster.
+A role is a Django group with permissions; ROLES is the one table of them. Makes no request to a
+cluster.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ from olmweb.kube.errors import KubeError
 AnyUser = AbstractBaseUser | AnonymousUser
 View = Callable[..., HttpResponseBase]
 
-# These answer without a session: sign-in, assets; API and metrics check their own tokens.
+# Paths without a session: sign-in, assets; API and metrics check their own tokens.
 OPEN_PREFIXES = ("/metrics", "/login/", "/static/", "/api/")
 SERVICE_ACCOUNT = "service-account"
 
 ACT = "installs.add_action"  # install, upgrade, approve, remove
-ASK = "installs.add_installrequest"  # ask for a package with a reason
-DECIDE = "installs.decide_installrequest"  # approve or decline what others asked for
-DECIDE_OWN = "installs.decide_own_installrequest"  # and what oneself asked for
+ASK = "installs.add_installrequest"  # request a package with a reason
+DECIDE = "installs.decide_installrequest"  # approve or decline requests of others
+DECIDE_OWN = "installs.decide_own_installrequest"  # and one's own requests
 INSPECT = "catalogs.add_bundleinspection"  # have a worker pull the image of a bundle
 _ALLOW_LIST = tuple(f"installs.{verb}_allowrule" for verb in ("view", "add", "change", "delete"))
 _OURS = ("olmweb", "catalogs", "installs")  # the apps whose admin pages an admin may read
@@ -39,9 +39,9 @@ _OURS = ("olmweb", "catalogs", "installs")  # the apps whose admin pages an admi
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """`group` is the Django group, and what the cluster is told with OLMWEB_WRITE_AS=user.
+    """`group` is the Django group, which is also impersonated with OLMWEB_WRITE_AS=user.
 
-    `permissions` are `app.codename`; with `sees_admin` all `view_` permissions of our apps too.
+    `permissions` are `app.codename`; `sees_admin` adds all `view_` permissions of our apps.
     """
 
     name: str
@@ -111,27 +111,27 @@ def sign_in_required(
 
 
 def create_roles(**_: Any) -> None:
-    """Makes the groups of ROLES and gives them what they lack; takes nothing away from any group.
+    """Creates the groups of ROLES and adds missing permissions; removes none. Idempotent.
 
-    A receiver of post_migrate, after Django made the permissions; running again changes nothing.
+    A receiver of post_migrate, after Django created the permissions.
     """
-    known = {
-        f"{one.content_type.app_label}.{one.codename}": one
-        for one in Permission.objects.select_related("content_type").filter(
+    permissions = {
+        f"{permission.content_type.app_label}.{permission.codename}": permission
+        for permission in Permission.objects.select_related("content_type").filter(
             content_type__app_label__in=_OURS
         )
     }
-    views = [name for name in known if name.partition(".")[2].startswith("view_")]
+    views = [name for name in permissions if name.partition(".")[2].startswith("view_")]
     for role in ROLES:
         group, _created = Group.objects.get_or_create(name=role.group)
         names = {*role.permissions, *(views if role.sees_admin else ())}
-        group.permissions.add(*(known[name] for name in names if name in known))
+        group.permissions.add(*(permissions[name] for name in names if name in permissions))
 
 
 def may_act(user: AnyUser) -> tuple[bool, str]:
-    """Whether this person may try to change a cluster, and if not, why. Asks no cluster.
+    """Whether this user may change clusters, and if not, why.
 
-    With OLMWEB_WRITE_AS=user the cluster's RBAC then decides; otherwise this is all there is.
+    With OLMWEB_WRITE_AS=user the cluster's RBAC decides, too.
     """
     if not user.is_authenticated or not isinstance(user, User):
         return False, "Sign in to change anything on a cluster."
@@ -156,10 +156,10 @@ def person(user: AnyUser) -> User:
 
 
 def impersonation_for(user: AnyUser) -> Impersonation | None:
-    """Whom the cluster shall see: the person with their Django groups, or None for ourselves.
+    """The user with their Django groups, or None to act as OLM Web's own account.
 
     Groups that start with `system:` are left out: they would lift a person above the cluster's
-    RBAC. Raises OlmwebError when the person may not act or has a name no header can carry.
+    RBAC. Raises OlmwebError when the user may not act or has a name no header can carry.
     """
     acting = person(user)
     if settings.WRITE_AS == SERVICE_ACCOUNT:

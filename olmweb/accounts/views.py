@@ -1,6 +1,6 @@
 """Signing in and out: local accounts, and OpenID Connect where it is set up.
 
-The only GETs that call another server: a sign-in by OpenID Connect is one by its nature.
+The GETs of OpenID Connect are the only ones that call another server.
 """
 
 from typing import Any
@@ -38,8 +38,8 @@ class SignIn(LoginView):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         context = super().get_context_data(**kwargs)
-        told = settings.OIDC
-        context["oidc_host"] = urlsplit(told.issuer).netloc if told else ""
+        config = settings.OIDC
+        context["oidc_host"] = urlsplit(config.issuer).netloc if config else ""
         return context
 
 
@@ -67,12 +67,12 @@ class OidcStart(OIDCAuthenticationRequestView):  # type: ignore[misc]
         super(OIDCAuthenticationRequestView, self).__init__(**kwargs)
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        told = oidc.configured()
+        config = oidc.configured()
         try:
-            self.OIDC_OP_AUTH_ENDPOINT = oidc.discover(told.issuer).authorization_endpoint
+            self.OIDC_OP_AUTH_ENDPOINT = oidc.discover(config.issuer).authorization_endpoint
         except OlmwebError as error:
             return _failed(request, error)
-        self.OIDC_RP_CLIENT_ID = told.client_id
+        self.OIDC_RP_CLIENT_ID = config.client_id
         response: HttpResponse = super().get(request)
         return response
 
@@ -102,9 +102,9 @@ class OidcCallback(OIDCAuthenticationCallbackView):  # type: ignore[misc]
     def login_failure(self) -> HttpResponse:
         if self.request.GET.get("error"):
             code = self.request.GET["error"][:60]
-            said = "access was denied" if code == "access_denied" else f"the error {code}"
+            reason = "access was denied" if code == "access_denied" else f"the error {code}"
             raise OlmwebError(
-                f"The sign-in provider ended the sign-in: {said}.",
+                f"The sign-in provider ended the sign-in: {reason}.",
                 code="oidc-refused",
                 status=403,
                 hint="Sign in again, or ask whoever runs the provider.",

@@ -1,7 +1,4 @@
-"""Strict reading of the environment: every problem is collected, then raised once.
-
-Pure: knows neither Django nor the meaning of a setting.
-"""
+"""Strict reading of the environment: every problem is collected, then raised once. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -11,15 +8,15 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class EnvError(Exception):
-    """One or more settings are wrong; the message lists each in a sentence of its own."""
+    """One or more settings are wrong; the message has a sentence for each."""
 
 
 class Env:
     """Reader over a mapping of environment variables.
 
     Every read name is remembered, so `finish` can refuse names with `prefix` that nobody read
-    (a misspelt setting would otherwise be ignored silently). Names that start with `ignore` are
-    somebody else's.
+    (a misspelt setting would otherwise be ignored silently). Names that start with `ignore` are not
+    checked.
     """
 
     def __init__(self, environ: Mapping[str, str], prefix: str, ignore: str) -> None:
@@ -87,10 +84,10 @@ class Env:
 
     def finish(self) -> None:
         """Raises EnvError if anything was wrong, unknown names with the prefix included."""
-        known = self.names | {f"{name}_FILE" for name in self.names}
+        names = self.names | {f"{name}_FILE" for name in self.names}
         for name in sorted(self._environ):
             ours = name.startswith(self._prefix) and not name.startswith(self._ignore)
-            if ours and name not in known:
+            if ours and name not in names:
                 self._problems.append(
                     f"{name} is not a setting of OLM Web; check its spelling or remove it."
                 )

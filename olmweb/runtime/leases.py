@@ -1,6 +1,6 @@
-"""Named leases in the database: one worker at a time does a named piece of work.
+"""Named leases in the database: one worker at a time holds a lease.
 
-Time is the database's: workers whose clocks differ, or jump, agree on who holds what.
+Times are the database's, so that workers whose clocks differ or jump agree on the holder.
 """
 
 import os
@@ -26,7 +26,7 @@ _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A lease that is ours until it expires or is released."""
+    """A lease that this process holds until it expires or is released."""
 
     name: str
     owner: str
@@ -44,10 +44,10 @@ def acquire(name: str, seconds: int) -> Held | None:
     Lease.objects.bulk_create(
         [Lease(name=name, owner="", expires_at=_LONG_AGO)], ignore_conflicts=True
     )
-    taken = Lease.objects.filter(name=name, expires_at__lte=Now()).update(
+    updated = Lease.objects.filter(name=name, expires_at__lte=Now()).update(
         owner=owner, expires_at=_in(seconds)
     )
-    return Held(name, owner) if taken else None
+    return Held(name, owner) if updated else None
 
 
 def release(held: Held) -> None:
@@ -55,12 +55,12 @@ def release(held: Held) -> None:
 
 
 def is_held(name: str) -> bool:
-    """Whether some worker has the lease now."""
+    """Whether a worker holds the lease now."""
     return Lease.objects.filter(name=name, expires_at__gt=Now()).exists()
 
 
 def held_names(prefix: str) -> set[str]:
-    """Names, beginning with `prefix`, of the leases that some worker has now."""
+    """Names, beginning with `prefix`, of the leases that workers hold now."""
     rows = Lease.objects.filter(name__startswith=prefix, expires_at__gt=Now())
     return set(rows.values_list("name", flat=True))
 
@@ -71,7 +71,7 @@ def _in(seconds: int) -> Combinable:
 
 @contextmanager
 def lease(name: str, seconds: int) -> Iterator[Held | None]:
-    """`with lease(...) as held:`; `held` is None when another worker has it."""
+    """`with lease(...) as held:`; `held` is None when another worker holds it."""
     held = acquire(name, seconds)
     try:
         yield held
@@ -81,24 +81,24 @@ def lease(name: str, seconds: int) -> Iterator[Held | None]:
 
 
 @contextmanager
-def kept_lease(name: str, seconds: int) -> Iterator[Held | None]:
+def renewed_lease(name: str, seconds: int) -> Iterator[Held | None]:
     """As `lease`, for long work: a thread renews it, so that `seconds` may be few.
 
-    A worker that is killed is then replaced soon, and one that is slow is not.
+    A killed worker is then replaced soon, a slow one is not.
     """
     with lease(name, seconds) as held:
         if held is None:
             yield None
             return
-        _keeper.add(held, seconds)
+        _renewer.add(held, seconds)
         try:
             yield held
         finally:
-            _keeper.remove(held)
+            _renewer.remove(held)
 
 
-class _Keeper:
-    """One thread, one connection and one statement for all leases that this process keeps."""
+class _Renewer:
+    """One thread, one connection and one statement for all renewed leases of this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -130,20 +130,20 @@ class _Keeper:
         try:
             while True:
                 with self._lock:
-                    kept = dict(self._seconds)
-                if over.wait(min(kept.values(), default=1) / 4):
+                    leases = dict(self._seconds)
+                if over.wait(min(leases.values(), default=1) / 4):
                     return
-                for seconds in set(kept.values()):
-                    _extend([owner for owner in kept if kept[owner] == seconds], seconds)
+                for seconds in set(leases.values()):
+                    _extend([owner for owner in leases if leases[owner] == seconds], seconds)
         finally:
             connection.close()
 
 
-_keeper = _Keeper()
+_renewer = _Renewer()
 
 
 def _extend(owners: list[str], seconds: int) -> None:
-    """Renews those of these leases that nobody has taken."""
+    """Renews the leases that these owners still hold."""
     try:
         Lease.objects.filter(owner__in=owners).update(expires_at=_in(seconds))
     except DatabaseError as error:

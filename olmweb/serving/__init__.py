@@ -1,0 +1,1 @@
+"""Serving a whole installation: the embedded server, health probes and metrics."""

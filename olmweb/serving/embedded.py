@@ -20,8 +20,7 @@ from waitress.server import create_server
 
 from olmweb.celery import app
 from olmweb.clusters import WATCHED_AT_ONCE
-from olmweb.runtime import stopping
-from olmweb.runtime.beat import InMemory
+from olmweb.runtime.worker import InMemoryScheduler, clear_stop, request_stop
 
 log = structlog.get_logger(__name__)
 
@@ -54,20 +53,20 @@ class Background:
             without_mingle=True,
             queues=",".join(QUEUES),
         )
-        self._beat = beat.Service(app, scheduler_cls=InMemory)
+        self._beat = beat.Service(app, scheduler_cls=InMemoryScheduler)
         self._threads = (
             threading.Thread(target=self._worker.start, name="worker", daemon=True),
             threading.Thread(target=self._beat.start, name="beat", daemon=True),
         )
 
     def start(self) -> None:
-        stopping.reset()
+        clear_stop()
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         """Ends both within seconds; running tasks are safe to lose (they are level-triggered)."""
-        stopping.ask()
+        request_stop()
         self._beat.stop()
         self._worker.stop(in_sighandler=False)
         for thread in self._threads:

@@ -1,8 +1,7 @@
 """/livez, /readyz and /metrics.
 
 Probes say whether this process can serve; metrics are read from rows at each scrape, so any web
-process answers for the whole installation. Reads models through the app registry: this module
-sits below the apps.
+process answers for the whole installation.
 """
 
 import os
@@ -31,7 +30,7 @@ BROKER_TIMEOUT = 2  # seconds; a probe must answer before its own timeout
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One condition of being ready; `message` is a sentence, the same whoever asks."""
+    """One condition of being ready; `message` is a sentence."""
 
     ok: bool
     message: str
@@ -86,7 +85,7 @@ def check_database() -> Check:
 
 
 def _is_read_only() -> bool:
-    """Without trying to write: that would wait for whoever writes just now."""
+    """Checks without writing: a write would wait for a concurrent writer."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SHOW transaction_read_only")
@@ -107,7 +106,7 @@ def check_migrations() -> Check:
 
 
 def check_broker() -> Check:
-    """Error texts of the client may hold the URL with its password: only their class is told."""
+    """Names only the class of an error: the client's text may hold the URL with its password."""
     if settings.EMBEDDED:
         return Check(True, "The broker is in this process.")
     try:
@@ -125,7 +124,7 @@ def check_broker() -> Check:
 
 class ProbeMiddleware:
     """Answers the two probes before hosts are checked and http is redirected: a kubelet or a
-    container engine asks by address, over plain http.
+    container engine requests them by address, over plain http.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:

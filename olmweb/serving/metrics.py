@@ -1,4 +1,4 @@
-"""What /metrics tells: gauges over rows, a fixed number of queries per scrape.
+"""The metrics of /metrics: gauges over rows, a fixed number of queries per scrape.
 
 Where OLM has a metric of the same meaning, ours has its name after `olmweb_` and its label names
 (csv_succeeded, csv_abnormal, catalogsource_ready; subscription has the labels of
@@ -18,8 +18,8 @@ from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from olmweb.clusters import request_totals
 from olmweb.models import LOCAL, Cluster, Stream, SyncRun
-from olmweb.runtime import request_counts
 
 FAILURES_OF = timedelta(hours=1)
 SERIES = 5000  # of one metric that has one for each object
@@ -39,15 +39,15 @@ def _counter(name: str, about: str, labels: Iterable[str]) -> CounterMetricFamil
 
 
 def _word(value: Any) -> str:
-    """What a cluster said, as a label; details hold whatever type it said."""
+    """A value from a cluster as a label; values of other types than text become empty."""
     return value[:REASON_LIMIT] if isinstance(value, str) else ""
 
 
 def _cut(rows: Any, metric: Metric, limited: GaugeMetricFamily) -> Iterable[Any]:
     """At most SERIES of these rows, the first by id: the same ones at every scrape."""
-    found = list(rows.order_by("id")[: SERIES + 1])
-    limited.add_metric([metric.name], 1 if len(found) > SERIES else 0)
-    return found[:SERIES]
+    first = list(rows.order_by("id")[: SERIES + 1])
+    limited.add_metric([metric.name], 1 if len(first) > SERIES else 0)
+    return first[:SERIES]
 
 
 def _age(moment: datetime | None, now: datetime) -> float | None:
@@ -55,7 +55,7 @@ def _age(moment: datetime | None, now: datetime) -> float | None:
 
 
 class StateCollector(Collector):
-    """Reads the rows when a scrape asks; keeps nothing between scrapes."""
+    """Reads the rows at each scrape; stores nothing between scrapes."""
 
     def collect(self) -> Iterable[Metric]:
         now = timezone.now()
@@ -89,8 +89,8 @@ class StateCollector(Collector):
         )
         columns = ("available", "progressing", "degraded", "upgradeable")
         counts = {column: Count("id", filter=Q(**{column: "True"})) for column in columns}
-        found = _rows("installs.ClusterOperator").values("cluster__name")
-        for row in found.annotate(**{f"is_{name}": count for name, count in counts.items()}):
+        rows = _rows("installs.ClusterOperator").values("cluster__name")
+        for row in rows.annotate(**{f"is_{name}": count for name, count in counts.items()}):
             for column in columns:
                 labels = [row["cluster__name"], column.capitalize()]
                 conditions.add_metric(labels, row[f"is_{column}"])
@@ -106,8 +106,8 @@ class StateCollector(Collector):
         watches = _counter("feed_watches", "Watch requests of a feed.", labels)
         for row in Stream.objects.order_by().select_related("cluster"):
             values = [row.cluster.name, row.feed]
-            heard = [moment for moment in (row.heard_at, row.listed_at) if moment]
-            seconds = _age(max(heard, default=None), now)
+            times = [moment for moment in (row.heard_at, row.listed_at) if moment]
+            seconds = _age(max(times, default=None), now)
             if seconds is not None:
                 age.add_metric(values, seconds)
             state.add_metric([*values, row.state], 1)
@@ -122,8 +122,8 @@ class StateCollector(Collector):
             "after a turn of a watch. The code is none where no answer came.",
             ["cluster", "verb", "code"],
         )
-        for triple, number in sorted(request_counts.totals().items()):
-            count.add_metric(triple, number)
+        for series, number in sorted(request_totals().items()):
+            count.add_metric(series, number)
         yield count
 
     def _operators(self, limited: GaugeMetricFamily) -> Iterable[Metric]:
@@ -134,13 +134,13 @@ class StateCollector(Collector):
             ["cluster", "kind", "health", "finding"],
         )
         findings = _gauge("findings", "Operators with this finding.", ["cluster", "finding"])
-        found: Counter[tuple[str, str]] = Counter()
+        with_finding: Counter[tuple[str, str]] = Counter()
         labels = ("cluster__name", "kind", "health", "finding")
         for *values, number in operators.values_list(*labels).annotate(Count("id")):
             count.add_metric(values, number)
             if values[3]:
-                found[values[0], values[3]] += number
-        for pair, number in found.items():
+                with_finding[values[0], values[3]] += number
+        for pair, number in with_finding.items():
             findings.add_metric(pair, number)
         abnormal = _gauge(
             "operator_abnormal",
@@ -155,8 +155,8 @@ class StateCollector(Collector):
         yield from (count, findings, abnormal)
 
     def _olm(self, limited: GaugeMetricFamily) -> Iterable[Metric]:
-        """What OLM v0's own controllers tell of one cluster, of all clusters."""
-        place = ["cluster", "namespace", "name"]
+        """The metrics that OLM v0's own controllers have of one cluster, for all clusters."""
+        labels = ["cluster", "namespace", "name"]
         columns = ("cluster__name", "namespace", "name")
         objects = _gauge("objects", "Objects that operators are made of.", ["cluster", "kind"])
         components = _rows("installs.Component")
@@ -167,12 +167,12 @@ class StateCollector(Collector):
         succeeded = _gauge(
             "csv_succeeded",
             "1 for a ClusterServiceVersion that has succeeded, else 0.",
-            [*place, "version"],
+            [*labels, "version"],
         )
         abnormal = _gauge(
             "csv_abnormal",
             "1 for a ClusterServiceVersion that has not succeeded.",
-            [*place, "version", "phase", "reason"],
+            [*labels, "version", "phase", "reason"],
         )
         rows = components.filter(kind="ClusterServiceVersion").values_list(
             *columns, "details__version", "phase", "details__reason"
@@ -185,7 +185,7 @@ class StateCollector(Collector):
         subscription = _gauge(
             "subscription",
             "1 for each Subscription.",
-            [*place, "installed", "channel", "package", "approval_strategy"],
+            [*labels, "installed", "channel", "package", "approval_strategy"],
         )
         rows = (
             _rows("installs.Operator")
@@ -197,7 +197,7 @@ class StateCollector(Collector):
         for *values, installed, channel, package, approval in _cut(rows, subscription, limited):
             values = [*values, _word(installed), channel, package, _word(approval)]
             subscription.add_metric(values, 1)
-        ready = _gauge("catalogsource_ready", "1 for a CatalogSource that is ready.", place)
+        ready = _gauge("catalogsource_ready", "1 for a CatalogSource that is ready.", labels)
         rows = components.filter(kind="CatalogSource").values_list(*columns, "details__state")
         for *values, state in _cut(rows, ready, limited):
             ready.add_metric(values, 1 if state == "READY" else 0)
@@ -205,9 +205,9 @@ class StateCollector(Collector):
 
     def _notifications(self) -> Iterable[Metric]:
         count = _gauge("notifications", "Changes of health for the webhook.", ["state"])
-        found = dict(_rows("installs.Notification").values_list("state").annotate(Count("id")))
+        counts = dict(_rows("installs.Notification").values_list("state").annotate(Count("id")))
         for state in ("pending", "sent", "given-up"):
-            count.add_metric([state], found.get(state, 0))
+            count.add_metric([state], counts.get(state, 0))
         yield count
 
     def _catalogs(self, now: datetime) -> Iterable[Metric]:

@@ -97,12 +97,12 @@ def sync(source: str, outcome: str) -> dict[str, float]:
     django.setup()
     from catalogs.models import Catalog
     from catalogs.sync.catalog import sync_catalog
-    from olmweb.celery import keep_what_is_loaded
+    from olmweb.celery import freeze_loaded_objects
 
     catalog, _ = Catalog.objects.get_or_create(
         name="bench", slug="bench", defaults={"source_kind": "File", "source": source}
     )
-    keep_what_is_loaded()  # as in a worker
+    freeze_loaded_objects()  # as in a worker
     idle, start = peak_rss_mb(), time.perf_counter()
     with Children() as children:
         result = sync_catalog(catalog)

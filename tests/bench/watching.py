@@ -12,12 +12,12 @@ import django
 def main() -> None:
     django.setup()
     from installs.state.watch.run import watch_cluster
-    from olmweb.celery import keep_what_is_loaded
+    from olmweb.celery import freeze_loaded_objects
     from olmweb.clusters import configured
 
     seconds, names = float(sys.argv[1]), sys.argv[2:]
     stop = threading.Event()
-    keep_what_is_loaded()  # as in a worker
+    freeze_loaded_objects()  # as in a worker
     print(json.dumps({"event": "idle", "peak_rss_mb": peak_rss_mb()}), flush=True)
     threads = [
         threading.Thread(

@@ -15,7 +15,7 @@ from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
 from olmweb.errors import Missing
 
-TOLD = 12  # candidates on a terminal; --json has all
+SHOWN = 12  # candidates on a terminal; --json has all
 
 
 class Command(BaseCommand):
@@ -38,7 +38,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         package = _package(options["catalog"], options["package"])
         try:
-            found = resolve(
+            resolution = resolve(
                 facts_of(package),
                 read_method(options["path"]),
                 channels=options["channel"],
@@ -48,35 +48,37 @@ class Command(BaseCommand):
         except BadQuestion as error:
             raise CommandError(f"--{error.field}: {error}") from None
         if options["json"]:
-            self.stdout.write(json.dumps(asdict(found)))
+            self.stdout.write(json.dumps(asdict(resolution)))
         else:
-            self.stdout.write(_as_text(found))
+            self.stdout.write(_as_text(resolution))
 
 
 def _package(catalog: str, name: str) -> Package:
     """The package in the one catalog of that name; CommandError says what is not known."""
     try:
-        found = get_named_catalog(catalog)
+        named = get_named_catalog(catalog)
     except Missing as error:
         raise CommandError(f"{error.message} {error.hint}".rstrip()) from None
-    package = Package.objects.filter(catalog=found, name=name).first()
+    package = Package.objects.filter(catalog=named, name=name).first()
     if package is None:
-        near = found.packages.filter(name__icontains=name[:60])[:5]
-        hint = f" It has {', '.join(each.name for each in near)}." if near else ""
-        raise CommandError(f'Catalog {found} has no package "{name}".{hint}')
+        near = named.packages.filter(name__icontains=name[:60])[:5]
+        hint = f" It has {', '.join(row.name for row in near)}." if near else ""
+        raise CommandError(f'Catalog {named} has no package "{name}".{hint}')
     return package
 
 
-def _as_text(found: Resolution) -> str:
-    chosen = f"{found.bundle} ({found.version})" if found.bundle else "nothing"
-    lines = [f"Chosen: {chosen}", f"  {found.reason}"]
-    if found.message:
-        lines.append(f"  The controller says: {found.message}")
-    others = [each for each in found.candidates if not each.chosen]
+def _as_text(resolution: Resolution) -> str:
+    chosen = f"{resolution.bundle} ({resolution.version})" if resolution.bundle else "nothing"
+    lines = [f"Chosen: {chosen}", f"  {resolution.reason}"]
+    if resolution.message:
+        lines.append(f"  The controller says: {resolution.message}")
+    others = [candidate for candidate in resolution.candidates if not candidate.chosen]
     if others:
         lines.append("Not chosen:")
-        width = max(len(each.bundle) for each in others[:TOLD])
-        lines += [f"  {each.bundle:{width}}  {each.reason}" for each in others[:TOLD]]
-    if len(others) > TOLD:
-        lines.append(f"  and {len(others) - TOLD} more (--json has all)")
+        width = max(len(candidate.bundle) for candidate in others[:SHOWN])
+        lines += [
+            f"  {candidate.bundle:{width}}  {candidate.reason}" for candidate in others[:SHOWN]
+        ]
+    if len(others) > SHOWN:
+        lines.append(f"  and {len(others) - SHOWN} more (--json has all)")
     return "\n".join(lines)

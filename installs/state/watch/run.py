@@ -17,7 +17,7 @@ from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import Abandoned, KubeError
 from olmweb.models import Cluster, SyncRun
-from olmweb.runtime import stopping
+from olmweb.runtime.worker import stop_requested
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +49,7 @@ def watch_cluster(
     written, end = 0, End.AGAIN
     client: KubeClient | None = None
     try:
-        client = client_for(cluster, abandon=stopping.asked)
+        client = client_for(cluster, abandon=stop_requested)
         while end is End.AGAIN and time.monotonic() < until and not stop():
             cluster.refresh_from_db()
             plan = _prepare(cluster, client, still_ours)

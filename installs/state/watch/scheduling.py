@@ -22,8 +22,8 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from olmweb.clusters import WATCHED_AT_ONCE, due
 from olmweb.models import Cluster
-from olmweb.runtime import stopping
 from olmweb.runtime.leases import held_names
+from olmweb.runtime.worker import stop_requested
 
 log = structlog.get_logger(__name__)
 
@@ -105,7 +105,7 @@ class TimeSlice:
 
     def is_over(self) -> bool:
         """Whether the worker is stopping or waiting clusters need the slot; cheap to call often."""
-        if stopping.asked():
+        if stop_requested():
             return True
         now = self._clock()
         if now - self._began < MIN_SLICE or now - self._checked_at < CHECK_SECONDS:

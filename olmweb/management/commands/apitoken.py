@@ -19,15 +19,15 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         users = get_user_model()
-        found = users.objects.filter(username=options["user"]).first()
-        if found is None:
+        user = users.objects.filter(username=options["user"]).first()
+        if user is None:
             raise CommandError(
                 f'There is no user "{options["user"]}"; make one in the admin or with '
                 "`manage.py createsuperuser`."
             )
-        if not found.is_active:
+        if not user.is_active:
             raise CommandError(f'User "{options["user"]}" is disabled; enable it in the admin.')
-        token, row = ApiToken.issue(found.pk, options["scope"])
+        token, row = ApiToken.issue(user.pk, options["scope"])
         answer = {"token": token, "scope": row.scope, "expires": row.expires_at}
         if options["json"]:
             self.stdout.write(msgspec.json.encode(answer).decode())

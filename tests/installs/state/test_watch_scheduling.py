@@ -10,8 +10,8 @@ from django.utils import timezone
 from installs.state.watch import scheduling
 from installs.state.watch.scheduling import TimeSlice, cluster_lease, waiting, watched
 from olmweb.models import Cluster, Lease
-from olmweb.runtime import stopping
 from olmweb.runtime.leases import acquire
+from olmweb.runtime.worker import clear_stop, request_stop
 
 pytestmark = pytest.mark.django_db
 
@@ -127,11 +127,11 @@ def test_no_turn_ends_while_no_other_could_begin(
 
 def test_a_worker_that_ends_ends_its_turns_at_once() -> None:
     turn = TimeSlice()
-    stopping.ask()
+    request_stop()
     try:
         assert turn.is_over()
     finally:
-        stopping.reset()
+        clear_stop()
 
 
 def test_a_database_that_is_away_ends_no_turn(

@@ -7,7 +7,7 @@ import pytest
 import time_machine
 from celery import Celery
 
-from olmweb.runtime.beat import Every, InMemory
+from olmweb.runtime.worker import Every, InMemoryScheduler
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -15,20 +15,22 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
-    monkeypatch.setattr(InMemory, "apply_async", lambda _, entry, **__: names.append(entry.name))
+    monkeypatch.setattr(
+        InMemoryScheduler, "apply_async", lambda _, entry, **__: names.append(entry.name)
+    )
     return names
 
 
-def beat() -> InMemory:
+def beat() -> InMemoryScheduler:
     app = Celery("test", broker="memory://", set_as_current=False, timezone="UTC")
     app.conf.beat_schedule = {
         "often": {"task": "often", "schedule": Every(5)},
         "seldom": {"task": "seldom", "schedule": Every(3600)},
     }
-    return InMemory(app=app, lazy=False)
+    return InMemoryScheduler(app=app, lazy=False)
 
 
-def ticks(beat: InMemory, clock: Any, seconds: int) -> None:
+def ticks(beat: InMemoryScheduler, clock: Any, seconds: int) -> None:
     for _ in range(seconds):
         clock.shift(1)
         for _ in range(3):  # a tick sends one entry

@@ -14,10 +14,10 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from installs.models import Notification
+from olmweb import clusters
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster, Stream
-from olmweb.runtime import request_counts
 from olmweb.serving import metrics
 from olmweb.serving.metrics import StateCollector
 from tests.factories import (
@@ -236,13 +236,13 @@ def test_counting_in_a_cache_that_is_away_breaks_nothing(
     olm: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch, redis_server: str
 ) -> None:
     shared = RedisCache(redis_server, {})
-    monkeypatch.setattr(request_counts, "cache", shared)
+    monkeypatch.setattr(clusters, "cache", shared)
     shared.clear()
     for _ in range(2):
-        request_counts.add("lab", {("GET", "200"): 2, ("WATCH", "410"): 1})
+        clusters.count_requests("lab", {("GET", "200"): 2, ("WATCH", "410"): 1})
     assert Scrape(client).value("api_requests_total", cluster="lab", verb="GET", code="200") == 4
-    monkeypatch.setattr(request_counts, "cache", RedisCache("redis://127.0.0.1:1/0", {}))
-    request_counts.add("lab", {("GET", "200"): 2})
+    monkeypatch.setattr(clusters, "cache", RedisCache("redis://127.0.0.1:1/0", {}))
+    clusters.count_requests("lab", {("GET", "200"): 2})
     assert Scrape(client).labels("api_requests_total") == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from django.db import DatabaseError
 
 from olmweb.models import Lease
-from olmweb.runtime.leases import acquire, is_held, kept_lease
+from olmweb.runtime.leases import acquire, is_held, renewed_lease
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,7 +28,7 @@ def expiry() -> float:
 
 
 def test_it_is_renewed_while_the_work_goes_on_and_free_after_it() -> None:
-    with kept_lease("cluster:1", 1) as held:
+    with renewed_lease("cluster:1", 1) as held:
         assert held
         first = expiry()
         assert eventually(lambda: expiry() > first)
@@ -39,7 +39,7 @@ def test_it_is_renewed_while_the_work_goes_on_and_free_after_it() -> None:
 
 
 def test_one_that_was_taken_away_is_not_taken_back() -> None:
-    with kept_lease("cluster:1", 1) as held:
+    with renewed_lease("cluster:1", 1) as held:
         assert held
         Lease.objects.update(owner="thief")
         time.sleep(0.6)
@@ -49,12 +49,12 @@ def test_one_that_was_taken_away_is_not_taken_back() -> None:
 
 def test_one_that_is_held_is_told_so() -> None:
     assert acquire("cluster:1", 60)
-    with kept_lease("cluster:1", 1) as held:
+    with renewed_lease("cluster:1", 1) as held:
         assert held is None
 
 
 def test_one_thread_keeps_all_that_a_process_has() -> None:
-    with kept_lease("cluster:1", 1), kept_lease("cluster:2", 1):
+    with renewed_lease("cluster:1", 1), renewed_lease("cluster:2", 1):
         names = [thread.name for thread in threading.enumerate()]
         assert names.count("leases") == 1
         before = dict(Lease.objects.values_list("name", "expires_at"))
@@ -78,7 +78,7 @@ def test_a_database_that_is_away_for_a_moment_costs_nothing(
         return real(*args, **fields)
 
     monkeypatch.setattr(Lease.objects, "filter", away)
-    with kept_lease("cluster:1", 1):
+    with renewed_lease("cluster:1", 1):
         first = expiry()
         assert eventually(lambda: expiry() > first)
     assert "leases not renewed" in caplog.text

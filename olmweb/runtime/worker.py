@@ -1,0 +1,65 @@
+"""Celery's worker and beat: the request to stop, and schedules that survive a clock set back.
+
+Celery's own beat compares dates and looks only at the entry that is next by them: after a jump back
+by an hour nothing would be due for an hour, and nobody would take over a killed worker's clusters.
+"""
+
+import mmap
+import time
+from datetime import datetime, timedelta
+from typing import Any
+
+from celery.beat import PersistentScheduler, Scheduler
+from celery.schedules import schedule
+
+# A worker that stops waits for its tasks. Those of a prefork pool run in other processes, so the
+# flag lies in anonymous shared memory: children forked later see every change.
+_stop = mmap.mmap(-1, 1)
+
+
+def request_stop() -> None:
+    """Asks the long tasks of this worker to end soon."""
+    _stop[0] = 1
+
+
+def clear_stop() -> None:
+    """Call when a new worker starts in this process."""
+    _stop[0] = 0
+
+
+def stop_requested() -> bool:
+    """Long tasks check this between two steps."""
+    return _stop[0] == 1
+
+
+_SET_BACK = 1.0  # seconds; clocks are corrected by less all the time
+
+
+class Every(schedule):
+    """Every so many seconds; due at once when its last run is in the future."""
+
+    def is_due(self, last_run_at: datetime) -> Any:
+        now = self.now()
+        ahead = self.maybe_make_aware(last_run_at) > now
+        return super().is_due(now - timedelta(seconds=self.seconds) if ahead else last_run_at)
+
+
+class _ClockAware:
+    """Rebuilds the order of the entries when the clock was set back."""
+
+    _last_tick = 0.0
+
+    def tick(self, *args: Any, **kwargs: Any) -> Any:
+        now = time.time()
+        if now < self._last_tick - _SET_BACK:
+            self._heap = None
+        self._last_tick = now
+        return super().tick(*args, **kwargs)  # type: ignore[misc]  # of the Scheduler
+
+
+class StoredScheduler(_ClockAware, PersistentScheduler):
+    """Stores the times of the last runs in a file, as `celery beat` does."""
+
+
+class InMemoryScheduler(_ClockAware, Scheduler):
+    """For a beat in the embedded server's process."""
