@@ -26,29 +26,29 @@ BLOB_SHOW_LIMIT = 64_000  # characters of raw FBC on a page
 IMAGE_SHOW_LIMIT = 300  # related images on a page
 
 
-def each_once(rows: Iterable[Catalog]) -> list[list[Catalog]]:
+def distinct_catalogs(rows: Iterable[Catalog]) -> list[list[Catalog]]:
     """The catalogs, each with the ways in which it is there; no query.
 
     On one cluster a ClusterCatalog and a CatalogSource of one name are one catalog, as a form that
     installs takes them; CatalogSources of several namespaces are several.
     """
-    found: dict[tuple[object, ...], list[Catalog]] = {}
+    groups: dict[tuple[object, ...], list[Catalog]] = {}
     ordered = sorted(rows, key=lambda row: row.source_kind == Catalog.SourceKind.CLUSTER_CATALOG)
     spaces: dict[tuple[int, str], str] = {}
     for row in ordered:
         if row.cluster_id is None:
-            found[row.pk,] = [row]
+            groups[row.pk,] = [row]
             continue
         name = (row.cluster_id, row.name)
         namespace = row.namespace or spaces.get(name, "")
         spaces.setdefault(name, namespace)
-        found.setdefault((*name, namespace), []).append(row)
-    return list(found.values())
+        groups.setdefault((*name, namespace), []).append(row)
+    return list(groups.values())
 
 
 def packages_in(catalogs: Iterable[Sequence[Catalog]]) -> int:
     """How many packages these catalogs have; of the ways of one, the way that shows most."""
-    return sum(max(row.package_count for row in ways) for ways in catalogs)
+    return sum(max(row.package_count for row in entries) for entries in catalogs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def choose(
     """
     notices = []
     channels = list(package.channels.all())
-    by_name = {each.name: each for each in channels}
+    by_name = {row.name: row for row in channels}
     if channel and channel not in by_name:
         notices.append(f"There is no channel “{channel}” in this package.")
     shown = by_name.get(channel) or by_name.get(package.default_channel)
@@ -96,15 +96,15 @@ def choose(
     elif entries is None:
         listed = set(shown.entries.order_by().values_list("name", flat=True))
     else:
-        listed = {each.name for each in entries.get(shown.name, ())}
+        listed = {entry.name for entry in entries.get(shown.name, ())}
     bundles = list(package.bundles.all())
-    offered = [each for each in bundles if each.name in listed]
+    offered = [row for row in bundles if row.name in listed]
     newest = offered or bundles
-    bundle = next((each for each in newest if version and each.version == version), None)
+    bundle = next((row for row in newest if version and row.version == version), None)
     if version and bundle is None:
         notices.append(f"There is no version “{version}” in the channel that is shown.")
     head = shown.head if shown else ""
-    bundle = bundle or next((each for each in newest if each.name == head), None)
+    bundle = bundle or next((row for row in newest if row.name == head), None)
     bundle = bundle or (newest[0] if newest else None)
     return Choice(shown, bundle, channels, offered, bundles, notices)
 

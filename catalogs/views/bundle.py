@@ -28,32 +28,34 @@ ICON_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
 def bundle(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponse:
-    found = lookup.get_package(cluster, catalog, package)
-    same_name = lookup.get_bundles(found, bundle)
+    package_row = lookup.get_package(cluster, catalog, package)
+    same_name = lookup.get_bundles(package_row, bundle)
     shown = same_name[0]
-    inspected = inspection_shown(found, shown)
+    inspected = inspection_status(package_row, shown)
     notices: list[str] = []
-    target = read_target_cluster(request, found.catalog, notices)
+    target = read_target_cluster(request, package_row.catalog, notices)
     entries = list(
-        ChannelEntry.objects.filter(channel__package=found, name=shown.name)
+        ChannelEntry.objects.filter(channel__package=package_row, name=shown.name)
         .select_related("channel")
         .order_by("channel__name")
     )
     context = {
-        "package": found,
-        "catalog": found.catalog,
-        "status": presenters.catalog_status(found.catalog),
+        "package": package_row,
+        "catalog": package_row.catalog,
+        "status": presenters.catalog_status(package_row.catalog),
         "bundle": shown,
         "same_name": len(same_name),
         "entries": entries,
         "notices": notices,
         "target_cluster": target,
-        "verdicts": beside(verdicts_of(shown, target.cluster_id), found.catalog, target.cluster_id),
+        "verdicts": beside(
+            verdicts_of(shown, target.cluster_id), package_row.catalog, target.cluster_id
+        ),
         "inspected": inspected,
         "may_inspect": may_inspect(request.user),
-        "contents_url": presenters.bundle_url(found, shown.name, "installs:contents"),
+        "contents_url": presenters.bundle_url(package_row, shown.name, "installs:contents"),
         "blob": queries.read_blob(shown.blob),
-        "fbc_url": presenters.bundle_url(found, shown.name, "api:get_bundle_fbc"),
+        "fbc_url": presenters.bundle_url(package_row, shown.name, "api:get_bundle_fbc"),
         **bundle_contents(shown),
     }
     return render_page(request, "catalogs/bundle.html", context)
@@ -70,8 +72,8 @@ def icon(request: HttpRequest, sha256: str) -> HttpResponse:
     if etag in parse_etags(request.headers.get("If-None-Match", "")):
         response = HttpResponseNotModified()
     else:
-        found = lookup.get_icon(sha256)
-        response = HttpResponse(bytes(found.data), content_type=found.media_type)
+        row = lookup.get_icon(sha256)
+        response = HttpResponse(bytes(row.data), content_type=row.media_type)
     response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
     response.headers["ETag"] = etag
     response.headers["X-Content-Type-Options"] = "nosniff"
@@ -93,7 +95,7 @@ def bundle_contents(bundle: Bundle) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a page shows of an inspection. `state` is one of: told (by the catalog), read, going,
+    """What a page shows of an inspection. `state` is one of: from-catalog, read, going,
     failed, none, imageless."""
 
     state: str
@@ -106,13 +108,13 @@ class Shown:
         return min(100, 100 * row.done // row.total) if row and row.total else None
 
 
-def inspection_shown(package: Package, bundle: Bundle) -> Shown:
+def inspection_status(package: Package, bundle: Bundle) -> Shown:
     """How the inspection of the bundle stands; what it found is filled into `bundle`.
 
     At most three queries.
     """
     if bundle.webhooks is not None:
-        return Shown("told")
+        return Shown("from-catalog")
     if not bundle.image:
         return Shown("imageless")
     row = stored.inspection_of(bundle)
@@ -139,22 +141,22 @@ def inspection(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponse:
     """GET: how it goes, for htmx alone. POST: an operator has a worker pull the image."""
-    found = lookup.get_package(cluster, catalog, package)
-    shown = lookup.get_bundle(found, bundle)
+    package_row = lookup.get_package(cluster, catalog, package)
+    shown = lookup.get_bundle(package_row, bundle)
     if request.method == "POST":
         _, begun = ask_inspection(shown, request.user)
         if begun:
             messages.success(request, "The image will be inspected; this page shows how far it is.")
         else:
             messages.info(request, "The image is being inspected already.")
-        return redirect(presenters.bundle_url(found, shown.name))
+        return redirect(presenters.bundle_url(package_row, shown.name))
     if not wants_fragment(request):
-        return redirect(presenters.bundle_url(found, shown.name))
-    inspected = inspection_shown(found, shown)
+        return redirect(presenters.bundle_url(package_row, shown.name))
+    inspected = inspection_status(package_row, shown)
     context = {
         "inspected": inspected,
         "may_inspect": may_inspect(request.user),
-        "package": found,
+        "package": package_row,
         "bundle": shown,
     }
     status = 200 if inspected.state == "going" else STOP_POLLING

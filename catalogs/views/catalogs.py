@@ -25,13 +25,16 @@ RUNS = 10
 def catalog_list(request: HttpRequest) -> HttpResponse:
     catalogs = list(Catalog.objects.select_related("cluster"))
     standings = sync_progress.standings(catalogs)
-    runs = sorted((key, each.run) for key, each in standings.items())
-    rev = revision_token([_catalog_stamp(each) for each in catalogs], runs)
+    runs = sorted((key, catalog.run) for key, catalog in standings.items())
+    rev = revision_token([_catalog_stamp(catalog) for catalog in catalogs], runs)
     answer = unchanged(request, rev)
     if answer:
         return answer
-    rows = [(each, presenters.catalog_status(each), standings.get(each.pk)) for each in catalogs]
-    distinct = queries.each_once(catalogs)
+    rows = [
+        (catalog, presenters.catalog_status(catalog), standings.get(catalog.pk))
+        for catalog in catalogs
+    ]
+    distinct = queries.distinct_catalogs(catalogs)
     context = {
         "rev": rev,
         "rows": rows,
@@ -47,9 +50,9 @@ CATALOG_TABS = {"overview": "Overview", "changes": "Changes", "problems": "Probl
 
 @require_safe
 def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
-    found = lookup.get_catalog(cluster, catalog)
-    standing = sync_progress.standings([found]).get(found.pk)
-    rev = revision_token(_catalog_stamp(found), standing and standing.run)
+    catalog_row = lookup.get_catalog(cluster, catalog)
+    standing = sync_progress.standings([catalog_row]).get(catalog_row.pk)
+    rev = revision_token(_catalog_stamp(catalog_row), standing and standing.run)
     answer = unchanged(request, rev)
     if answer:
         return answer
@@ -57,37 +60,37 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     tab = forms.read_option(request.GET, "tab", tuple(CATALOG_TABS), notices)
     context: dict[str, Any] = {
         "rev": rev,
-        "catalog": found,
+        "catalog": catalog_row,
         "standing": standing,
-        "status": presenters.catalog_status(found),
+        "status": presenters.catalog_status(catalog_row),
         "tab": tab,
         "tabs": [
             ("overview", "Overview", None),
             ("changes", "Changes", None),
-            ("problems", "Problems", found.problem_count),
+            ("problems", "Problems", catalog_row.problem_count),
         ],
         "notices": notices,
     }
     if tab == "problems":
-        context.update(problems_tab(request, found, notices))
+        context.update(problems_tab(request, catalog_row, notices))
     elif tab == "changes":
-        context.update(changes_tab(request, found, notices))
+        context.update(changes_tab(request, catalog_row, notices))
     else:
-        context["origin"] = presenters.origin(found.way)
-        context["ways"] = presenters.told(found.ways)
-        context["runs"] = SyncRun.objects.filter(kind=SyncRun.Kind.CATALOG, target=str(found))[
-            :RUNS
-        ]
+        context["origin"] = presenters.origin(catalog_row.way)
+        context["access_methods"] = presenters.access_method_rows(catalog_row.ways)
+        context["runs"] = SyncRun.objects.filter(
+            kind=SyncRun.Kind.CATALOG, target=str(catalog_row)
+        )[:RUNS]
     return render_page(request, "catalogs/catalog.html", context, partial="body")
 
 
-def _catalog_stamp(found: Catalog) -> tuple[object, ...]:
+def _catalog_stamp(catalog: Catalog) -> tuple[object, ...]:
     """What an open page shows of a catalog."""
-    cluster = found.cluster
+    cluster = catalog.cluster
     return (
-        *(found.pk, found.revision, found.state, found.checked_at, found.error_text),
-        *(found.problem_count, found.priority, found.availability, found.conditions),
-        *(found.way, found.ways),
+        *(catalog.pk, catalog.revision, catalog.state, catalog.checked_at, catalog.error_text),
+        *(catalog.problem_count, catalog.priority, catalog.availability, catalog.conditions),
+        *(catalog.way, catalog.ways),
         *((cluster.reachable, cluster.error_text) if cluster else ()),
     )
 
@@ -96,7 +99,7 @@ def _catalog_stamp(found: Catalog) -> tuple[object, ...]:
 @sign_in_required(return_to="catalogs:catalog")
 def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """Staff ask for a read of the catalog now; a worker does it."""
-    found = lookup.get_catalog(cluster, catalog)
+    catalog_row = lookup.get_catalog(cluster, catalog)
     if not request.user.is_staff:
         raise OlmwebError(
             "Only staff may start a sync.",
@@ -104,28 +107,30 @@ def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
             status=403,
             hint="Ask an administrator, or wait: catalogs are read by themselves.",
         )
-    tasks.sync_catalog.delay_on_commit(found.pk)
-    messages.success(request, f"A sync of {found} was asked for; a worker reads it now.")
-    return redirect("catalogs:catalog", found.cluster_name, found.slug)
+    tasks.sync_catalog.delay_on_commit(catalog_row.pk)
+    messages.success(request, f"A sync of {catalog_row} was asked for; a worker reads it now.")
+    return redirect("catalogs:catalog", catalog_row.cluster_name, catalog_row.slug)
 
 
 @require_safe
 def progress(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """The bar alone, for htmx; whoever follows its address otherwise gets the catalog's page."""
-    found = lookup.get_catalog(cluster, catalog)
+    catalog_row = lookup.get_catalog(cluster, catalog)
     if not wants_fragment(request):
-        return redirect("catalogs:catalog", found.cluster_name, found.slug)
-    standing = sync_progress.standings([found]).get(found.pk)
+        return redirect("catalogs:catalog", catalog_row.cluster_name, catalog_row.slug)
+    standing = sync_progress.standings([catalog_row]).get(catalog_row.pk)
     if standing is None:
         return HttpResponse(status=STOP_POLLING)
-    return render(request, "catalogs/_sync_progress.html", {"catalog": found, "standing": standing})
+    return render(
+        request, "catalogs/_sync_progress.html", {"catalog": catalog_row, "standing": standing}
+    )
 
 
 @require_POST
 @sign_in_required(return_to="catalogs:catalog")
 def cancel(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """Staff ask the sync that goes on to stop; what was read before stays."""
-    found = lookup.get_catalog(cluster, catalog)
+    catalog_row = lookup.get_catalog(cluster, catalog)
     if not request.user.is_staff:
         raise OlmwebError(
             "Only staff may cancel a sync.",
@@ -133,8 +138,10 @@ def cancel(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
             status=403,
             hint="Ask an administrator, or wait until it is done.",
         )
-    if sync_progress.cancel(found):
-        messages.success(request, f"The sync of {found} stops now; what was read before stays.")
+    if sync_progress.cancel(catalog_row):
+        messages.success(
+            request, f"The sync of {catalog_row} stops now; what was read before stays."
+        )
     else:
-        messages.info(request, f"No sync of {found} goes on; there is nothing to cancel.")
-    return redirect("catalogs:catalog", found.cluster_name, found.slug)
+        messages.info(request, f"No sync of {catalog_row} goes on; there is nothing to cancel.")
+    return redirect("catalogs:catalog", catalog_row.cluster_name, catalog_row.slug)

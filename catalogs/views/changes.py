@@ -35,8 +35,8 @@ PICKED = 50  # revisions to pick from
 
 
 @dataclass(slots=True)
-class Asked:
-    """What a query string asks of changes. `show` is one of FATES, or empty for all."""
+class ChangesQuery:
+    """The query string of a page of changes. `show` is one of FATES, or empty for all."""
 
     kinds: frozenset[str]
     package: str
@@ -79,51 +79,51 @@ class ChangesForm(QueryForm):
         return kinds & frozenset(allowed)
 
 
-def read_asked(params: QueryDict, notices: list[str]) -> Asked:
+def read_query_string(params: QueryDict, notices: list[str]) -> ChangesQuery:
     values = ChangesForm(params, notices).cleaned_data
-    return Asked(values["kind"], values["package"], values["show"], values["page"])
+    return ChangesQuery(values["kind"], values["package"], values["show"], values["page"])
 
 
-def filter_context(asked: Asked) -> dict[str, Any]:
+def filter_context(query: ChangesQuery) -> dict[str, Any]:
     """What the filter fields of the templates need."""
     return {
         "kinds": CatalogChange.Kind.values,
-        "kind_chosen": next(iter(asked.kinds), ""),
-        "package_filter": asked.package,
-        "show": asked.show,
+        "kind_chosen": next(iter(query.kinds), ""),
+        "package_filter": query.package,
+        "show": query.show,
     }
 
 
 def report_context(
     stream: Iterable[PackageDifference],
-    asked: Asked,
+    query: ChangesQuery,
     before: Point | None,
     after: Point,
     notices: list[str],
 ) -> dict[str, Any]:
     """Sections of a comparison, or one page of the section asked for. `before` is the catalog that
     installed things are asked of; None for what a revision changed in its own catalog."""
-    size = PACKAGES if asked.show else OVERVIEW
-    start = (asked.page - 1) * size if asked.show else 0
+    size = PACKAGES if query.show else OVERVIEW
+    start = (query.page - 1) * size if query.show else 0
     installed = installed_from((before or after).catalog)
-    report = make_report(stream, installed, kinds=asked.kinds, keep=start + size)
+    report = make_report(stream, installed, kinds=query.kinds, keep=start + size)
     context: dict[str, Any] = {"report": report}
-    if asked.show:
-        section = report.sections[asked.show]
+    if query.show:
+        section = report.sections[query.show]
         pages = max(1, -(-section.total // size))
-        if asked.page > pages:
-            notices.append(f"There is no page {asked.page}; the last one, {pages}, is shown.")
-        number = min(asked.page, pages)
-        kept = section.page((number - 1) * size, size)
-        context["page"] = presenters.Page(kept, number, pages, section.total, size)
+        if query.page > pages:
+            notices.append(f"There is no page {query.page}; the last one, {pages}, is shown.")
+        number = min(query.page, pages)
+        entries = section.page((number - 1) * size, size)
+        context["page"] = presenters.Page(entries, number, pages, section.total, size)
     context["sections"] = [
         ShownSection(
             fate,
             report.sections[fate].total,
-            _shown(context["page"].items if asked.show else _first(report, fate), before, after),
+            _shown(context["page"].items if query.show else _first(report, fate), before, after),
         )
         for fate in FATES
-        if asked.show in ("", fate)
+        if query.show in ("", fate)
     ]
     return context
 
@@ -137,7 +137,7 @@ def _first(report: Report, fate: str) -> Sequence[Entry]:
 def _shown(entries: Iterable[Entry], before: Point | None, after: Point) -> list[Shown]:
     """Links lead to the content that is current: a package that is gone has a page only where it
     is compared with another catalog."""
-    found = []
+    shown = []
     for entry in entries:
         point = before if entry.fate == GONE else after
         url = ""
@@ -145,54 +145,54 @@ def _shown(entries: Iterable[Entry], before: Point | None, after: Point) -> list
             url = presenters.package_url(
                 point.catalog.cluster_name, point.catalog.slug, entry.package
             )
-        found.append(Shown(entry, url))
-    return found
+        shown.append(Shown(entry, url))
+    return shown
 
 
-def changes_tab(request: HttpRequest, found: Catalog, notices: list[str]) -> dict[str, Any]:
+def changes_tab(request: HttpRequest, catalog: Catalog, notices: list[str]) -> dict[str, Any]:
     """The context of a catalog's tab Changes."""
-    asked = read_asked(request.GET, notices)
-    since = _read_since(request.GET, found, notices)
-    context = filter_context(asked) | {
-        "pickable": list(retained_revisions(found).exclude(number=found.revision)[:PICKED]),
+    query = read_query_string(request.GET, notices)
+    since = _read_since(request.GET, catalog, notices)
+    context = filter_context(query) | {
+        "pickable": list(retained_revisions(catalog).exclude(number=catalog.revision)[:PICKED]),
         "since": since,
-        "compare_url": f"{reverse('catalogs:compare')}?{urlencode({'from': str(found)})}",
-        "feed_url": reverse("catalogs:changes-feed", args=(found.cluster_name, found.slug)),
+        "compare_url": f"{reverse('catalogs:compare')}?{urlencode({'from': str(catalog)})}",
+        "feed_url": reverse("catalogs:changes-feed", args=(catalog.cluster_name, catalog.slug)),
     }
-    revision = None if since else _read_revision(request.GET, found, notices)
-    context["api"] = _api_url(found, since, revision, asked)
+    revision = None if since else _read_revision(request.GET, catalog, notices)
+    context["api"] = _api_url(catalog, since, revision, query)
     if since is not None:
-        after = find_point(found)
-        stream = differences(since, after, asked.package)
-        return context | report_context(stream, asked, since, after, notices)
+        after = find_point(catalog)
+        stream = differences(since, after, query.package)
+        return context | report_context(stream, query, since, after, notices)
     if revision is not None:
-        point = Point(found, revision.number, revision.created_at)
-        stream = changes_of(revision, asked.kinds, asked.package)
+        point = Point(catalog, revision.number, revision.created_at)
+        stream = changes_of(revision, query.kinds, query.package)
         return (
-            context | {"revision": revision} | report_context(stream, asked, None, point, notices)
+            context | {"revision": revision} | report_context(stream, query, None, point, notices)
         )
-    revisions = found.revisions.all()
-    page = presenters.paginate(revisions, asked.page, REVISIONS, notices, total=revisions.count())
-    told = changes_of_revisions(
+    revisions = catalog.revisions.all()
+    page = presenters.paginate(revisions, query.page, REVISIONS, notices, total=revisions.count())
+    changes = changes_of_revisions(
         page.items,
-        {found.pk: installed_from(found)},
-        kinds=asked.kinds,
-        package=asked.package,
+        {catalog.pk: installed_from(catalog)},
+        kinds=query.kinds,
+        package=query.package,
         most=PREVIEW,
     )
-    return context | {"page": page, "told": told}
+    return context | {"page": page, "changes": changes}
 
 
-def _read_since(params: QueryDict, found: Catalog, notices: list[str]) -> Point | None:
+def _read_since(params: QueryDict, catalog: Catalog, notices: list[str]) -> Point | None:
     """The revision that `since` names by its number or by a date; None when none is asked for."""
     value = params.get("since", "") or params.get("day", "")
     if not value:
         return None
     try:
         if value.isascii() and value.isdigit() and len(value) <= 9:
-            return find_point(found, int(value))
+            return find_point(catalog, int(value))
         midnight = datetime.combine(date.fromisoformat(value), time(), UTC)
-        point = find_point_at(found, midnight)
+        point = find_point_at(catalog, midnight)
     except OlmwebError as error:
         notices.append(f"{error.message} {error.hint}")
     except ValueError:
@@ -206,19 +206,21 @@ def _read_since(params: QueryDict, found: Catalog, notices: list[str]) -> Point 
     return None
 
 
-def _read_revision(params: QueryDict, found: Catalog, notices: list[str]) -> CatalogRevision | None:
+def _read_revision(
+    params: QueryDict, catalog: Catalog, notices: list[str]
+) -> CatalogRevision | None:
     value = params.get("revision", "")
     if not value:
         return None
     number = int(value) if value.isascii() and value.isdigit() and len(value) <= 9 else 0
-    revision = found.revisions.filter(number=number).first()
+    revision = catalog.revisions.filter(number=number).first()
     if revision is None:
         notices.append(f"Revision “{value[:20]}” of this catalog is not kept.")
     return revision
 
 
 def _api_url(
-    found: Catalog, since: Point | None, revision: CatalogRevision | None, asked: Asked
+    catalog: Catalog, since: Point | None, revision: CatalogRevision | None, query: ChangesQuery
 ) -> str:
     """Where the API answers what the page shows; the format is still to be added."""
     params = QueryDict(mutable=True)
@@ -226,8 +228,8 @@ def _api_url(
         params["since"] = str(since.number)
     if revision is not None:
         params["revision"] = str(revision.number)
-    params.setlist("kind", sorted(asked.kinds))
-    if asked.package:
-        params["package"] = asked.package
-    place = (found.cluster_name, found.slug)
+    params.setlist("kind", sorted(query.kinds))
+    if query.package:
+        params["package"] = query.package
+    place = (catalog.cluster_name, catalog.slug)
     return f"{reverse('api:list_changes', args=place)}?{params.urlencode()}&"

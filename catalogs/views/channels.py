@@ -30,43 +30,43 @@ SVG_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
 def semantics_of(params: QueryDict, catalog: Catalog, notices: list[str]) -> str:
     """What the URL asks for; else the generation that reads such a catalog."""
     of_v1 = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
-    known = (V1, V0) if of_v1 else SEMANTICS
-    return forms.read_option(params, "semantics", known, notices)
+    options = (V1, V0) if of_v1 else SEMANTICS
+    return forms.read_option(params, "semantics", options, notices)
 
 
 def channels_tab(
-    found: Package, choice: queries.Choice, context: Mapping[str, Any]
+    package: Package, choice: queries.Choice, context: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Context of the tab. Reads the package's facts; everything else is worked out from them."""
     params: QueryDict = context["params"]
-    semantics = semantics_of(params, found.catalog, context["notices"])
+    semantics = semantics_of(params, package.catalog, context["notices"])
     if choice.channel is None:
         return {"semantics": semantics}
     facts = facts_of(
-        found, channels=choice.channels, entries=context["entries"], bundles=choice.bundles
+        package, channels=choice.channels, entries=context["entries"], bundles=choice.bundles
     )
     together = semantics == V1 and not clean_text(params.get("channel", ""))
     analysis = analyse(facts, semantics, "" if together else choice.channel.name)
-    bundles = {each.name: each for each in choice.bundles}
-    here = {each.version for each in context["installed"]}
+    bundles = {bundle.name: bundle for bundle in choice.bundles}
+    here = {installation.version for installation in context["installed"]}
     installed = {
         name
         for name in analysis.names
         if name in bundles and bundles[name].version and bundles[name].version in here
     }
     start, goal = _ends(params, analysis, installed, context["notices"])
-    way = way_to(analysis, start, goal) if start and goal else None
+    route = way_to(analysis, start, goal) if start and goal else None
     marks = _marks(analysis, bundles, installed, start, goal)
-    title = f"Upgrade graph of {found.name}, {analysis.channel or 'all channels'}"
-    rows, page = _table(found, choice, facts, analysis, installed, context)
+    title = f"Upgrade graph of {package.name}, {analysis.channel or 'all channels'}"
+    rows, page = _table(package, choice, facts, analysis, installed, context)
     return {
         "semantics": semantics,
         "analysis": analysis,
         "together": together,
-        "svg": _drawing(found, analysis, bundles, marks, way, params, title),
+        "svg": _drawing(package, analysis, bundles, marks, route, params, title),
         "opm_faults": [] if together else validate(analysis.entries),
-        "way": way,
-        "way_problems": why_no_way(analysis, facts, way) if way and not way.reached else (),
+        "way": route,
+        "way_problems": why_no_way(analysis, facts, route) if route and not route.reached else (),
         "start": start,
         "goal": goal,
         "options": _options(analysis),
@@ -80,11 +80,11 @@ def channels_tab(
 
 
 def _drawing(
-    found: Package,
+    package: Package,
     analysis: Analysis,
     bundles: Mapping[str, Bundle],
     marks: Mapping[str, set[str]],
-    way: Route | None,
+    route: Route | None,
     params: QueryDict,
     title: str,
 ) -> str:
@@ -95,7 +95,7 @@ def _drawing(
         analysis.versions,
         keep=marks["installed"] | (marks["head"] if len(marks["head"]) < 5 else set()),
         opened=opened,
-        route=[(hop.source, hop.target, hop.kind) for hop in way.hops] if way else (),
+        route=[(hop.source, hop.target, hop.kind) for hop in route.hops] if route else (),
         start=analysis.chosen,
     )
     links = {}
@@ -103,7 +103,7 @@ def _drawing(
         if node.folded:
             links[node.id] = _fold_link(params, node.id)
         elif node.id in bundles:
-            links[node.id] = presenters.bundle_url(found, node.id)
+            links[node.id] = presenters.bundle_url(package, node.id)
     return render(drawn, links=links, facts={**marks, "opened": opened}, title=title)
 
 
@@ -113,11 +113,11 @@ def _ends(
     """Start and goal of the way: from the URL, else what is installed and the head."""
     start = clean_text(params.get("from", ""))
     goal = clean_text(params.get("to", "")) or analysis.chosen or "".join(analysis.heads[:1])
-    known = analysis.table
-    if start and start not in known:
+    entries = analysis.table
+    if start and start not in entries:
         notices.append(f"There is no entry “{start[:100]}” to start from in what is shown.")
         start = ""
-    if goal and goal not in known:
+    if goal and goal not in entries:
         notices.append(f"There is no entry “{goal[:100]}” to go to in what is shown.")
         goal = analysis.chosen
     if not start and len(installed) == 1:
@@ -149,7 +149,7 @@ def _marks(
         "goal": {goal} if start and goal != analysis.chosen else set(),
         "stranded": set(analysis.stranded),
         "unreachable": set(analysis.unreachable),
-        "deprecated": {name for name, each in bundles.items() if each.deprecated},
+        "deprecated": {name for name, bundle in bundles.items() if bundle.deprecated},
         "skipped": set(),
     }
 
@@ -173,7 +173,7 @@ def _file_query(semantics: str, channel: str) -> str:
 def _in_words(analysis: Analysis) -> list[dict[str, Any]]:
     """What is peculiar about the graph: a sentence each, and the names that it is about."""
     where = f"channel {analysis.channel}" if analysis.channel else "these channels"
-    told = [
+    remarks = [
         (
             "stranded",
             sorted(analysis.stranded),
@@ -186,16 +186,16 @@ def _in_words(analysis: Analysis) -> list[dict[str, Any]]:
         ("cycle", analysis.circling, "replace or skip each other in a ring"),
     ]
     if len(analysis.heads) > 1:
-        told.insert(0, ("head", list(analysis.heads), f"{where}: nothing replaces or skips"))
+        remarks.insert(0, ("head", list(analysis.heads), f"{where}: nothing replaces or skips"))
     return [
         {"word": word, "names": names, "count": len(names), "says": says}
-        for word, names, says in told
+        for word, names, says in remarks
         if names and len(analysis.names) > 1
     ]
 
 
 def _table(
-    found: Package,
+    package: Package,
     choice: queries.Choice,
     facts: PackageFacts,
     analysis: Analysis,
@@ -203,7 +203,7 @@ def _table(
     context: Mapping[str, Any],
 ) -> tuple[list[dict[str, Any]], presenters.Page[Any]]:
     """The table twin: an entry a row, newest first, with where it goes by itself."""
-    bundles = {each.name: each for each in choice.bundles}
+    bundles = {bundle.name: bundle for bundle in choice.bundles}
     channels = [analysis.channel] if analysis.channel else facts.ordered_channels()
     entries = [(channel, entry) for channel in channels for entry in facts.channels[channel]]
     entries.sort(key=lambda pair: _newest(bundles.get(pair[1].name)), reverse=True)
@@ -215,7 +215,7 @@ def _table(
             "channel": channel,
             "entry": entry,
             "bundle": bundles.get(entry.name),
-            "url": presenters.bundle_url(found, entry.name) if entry.name in bundles else "",
+            "url": presenters.bundle_url(package, entry.name) if entry.name in bundles else "",
             "next": analysis.steps.get(entry.name, ""),
             "stranded": entry.name in analysis.stranded,
             "head": entry.name in analysis.heads,
@@ -239,18 +239,18 @@ def graph_file(
 ) -> HttpResponse:
     """The graph as Mermaid text (`mmd`) or as an SVG that stands alone; nothing is folded in the
     former. `?channel=` and `?semantics=` as on the page."""
-    found = lookup.get_package(cluster, catalog, package)
-    facts = facts_of(found)
-    semantics = semantics_of(request.GET, found.catalog, [])
+    package_row = lookup.get_package(cluster, catalog, package)
+    facts = facts_of(package_row)
+    semantics = semantics_of(request.GET, package_row.catalog, [])
     channel = clean_text(request.GET.get("channel", ""))
     if channel and channel not in facts.channels:
         raise Missing(f"Package “{package}” has no channel “{channel[:100]}”.")
     if not channel and semantics == V0:
         channel = next(iter(facts.ordered_channels()), "")
     analysis = analyse(facts, semantics, channel)
-    gone = {bundle.name: bundle for bundle in found.bundles.filter(deprecated=True)}
+    gone = {bundle.name: bundle for bundle in package_row.bundles.filter(deprecated=True)}
     marks = _marks(analysis, gone, set(), "", "")
-    title = f"Upgrade graph of {found.name}, {channel or 'all channels'}"
+    title = f"Upgrade graph of {package_row.name}, {channel or 'all channels'}"
     if kind == "mmd":
         text = mermaid(analysis.entries, analysis.versions, facts=marks, title=title)
         response = HttpResponse(text, content_type="text/plain; charset=utf-8")
@@ -259,7 +259,7 @@ def graph_file(
         svg = render(drawn, links={}, facts=marks, title=title, style=STANDALONE_STYLE)
         response = HttpResponse(svg, content_type="image/svg+xml")
         response.headers["Content-Security-Policy"] = SVG_POLICY
-    name = _file_name(found.name, channel, kind)
+    name = _file_name(package_row.name, channel, kind)
     response.headers["Content-Disposition"] = f'inline; filename="{name}"'
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response

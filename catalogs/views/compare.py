@@ -14,7 +14,7 @@ from catalogs.revisions.differences import (
     read_point,
     write_point,
 )
-from catalogs.views.changes import filter_context, read_asked, report_context
+from catalogs.views.changes import filter_context, read_query_string, report_context
 from olmweb.errors import OlmwebError
 from olmweb.web.pages import render_page
 
@@ -33,7 +33,7 @@ class Choice:
 @require_safe
 def compare(request: HttpRequest) -> HttpResponse:
     notices: list[str] = []
-    asked = read_asked(request.GET, notices)
+    query = read_query_string(request.GET, notices)
     values = {side: request.GET.get(side, "") for side in ("from", "to")}
     points: dict[str, Point] = {}
     status = 200
@@ -45,11 +45,11 @@ def compare(request: HttpRequest) -> HttpResponse:
         except OlmwebError as error:
             notices.append(f"{error.message} {error.hint}".strip())
             status = error.status
-    context: dict[str, Any] = filter_context(asked) | {"notices": notices}
+    context: dict[str, Any] = filter_context(query) | {"notices": notices}
     before, after = points.get("from"), points.get("to")
     if before is not None and after is not None:
-        stream = differences(before, after, asked.package)
-        context |= report_context(stream, asked, before, after, notices)
+        stream = differences(before, after, query.package)
+        context |= report_context(stream, query, before, after, notices)
         context |= {"api": _api_url(request.GET), "swapped": _swapped(request.GET)}
     context |= {
         "before": before,
@@ -60,12 +60,12 @@ def compare(request: HttpRequest) -> HttpResponse:
     return render_page(request, "catalogs/compare.html", context, status=status)
 
 
-def _groups(asked: list[Point]) -> list[tuple[str, list[Choice]]]:
+def _groups(chosen: list[Point]) -> list[tuple[str, list[Choice]]]:
     """The options of both pickers, by catalog; what was asked for is among them, however old."""
     groups = []
     for catalog, points in newest_points(PICKED):
-        known = {point.number for point in points}
-        older = [p for p in asked if p.catalog.pk == catalog.pk and p.number not in known]
+        numbers = {point.number for point in points}
+        older = [p for p in chosen if p.catalog.pk == catalog.pk and p.number not in numbers]
         choices = [
             Choice(write_point(point), _words(point), point)
             for point in [*points, *dict.fromkeys(older)]
@@ -82,10 +82,10 @@ def _words(point: Point) -> str:
 
 def _api_url(params: QueryDict) -> str:
     """Where the API answers what the page shows; the format is still to be added."""
-    kept = QueryDict(mutable=True)
+    filters = QueryDict(mutable=True)
     for name in ("from", "to", "kind", "package"):
-        kept.setlist(name, [value for value in params.getlist(name) if value])
-    return f"{reverse('api:compare')}?{kept.urlencode()}&"
+        filters.setlist(name, [value for value in params.getlist(name) if value])
+    return f"{reverse('api:compare')}?{filters.urlencode()}&"
 
 
 def _swapped(params: QueryDict) -> str:

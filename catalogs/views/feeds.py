@@ -26,10 +26,10 @@ ITEMS = 10  # of one kind of change in one package
 
 @require_safe
 def catalog_changes(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
-    found = lookup.get_catalog(cluster, catalog)
-    page = reverse("catalogs:catalog", args=(found.cluster_name, found.slug))
-    title = f"Changes of catalog {found}"
-    return _answer(request, title, f"{page}?tab=changes", found.revisions.all())
+    catalog_row = lookup.get_catalog(cluster, catalog)
+    page = reverse("catalogs:catalog", args=(catalog_row.cluster_name, catalog_row.slug))
+    title = f"Changes of catalog {catalog_row}"
+    return _answer(request, title, f"{page}?tab=changes", catalog_row.revisions.all())
 
 
 @require_safe
@@ -45,7 +45,9 @@ def _answer(
     newest = revisions.select_related("catalog__cluster")[:ENTRIES]
     shown = list(newest)
     clusters = list(Cluster.objects.order_by("id").values_list("name", "revision"))
-    etag = make_etag(request, [(each.pk, str(each.catalog)) for each in shown], clusters)
+    etag = make_etag(
+        request, [(revision.pk, str(revision.catalog)) for revision in shown], clusters
+    )
     unchanged = not_modified(request, etag)
     if unchanged is not None:
         return unchanged
@@ -58,24 +60,24 @@ def _answer(
         feed_url=request.build_absolute_uri(request.path),
         feed_guid=_stable_id(request.path),
     )
-    catalogs = {each.catalog_id: each.catalog for each in shown}
+    catalogs = {revision.catalog_id: revision.catalog for revision in shown}
     installed = {pk: installed_from(catalog) for pk, catalog in catalogs.items()}
-    for told in changes_of_revisions(shown, installed, most=PACKAGES):
-        _add(feed, request, told)
+    for changes in changes_of_revisions(shown, installed, most=PACKAGES):
+        _add(feed, request, changes)
     response = HttpResponse(feed.writeString("utf-8"), content_type=feed.content_type)
     return finish(response, etag)
 
 
-def _add(feed: Atom1Feed, request: HttpRequest, told: RevisionChanges) -> None:
-    revision, catalog = told.revision, told.revision.catalog
+def _add(feed: Atom1Feed, request: HttpRequest, changes: RevisionChanges) -> None:
+    revision, catalog = changes.revision, changes.revision.catalog
     page = reverse("catalogs:catalog", args=(catalog.cluster_name, catalog.slug))
-    words = told.sentence
+    words = changes.sentence
     if not words:
-        words = "first read" if told.first else "no package differs"
+        words = "first read" if changes.first else "no package differs"
     feed.add_item(
         title=_clean(f"{catalog}, revision {revision.number}: {words}"),
         link=request.build_absolute_uri(f"{page}?tab=changes&revision={revision.number}"),
-        description=_clean(_summary(told)),
+        description=_clean(_summary(changes)),
         unique_id=_stable_id(catalog, revision.number, revision.created_at.isoformat()),
         pubdate=revision.created_at,
         updateddate=revision.created_at,
@@ -87,20 +89,25 @@ def _stable_id(*parts: object) -> str:
     return uuid5(NAMESPACE_URL, f"olmweb:{' '.join(map(str, parts))}").urn
 
 
-def _summary(told: RevisionChanges) -> SafeString:
+def _summary(changes: RevisionChanges) -> SafeString:
     """Whom it concerns, then the packages. HTML, every name in it escaped."""
-    counts = told.revision.counts
+    counts = changes.revision.counts
     size = f"{counts.get('packages', 0)} packages, {counts.get('bundles', 0)} bundles."
     concerned = format_html_join(
         "",
         "<li>Affects you: {} on {}: {}</li>",
-        ((one.installed.name, one.installed.cluster, one.text) for one in told.effects),
+        (
+            (effect.installed.name, effect.installed.cluster, effect.text)
+            for effect in changes.effects
+        ),
     )
-    packages = format_html_join("", "<li>{}: {}</li>", map(_package, told.entries))
-    more = format_html("<p>And {} more packages.</p>", told.more) if told.more > 0 else ""
+    packages = format_html_join("", "<li>{}: {}</li>", map(_package, changes.entries))
+    more = format_html("<p>And {} more packages.</p>", changes.more) if changes.more > 0 else ""
     return format_html(
         "<p>{}</p>{}{}{}",
-        f"{told.sentence[:1].upper()}{told.sentence[1:]}. {size}" if told.sentence else size,
+        f"{changes.sentence[:1].upper()}{changes.sentence[1:]}. {size}"
+        if changes.sentence
+        else size,
         format_html("<ul>{}</ul>", concerned) if concerned else "",
         format_html("<ul>{}</ul>", packages) if packages else "",
         more,
@@ -108,12 +115,12 @@ def _summary(told: RevisionChanges) -> SafeString:
 
 
 def _package(entry: Entry) -> tuple[str, str]:
-    said = []
+    sentences = []
     for line in entry.lines:
         items = ", ".join(line.items[:ITEMS])
         rest = len(line.items) - ITEMS
-        said.append(f"{line.title}: {items}{f' and {rest} more' if rest > 0 else ''}")
-    return entry.package, "; ".join(said)
+        sentences.append(f"{line.title}: {items}{f' and {rest} more' if rest > 0 else ''}")
+    return entry.package, "; ".join(sentences)
 
 
 def _clean(text: str) -> str:

@@ -28,37 +28,39 @@ ROWS = 50  # of a table on one page
 
 @require_safe
 def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
-    found, sources = lookup.get_sources(cluster, catalog, package)
-    entries = entries_of(found) if request.GET.get("tab", "") in OF_ALL_ENTRIES else None
+    package_row, sources = lookup.get_sources(cluster, catalog, package)
+    entries = entries_of(package_row) if request.GET.get("tab", "") in OF_ALL_ENTRIES else None
     choice = queries.choose(
-        found,
+        package_row,
         clean_text(request.GET.get("channel", "")),
         clean_text(request.GET.get("version", "")),
         entries,
     )
     notices = list(choice.notices)
-    problems = found.catalog.problems.filter(package=found.name).count()
+    problems = package_row.catalog.problems.filter(package=package_row.name).count()
     tabs = {name: title for name, title in TABS.items() if name != "problems" or problems}
     tab = forms.read_option(request.GET, "tab", tuple(tabs), notices)
     context: dict[str, Any] = {
-        "package": found,
-        "catalog": found.catalog,
-        "status": presenters.catalog_status(found.catalog),
+        "package": package_row,
+        "catalog": package_row.catalog,
+        "status": presenters.catalog_status(package_row.catalog),
         "sources": sources,
         "choice": choice,
         "entries": entries,
         "bundle": choice.bundle,
         "version_options": _version_options(choice),
         "tab": tab,
-        "tabs": [(name, title, _tab_count(name, found, problems)) for name, title in tabs.items()],
-        "installed": (installed := search.installed_packages().get(found.name, ())),
-        "healths": list(dict.fromkeys(one.health for one in installed)),
+        "tabs": [
+            (name, title, _tab_count(name, package_row, problems)) for name, title in tabs.items()
+        ],
+        "installed": (installed := search.installed_packages().get(package_row.name, ())),
+        "healths": list(dict.fromkeys(installation.health for installation in installed)),
         "notices": notices,
-        "target_cluster": read_target_cluster(request, found.catalog, notices),
+        "target_cluster": read_target_cluster(request, package_row.catalog, notices),
         "params": request.GET,
         "page_number": forms.read_page(request.GET, notices),
     }
-    context.update(TAB_CONTEXT[tab](found, choice, context))
+    context.update(TAB_CONTEXT[tab](package_row, choice, context))
     return render_page(request, "catalogs/package.html", context)
 
 
@@ -74,10 +76,10 @@ TABS = {
 OF_ALL_ENTRIES = ("channels", "versions")
 
 
-def _tab_count(name: str, found: Package, problems: int) -> int | None:
+def _tab_count(name: str, package: Package, problems: int) -> int | None:
     counts = {
-        "channels": found.channel_count,
-        "versions": found.bundle_count,
+        "channels": package.channel_count,
+        "versions": package.bundle_count,
         "problems": problems,
     }
     return counts.get(name)
@@ -88,34 +90,34 @@ def _version_options(choice: queries.Choice) -> SafeString:
     head = choice.channel.head if choice.channel else ""
     return SafeString(
         "".join(
-            f'<option value="{escape(each.version)}"{" selected" * (each == choice.bundle)}>'
-            f"{escape(each.version or each.name)}{' (head)' * (each.name == head)}"
-            f"{' (deprecated)' * each.deprecated}</option>"
-            for each in choice.offered
+            f'<option value="{escape(bundle.version)}"{" selected" * (bundle == choice.bundle)}>'
+            f"{escape(bundle.version or bundle.name)}{' (head)' * (bundle.name == head)}"
+            f"{' (deprecated)' * bundle.deprecated}</option>"
+            for bundle in choice.offered
         )
     )
 
 
-def _overview(found: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
+def _overview(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
     cluster = context["target_cluster"].cluster_id
     judged = verdicts_of(choice.bundle, cluster) if choice.bundle else []
-    return {"verdicts": beside(judged, found.catalog, cluster)}
+    return {"verdicts": beside(judged, package.catalog, cluster)}
 
 
-def _installs(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:
+def _installs(package: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:
     bundle = choice.bundle
     if bundle is None:
         return {}
-    contents_url = presenters.bundle_url(found, bundle.name, "installs:contents")
+    contents_url = presenters.bundle_url(package, bundle.name, "installs:contents")
     return {**bundle_contents(bundle), "contents_url": contents_url}
 
 
-def _installed(found: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:
+def _installed(package: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _problems(found: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
-    problems = find_problems(found.catalog, package=found.name)
+def _problems(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
+    problems = find_problems(package.catalog, package=package.name)
     page = presenters.paginate(
         problems, context["page_number"], ROWS, context["notices"], total=problems.count()
     )

@@ -46,7 +46,7 @@ TITLES = {
     "provides": "Provides",
 }
 SHOWN_FACETS = tuple(name for name in TITLES if name not in search.UNCOUNTED)
-SAID = {
+VERDICT_TEXTS = {
     Verdict.INSTALLABLE.value: "Installable by",
     Verdict.NOT_INSTALLABLE.value: "Not by",
     Verdict.UNKNOWN.value: "Unknown by",
@@ -109,7 +109,9 @@ class Facet:
 
 def verdict_labels(verdicts: Iterable[MethodVerdict]) -> list[tuple[str, str]]:
     """(verdict, words) for a label each: by which paths it installs, by which not and why."""
-    return [(verdict, f"{SAID[verdict]} {words}") for verdict, words in verdict_words(verdicts)]
+    return [
+        (verdict, f"{VERDICT_TEXTS[verdict]} {words}") for verdict, words in verdict_words(verdicts)
+    ]
 
 
 def verdict_words(verdicts: Iterable[MethodVerdict | Predicted]) -> list[tuple[str, str]]:
@@ -118,7 +120,7 @@ def verdict_words(verdicts: Iterable[MethodVerdict | Predicted]) -> list[tuple[s
     for row in verdicts:
         why = f": {title_of(row.rule)}" if row.verdict == Verdict.NOT_INSTALLABLE else ""
         by.setdefault(row.verdict, []).append(row.label + why)
-    return [(verdict, ", ".join(by[verdict])) for verdict in SAID if verdict in by]
+    return [(verdict, ", ".join(by[verdict])) for verdict in VERDICT_TEXTS if verdict in by]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,17 +173,17 @@ class Card:
         return verdict_labels(self.row.verdicts)
 
     @property
-    def judged_for(self) -> str:
+    def verdicts_for(self) -> str:
         """For which cluster that is said."""
         return "no cluster" if self.row.cluster == LOCAL else f"cluster {self.row.cluster}"
 
     @property
     def healths(self) -> dict[str, str]:
         """Health to the clusters that say so: what the labels show."""
-        found: dict[str, dict[str, None]] = {}
-        for each in self.installed:
-            found.setdefault(each.health, {})[each.cluster] = None
-        return {health: ", ".join(clusters) for health, clusters in found.items()}
+        clusters: dict[str, dict[str, None]] = {}
+        for installation in self.installed:
+            clusters.setdefault(installation.health, {})[installation.cluster] = None
+        return {health: ", ".join(clusters) for health, clusters in clusters.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,20 +260,20 @@ def package_url(cluster: str, catalog: str, name: str) -> str:
 
 
 def cards(
-    matches: Sequence[search.Match], asked: search.Asked, hits: search.Hits | None
+    matches: Sequence[search.Match], query: search.Asked, hits: search.Hits | None
 ) -> list[Card]:
     """The cards of a page; at most one query, for the descriptions that have what was found."""
     read_as = hits.read_as if hits else {}
-    words = (*asked.words, *(near for found in read_as.values() for near in found))
+    words = (*query.words, *(near for names in read_as.values() for near in names))
     kinds = hits.kinds if hits else frozenset()
-    sought = {match.row.id: _unseen_words(match.row, asked.words) for match in matches}
+    sought = {match.row.id: _unseen_words(match.row, query.words) for match in matches}
     texts = search.descriptions_of([key for key, unseen in sought.items() if unseen])
-    found = []
+    shown_cards = []
     for match in matches:
         row = match.row
         why = _kinds_found(row, words, kinds)
         passage = snippet(texts.get(row.id, ""), sought[row.id])
-        found.append(
+        shown_cards.append(
             Card(
                 row,
                 match.sources,
@@ -286,13 +288,13 @@ def cards(
                 differs=match.differs,
             )
         )
-    return found
+    return shown_cards
 
 
 def read_as(hits: search.Hits | None) -> list[tuple[str, str]]:
     """Mistyped words with the names that were taken for them."""
-    found = hits.read_as if hits else {}
-    return [(word, ", ".join(near)) for word, near in found.items()]
+    names = hits.read_as if hits else {}
+    return [(word, ", ".join(near)) for word, near in names.items()]
 
 
 def _unseen_words(row: search.Row, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -315,10 +317,10 @@ def _kinds_found(
     now = [kind for kind in row.provides if wanted(kind)]
     before = [kind for kind in row.provided_before if kind in kinds]
     lines = []
-    for said, listed in (("Provides", now), ("Older versions provide", before)):
+    for verb, listed in (("Provides", now), ("Older versions provide", before)):
         if listed:
             more = f" and {len(listed) - KINDS_SHOWN} more" if len(listed) > KINDS_SHOWN else ""
-            lines.append(SafeString(escape(f"{said} {', '.join(listed[:KINDS_SHOWN])}{more}")))
+            lines.append(SafeString(escape(f"{verb} {', '.join(listed[:KINDS_SHOWN])}{more}")))
     return lines
 
 
@@ -338,8 +340,8 @@ def bundle_url(package: Package, name: str, route: str = "catalogs:bundle") -> s
 
 def facets(result: search.Result, filters: search.Filters, params: QueryDict) -> list[Facet]:
     """The facets worth showing: those with a choice to make or one made."""
-    pairs = kept_pairs(params)
-    found = []
+    pairs = filter_pairs(params)
+    shown_facets = []
     for name in SHOWN_FACETS:
         counts = result.counts[name]
         chosen = filters.chosen.get(name, frozenset())
@@ -359,12 +361,12 @@ def facets(result: search.Result, filters: search.Filters, params: QueryDict) ->
         ]
         if shown:
             first = max(FACET_FIRST, len(chosen))
-            found.append(Facet(name, TITLES[name], shown[:first], shown[first:]))
-    return found
+            shown_facets.append(Facet(name, TITLES[name], shown[:first], shown[first:]))
+    return shown_facets
 
 
 def chosen_labels(filters: search.Filters, params: QueryDict) -> list[Label]:
-    pairs = kept_pairs(params)
+    pairs = filter_pairs(params)
     labels = [
         Label(TITLES[name], WORDS.get(value, value), _toggled(pairs, name, value))
         for name, values in filters.chosen.items()
@@ -376,7 +378,7 @@ def chosen_labels(filters: search.Filters, params: QueryDict) -> list[Label]:
     return labels
 
 
-def kept_pairs(params: QueryDict) -> list[tuple[str, str]]:
+def filter_pairs(params: QueryDict) -> list[tuple[str, str]]:
     """The query string without the page and the revision token."""
     return [
         (key, value)
@@ -439,39 +441,34 @@ def _order(
 def _toggled(pairs: Sequence[tuple[str, str]], name: str, value: str) -> str:
     pair = (name, value)
     if pair in pairs:
-        return f"?{urlencode([each for each in pairs if each != pair])}"
+        return f"?{urlencode([other for other in pairs if other != pair])}"
     return f"?{urlencode(pairs)}&{name}={quote_plus(value)}" if pairs else f"?{urlencode([pair])}"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One way for a table: `icon` is a key of the states, `state` the word beside it."""
+class AccessMethodRow:
+    """An access method in a table: `icon` is a key of the states, `state` the text beside it."""
 
-    way: str
+    method: str
     state: str
     icon: str
-    why: str
+    reason: str
 
 
-def origin(way: str) -> str:
-    """What content that was read so is; "" when it is the author's own."""
-    return _ORIGINS[access_methods.fidelity(way)]
+def origin(method: str) -> str:
+    """The origin of content read by this method; empty for the author's own bytes."""
+    return _ORIGINS[access_methods.fidelity(method)]
 
 
-def without_graph(way: str) -> bool:
-    """Whether the edges of upgrade graphs are not to be shown: nobody told them."""
-    return access_methods.fidelity(way) == access_methods.WITHOUT_GRAPH
-
-
-def told(found: Iterable[Mapping[str, str]]) -> list[Told]:
-    """The ways of a catalog's row."""
+def access_method_rows(rows: Iterable[Mapping[str, str]]) -> list[AccessMethodRow]:
+    """The access methods of a catalog with their outcomes."""
     return [
-        Told(
-            one.get("way", ""),
-            one.get("state", "").capitalize(),
-            _ICONS.get(one.get("state", ""), "unknown"),
-            one.get("why", ""),
+        AccessMethodRow(
+            row.get("way", ""),
+            row.get("state", "").capitalize(),
+            _ICONS.get(row.get("state", ""), "unknown"),
+            row.get("why", ""),
         )
-        for one in found
-        if isinstance(one, Mapping)
+        for row in rows
+        if isinstance(row, Mapping)
     ]

@@ -53,9 +53,9 @@ def find_problems(
     catalog: Catalog, *, severity: str = "", code: str = "", package: str = ""
 ) -> QuerySet[ContentProblem]:
     """Content problems, errors first. Filters with empty values don't narrow."""
-    found = catalog.problems.order_by("severity", "package", "id")
-    asked = {"severity": severity, "code": code, "package": package}
-    return found.filter(**{name: value for name, value in asked.items() if value})
+    problems = catalog.problems.order_by("severity", "package", "id")
+    filters = {"severity": severity, "code": code, "package": package}
+    return problems.filter(**{name: value for name, value in filters.items() if value})
 
 
 def count_problems(problems: QuerySet[ContentProblem]) -> Counts:

@@ -35,22 +35,22 @@ class ProblemsForm(QueryForm):
         return code
 
 
-def problems_tab(request: HttpRequest, found: Catalog, notices: list[str]) -> dict[str, Any]:
+def problems_tab(request: HttpRequest, catalog: Catalog, notices: list[str]) -> dict[str, Any]:
     """What `_catalog_problems.html` shows; the filters of the query string narrow all of it."""
-    asked = ProblemsForm(request.GET, notices).cleaned_data
-    everything = count_problems(find_problems(found))
-    problems = find_problems(found, **asked)
-    narrowed = count_problems(problems) if any(asked.values()) else everything
+    filters = ProblemsForm(request.GET, notices).cleaned_data
+    everything = count_problems(find_problems(catalog))
+    problems = find_problems(catalog, **filters)
+    narrowed = count_problems(problems) if any(filters.values()) else everything
     number = forms.read_page(request.GET, notices)
     page = presenters.paginate(problems, number, ROWS, notices, total=narrowed.total)
     return {
-        **asked,
+        **filters,
         "severities": ContentProblem.Severity.choices,
         "codes": [(group.code, group.about.title, group.count) for group in everything.groups],
         "counts": narrowed,
-        "sentence": sentence(narrowed, found),
-        "filtered": any(asked.values()),
-        "downloads": _downloads(found, asked),
+        "sentence": sentence(narrowed, catalog),
+        "filtered": any(filters.values()),
+        "downloads": _downloads(catalog, filters),
         "page": page,
         **described(page.items),
     }
@@ -64,23 +64,25 @@ def described(problems: Sequence[ContentProblem]) -> dict[str, Any]:
 @require_safe
 def report(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
     """The problems that the filters leave, as Markdown."""
-    found = lookup.get_catalog(cluster, catalog)
+    catalog_row = lookup.get_catalog(cluster, catalog)
     notices: list[str] = []
-    problems = find_problems(found, **ProblemsForm(request.GET, notices).cleaned_data)
+    problems = find_problems(catalog_row, **ProblemsForm(request.GET, notices).cleaned_data)
     if request.method == "HEAD":
         response: HttpResponseBase = HttpResponse()
     else:
-        response = StreamingHttpResponse(markdown(found, problems))
+        response = StreamingHttpResponse(markdown(catalog_row, problems))
     response["Content-Type"] = "text/markdown; charset=utf-8"
-    name = "".join(c if c.isascii() and (c.isalnum() or c in "-._") else "_" for c in found.slug)
+    name = "".join(
+        c if c.isascii() and (c.isalnum() or c in "-._") else "_" for c in catalog_row.slug
+    )
     response["Content-Disposition"] = f'attachment; filename="{name}-problems.md"'
     return response
 
 
-def _downloads(found: Catalog, asked: dict[str, str]) -> list[tuple[str, str]]:
+def _downloads(catalog: Catalog, filters: dict[str, str]) -> list[tuple[str, str]]:
     """(title, URL): the same filters, for somebody who is going to repair it."""
-    chosen = {name: value for name, value in asked.items() if value}
-    address = (found.cluster_name, found.slug)
+    chosen = {name: value for name, value in filters.items() if value}
+    address = (catalog.cluster_name, catalog.slug)
     rest = reverse("api:list_problems", args=address)
     listed = [(title, f"{rest}?{urlencode({**chosen, 'format': kind})}") for kind, title in FORMATS]
     written = reverse("catalogs:problem-report", args=address)

@@ -25,8 +25,8 @@ def software(request: HttpRequest) -> HttpResponse:
     form = forms.SoftwareForm(request.GET, notices)
     values, filters = form.cleaned_data, form.filters
     index = search.current_index(stamps)
-    asked = filters.asked
-    hits = search.find_hits(index, asked)
+    query = filters.asked
+    hits = search.find_hits(index, query)
     result = search.find_packages(index, filters, search.installed_packages(), hits)
     page = presenters.paginate(
         result.matches, values["page"], search.PAGE_SIZE, notices, total=len(result.matches)
@@ -37,7 +37,7 @@ def software(request: HttpRequest) -> HttpResponse:
         "view": values["view"],
         "notices": notices,
         "page": page,
-        "cards": presenters.cards(page.items, asked, hits),
+        "cards": presenters.cards(page.items, query, hits),
         "read_as": presenters.read_as(hits),
         "result": result,
         "catalogs": len(stamps),
@@ -45,18 +45,18 @@ def software(request: HttpRequest) -> HttpResponse:
         "facets": presenters.facets(result, filters, request.GET),
         "labels": presenters.chosen_labels(filters, request.GET),
         "may_install": may_act(request.user)[0],
-        "kept": presenters.kept_pairs(request.GET),
-        "nearest": _nearest(index, asked) if not result.matches else [],
+        "filter_pairs": presenters.filter_pairs(request.GET),
+        "nearest": _nearest(index, query) if not result.matches else [],
         **_bundles(filters, values["bundles_page"], notices, result, hits),
     }
     return render_page(request, "catalogs/software.html", context, partial="results")
 
 
-def _nearest(index: search.Index, asked: search.Asked) -> list[tuple[str, str]]:
+def _nearest(index: search.Index, query: search.Asked) -> list[tuple[str, str]]:
     """Names like the words asked for with the URL of their package."""
     return [
         (row.name, presenters.package_url(row.cluster, row.catalog, row.name))
-        for row in search.nearest_names(index, asked.words)
+        for row in search.nearest_names(index, query.words)
     ]
 
 
@@ -79,11 +79,11 @@ def _bundles(
     left = sorted(result.matches, key=lambda match: match.row.name, reverse=True)
     while left and len(packages) < BUNDLES_OF:
         packages += [row for row in left.pop().sources if row.id in hits.scores]
-    found = search.bundles_with(image, packages)
-    page = presenters.paginate(found, number, BUNDLES_PAGE, notices, total=len(found))
+    bundles = search.bundles_with(image, packages)
+    page = presenters.paginate(bundles, number, BUNDLES_PAGE, notices, total=len(bundles))
     rows = [
-        (each, presenters.bundle_url(each.bundle.package, each.bundle.name))
-        for each in search.with_images(page.items, image)
+        (bundle, presenters.bundle_url(bundle.bundle.package, bundle.bundle.name))
+        for bundle in search.with_images(page.items, image)
     ]
     return {
         "bundles": page,

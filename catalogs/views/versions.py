@@ -41,12 +41,12 @@ CODES = {
 
 
 def versions_tab(
-    found: Package, choice: queries.Choice, context: Mapping[str, Any]
+    package: Package, choice: queries.Choice, context: Mapping[str, Any]
 ) -> dict[str, Any]:
     params: QueryDict = context["params"]
-    semantics = semantics_of(params, found.catalog, context["notices"])
+    semantics = semantics_of(params, package.catalog, context["notices"])
     facts = facts_of(
-        found, channels=choice.channels, entries=context["entries"], bundles=choice.bundles
+        package, channels=choice.channels, entries=context["entries"], bundles=choice.bundles
     )
     ordered = _ordered(choice.bundles, facts, semantics)
     page = presenters.paginate(
@@ -57,9 +57,9 @@ def versions_tab(
     rows = [
         {
             "bundle": bundle,
-            "url": presenters.bundle_url(found, bundle.name),
+            "url": presenters.bundle_url(package, bundle.name),
             "channels": channels.get(bundle.name, ()),
-            "verdicts": _told(judged.get(bundle.pk, {})),
+            "verdicts": _verdict_texts(judged.get(bundle.pk, {})),
         }
         for bundle in page.items
     ]
@@ -67,11 +67,11 @@ def versions_tab(
         "semantics": semantics,
         "page": page,
         "rows": rows,
-        "question": _question(found, facts, params),
+        "question": _question(package, facts, params),
     }
 
 
-def _told(judged: Mapping[InstallMethod, Predicted]) -> list[tuple[str, str]]:
+def _verdict_texts(judged: Mapping[InstallMethod, Predicted]) -> list[tuple[str, str]]:
     """(verdict, its paths), paths in their order."""
     return presenters.verdict_words(judged[path] for path in InstallMethod if path in judged)
 
@@ -79,7 +79,7 @@ def _told(judged: Mapping[InstallMethod, Predicted]) -> list[tuple[str, str]]:
 def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> Sequence[Bundle]:
     """Newest first: as OLM v1 prefers them, or by version and opm's release."""
     if semantics == V1:
-        rank = {each.name: place for place, each in enumerate(v1.preference(facts.bundles))}
+        rank = {bundle.name: place for place, bundle in enumerate(v1.preference(facts.bundles))}
         return sorted(bundles, key=lambda bundle: rank[bundle.name])
     return sorted(
         bundles,
@@ -88,33 +88,35 @@ def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> 
     )
 
 
-def _question(found: Package, facts: PackageFacts, params: QueryDict) -> dict[str, Any]:
+def _question(package: Package, facts: PackageFacts, params: QueryDict) -> dict[str, Any]:
     """The form "What would be chosen?" and, when a path is named, its answer."""
-    asked = {
+    values = {
         "version": clean_text(params.get("range", "")),
         "channel": clean_text(params.get("in", "")),
         "installed": clean_text(params.get("installed", "")),
     }
-    told: dict[str, Any] = {"paths": METHODS, **asked, "errors": {}, "answer": None}
+    context: dict[str, Any] = {"paths": METHODS, **values, "errors": {}, "answer": None}
     try:
         method = InstallMethod.parse(params.get("path", ""))
     except ValueError:
-        return told
-    told["path"] = method
+        return context
+    context["path"] = method
     try:
         answer = resolve(
             facts,
             method,
-            channels=[asked["channel"]] if asked["channel"] else (),
-            version=asked["version"],
-            installed=asked["installed"],
+            channels=[values["channel"]] if values["channel"] else (),
+            version=values["version"],
+            installed=values["installed"],
         )
     except BadQuestion as error:
-        told["errors"] = {error.field: str(error)}
-        return told
-    beyond = Counter(CODES[each.code] for each in answer.candidates[CANDIDATES:] if each.code)
-    told["answer"] = answer
-    told["url"] = presenters.bundle_url(found, answer.bundle) if answer.bundle else ""
-    told["candidates"] = answer.candidates[:CANDIDATES]
-    told["beyond"] = [(count, words) for words, count in beyond.most_common()]
-    return told
+        context["errors"] = {error.field: str(error)}
+        return context
+    beyond = Counter(
+        CODES[candidate.code] for candidate in answer.candidates[CANDIDATES:] if candidate.code
+    )
+    context["answer"] = answer
+    context["url"] = presenters.bundle_url(package, answer.bundle) if answer.bundle else ""
+    context["candidates"] = answer.candidates[:CANDIDATES]
+    context["beyond"] = [(count, words) for words, count in beyond.most_common()]
+    return context

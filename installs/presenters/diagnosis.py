@@ -56,7 +56,7 @@ NOTE_STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Aid:
+class RemedyLink:
     """What stands behind the first sentence of a remedy that has `word`: a link, or plain words."""
 
     word: str
@@ -65,12 +65,12 @@ class Aid:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RemedyStep:
     """One step of a remedy: a command to copy or a sentence to read, and what helps with it."""
 
     text: str
     command: bool
-    aids: tuple[Aid, ...] = ()
+    links: tuple[RemedyLink, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class ChainStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class RelatedObject:
     """An object that is no link of the chain; `row` is None when it is named and not there."""
 
     kind: str
@@ -108,7 +108,7 @@ class Note:
     title: str
     cause: str
     words: str
-    steps: list[Step]
+    steps: list[RemedyStep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +119,16 @@ class ConditionTable:
     conditions: list[dict[str, Any]]
 
 
-def steps(remedy: Iterable[str], aids: Sequence[Aid] = ()) -> list[Step]:
-    """A remedy's lines, commands told from sentences, each aid at its own."""
-    left = list(aids)
-    found = []
+def remedy_steps(remedy: Iterable[str], links: Sequence[RemedyLink] = ()) -> list[RemedyStep]:
+    """A remedy's lines, commands told from sentences, each link at its own."""
+    left = list(links)
+    steps_shown = []
     for line in remedy:
         command = is_command(line)
-        here = tuple(one for one in left if not command and one.word in line)
-        left = [one for one in left if one not in here]
-        found.append(Step(line, command, here))
-    return found
+        here = tuple(link for link in left if not command and link.word in line)
+        left = [link for link in left if link not in here]
+        steps_shown.append(RemedyStep(line, command, here))
+    return steps_shown
 
 
 def notes_shown(notes: Iterable[Finding]) -> list[Note]:
@@ -139,7 +139,7 @@ def notes_shown(notes: Iterable[Finding]) -> list[Note]:
             title=note.title,
             cause=note.cause,
             words=note.facts.get("message", ""),
-            steps=steps(note.remedy),
+            steps=remedy_steps(note.remedy),
         )
         for note in notes
     ]
@@ -154,10 +154,10 @@ def chain(
     }
     # A CSV without a Subscription is both: its component has the phase and the requirements.
     rows.setdefault(key_of(operator), operator)
-    found = []
+    shown = []
     for link in links:
         row = rows.get((link.kind, link.namespace, link.name))
-        found.append(
+        shown.append(
             ChainStep(
                 link=link,
                 icon=STATE_ICONS.get(link.state, "question-circle"),
@@ -170,45 +170,65 @@ def chain(
                 open=link.first_broken,
             )
         )
-    return found
+    return shown
 
 
-def besides(links: Sequence[Link], parts: Parts) -> list[Beside]:
+def related_objects(links: Sequence[Link], parts: Parts) -> list[RelatedObject]:
     """What belongs to it or is named by it and is no link of its chain, absent ones first."""
     shown = {(link.kind, link.namespace, link.name) for link in links}
     absent = [
-        Beside(one.kind, one.namespace, one.name, WHAT.get(one.kind, ""), None, [])
-        for one in parts.absent
+        RelatedObject(
+            reference.kind,
+            reference.namespace,
+            reference.name,
+            WHAT.get(reference.kind, ""),
+            None,
+            [],
+        )
+        for reference in parts.absent
         # OLM makes these two when it needs them: that they are missing says nothing.
-        if one.kind not in ("OperatorCondition", "Operator")
-        and (one.kind, one.namespace, one.name) not in shown
+        if reference.kind not in ("OperatorCondition", "Operator")
+        and (reference.kind, reference.namespace, reference.name) not in shown
     ]
     there = [
-        Beside(one.kind, one.namespace, one.name, WHAT.get(one.kind, ""), one, facts_of(one))
-        for one in parts.components
-        if key_of(one) not in shown
+        RelatedObject(
+            component.kind,
+            component.namespace,
+            component.name,
+            WHAT.get(component.kind, ""),
+            component,
+            facts_of(component),
+        )
+        for component in parts.components
+        if key_of(component) not in shown
     ]
     return absent + there
 
 
 def condition_tables(operator: Operator, components: Sequence[Component]) -> list[ConditionTable]:
     """The operator's conditions, then those of each component that has any."""
-    below = [one for one in components if one.conditions and key_of(one) != key_of(operator)]
+    below = [
+        component
+        for component in components
+        if component.conditions and key_of(component) != key_of(operator)
+    ]
     # The sync keeps none of a CSV's: its conditions are a log, not a state.
     own = [] if operator.kind == "ClusterServiceVersion" else [operator]
-    return [ConditionTable(f"{one.kind} {one.name}", one.conditions) for one in (*own, *below)]
+    return [ConditionTable(f"{row.kind} {row.name}", row.conditions) for row in (*own, *below)]
 
 
-def aids_of(user: AnyUser, operator: Operator, finding: Finding | None) -> list[Aid]:
+def remedy_links(user: AnyUser, operator: Operator, finding: Finding | None) -> list[RemedyLink]:
     """Links that lead to no refusal and to no empty list."""
     if finding is None:
         return []
     forms = installs_instead(user, operator, finding.instead)
-    aids = [Aid(one.path, f"Install as {one.path}", one.url) for one in forms]
+    links = [RemedyLink(form.path, f"Install as {form.path}", form.url) for form in forms]
     if api := missing_api(finding):
-        found = provider_searches(operator.cluster, [api]).get(api)
+        search = provider_searches(operator.cluster, [api]).get(api)
         none = f"No catalog of {operator.cluster.name} offers one."
-        aids.append(
-            Aid("provides", f"Find {found.words}", found.url) if found else Aid("provides", none)
+        links.append(
+            RemedyLink("provides", f"Find {search.words}", search.url)
+            if search
+            else RemedyLink("provides", none)
         )
-    return aids
+    return links

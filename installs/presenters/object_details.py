@@ -77,11 +77,11 @@ class Requirements:
 
 def requirements_of(cluster: Cluster, components: Sequence[Component]) -> Requirements:
     """Those of the first ClusterServiceVersion that misses any; none when nothing is missing."""
-    for one in components:
-        if one.kind == "ClusterServiceVersion":
-            rows = requirement_rows(details_of(one))
+    for component in components:
+        if component.kind == "ClusterServiceVersion":
+            rows = requirement_rows(details_of(component))
             if any(not row.met for row in rows):
-                return Requirements(one.name, _with_searches(cluster, rows))
+                return Requirements(component.name, _with_searches(cluster, rows))
     return Requirements("", [])
 
 
@@ -111,67 +111,67 @@ def facts_of(row: Operator | Component) -> list[Fact]:
     """What the details of a row say that conditions don't; empty for kinds that have none."""
     make = _FACTS.get(row.kind)
     phase = row.phase if isinstance(row, Component) else ""
-    found = make(details_of(row), phase) if make else []
-    return [fact for fact in found if fact.text or fact.at]
+    facts = make(details_of(row), phase) if make else []
+    return [fact for fact in facts if fact.text or fact.at]
 
 
 def deployments(components: Sequence[Component]) -> list[DeploymentRow]:
     """The Deployments among the components, those with pods missing first."""
-    found = [
+    rows = [
         DeploymentRow(
-            one.namespace,
-            one.name,
-            number(one.details, "ready"),
-            number(one.details, "replicas"),
-            one.created_at,
+            component.namespace,
+            component.name,
+            number(component.details, "ready"),
+            number(component.details, "replicas"),
+            component.created_at,
         )
-        for one in components
-        if one.kind == "Deployment"
+        for component in components
+        if component.kind == "Deployment"
     ]
-    return sorted(found, key=lambda one: (one.ok, one.namespace, one.name))
+    return sorted(rows, key=lambda row: (row.ok, row.namespace, row.name))
 
 
 def waiting_pods(components: Sequence[Component]) -> list[PodRow]:
     """Containers of their pods that don't run, with the reason; the worst restarts first."""
-    found = [
+    pods = [
         PodRow(
-            deployment=one.name,
+            deployment=component.name,
             name=text(pod, "name"),
             container=text(pod, "container"),
             reason=text(pod, "reason"),
             message=text(pod, "message"),
             restarts=number(pod, "restarts"),
         )
-        for one in components
-        if one.kind == "Deployment"
-        for pod in items(one.details, "pods")
+        for component in components
+        if component.kind == "Deployment"
+        for pod in items(component.details, "pods")
     ]
-    return sorted(found, key=lambda pod: (-pod.restarts, pod.deployment, pod.name))
+    return sorted(pods, key=lambda pod: (-pod.restarts, pod.deployment, pod.name))
 
 
 def text(value: Any, name: str) -> str:
     """The text under `name`; numbers and booleans in words; empty for anything else."""
-    found = value.get(name) if isinstance(value, Mapping) else None
-    if isinstance(found, bool):
-        return "yes" if found else "no"
-    return str(found) if isinstance(found, str | int) else ""
+    item = value.get(name) if isinstance(value, Mapping) else None
+    if isinstance(item, bool):
+        return "yes" if item else "no"
+    return str(item) if isinstance(item, str | int) else ""
 
 
 def number(value: Any, name: str) -> int:
     """The number under `name`, or 0."""
-    found = value.get(name) if isinstance(value, Mapping) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+    item = value.get(name) if isinstance(value, Mapping) else None
+    return item if isinstance(item, int) and not isinstance(item, bool) else 0
 
 
 def items(value: Any, name: str) -> list[Any]:
     """The list under `name`, or an empty one."""
-    found = value.get(name) if isinstance(value, Mapping) else None
-    return found if isinstance(found, list) else []
+    item = value.get(name) if isinstance(value, Mapping) else None
+    return item if isinstance(item, list) else []
 
 
 def listed(values: Sequence[Any]) -> str:
     """Names with commas, the first few of many."""
-    names = [str(one) for one in values if isinstance(one, str | int)]
+    names = [str(value) for value in values if isinstance(value, str | int)]
     rest = len(names) - NAMES_SHOWN
     return ", ".join(names[:NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
@@ -235,7 +235,7 @@ def _csv(details: Mapping[str, Any], phase: str) -> list[Fact]:
 
 
 def _operator_group(details: Mapping[str, Any], phase: str) -> list[Fact]:
-    watched = [one or "all namespaces" for one in items(details, "namespaces")]
+    watched = [namespace or "all namespaces" for namespace in items(details, "namespaces")]
     return [
         Fact("Watches", listed(watched)),
         Fact("Asked for", listed(items(details, "targets"))),

@@ -14,19 +14,19 @@ from installs.state.history import HEALTH, OBJECT, PHASE
 from installs.state.observation import details_of
 from olmweb.templatetags.olmweb import moment
 
-SHOWN = 40  # moments that are open at once; the rest is folded
+SHOWN = 40  # entries that are open at once; the rest is folded
 CLOCKS_DIFFER = timedelta(minutes=1)
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimelineEntry:
     """One line of the timeline.
 
     `kind` is health, object, condition or event; `subject` names the object when it is not the
     page's own. `reason` is that of a health. `took` is how many seconds it was in the state before.
     `first`: it was so when we first looked, and may have been before; where the cluster says since
-    when, `at` is its time and `seen` ours.
+    when, `at` is its time and `first_seen_at` ours.
     For an Event `type` is Normal or Warning, `after_words` its reason, and `first_at` is set when
     it was seen more than once.
     """
@@ -41,7 +41,7 @@ class Moment:
     reason: str = ""
     took: float | None = None
     first: bool = False
-    seen: datetime | None = None
+    first_seen_at: datetime | None = None
     count: int = 1
     first_at: datetime | None = None
     source: str = ""
@@ -60,12 +60,12 @@ class Span:
 class Timeline:
     """Newest first; `recent` are shown, `older` folded."""
 
-    recent: list[Moment]
-    older: list[Moment]
+    recent: list[TimelineEntry]
+    older: list[TimelineEntry]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ConditionReport:
     """A state as its object tells it now, and since when it says that it holds."""
 
     uid: str
@@ -74,52 +74,54 @@ class Told:
     since: datetime
 
 
-def told_by(rows: Iterable[Observed]) -> dict[tuple[Key, str], Told]:
+def condition_reports(rows: Iterable[Observed]) -> dict[tuple[Key, str], ConditionReport]:
     """(object, type of its history) -> what it tells with a time of its own.
 
     Conditions, the phase of a ClusterServiceVersion (status.lastTransitionTime moves with it), and
     the health of an operator, whose `since` was read from these.
     """
-    found: dict[tuple[Key, str], Told] = {}
+    reports: dict[tuple[Key, str], ConditionReport] = {}
 
     def tell(row: Observed, type_: str, status: object, reason: object, since: object) -> None:
         at = since if isinstance(since, datetime) else moment(since)
         if at is not None and at > LONG_AGO:
-            found[key_of(row), type_] = Told(row.uid, str(status), str(reason), at)
+            reports[key_of(row), type_] = ConditionReport(row.uid, str(status), str(reason), at)
 
     for row in rows:
-        for one in row.conditions:
-            said = (one.get(name, "") for name in ("status", "reason", "lastTransitionTime"))
-            tell(row, str(one.get("type", "")), *said)
+        for condition in row.conditions:
+            texts = (condition.get(name, "") for name in ("status", "reason", "lastTransitionTime"))
+            tell(row, str(condition.get("type", "")), *texts)
         if isinstance(row, Operator):
             tell(row, HEALTH, row.health, row.reason, row.since)
         elif isinstance(row, Component) and row.kind == "ClusterServiceVersion":
             details = details_of(row)
             tell(row, PHASE, row.phase, details.get("reason"), details.get("last_transition"))
-    return found
+    return reports
 
 
 def timeline(
     subject: Key,
     transitions: Sequence[Transition],
     events: Sequence[Event] = (),
-    told: Mapping[tuple[Key, str], Told] | None = None,
+    reports: Mapping[tuple[Key, str], ConditionReport] | None = None,
 ) -> Timeline:
-    """One story of both, newest first. `told` is what the objects say of themselves."""
-    changes = _changes(subject, transitions, told or {})
-    found = changes + [_event(subject, row) for row in events]
-    found.sort(key=lambda moment: moment.at, reverse=True)
-    return Timeline(found[:SHOWN], found[SHOWN:])
+    """One story of both, newest first. `reports` is what the objects say of themselves."""
+    changes = _changes(subject, transitions, reports or {})
+    entries = changes + [_event(subject, row) for row in events]
+    entries.sort(key=lambda moment: moment.at, reverse=True)
+    return Timeline(entries[:SHOWN], entries[SHOWN:])
 
 
 def _changes(
-    subject: Key, transitions: Sequence[Transition], told: Mapping[tuple[Key, str], Told]
-) -> list[Moment]:
+    subject: Key,
+    transitions: Sequence[Transition],
+    reports: Mapping[tuple[Key, str], ConditionReport],
+) -> list[TimelineEntry]:
     """`transitions` are newest first."""
     began: dict[tuple[Key, str], datetime] = {}
     appeared: set[tuple[Key, datetime]] = set()
     last = {((row.kind, row.namespace, row.name), row.type): row for row in reversed(transitions)}
-    found = []
+    entries = []
     for row in reversed(transitions):
         key = (row.kind, row.namespace, row.name)
         before = began.get((key, row.type))
@@ -128,10 +130,10 @@ def _changes(
         if kind == "object":
             appeared.add((key, row.at))
         new = kind == "object" or before is not None or (key, row.at) in appeared
-        said = told.get((key, row.type)) if row is last[key, row.type] else None
-        first, since = _first_sight(row, said, new=new)
-        found.append(
-            Moment(
+        report = reports.get((key, row.type)) if row is last[key, row.type] else None
+        first, since = _first_sight(row, report, new=new)
+        entries.append(
+            TimelineEntry(
                 at=since or row.at,
                 kind=kind,
                 subject=_name(key, subject),
@@ -142,24 +144,26 @@ def _changes(
                 reason=row.to_reason if kind == "health" else "",
                 took=(row.at - before).total_seconds() if before and kind != "object" else None,
                 first=first,
-                seen=row.at if since else None,
+                first_seen_at=row.at if since else None,
             )
         )
-    return found[::-1]
+    return entries[::-1]
 
 
-def _first_sight(row: Transition, told: Told | None, *, new: bool) -> tuple[bool, datetime | None]:
+def _first_sight(
+    row: Transition, report: ConditionReport | None, *, new: bool
+) -> tuple[bool, datetime | None]:
     """Whether it may have been so before we first looked, and since when its object says so.
 
     The object speaks for the row while it still says the same. `new`: it came while we looked.
     """
     if new or row.from_status or row.from_reason:
         return False, None
-    now = (told.status[:20], told.reason[:1024]) if told else ()
-    if told is None or (row.to_status, row.to_reason) != now or row.uid not in ("", told.uid):
+    now = (report.status[:20], report.reason[:1024]) if report else ()
+    if report is None or (row.to_status, row.to_reason) != now or row.uid not in ("", report.uid):
         return True, None
-    earlier = told.since < row.at - CLOCKS_DIFFER
-    return earlier, told.since if earlier else None
+    earlier = report.since < row.at - CLOCKS_DIFFER
+    return earlier, report.since if earlier else None
 
 
 def _state(row: Transition, end: str) -> str:
@@ -167,8 +171,8 @@ def _state(row: Transition, end: str) -> str:
     return f"{status} · {reason}" if status and reason else status or reason
 
 
-def _event(subject: Key, row: Event) -> Moment:
-    return Moment(
+def _event(subject: Key, row: Event) -> TimelineEntry:
+    return TimelineEntry(
         at=row.last_at or row.first_at or LONG_AGO,
         kind="event",
         subject=_name((row.kind, row.namespace, row.name), subject),
@@ -213,24 +217,26 @@ def spans(transitions: Sequence[Transition], operator: Operator) -> list[Span]:
     A health that it had already when it was first seen began when its conditions say.
     """
     changes = healths_of(operator, transitions)
-    found: list[Span] = []
+    healths: list[Span] = []
     for position, row in enumerate(changes):
         last = position + 1 == len(changes)
         end = timezone.now() if last else changes[position + 1].at
         seconds = (end - row.at).total_seconds()
-        if found and found[-1].health == row.to_status:  # only the reason changed
-            seconds += found.pop().seconds
-        found.append(Span(row.to_status, seconds, last))
-    had_it = len(found) == 1 and found[0].health == operator.health and not changes[0].from_status
-    if operator.since and (had_it or not found):
+        if healths and healths[-1].health == row.to_status:  # only the reason changed
+            seconds += healths.pop().seconds
+        healths.append(Span(row.to_status, seconds, last))
+    had_it = (
+        len(healths) == 1 and healths[0].health == operator.health and not changes[0].from_status
+    )
+    if operator.since and (had_it or not healths):
         past = (timezone.now() - operator.since).total_seconds()
-        found = [Span(operator.health, max(past, *(span.seconds for span in found), 0.0), True)]
-    return found
+        healths = [Span(operator.health, max(past, *(span.seconds for span in healths), 0.0), True)]
+    return healths
 
 
-def shares(found: Sequence[Span]) -> list[tuple[str, float]]:
+def shares(healths: Sequence[Span]) -> list[tuple[str, float]]:
     """(health, seconds in it) over all of these, the longest first."""
     total: dict[str, float] = {}
-    for span in found:
+    for span in healths:
         total[span.health] = total.get(span.health, 0.0) + span.seconds
     return sorted(total.items(), key=lambda item: (-item[1], item[0]))

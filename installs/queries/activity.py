@@ -12,7 +12,7 @@ from olmweb.models import SyncRun
 ACTION_STATES = tuple(str(value) for value in Action.State.values)
 OUTCOMES = tuple(str(value) for value in SyncRun.Outcome.values)
 REQUEST_STATES = tuple(str(value) for value in InstallRequest.State.values)
-_ENDED = tuple(str(one) for one in Action.State if one not in Action.OPEN)
+_ENDED = tuple(str(state) for state in Action.State if state not in Action.OPEN)
 
 
 def action_page(
@@ -126,7 +126,7 @@ class Progress:
 
     @property
     def done(self) -> int:
-        return sum(self.counts.get(one, 0) for one in _ENDED)
+        return sum(self.counts.get(state, 0) for state in _ENDED)
 
     @property
     def open(self) -> int:
@@ -139,16 +139,16 @@ class Progress:
     @property
     def ends(self) -> list[tuple[str, int]]:
         """(state, how many) of those that have ended, in the order of Action.State."""
-        return [(one, self.counts[one]) for one in _ENDED if one in self.counts]
+        return [(state, self.counts[state]) for state in _ENDED if state in self.counts]
 
 
 def progress_of(batch: ActionBatch) -> Progress:
     """One query."""
     rows = Action.objects.filter(batch=batch).order_by("id").defer("manifests", "dry_run")
-    found = tuple(rows)
+    actions = tuple(rows)
     return Progress(
         batch,
-        found,
-        dict(Counter(row.state for row in found)),
-        sum(row.state == Action.State.PENDING and row.begun_at is None for row in found),
+        actions,
+        dict(Counter(row.state for row in actions)),
+        sum(row.state == Action.State.PENDING and row.begun_at is None for row in actions),
     )

@@ -73,7 +73,7 @@ class Recent:
     first_seen: int = 0
 
     def day(self, direction: str) -> int:
-        return next(one.day for one in self.directions if one.id == direction)
+        return next(item.day for item in self.directions if item.id == direction)
 
     @property
     def failed(self) -> int:
@@ -85,7 +85,7 @@ class Recent:
 
     @property
     def any(self) -> bool:
-        return any(one.day for one in self.directions)
+        return any(item.day for item in self.directions)
 
 
 def direction_of(row: Transition) -> str:

@@ -71,8 +71,8 @@ def members_of(row: ClusterOperator) -> list[MemberGroup]:
         finding = member.operator.finding if member.operator else ""
         title = finding_titles().get(finding, "") or member.reason
         groups.setdefault((finding, title), []).append(member)
-    found = [MemberGroup(key[0], key[1], tuple(members)) for key, members in groups.items()]
-    return sorted(found, key=lambda group: (-len(group.members), group.title))
+    member_groups = [MemberGroup(key[0], key[1], tuple(members)) for key, members in groups.items()]
+    return sorted(member_groups, key=lambda group: (-len(group.members), group.title))
 
 
 def explanation_of(row: ClusterOperator, groups: Sequence[MemberGroup]) -> Explanation:
@@ -103,5 +103,5 @@ def impact_of(row: ClusterOperator) -> tuple[str, str]:
 
 def reasons_of(row: ClusterOperator) -> dict[str, str]:
     """Condition type -> its reason, and its message where it has no reason."""
-    told = read_conditions(row.conditions)
-    return {one.type: one.reason or one.message[:200] for one in told}
+    conditions = read_conditions(row.conditions)
+    return {condition.type: condition.reason or condition.message[:200] for condition in conditions}

@@ -77,4 +77,4 @@ def crd_row(row: CRDState) -> CRDRow:
 def troubled_crds(clusters: Sequence[Cluster]) -> list[CRDState]:
     """Those with a finding on these clusters; one query."""
     rows = CRDState.objects.select_related("cluster").exclude(finding="")
-    return list(rows.filter(cluster__in=[one.pk for one in clusters])[:200])
+    return list(rows.filter(cluster__in=[cluster.pk for cluster in clusters])[:200])

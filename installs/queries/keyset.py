@@ -51,13 +51,13 @@ def paginate(
     try:
         if cursor:
             rows = rows.filter(_after(fields, _decode(cursor, len(fields)), descending))
-        found = list(rows[: size + 1])
+        page_rows = list(rows[: size + 1])
     except (ValueError, TypeError, OverflowError, ValidationError) as error:
         raise _bad() from error
-    more = len(found) > size
-    last = found[size - 1] if more else None
+    more = len(page_rows) > size
+    last = page_rows[size - 1] if more else None
     following = _encode([_value(last, field) for field in fields]) if last is not None else ""
-    return Page(found[:size], following, cursor, number)
+    return Page(page_rows[:size], following, cursor, number)
 
 
 def _after(fields: Sequence[str], values: Sequence[Any], descending: bool) -> Q:

@@ -47,13 +47,15 @@ class Parts:
     others: tuple[Component, ...]
 
     def of_kind(self, kind: str) -> list[Component]:
-        return [one for one in self.components if one.kind == kind]
+        return [component for component in self.components if component.kind == kind]
 
     def keys(self, operator: Operator) -> list[Key]:
         """Identity of the operator and of everything that tells its story, the operator first."""
         shared = ("CatalogSource", "OperatorGroup")  # tell the story of every operator beside it
-        own = [key_of(one) for one in self.components if one.kind not in shared]
-        absent = [(one.kind, one.namespace, one.name) for one in self.absent]
+        own = [key_of(component) for component in self.components if component.kind not in shared]
+        absent = [
+            (reference.kind, reference.namespace, reference.name) for reference in self.absent
+        ]
         return [key_of(operator), *own, *absent][:SUBJECTS_LIMIT]
 
 
@@ -64,7 +66,7 @@ def key_of(row: Observed) -> Key:
 def parts_of(operator: Operator) -> Parts:
     """Its components, those that it names, and what it names in vain; two queries."""
     references = list(operator.references.order_by("kind", "namespace", "name"))
-    named = {(one.kind, one.namespace, one.name) for one in references}
+    named = {(reference.kind, reference.namespace, reference.name) for reference in references}
     wanted = Q(operator=operator) | among(named) if named else Q(operator=operator)
     beside = operator.kind == "Subscription"
     if beside:
@@ -79,7 +81,11 @@ def parts_of(operator: Operator) -> Parts:
     there |= {("ClusterServiceVersion", operator.namespace, name) for name in _gone(operator)}
     return Parts(
         components=tuple(own),
-        absent=tuple(one for one in references if (one.kind, one.namespace, one.name) not in there),
+        absent=tuple(
+            reference
+            for reference in references
+            if (reference.kind, reference.namespace, reference.name) not in there
+        ),
         others=tuple(others),
     )
 
@@ -97,10 +103,10 @@ def among(keys: Iterable[Key]) -> Q:
     names: dict[tuple[str, str], list[str]] = defaultdict(list)
     for kind, namespace, name in sorted(set(keys)):
         names[kind, namespace].append(name)
-    found = Q()
+    condition = Q()
     for (kind, namespace), listed in names.items():
-        found |= Q(kind=kind, namespace=namespace, name__in=listed)
-    return found
+        condition |= Q(kind=kind, namespace=namespace, name__in=listed)
+    return condition
 
 
 def history(cluster_id: int, keys: Sequence[Key], limit: int = TIMELINE_LIMIT) -> list[Transition]:
@@ -137,12 +143,12 @@ def packages_of(operator: Operator) -> list[Package]:
         output_field=CharField(),
     )
     rows = Package.objects.filter(catalog__cluster=operator.cluster_id, name=operator.package)
-    found = list(
+    packages = list(
         rows.select_related("catalog", "catalog__cluster").order_by(own, "catalog__name")[:10]
     )
     v1 = operator.kind == "ClusterExtension"
-    read = [row for row in found if (row.catalog.source_kind == "ClusterCatalog") == v1]
-    return read or found
+    read = [row for row in packages if (row.catalog.source_kind == "ClusterCatalog") == v1]
+    return read or packages
 
 
 def open_action(operator: Operator) -> Action | None:
@@ -174,10 +180,10 @@ def pending_plan(operator: Operator, parts: Parts) -> PendingPlan | None:
         if plan.phase != "RequiresApproval":
             continue
         beside = subscriptions_beside(operator, plan.namespace)
-        found = approval(observe(plan), [observe(row) for row in beside])
-        if found.needed:
-            others = tuple(one.csv for one in found.others(operator.name))
-            return PendingPlan(found, others, approve_command(plan))
+        needed = approval(observe(plan), [observe(row) for row in beside])
+        if needed.needed:
+            others = tuple(subscription.csv for subscription in needed.others(operator.name))
+            return PendingPlan(needed, others, approve_command(plan))
     return None
 
 
@@ -198,16 +204,22 @@ class Repeated:
 
 def repeated_plans(operator: Operator, parts: Parts) -> list[Repeated]:
     """The operator's own versions that more than one InstallPlan of its namespace lists."""
-    versions = {one.name for one in parts.components if one.kind == "ClusterServiceVersion"}
-    versions |= {one.name for one in parts.absent if one.kind == "ClusterServiceVersion"}
+    versions = {
+        component.name
+        for component in parts.components
+        if component.kind == "ClusterServiceVersion"
+    }
+    versions |= {
+        reference.name for reference in parts.absent if reference.kind == "ClusterServiceVersion"
+    }
     plans = [*parts.of_kind("InstallPlan"), *parts.others]
-    found = [
+    repeated = [
         Repeated(
-            csv, _newest_first([one for one in plans if csv in texts(details_of(one), "csvs")])
+            csv, _newest_first([plan for plan in plans if csv in texts(details_of(plan), "csvs")])
         )
         for csv in sorted(versions)
     ]
-    return [one for one in found if len(one.plans) > 1]
+    return [row for row in repeated if len(row.plans) > 1]
 
 
 def _newest_first(plans: Sequence[Component]) -> tuple[Component, ...]:

@@ -152,8 +152,8 @@ def group_by_cause(operators: Iterable[Operator], *, names: int = NAMES_SHOWN) -
     groups: dict[tuple[str, str], list[Operator]] = defaultdict(list)
     for operator in operators:
         groups[(operator.finding, "" if operator.finding else operator.reason)].append(operator)
-    found = [_cause(key, members, names) for key, members in groups.items()]
-    return sorted(found, key=lambda cause: (-cause.count, cause.title, cause.reason))
+    grouped = [_cause(key, members, names) for key, members in groups.items()]
+    return sorted(grouped, key=lambda cause: (-cause.count, cause.title, cause.reason))
 
 
 def _cause(key: tuple[str, str], members: Sequence[Operator], names: int) -> Cause:
@@ -168,12 +168,12 @@ def _cause(key: tuple[str, str], members: Sequence[Operator], names: int) -> Cau
     finding = finding_for(finding_id, shared, subject) if finding_id else None
     own = finding_of(first)
     differs = finding is not None and own is not None and own.cause != finding.cause
-    told = own if differs else finding
+    shown = own if differs else finding
     return Cause(
         id=finding_id,
         title=finding.title if finding else finding_id or reason or "No reason given",
         finding=finding,
-        sentence=told.cause if told else "",
+        sentence=shown.cause if shown else "",
         example=first.name if differs else "",
         reason=reason,
         sample=first.message,
@@ -196,19 +196,19 @@ def facets() -> dict[str, list[Facet]]:
             counts[name][value] = counts[name].get(value, 0) + number
     words = dict(Health.choices)
     order = {value: rank for rank, value in enumerate(Health.values)}
-    found = {
+    choices = {
         name: [Facet(value, value, number) for value, number in sorted(values.items())]
         for name, values in counts.items()
     }
-    found["namespace"] = [
-        one if one.value else Facet("-", "none (cluster-scoped)", one.count)
-        for one in found["namespace"]
+    choices["namespace"] = [
+        facet if facet.value else Facet("-", "none (cluster-scoped)", facet.count)
+        for facet in choices["namespace"]
     ]
-    found["health"] = [
-        Facet(one.value, str(words.get(one.value, one.value)), one.count)
-        for one in sorted(found["health"], key=lambda one: order.get(one.value, 99))
+    choices["health"] = [
+        Facet(facet.value, str(words.get(facet.value, facet.value)), facet.count)
+        for facet in sorted(choices["health"], key=lambda facet: order.get(facet.value, 99))
     ]
-    return found
+    return choices
 
 
 def is_slow(operator: Operator) -> bool:
@@ -238,15 +238,15 @@ def flapping(operators: Sequence[Operator]) -> dict[int, int]:
         cluster__in={row.cluster_id for row in operators},
         name__in={row.name for row in operators},
     ).order_by("at", "pk")
-    told: dict[int, list[tuple[datetime, str]]] = defaultdict(list)
+    healths_of: dict[int, list[tuple[datetime, str]]] = defaultdict(list)
     for cluster, kind, namespace, name, before, after, at in rows.values_list(
         "cluster", "kind", "namespace", "name", "from_status", "to_status", "at"
     ):
         if (pk := wanted.get((cluster, kind, namespace, name))) is not None:
-            if not told[pk]:
-                told[pk].append((at - timedelta(microseconds=1), before))
-            told[pk].append((at, after))
-    counts = {pk: flaps(healths, now) for pk, healths in told.items()}
+            if not healths_of[pk]:
+                healths_of[pk].append((at - timedelta(microseconds=1), before))
+            healths_of[pk].append((at, after))
+    counts = {pk: flaps(healths, now) for pk, healths in healths_of.items()}
     return {pk: count for pk, count in counts.items() if count >= FLAPPING}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.db.models import Count, F, IntegerField, Q
 
 from catalogs.models import Catalog
-from catalogs.queries import each_once, packages_in
+from catalogs.queries import distinct_catalogs, packages_in
 from installs.diagnosis import read_conditions
 from installs.diagnosis.aggregated import NAME as AGGREGATED
 from installs.diagnosis.aggregated import explain_impact
@@ -110,12 +110,12 @@ def update_of(
         return None
     details = details_of(row)
     available = details.get("available")
-    conditions = {one.type: one for one in read_conditions(row.conditions)}
+    conditions = {condition.type: condition for condition in read_conditions(row.conditions)}
     blockers = [
-        Blocker("ClusterOperator", one.name, told.reason, told.message)
-        for one in cluster_operators
-        for told in read_conditions(one.conditions)
-        if told.type == "Upgradeable" and told.status == "False"
+        Blocker("ClusterOperator", operator.name, condition.reason, condition.message)
+        for operator in cluster_operators
+        for condition in read_conditions(operator.conditions)
+        if condition.type == "Upgradeable" and condition.status == "False"
     ]
     own = conditions.get("Upgradeable")
     if own and own.status == "False" and not blockers:  # it repeats what they say
@@ -127,7 +127,9 @@ def update_of(
     return ClusterUpdate(
         version=str(details.get("version") or ""),
         desired=str(details.get("desired") or ""),
-        available=tuple(str(one) for one in available) if isinstance(available, list) else (),
+        available=tuple(str(version) for version in available)
+        if isinstance(available, list)
+        else (),
         blockers=tuple(blockers),
         failing=failing.message if failing and failing.status == "True" else "",
     )
@@ -239,17 +241,23 @@ def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
     failing = _failing(ids)
     blocking = _cluster_operators(ids)
     versions = cluster_versions(ids)
-    found = [
+    overviews = [
         ClusterOverview(
             cluster=cluster,
             counts=counts[cluster.pk],
             arcs=donut(counts[cluster.pk]),
             causes=group_by_cause(failing[cluster.pk], names=3),
             cluster_operators=[
-                one for one in blocking[cluster.pk] if one.row.severity or one.row.aggregated
+                operator
+                for operator in blocking[cluster.pk]
+                if operator.row.severity or operator.row.aggregated
             ],
-            unhealthy_cluster_operators=sum(1 for one in blocking[cluster.pk] if one.row.severity),
-            update=update_of(versions.get(cluster.pk), [one.row for one in blocking[cluster.pk]]),
+            unhealthy_cluster_operators=sum(
+                1 for operator in blocking[cluster.pk] if operator.row.severity
+            ),
+            update=update_of(
+                versions.get(cluster.pk), [operator.row for operator in blocking[cluster.pk]]
+            ),
             approvals=approvals_of(cluster.name, failing[cluster.pk]),
             problems=unreadable_kinds(cluster),
         )
@@ -257,8 +265,8 @@ def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
     ]
     order = {"silent": 0, "attention": 1, "waiting": 2, "healthy": 3}
     return sorted(
-        found,
-        key=lambda one: (order[one.state], -one.counts.attention, one.cluster.name),
+        overviews,
+        key=lambda entry: (order[entry.state], -entry.counts.attention, entry.cluster.name),
     )
 
 
@@ -278,34 +286,34 @@ def _health_counts(ids: Sequence[int]) -> dict[int, HealthCounts]:
 
 def _failing(ids: Sequence[int]) -> dict[int, list[Operator]]:
     rows = Operator.objects.filter(cluster__in=ids, health__in=NEEDS_ATTENTION)
-    found: dict[int, list[Operator]] = defaultdict(list)
+    operators: dict[int, list[Operator]] = defaultdict(list)
     for row in rows.defer("conditions").order_by("name", "pk")[:CAUSE_ROWS]:
-        found[row.cluster_id].append(row)
-    return found
+        operators[row.cluster_id].append(row)
+    return operators
 
 
 def _cluster_operators(ids: Sequence[int]) -> dict[int, list[BlockingOperator]]:
     wanted = Q(severity__gt=0) | Q(name=AGGREGATED)
     rows = ClusterOperator.objects.filter(wanted, cluster__in=ids).order_by("-severity", "name")
-    found: dict[int, list[BlockingOperator]] = defaultdict(list)
+    by_cluster: dict[int, list[BlockingOperator]] = defaultdict(list)
     for row in rows:
         blocks, leaves = explain_impact(read_conditions(row.conditions))
-        found[row.cluster_id].append(BlockingOperator(row, blocks, leaves))
-    return found
+        by_cluster[row.cluster_id].append(BlockingOperator(row, blocks, leaves))
+    return by_cluster
 
 
 def unreadable_kinds(cluster: Cluster) -> list[str]:
     """A sentence for each kind that this cluster does not let us read; absent kinds are normal."""
     sentences = []
-    for kind, told in sorted(cluster.kinds.items()):
-        state = told.get("state", "") if isinstance(told, dict) else ""
+    for kind, status in sorted(cluster.kinds.items()):
+        state = status.get("state", "") if isinstance(status, dict) else ""
         if state == "forbidden":
             sentences.append(
                 f"{kind}s can't be read: the account of OLM Web may not list them. "
                 "Apply the ClusterRole that ships with OLM Web."
             )
         elif state == "failed":
-            reason = str(told.get("error", "")).strip().rstrip(".")
+            reason = str(status.get("error", "")).strip().rstrip(".")
             sentences.append(
                 f"{kind}s could not be read the last time" + (f": {reason}." if reason else ".")
             )
@@ -317,7 +325,7 @@ def installable_kinds(cluster: Cluster) -> list[str]:
     return [
         kind
         for kind in ("PlatformOperator", "ClusterExtension", "Subscription")
-        if isinstance(told := cluster.kinds.get(kind), dict) and told.get("state") == "served"
+        if isinstance(status := cluster.kinds.get(kind), dict) and status.get("state") == "served"
     ]
 
 
@@ -346,13 +354,14 @@ def catalog_summary(rows: Sequence[Catalog], clusters: Sequence[Cluster]) -> Cat
     """Of these clusters. Catalogs read from files belong to no cluster and count everywhere."""
     ids = {None, *(cluster.pk for cluster in clusters)}
     shown = [row for row in rows if row.cluster_id in ids]
-    catalogs = each_once(shown)
+    catalogs = distinct_catalogs(shown)
     states = Catalog.State
     return CatalogSummary(
         serving=sum(
-            any(row.state == states.SERVING and not row.stale for row in ways) for ways in catalogs
+            any(row.state == states.SERVING and not row.stale for row in entries)
+            for entries in catalogs
         ),
         packages=packages_in(catalogs),
         troubled=[row for row in shown if row.stale or row.state == states.FAILED],
-        new=sum(all(row.state == states.NEW for row in ways) for ways in catalogs),
+        new=sum(all(row.state == states.NEW for row in entries) for entries in catalogs),
     )

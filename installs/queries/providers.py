@@ -63,13 +63,13 @@ def provider_searches(cluster: Cluster, apis: Collection[Api]) -> dict[Api, Sear
     kinds: dict[str, set[str]] = defaultdict(set)
     for group, kind in rows.order_by().values_list("group", "kind").distinct():
         kinds[group].add(kind)
-    asked = {api: _asked(api, kinds[api.group]) for api in apis}
+    words_of = {api: _asked(api, kinds[api.group]) for api in apis}
     url = reverse("catalogs:software")
     return {
         api: Search(
             words, f"{url}?{urlencode({'q': f'provides:{words}', 'cluster': cluster.name})}"
         )
-        for api, words in asked.items()
+        for api, words in words_of.items()
         if words
     }
 

@@ -15,7 +15,7 @@ from olmweb.models import Cluster, Stream
 # A watch is opened anew every few minutes and the API server sends bookmarks in between.
 SILENT = timedelta(minutes=10)
 WORST_FIRST = ("silent", "retrying", "forbidden", "watching", "listed", "absent")
-_RESOURCES: Mapping[str, Resource] = {one.kind: one for one in ALL}
+_RESOURCES: Mapping[str, Resource] = {resource.kind: resource for resource in ALL}
 _OF_KINDS = {"served": "listed", "absent": "absent", "forbidden": "forbidden", "failed": "retrying"}
 
 
@@ -81,9 +81,9 @@ def freshness(cluster: Cluster) -> Freshness:
     feeds = [_feed(row, objects, cluster.reachable is False) for row in streams]
     streamed = {row.kind for row in streams}
     feeds += [
-        _unstreamed(kind, told, objects)
-        for kind, told in sorted(cluster.kinds.items())
-        if kind not in streamed and isinstance(told, dict)
+        _unstreamed(kind, status, objects)
+        for kind, status in sorted(cluster.kinds.items())
+        if kind not in streamed and isinstance(status, dict)
     ]
     feeds.sort(key=lambda feed: (WORST_FIRST.index(feed.state), feed.kind, feed.name))
     forbidden = dict.fromkeys(feed.kind for feed in feeds if feed.state == "forbidden")
@@ -106,15 +106,15 @@ def _feed(row: Stream, objects: Mapping[str, int], cut_off: bool) -> Feed:
     )
 
 
-def _unstreamed(kind: str, told: Mapping[str, str], objects: Mapping[str, int]) -> Feed:
+def _unstreamed(kind: str, status: Mapping[str, str], objects: Mapping[str, int]) -> Feed:
     """A kind of which only the last pass over the cluster is known."""
     return Feed(
         name=kind,
         kind=kind,
-        state=_OF_KINDS.get(str(told.get("state", "")), "retrying"),
-        error=str(told.get("error") or ""),
+        state=_OF_KINDS.get(str(status.get("state", "")), "retrying"),
+        error=str(status.get("error") or ""),
         heard_at=None,
-        listed_at=_time(told.get("synced_at")),
+        listed_at=_time(status.get("synced_at")),
         lists=0,
         watches=0,
         objects=objects.get(kind, 0),
@@ -123,18 +123,18 @@ def _unstreamed(kind: str, told: Mapping[str, str], objects: Mapping[str, int]) 
 
 def _time(value: object) -> datetime | None:
     try:
-        found = datetime.fromisoformat(value) if isinstance(value, str) else None
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
         return None
-    return found if found and found.tzinfo else None
+    return moment if moment and moment.tzinfo else None
 
 
 def _count_once(feeds: Sequence[Feed]) -> tuple[Feed, ...]:
-    seen: set[str] = set()
+    counted_kinds: set[str] = set()
     counted = []
     for feed in feeds:
-        shown = None if feed.kind in seen or feed.state == "absent" else feed.objects
-        seen.add(feed.kind)
+        shown = None if feed.kind in counted_kinds or feed.state == "absent" else feed.objects
+        counted_kinds.add(feed.kind)
         counted.append(
             Feed(
                 feed.name, feed.kind, feed.state, feed.error, feed.heard_at, feed.listed_at,
@@ -160,10 +160,10 @@ def _objects(cluster: Cluster) -> dict[str, int]:
     )
     tables = [by_kind(table.objects.all()) for table in (Component, ClusterOperator, CRDState)]
     rows = by_kind(Operator.objects.all()).union(*tables, events, all=True)
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for kind, count in rows:  # a CSV without a Subscription stands in two tables
-        found[kind] = max(count, found.get(kind, 0))
-    return found
+        counts[kind] = max(count, counts.get(kind, 0))
+    return counts
 
 
 def missing_rules(kinds: Sequence[str]) -> str:

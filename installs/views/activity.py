@@ -5,7 +5,7 @@ from django.views.decorators.http import require_safe
 
 from installs.diagnosis import finding_for
 from installs.models import Action
-from installs.presenters.diagnosis import chain, steps
+from installs.presenters.diagnosis import chain, remedy_steps
 from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_action
@@ -84,7 +84,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "operator": operator,
         "chain": links,
         "finding": finding,
-        "steps": steps(finding.remedy) if finding else [],
+        "steps": remedy_steps(finding.remedy) if finding else [],
         "seconds": FOLLOW_SECONDS,
     }
     return render_live(request, "installs/action.html", context, token=token, final=final)

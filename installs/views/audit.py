@@ -41,7 +41,7 @@ ARCS = {"installable": "healthy", "not_installable": "failed", "unknown": "unkno
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuditQuery:
     """What the query string asks for."""
 
     catalog: Catalog
@@ -69,8 +69,8 @@ def audit_page(request: HttpRequest) -> HttpResponse:
         "methods": tuple(InstallMethod),
     }
     if catalogs:
-        asked = read_asked(request, catalogs, notices)
-        context |= _context(request, asked, notices)
+        query = read_query_string(request, catalogs, notices)
+        context |= _context(request, query, notices)
     return render_page(request, "installs/audit.html", context)
 
 
@@ -84,7 +84,9 @@ class AuditForm(QueryForm):
     q = TextField(max_length=forms.MAX_QUERY)
 
 
-def read_asked(request: HttpRequest, catalogs: Sequence[Catalog], notices: list[str]) -> Asked:
+def read_query_string(
+    request: HttpRequest, catalogs: Sequence[Catalog], notices: list[str]
+) -> AuditQuery:
     """Reads tolerantly: a bookmark to what is gone shows something else and says so."""
     values = AuditForm(request.GET, notices).cleaned_data
     catalog = _catalog(values["catalog"], catalogs, notices)
@@ -92,7 +94,7 @@ def read_asked(request: HttpRequest, catalogs: Sequence[Catalog], notices: list[
     name = values["cluster"] or (catalog.cluster.name if catalog.cluster else ALONE)
     if name != ALONE and name not in by_name:
         notices.append(f"There is no cluster “{name[:60]}”: the catalog alone is asked.")
-    return Asked(
+    return AuditQuery(
         catalog,
         InstallMethod(values["path"]),
         by_name.get(name),
@@ -111,81 +113,81 @@ def _catalog(name: str, catalogs: Sequence[Catalog], notices: list[str]) -> Cata
         except Missing as error:
             notices.append(f"{error.message} {catalogs[0]} is shown.")
         else:
-            return next((each for each in catalogs if each.pk == wanted.pk), wanted)
+            return next((catalog for catalog in catalogs if catalog.pk == wanted.pk), wanted)
     return catalogs[0]
 
 
-def _context(request: HttpRequest, asked: Asked, notices: list[str]) -> dict[str, Any]:
-    found = audit(
-        asked.catalog,
-        asked.path,
-        cluster=asked.cluster,
-        target=asked.target,
-        namespace=asked.namespace,
+def _context(request: HttpRequest, query: AuditQuery, notices: list[str]) -> dict[str, Any]:
+    result = audit(
+        query.catalog,
+        query.path,
+        cluster=query.cluster,
+        target=query.target,
+        namespace=query.namespace,
     )
-    rows = _narrow(found, asked)
+    rows = _narrow(result, query)
     page = presenters.paginate(
         rows, forms.read_page(request.GET, notices), ROWS, notices, total=len(rows)
     )
-    agreed = agreement(found)
+    agreed = agreement(result)
     return {
-        "asked": asked,
-        "audit": found,
-        "arcs": arcs_of([(TITLES[key], ARCS[key], n) for key, n in found.counts.items() if n]),
-        "buckets": _buckets(found),
+        "query": query,
+        "audit": result,
+        "arcs": arcs_of([(TITLES[key], ARCS[key], n) for key, n in result.counts.items() if n]),
+        "buckets": _buckets(result),
         "page": page,
-        "urls": {row.package: _url(asked.catalog, row.package) for row in page.items},
+        "urls": {row.package: _url(query.catalog, row.package) for row in page.items},
         "agreed": agreed,
-        "compared": bool(found.actual),
-        "differing": [each for each in found.actual if each.agrees is False][:ACTUAL],
-        "actual_shown": found.actual[:ACTUAL],
+        "compared": bool(result.actual),
+        "differing": [outcome for outcome in result.actual if outcome.agrees is False][:ACTUAL],
+        "actual_shown": result.actual[:ACTUAL],
         "clusters": clusters(request),
-        "exports": _exports(asked),
-        "may_install": asked.cluster is not None and may_act(request.user)[0],
-        "catalog_key": f"{asked.catalog.cluster_name}/{asked.catalog.slug}",
-        "groups": _groups(asked),
+        "exports": _exports(query),
+        "may_install": query.cluster is not None and may_act(request.user)[0],
+        "catalog_key": f"{query.catalog.cluster_name}/{query.catalog.slug}",
+        "groups": _groups(query),
         "watches": {watch: WORDS[read_watch(watch)] for watch in WATCHES},
-        "watch": asked.target.value if asked.target else ANY_TARGET,
-        "group_words": WORDS[found.target],
-        "filtered": bool(asked.bucket or asked.q),
+        "watch": query.target.value if query.target else ANY_TARGET,
+        "group_words": WORDS[result.target],
+        "filtered": bool(query.bucket or query.q),
     }
 
 
-def _groups(asked: Asked) -> list[tuple[str, str]]:
+def _groups(query: AuditQuery) -> list[tuple[str, str]]:
     """(namespace, words) of the OperatorGroups of the cluster, and of the namespace asked for."""
-    if asked.cluster is None or asked.path != InstallMethod.SUBSCRIPTION:
+    if query.cluster is None or query.path != InstallMethod.SUBSCRIPTION:
         return []
-    spots = Spots(asked.cluster)
-    found = {namespace: spots.of(namespace) for namespace in (*spots.groups, asked.namespace)}
+    spots = Spots(query.cluster)
+    groups = {namespace: spots.of(namespace) for namespace in (*spots.groups, query.namespace)}
     return [
         (name, f"{name} ({WORDS[spot.target]})" if spot.target else f"{name} (none that counts)")
-        for name, spot in sorted(found.items())
+        for name, spot in sorted(groups.items())
         if name
     ]
 
 
-def _narrow(found: Audit, asked: Asked) -> list[Row]:
-    rule = "" if asked.bucket == OK else asked.bucket
-    words = asked.q.lower()
+def _narrow(result: Audit, query: AuditQuery) -> list[Row]:
+    rule = "" if query.bucket == OK else query.bucket
+    words = query.q.lower()
     return [
         row
-        for row in found.rows
-        if (not asked.bucket or row.prediction.rule == rule)
+        for row in result.rows
+        if (not query.bucket or row.prediction.rule == rule)
         and (not words or words in f"{row.package} {row.prediction.sentence}".lower())
     ]
 
 
-def _buckets(found: Audit) -> list[dict[str, Any]]:
-    most = max((len(each.packages) for each in found.buckets), default=1)
+def _buckets(result: Audit) -> list[dict[str, Any]]:
+    most = max((len(bucket.packages) for bucket in result.buckets), default=1)
     return [
         {
-            "bucket": each,
-            "key": each.rule or OK,
-            "count": len(each.packages),
-            "width": f"{max(1, len(each.packages) * 100 / most):.1f}",
-            "css": ARCS[each.verdict.value],
+            "bucket": bucket,
+            "key": bucket.rule or OK,
+            "count": len(bucket.packages),
+            "width": f"{max(1, len(bucket.packages) * 100 / most):.1f}",
+            "css": ARCS[bucket.verdict.value],
         }
-        for each in found.buckets
+        for bucket in result.buckets
     ]
 
 
@@ -193,13 +195,13 @@ def _url(catalog: Catalog, package: str) -> str:
     return presenters.package_url(catalog.cluster_name, catalog.slug, package)
 
 
-def _exports(asked: Asked) -> list[tuple[str, str]]:
+def _exports(query: AuditQuery) -> list[tuple[str, str]]:
     """(name, query string) of the same audit from the REST interface."""
-    params = {"catalog": str(asked.catalog), "path": asked.path.value}
-    params |= {"cluster": asked.cluster.name} if asked.cluster else {}
-    if asked.path == InstallMethod.SUBSCRIPTION:
-        of = {"namespace": asked.namespace} if asked.namespace and asked.cluster else {}
-        params |= of or {"watch": asked.target.value if asked.target else ANY_TARGET}
+    params = {"catalog": str(query.catalog), "path": query.path.value}
+    params |= {"cluster": query.cluster.name} if query.cluster else {}
+    if query.path == InstallMethod.SUBSCRIPTION:
+        of = {"namespace": query.namespace} if query.namespace and query.cluster else {}
+        params |= of or {"watch": query.target.value if query.target else ANY_TARGET}
     return [
         (name, urlencode({**params, "format": form}))
         for name, form in (("CSV", "csv"), ("JSON", "json"), ("Markdown", "md"))

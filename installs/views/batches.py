@@ -32,7 +32,7 @@ FOLLOW_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BatchQuery:
     """What the form asks for: where, by what path, which are ticked, what is the same for all."""
 
     selection: Selection
@@ -45,7 +45,7 @@ class Asked:
 
     @property
     def chosen(self) -> list[Candidate]:
-        return [one for one in self.candidates if str(one.key) in self.ticked]
+        return [candidate for candidate in self.candidates if str(candidate.key) in self.ticked]
 
 
 class BatchForm(ValuesForm):
@@ -73,17 +73,17 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {"cap": CAP, "key": form_key(request), "fields": {}}
     form = BatchForm(values)
     try:
-        asked = _read(request, values, form.cleaned_data)
+        query = _read(request, values, form.cleaned_data)
     except BadRequest as error:
         context |= {"refusal": error, "nowhere": True}
         return show_form(request, "batch_new", context, failed=request.method == "POST")
-    context |= _shown(asked)
+    context |= _shown(query)
     try:
         if request.method != "POST":
-            if len(asked.ticked) > CAP:
-                reviewing.require_few(len(asked.ticked))
+            if len(query.ticked) > CAP:
+                reviewing.require_few(len(query.ticked))
             return show_form(request, "batch_new", context)
-        return _review(request, asked, context)
+        return _review(request, query, context)
     except OlmwebError as error:
         if error.status == 403:
             raise
@@ -92,7 +92,7 @@ def new_batch(request: HttpRequest) -> HttpResponse:
         return show_form(request, "batch_new", context, failed=True)
 
 
-def _read(request: HttpRequest, params: QueryDict, values: dict[str, str]) -> Asked:
+def _read(request: HttpRequest, params: QueryDict, values: dict[str, str]) -> BatchQuery:
     """Raises BadRequest when nothing is selected or nowhere can it be installed, OlmwebError (403)
     for a cluster that is not on offer."""
     keys = selection.read_keys(params.getlist("package"))
@@ -111,7 +111,7 @@ def _read(request: HttpRequest, params: QueryDict, values: dict[str, str]) -> As
             hint="Each package's own page says which path its catalog allows, and where.",
         )
     name = values["cluster"]
-    cluster = next((one for one in places if one.name == name), None)
+    cluster = next((place for place in places if place.name == name), None)
     if cluster is None and name and request.method == "POST":
         raise OlmwebError(
             f"Nothing of this can be installed on a cluster {name[:80]}.",
@@ -122,12 +122,16 @@ def _read(request: HttpRequest, params: QueryDict, values: dict[str, str]) -> As
     cluster = cluster or next(iter(places))
     path = _method(values["path"], places[cluster])
     shared = {name: values[name].strip() for name in SHARED}
-    found = selection.candidates(chosen, cluster, path, shared["targets"])
+    offered = selection.candidates(chosen, cluster, path, shared["targets"])
     if values["of"] == f"{cluster.name}/{path}":
         ticked = frozenset(params.getlist("pick"))
     else:  # nothing was ticked yet for this cluster and path
-        ticked = frozenset(str(one.key) for one in found if not (one.hindrance or one.doubt))
-    return Asked(chosen, places, cluster, path, shared, found, ticked)
+        ticked = frozenset(
+            str(candidate.key)
+            for candidate in offered
+            if not (candidate.hindrance or candidate.doubt)
+        )
+    return BatchQuery(chosen, places, cluster, path, shared, offered, ticked)
 
 
 def _method(text: str, allowed: list[InstallMethod]) -> InstallMethod:
@@ -138,69 +142,73 @@ def _method(text: str, allowed: list[InstallMethod]) -> InstallMethod:
     return method if method in allowed else allowed[0]
 
 
-def _shown(asked: Asked) -> dict[str, Any]:
-    version = served_version(asked.cluster, asked.path)
-    known = known_fields(asked.cluster, asked.path, version)
-    choice = methods.Choice(path=asked.path, package="", name="", api_version=version, known=known)
+def _shown(query: BatchQuery) -> dict[str, Any]:
+    version = served_version(query.cluster, query.path)
+    fields = known_fields(query.cluster, query.path, version)
+    choice = methods.Choice(path=query.path, package="", name="", api_version=version, known=fields)
     return {
-        "keys": [str(key) for key in asked.selection.keys],
-        "places": list(asked.places),
-        "paths": asked.places[asked.cluster],
-        "cluster": asked.cluster,
-        "path": asked.path,
-        "asked": asked.shared,
-        "offered": choice.offered if asked.path != InstallMethod.PLATFORM_OPERATOR else frozenset(),
+        "keys": [str(key) for key in query.selection.keys],
+        "places": list(query.places),
+        "paths": query.places[query.cluster],
+        "cluster": query.cluster,
+        "path": query.path,
+        "shared": query.shared,
+        "offered": choice.offered if query.path != InstallMethod.PLATFORM_OPERATOR else frozenset(),
         "approvals": (methods.AUTOMATIC, methods.MANUAL),
         "policies": methods.POLICIES,
         "targets": ("all", "own"),
-        "rows": _rows([Item(one) for one in asked.candidates], asked),
-        "ticked_count": len(asked.chosen),
+        "rows": _rows([Item(candidate) for candidate in query.candidates], query),
+        "ticked_count": len(query.chosen),
     }
 
 
-def _rows(items: list[Item], asked: Asked) -> list[dict[str, Any]]:
+def _rows(items: list[Item], query: BatchQuery) -> list[dict[str, Any]]:
     """What the table shows: an item, and whether it is ticked and can be."""
     return [
         {
-            "item": one,
-            "one": one.candidate,
-            "key": str(one.candidate.key),
-            "ticked": str(one.candidate.key) in asked.ticked and not one.problem,
-            "possible": not one.candidate.hindrance,
+            "item": item,
+            "candidate": item.candidate,
+            "key": str(item.candidate.key),
+            "ticked": str(item.candidate.key) in query.ticked and not item.problem,
+            "possible": not item.candidate.hindrance,
         }
-        for one in items
+        for item in items
     ]
 
 
-def _review(request: HttpRequest, asked: Asked, context: dict[str, Any]) -> HttpResponse:
+def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) -> HttpResponse:
     """Dry runs first, always; recorded only on confirmation of what passed them."""
     confirming = request.POST.get("step") == "confirm"
-    keys = [one.key for one in asked.chosen]
-    hashed = recording.hash_of(asked.cluster, asked.path, keys, asked.shared)
-    if confirming and (known := recording.earlier(request.user, context["key"], hashed)):
-        return go_to(request, reverse("installs:batch", args=[known.pk]))
-    items = reviewing.plan(asked.chosen, asked.cluster, asked.path, asked.shared, request.user)
+    keys = [candidate.key for candidate in query.chosen]
+    hashed = recording.hash_of(query.cluster, query.path, keys, query.shared)
+    if confirming and (earlier := recording.earlier(request.user, context["key"], hashed)):
+        return go_to(request, reverse("installs:batch", args=[earlier.pk]))
+    items = reviewing.plan(query.chosen, query.cluster, query.path, query.shared, request.user)
     if confirming:
         reviewing.require_sealed(request.POST.get("reviewed", ""), items, request.user)
     items = reviewing.dry_run(items, request.user)
     if confirming:
-        left = [Item(one, problem=one.hindrance) for one in asked.candidates if one.hindrance]
-        chosen = {one.candidate.key for one in items}
+        left = [
+            Item(candidate, problem=candidate.hindrance)
+            for candidate in query.candidates
+            if candidate.hindrance
+        ]
+        chosen = {item.candidate.key for item in items}
         batch = recording.record(
-            [*items, *(one for one in left if one.candidate.key not in chosen)],
-            asked.cluster,
-            asked.path,
+            [*items, *(item for item in left if item.candidate.key not in chosen)],
+            query.cluster,
+            query.path,
             request.user,
             key=context["key"],
             asked_hash=hashed,
         )
         return go_to(request, reverse("installs:batch", args=[batch.pk]))
     accepted = reviewing.accepted(items)
-    by_key = {one.candidate.key: one for one in items}
-    rows = [by_key.get(one.key, Item(one)) for one in asked.candidates]
+    by_key = {item.candidate.key: item for item in items}
+    rows = [by_key.get(candidate.key, Item(candidate)) for candidate in query.candidates]
     refused = len(items) - len(accepted)
     context |= {
-        "rows": _rows(rows, asked),
+        "rows": _rows(rows, query),
         "reviewed": reviewing.seal(items, request.user) if accepted else "",
         "accepted": len(accepted),
         "refused": refused,
@@ -213,21 +221,23 @@ def _review(request: HttpRequest, asked: Asked, context: dict[str, Any]) -> Http
 @require_safe
 def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
     """A bulk install: each with its state, what was left out and why; live until all have ended."""
-    found = progress_of(recording.find(id))
-    told = [(row.pk, row.state, row.begun_at, row.finished_at) for row in found.rows]
-    token = revision_token(told, found.batch.stopped_at, cluster_revision(request))
+    progress = progress_of(recording.find(id))
+    states = [(row.pk, row.state, row.begun_at, row.finished_at) for row in progress.rows]
+    token = revision_token(states, progress.batch.stopped_at, cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:
         return answer
     allowed, why_not = may_act(request.user)
     context = {
-        "batch": found.batch,
-        "progress": found,
-        "final": not found.open,
+        "batch": progress.batch,
+        "progress": progress,
+        "final": not progress.open,
         "may_stop": allowed,
         "why_not": why_not,
         "seconds": FOLLOW_SECONDS,
     }
-    return render_live(request, "installs/batch.html", context, token=token, final=not found.open)
+    return render_live(
+        request, "installs/batch.html", context, token=token, final=not progress.open
+    )
 
 
 @require_POST

@@ -18,7 +18,7 @@ from installs.actions import retry as retries
 from installs.actions.plan import Plan
 from installs.facts import instances
 from installs.models import Operator
-from installs.presenters.diagnosis import steps
+from installs.presenters.diagnosis import remedy_steps
 from installs.queries.lookup import get_install_plan, get_operator
 from installs.views.forms import METHODS, follow_action, form_key, review, show_form
 from olmweb.accounts.roles import person, sign_in_required
@@ -43,13 +43,13 @@ def upgrade(
     """Another channel, version or approval: where it can go, by which way, and what is sent."""
     operator = get_operator(cluster, kind, namespace, name)
     form = UpgradeForm(request.POST if request.method == "POST" else request.GET)
-    asked = form.cleaned_data
+    values = form.cleaned_data
     package = change.catalog_package(operator)
     context: dict[str, Any] = {
         "title": f"Upgrade {operator.name}",
         "operator": operator,
         "back": _page_of(operator),
-        "asked": asked,
+        "values": values,
         "approvals": (methods.AUTOMATIC, methods.MANUAL),
         "policies": methods.POLICIES,
         "is_v0": operator.kind == InstallMethod.SUBSCRIPTION,
@@ -65,10 +65,10 @@ def upgrade(
     if package is not None:
         names = package.channels.order_by("name").values_list("name", flat=True)
         context["channels"] = list(names)
-        targets = change.targets_of(operator, package, asked["channel"])
+        targets = change.targets_of(operator, package, values["channel"])
         verdicts = change.verdicts_on_targets(operator, package, targets)
         context["targets"] = [(target, verdicts.get(target.bundle)) for target in targets]
-    return _carry_out(request, context, lambda: change.plan_upgrade(operator, asked), form)
+    return _carry_out(request, context, lambda: change.plan_upgrade(operator, values), form)
 
 
 @never_cache
@@ -94,10 +94,10 @@ def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: s
 def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
     """Approves an InstallPlan, with all that it carries shown first."""
     plan = get_install_plan(cluster, namespace, name)
-    found = change.approval_of(plan.cluster, plan)
+    approval = change.approval_of(plan.cluster, plan)
     context = {
         "title": f"Approve {plan.name}",
-        "approval": found,
+        "approval": approval,
         "back": reverse("installs:operators") + f"?view=all&namespace={plan.namespace}",
         "fields": {},
         "key": form_key(request),
@@ -135,12 +135,12 @@ def remove(
         context["refusal"] = {"message": sentence}
         return show_form(request, "remove", context, failed=True)
     record.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
-    tried = record.dry_run(plan, request.user)
-    context["tried"] = tried
-    if not tried.ok:
+    dry_run = record.dry_run(plan, request.user)
+    context["dry_run"] = dry_run
+    if not dry_run.ok:
         return show_form(request, "remove", context, failed=True)
     try:
-        action = record.request(plan, request.user, tried=tried, idempotency_key=context["key"])
+        action = record.request(plan, request.user, tried=dry_run, idempotency_key=context["key"])
     except OlmwebError as error:
         context["refusal"] = error
         return show_form(request, "remove", context, failed=True)
@@ -157,7 +157,7 @@ def _carry_out(
     is_post = request.method == "POST"
     try:
         plan = make()
-        context |= {"plan": plan, "by_hand": steps(plan.by_hand)}
+        context |= {"plan": plan, "by_hand": remedy_steps(plan.by_hand)}
         if not is_post:
             return show_form(request, "change", context)
         return review(request, "change", plan, context)

@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from installs.presenters.timeline import timeline, told_by
+from installs.presenters.timeline import condition_reports, timeline
 from installs.queries import clusteroperators as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_clusteroperator
@@ -87,6 +87,6 @@ def clusteroperator_detail(request: HttpRequest, cluster: str, name: str) -> Htt
         "explanation": explanation,
         "blocks": blocks,
         "leaves": leaves,
-        "timeline": timeline(key, history, told=told_by([row])),
+        "timeline": timeline(key, history, reports=condition_reports([row])),
     }
     return render_live(request, "installs/clusteroperator.html", context, token=token)

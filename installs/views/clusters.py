@@ -4,7 +4,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from installs.presenters.diagnosis import steps
+from installs.presenters.diagnosis import remedy_steps
 from installs.queries import crds
 from installs.queries import overview as queries
 from installs.queries.changes import recent
@@ -47,16 +47,16 @@ def overview(request: HttpRequest) -> HttpResponse:
         "waiting": _waiting(entries) if entries else None,
         "kinds": queries.installable_kinds(entries[0].cluster) if len(entries) == 1 else [],
         "configured": settings.CLUSTERS,
-        "silence_told": _silence_told(entries),
+        "silence_shown": _silence_shown(entries),
     }
     return render_live(request, "installs/overview.html", context, token=token)
 
 
-def _silence_told(entries: list[queries.ClusterOverview]) -> list[int]:
+def _silence_shown(entries: list[queries.ClusterOverview]) -> list[int]:
     """The silent clusters of which the page itself says so: those of a table, and one that was
     never reached."""
     silent = [entry.cluster for entry in entries if entry.cluster.stale]
-    return [one.pk for one in silent if len(entries) > 1 or one.synced_at is None]
+    return [cluster.pk for cluster in silent if len(entries) > 1 or cluster.synced_at is None]
 
 
 def _waiting(entries: list[queries.ClusterOverview]) -> Waiting:
@@ -71,15 +71,15 @@ def _waiting(entries: list[queries.ClusterOverview]) -> Waiting:
 def cluster_detail(request: HttpRequest, cluster: str) -> HttpResponse:
     """Each feed with its state, when it was last heard, and what to do when it can't be read."""
     row = get_cluster(cluster, clusters(request))
-    found = freshness(row)
+    status = freshness(row)
     # Feeds are heard without any row of the cluster changing.
-    seen = [
-        (feed.name, feed.state, feed.heard_at, feed.lists, feed.watches) for feed in found.feeds
+    reads = [
+        (feed.name, feed.state, feed.heard_at, feed.lists, feed.watches) for feed in status.feeds
     ]
-    token = revision_token(cluster_revision(request), seen)
+    token = revision_token(cluster_revision(request), reads)
     if (answer := unchanged(request, token)) is not None:
         return answer
-    context = {"cluster": row, "freshness": found, "silence_told": [row.pk]}
+    context = {"cluster": row, "freshness": status, "silence_shown": [row.pk]}
     return render_live(request, "installs/cluster.html", context, token=token)
 
 
@@ -94,24 +94,26 @@ def crd_list(request: HttpRequest) -> HttpResponse:
     page = crds.crd_page(
         **chosen, problems=show == "problems", cursor=request.GET.get("cursor", "")
     )
-    found = [crds.crd_row(row) for row in page.rows]
+    crd_rows = [crds.crd_row(row) for row in page.rows]
     words = {"cluster": "Cluster", "q": "Text"}
     chips = [(name, words[name], value) for name, value in chosen.items() if value]
     if show == "problems":
         chips.append(("show", "Only", "with a problem"))
     context = {
         "page": page,
-        "rows": [(one, steps(one.finding.remedy) if one.finding else []) for one in found],
+        "rows": [
+            (crd, remedy_steps(crd.finding.remedy) if crd.finding else []) for crd in crd_rows
+        ],
         "total": page.total,
         "chosen": chosen,
         "show": show,
         "chips": chips,
-        "cluster_names": [one.name for one in clusters(request)],
-        "unread": [one.name for one in clusters(request) if not _is_read(one.kinds)],
+        "cluster_names": [cluster.name for cluster in clusters(request)],
+        "unread": [cluster.name for cluster in clusters(request) if not _is_read(cluster.kinds)],
     }
     return render_live(request, "installs/crds.html", context, token=token)
 
 
 def _is_read(kinds: dict[str, dict[str, str]]) -> bool:
-    told = kinds.get("CustomResourceDefinition")
-    return isinstance(told, dict) and told.get("state") == "served"
+    status = kinds.get("CustomResourceDefinition")
+    return isinstance(status, dict) and status.get("state") == "served"

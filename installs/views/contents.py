@@ -9,7 +9,7 @@ from catalogs import lookup
 from catalogs.contents.report import CLUSTER, Report
 from catalogs.models import Bundle, Package
 from catalogs.views import presenters
-from catalogs.views.bundle import inspection_shown
+from catalogs.views.bundle import inspection_status
 from installs.facts import bundle_contents as found_contents
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
@@ -24,62 +24,64 @@ def contents(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponse:
     """`?cluster=` for a catalog of none; `?from=` names the bundle to compare with."""
-    found = lookup.get_package(cluster, catalog, package)
-    shown = lookup.get_bundle(found, bundle)
-    shown.package = found
+    package_row = lookup.get_package(cluster, catalog, package)
+    shown = lookup.get_bundle(package_row, bundle)
+    shown.package = package_row
     notices: list[str] = []
-    where = _cluster(request, found, notices)
-    told = found_contents.contents(shown, where)
+    where = _cluster(request, package_row, notices)
+    bundle_contents = found_contents.contents(shown, where)
     context: dict[str, Any] = {
-        "package": found,
-        "catalog": found.catalog,
-        "status": presenters.catalog_status(found.catalog),
+        "package": package_row,
+        "catalog": package_row.catalog,
+        "status": presenters.catalog_status(package_row.catalog),
         "bundle": shown,
-        "bundle_url": presenters.bundle_url(found, shown.name),
-        "inspected": inspection_shown(found, shown),
-        "clusters": [] if found.catalog.cluster else clusters(request),
+        "bundle_url": presenters.bundle_url(package_row, shown.name),
+        "inspected": inspection_status(package_row, shown),
+        "clusters": [] if package_row.catalog.cluster else clusters(request),
         "cluster": where,
-        "told": told,
-        "wide": _granted(told.report, wide=True),
-        "narrow": _granted(told.report, wide=False),
+        "contents": bundle_contents,
+        "wide": _granted(bundle_contents.report, wide=True),
+        "narrow": _granted(bundle_contents.report, wide=False),
         "notices": notices,
-        **_compared(request, found, shown, told, where, notices),
+        **_compared(request, package_row, shown, bundle_contents, where, notices),
     }
     return render_page(request, "installs/contents.html", context)
 
 
-def _granted(found: Report, *, wide: bool) -> list[Any]:
-    return [each for each in found.permissions if (each.scope == CLUSTER) is wide]
+def _granted(report: Report, *, wide: bool) -> list[Any]:
+    return [
+        permission for permission in report.permissions if (permission.scope == CLUSTER) is wide
+    ]
 
 
 def _cluster(request: HttpRequest, package: Package, notices: list[str]) -> Cluster | None:
     """The catalog's own cluster; of one without, the cluster asked for or the first."""
     if package.catalog.cluster is not None:
         return package.catalog.cluster
-    known = {each.name: each for each in clusters(request)}
-    asked = clean_text(request.GET.get("cluster", ""))
-    if asked and asked not in known:
-        notices.append(f"There is no cluster “{asked}”.")
-    return known.get(asked) or next(iter(known.values()), None)
+    by_name = {cluster.name: cluster for cluster in clusters(request)}
+    name = clean_text(request.GET.get("cluster", ""))
+    if name and name not in by_name:
+        notices.append(f"There is no cluster “{name}”.")
+    return by_name.get(name) or next(iter(by_name.values()), None)
 
 
 def _compared(
     request: HttpRequest,
     package: Package,
     shown: Bundle,
-    told: found_contents.BundleContents,
+    bundle_contents: found_contents.BundleContents,
     cluster: Cluster | None,
     notices: list[str],
 ) -> dict[str, Any]:
     """The bundle to compare with: the one asked for, else the one installed."""
-    asked = clean_text(request.GET.get("from", ""))
+    name = clean_text(request.GET.get("from", ""))
     names = package.bundles.exclude(name=shown.name).values_list("name", "version")
     installed = found_contents.installed_bundle(package, cluster)
     before = installed
-    if asked:
-        before = package.bundles.filter(name=asked).first()
+    if name:
+        before = package.bundles.filter(name=name).first()
         if before is None:
-            notices.append(f"There is no bundle “{asked}” in this package.")
+            notices.append(f"There is no bundle “{name}” in this package.")
     if before is not None and before.name == shown.name:
         before = None
     return {
@@ -89,5 +91,5 @@ def _compared(
         "before_url": presenters.bundle_url(package, before.name, "installs:contents")
         if before
         else "",
-        "sections": found_contents.between(before, told) if before else None,
+        "sections": found_contents.between(before, bundle_contents) if before else None,
     }

@@ -47,7 +47,7 @@ def copied_csvs(request: HttpRequest) -> HttpResponse:
     context = _context(request, cluster) | {
         "report": newest,
         "running": open_,
-        "done": next((one for one in reports if one.state == CopyReport.State.DONE), None),
+        "done": next((report for report in reports if report.state == CopyReport.State.DONE), None),
         "earlier": reports[1:],
         "rows": ROWS,
         "disable": DISABLE,
@@ -59,7 +59,7 @@ def copied_csvs(request: HttpRequest) -> HttpResponse:
 def _context(request: HttpRequest, cluster: Cluster | None) -> dict[str, Any]:
     return {
         "cluster": cluster,
-        "cluster_names": [one.name for one in clusters(request)],
+        "cluster_names": [cluster.name for cluster in clusters(request)],
         "may_ask": request.user.is_authenticated,
     }
 

@@ -53,27 +53,27 @@ class ExportForm(ValuesForm):
 @require_safe
 def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """The form, every manifest, and the files."""
-    found = _package(cluster, catalog, package)
+    package_row = _package(cluster, catalog, package)
     form = ExportForm(request.GET)
     words = {name: value.strip() for name, value in form.cleaned_data.items()}
-    chosen = words | {"path": _method(found, words["path"])}
+    chosen = words | {"path": _method(package_row, words["path"])}
     context: dict[str, Any] = {
-        "package": found,
+        "package": package_row,
         "chosen": chosen,
         "paths": tuple(InstallMethod),
         "is_subscription": chosen["path"] == InstallMethod.SUBSCRIPTION,
-        "channels": sorted(found.channels.values_list("name", flat=True)),
+        "channels": sorted(package_row.channels.values_list("name", flat=True)),
         "fields": {},
     }
     status = 200
     try:
-        export = plan_export(found, words)
-        context |= _shown(export) | {"links": _links(found, words, (YAML, KUSTOMIZE))}
+        export = plan_export(package_row, words)
+        context |= _shown(export) | {"links": _links(package_row, words, (YAML, KUSTOMIZE))}
         if words["repo"]:
             read_repository(words, export.folder)
             context |= {
                 "argo": as_file(export, ARGOCD, words).decode(),
-                "argo_links": _links(found, words, (ARGOCD,)),
+                "argo_links": _links(package_row, words, (ARGOCD,)),
             }
     except OlmwebError as error:
         status = UNPROCESSABLE
@@ -103,9 +103,9 @@ def export_file(
 def file_response(package: Package, form: str, words: dict[str, str]) -> HttpResponse:
     """The file of TYPES as an attachment; the same request gives the same bytes while the catalog
     stays the same. Raises OlmwebError as `plan_export` does."""
-    found = plan_export(package, words)
-    response = HttpResponse(as_file(found, form, words), content_type=TYPES[form])
-    name = f"{found.folder}.zip" if form == KUSTOMIZE else f"{found.folder}-{form}"
+    export = plan_export(package, words)
+    response = HttpResponse(as_file(export, form, words), content_type=TYPES[form])
+    name = f"{export.folder}.zip" if form == KUSTOMIZE else f"{export.folder}-{form}"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     response["X-Content-Type-Options"] = "nosniff"
     return response

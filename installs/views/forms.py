@@ -35,24 +35,26 @@ def show_form(
 def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any]) -> HttpResponse:
     """What a POST of a form that shows a plan answers: the dry run first, always; the action is
     recorded only on confirmation of what was shown. Raises OlmwebError as actions.request."""
-    tried = record.dry_run(plan, request.user)
-    context["tried"] = tried
-    if not tried.ok:
-        context["fields"] = tried.fields
+    dry_run = record.dry_run(plan, request.user)
+    context["dry_run"] = dry_run
+    if not dry_run.ok:
+        context["fields"] = dry_run.fields
         return show_form(request, page, context, failed=True)
     if request.POST.get("step") != "confirm":
         context["reviewed"] = record.reviewed(plan, request.user)
         return show_form(request, page, context)
     record.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
-    action = record.request(plan, request.user, tried=tried, idempotency_key=context["key"])
+    action = record.request(plan, request.user, tried=dry_run, idempotency_key=context["key"])
     return follow_action(request, action)
 
 
 def follow_action(request: HttpRequest, action: Action) -> HttpResponse:
     """To the action's page, which follows it live; to that of whoever asked for the same first."""
     if action.user is not None and action.user_id != request.user.pk:
-        who = action.user.get_username()
-        messages.info(request, f"{who} asked for the same just before, so nothing is sent twice.")
+        username = action.user.get_username()
+        messages.info(
+            request, f"{username} asked for the same just before, so nothing is sent twice."
+        )
     return go_to(request, reverse("installs:action", args=[action.pk]))
 
 

@@ -50,19 +50,19 @@ class InstallForm(ValuesForm):
 @sign_in_required(check=person)
 def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """What, where, review with the cluster's own dry run, confirm."""
-    found = get_package(cluster, catalog, package)
+    package_row = get_package(cluster, catalog, package)
     form = InstallForm(request.POST if request.method == "POST" else request.GET)
     values = form.cleaned_data
-    targets = _targets(request, found)
+    targets = _targets(request, package_row)
     target = _target(targets, values["cluster"])
     context: dict[str, Any] = {
-        "package": found,
+        "package": package_row,
         "targets": targets,
         "target": target,
         "name": values["name"].strip(),
         "key": form_key(request),
         "fields": {},
-        "asked": values,
+        "values": values,
         "approvals": (methods.AUTOMATIC, methods.MANUAL),
         "policies": methods.POLICIES,
         "safeties": methods.ENFORCEMENTS,
@@ -70,10 +70,10 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     if target is None:
         context |= {"refusal": NOWHERE, "nowhere": True}
         return show_form(request, "install", context, failed=request.method == "POST")
-    context |= _paths(target, found, values)
+    context |= _paths(target, package_row, values)
     try:
         plan = record.plan_install(
-            target, found, context["name"], request.user, context["path"], values
+            target, package_row, context["name"], request.user, context["path"], values
         )
         context |= {"plan": plan, "name": plan.name, "choice": plan.choice}
         if request.method != "POST":
@@ -84,7 +84,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
             raise
         form.refuse(error)
         context |= {"refusal": error, "fields": form.sentences}
-        context["choice"] = _choice(target, found, context)
+        context["choice"] = _choice(target, package_row, context)
         return show_form(request, "install", context, failed=request.method == "POST")
 
 
@@ -102,7 +102,7 @@ def _paths(target: Cluster, package: Package, values: Mapping[str, str]) -> dict
 def _choice(target: Cluster, package: Package, context: dict[str, Any]) -> Any:
     """What the fields of the form are made from even when a value is wrong."""
     try:
-        return choice_for(target, package, context["name"], context["path"], context["asked"])
+        return choice_for(target, package, context["name"], context["path"], context["values"])
     except OlmwebError:
         return None
 
@@ -118,12 +118,12 @@ def _target(targets: list[Cluster], name: str) -> Cluster | None:
     """The cluster asked for. Raises OlmwebError (403) for one that was not on offer."""
     if not name or not targets:
         return targets[0] if targets else None
-    found = next((c for c in targets if c.name == name), None)
-    if found is None:
+    target = next((c for c in targets if c.name == name), None)
+    if target is None:
         raise OlmwebError(
             f"Nothing of this catalog can be installed on a cluster {name[:80]}.",
             code="not-allowed",
             status=403,
             hint="Choose one of the clusters that the form offers.",
         )
-    return found
+    return target

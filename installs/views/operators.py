@@ -10,15 +10,22 @@ from django.views.decorators.http import require_safe
 from installs.actions import buttons, change
 from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.presenters.diagnosis import (
-    aids_of,
-    besides,
     chain,
     condition_tables,
     notes_shown,
-    steps,
+    related_objects,
+    remedy_links,
+    remedy_steps,
 )
 from installs.presenters.object_details import deployments, facts_of, requirements_of, waiting_pods
-from installs.presenters.timeline import flapping, healths_of, shares, spans, timeline, told_by
+from installs.presenters.timeline import (
+    condition_reports,
+    flapping,
+    healths_of,
+    shares,
+    spans,
+    timeline,
+)
 from installs.queries import operator_detail as detail
 from installs.queries import operators as queries
 from installs.queries.lookup import get_operator
@@ -70,7 +77,9 @@ def operator_detail(
         "upgradable": operator.kind in change.UPGRADABLE and not _first_install(operator, story),
         "plan_waiting": story["pending"].approval if story["pending"] else None,
         **story,
-        "steps": steps(story["remedy"], aids_of(request.user, operator, story["finding"])),
+        "steps": remedy_steps(
+            story["remedy"], remedy_links(request.user, operator, story["finding"])
+        ),
     }
     return render_live(request, "installs/operator.html", context, token=token)
 
@@ -90,11 +99,11 @@ def _story(operator: Operator) -> dict[str, Any]:
         "finding": finding,
         "remedy": finding.remedy if finding else (),
         "chain": chain(operator, diagnosis.chain, parts.components),
-        "besides": besides(diagnosis.chain, parts),
+        "related_objects": related_objects(diagnosis.chain, parts),
         "tables": condition_tables(operator, parts.components),
         "facts": [fact for fact in facts_of(operator) if fact.term != "Version"],
         "notes": notes,
-        "deprecation_told": any(note.state == "deprecated" for note in notes),
+        "deprecation_shown": any(note.state == "deprecated" for note in notes),
         "slow": any(note.state == "stuck" for note in notes),
         "flapping": flapping(healths_of(operator, transitions)),
         "pending": pending_plan(operator, parts),
@@ -102,7 +111,9 @@ def _story(operator: Operator) -> dict[str, Any]:
         "requirements": requirements_of(operator.cluster, parts.components),
         "pods": waiting_pods(parts.components),
         "deployments": deployments(parts.components),
-        "timeline": timeline(keys[0], transitions, events, told_by([operator, *parts.components])),
+        "timeline": timeline(
+            keys[0], transitions, events, condition_reports([operator, *parts.components])
+        ),
         "spans": own_spans[-SPANS_SHOWN:],
         "earlier_spans": own_spans[:-SPANS_SHOWN],
         "shares": shares(own_spans) if len(own_spans) > SPANS_SHOWN else [],
@@ -165,9 +176,11 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         "ATTENTION": queries.ATTENTION,
     }
     if view == "cause":
-        found = queries.causes(filters)
-        blocks = [(one, steps(one.finding.remedy) if one.finding else []) for one in found]
-        context |= {"causes": blocks, "total": sum(cause.count for cause in found)}
+        causes = queries.causes(filters)
+        blocks = [
+            (cause, remedy_steps(cause.finding.remedy) if cause.finding else []) for cause in causes
+        ]
+        context |= {"causes": blocks, "total": sum(cause.count for cause in causes)}
     else:
         page = queries.operator_page(filters, sort=sort, cursor=request.GET.get("cursor", ""))
         unsteady = queries.flapping(page.rows)

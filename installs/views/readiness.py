@@ -63,15 +63,15 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
     token = revision_token(cluster_revision(request), catalogs_state())
     if (same := unchanged(request, token)) is not None:
         return same
-    asked = Asked(
+    query = Asked(
         cluster=chosen["cluster"],
         weights=(chosen["weight"],) if chosen["weight"] else (),
         codes=(chosen["code"],) if chosen["code"] else (),
         q=chosen["q"],
         following=read_following(chosen["next"]),
     )
-    found = answer(clusters(request), asked)
-    shown = [(one, verdict(one), _tone(one), *_rows(one, asked)) for one in found]
+    results = answer(clusters(request), query)
+    shown = [(result, verdict(result), _tone(result), *_rows(result, query)) for result in results]
     words = {
         **chosen,
         "weight": WORDS.get(chosen["weight"], ""),
@@ -84,7 +84,7 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
         "chosen": chosen,
         "weights": WORDS.items(),
         "codes": TITLES.items(),
-        "cluster_names": [one.name for one in clusters(request)],
+        "cluster_names": [cluster.name for cluster in clusters(request)],
         "catalogs": catalogs_to_follow(),
         "chips": [(name, names[name], words[name]) for name in names if words[name]],
         "exports": [(label, _api_url("readiness", chosen, form)) for label, form in FORMATS],
@@ -101,42 +101,50 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
     token = revision_token(cluster_revision(request), catalogs_state())
     if (same := unchanged(request, token)) is not None:
         return same
-    asked = [one for one in clusters(request) if chosen["cluster"] in ("", one.name)]
-    every = takeovers(asked)
-    found = narrowed(every, [chosen["fate"]] if chosen["fate"] else [], chosen["q"])
+    chosen_clusters = [
+        cluster for cluster in clusters(request) if chosen["cluster"] in ("", cluster.name)
+    ]
+    every = takeovers(chosen_clusters)
+    matches = narrowed(every, [chosen["fate"]] if chosen["fate"] else [], chosen["q"])
     names = {"cluster": "Cluster", "fate": "Only", "q": "Text"}
     words = {**chosen, "fate": FATES.get(chosen["fate"], "")}
     order = tuple(FATES)
     context = {
-        "rows": sorted(found, key=lambda one: -order.index(one.fate))[:SHOWN],
-        "more": max(0, len(found) - SHOWN),
-        "total": len(found),
+        "rows": sorted(matches, key=lambda migration: -order.index(migration.fate))[:SHOWN],
+        "more": max(0, len(matches) - SHOWN),
+        "total": len(matches),
         "counts": [
-            (fate, told, sum(one.fate == fate for one in every))
-            for fate, told in reversed(FATES.items())
+            (fate, title, sum(migration.fate == fate for migration in every))
+            for fate, title in reversed(FATES.items())
         ],
         "chosen": chosen,
         "fates": FATES.items(),
-        "cluster_names": [one.name for one in clusters(request)],
+        "cluster_names": [cluster.name for cluster in clusters(request)],
         "chips": [(name, names[name], words[name]) for name in names if words[name]],
         "exports": [(label, _api_url("takeovers", chosen, form)) for label, form in FORMATS],
     }
     return render_live(request, "installs/olm_v1_migration.html", context, token=token)
 
 
-def _rows(one: Readiness, asked: Asked) -> tuple[list[Row], int]:
+def _rows(readiness: Readiness, query: Asked) -> tuple[list[Row], int]:
     """The rows shown, and how many more there are."""
-    wanted = [row for row in one.rows if asked.wants(row)]
+    wanted = [row for row in readiness.rows if query.wants(row)]
     return wanted[:SHOWN], max(0, len(wanted) - SHOWN)
 
 
-def _tone(one: Readiness) -> str:
+def _tone(readiness: Readiness) -> str:
     """The state that stands before the verdict."""
-    if not one.following:
+    if not readiness.following:
         return "unknown"
-    return "blocks" if one.counts["blocks"] else "unknown" if one.counts["unknown"] else "ok"
+    return (
+        "blocks"
+        if readiness.counts["blocks"]
+        else "unknown"
+        if readiness.counts["unknown"]
+        else "ok"
+    )
 
 
 def _api_url(name: str, chosen: dict[str, str], form: str) -> str:
-    kept = [(key, value) for key, value in chosen.items() if value]
-    return f"{reverse(f'api:list_{name}')}?{urlencode([*kept, ('format', form)])}"
+    params = [(key, value) for key, value in chosen.items() if value]
+    return f"{reverse(f'api:list_{name}')}?{urlencode([*params, ('format', form)])}"

@@ -53,8 +53,8 @@ class DecisionForm(ValuesForm):
 @sign_in_required(check=asking.require_asker)
 def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """Ask for one package in a version, by a path, with a reason."""
-    found = get_package(cluster, catalog, package)
-    targets = _targets(request, found)
+    package_row = get_package(cluster, catalog, package)
+    targets = _targets(request, package_row)
     form = RequestForm(request.POST if request.method == "POST" else request.GET)
     values = form.cleaned_data
     target = next((cluster for cluster in targets if cluster.name == values["cluster"]), None)
@@ -65,18 +65,18 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
             status=403,
         )
     target = target or (targets[0] if targets else None)
-    paths = planning.paths_of(target, found.catalog) if target else []
+    paths = planning.paths_of(target, package_row.catalog) if target else []
     context: dict[str, Any] = {
-        "package": found,
+        "package": package_row,
         "targets": targets,
         "target": target,
         "paths": paths,
-        "versions": _versions(found),
+        "versions": _versions(package_row),
         "asks_account": target is not None and _asks_account(target, paths),
         "chosen": {
             **{name: value for name, value in values.items() if name != "cluster"},
             "path": values["path"] or (paths[0] if paths else ""),
-            "version": values["version"] or found.head_version,
+            "version": values["version"] or package_row.head_version,
         },
         "fields": {},
         "reason_limit": asking.REASON_LIMIT,
@@ -84,7 +84,7 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
     if request.method != "POST":
         return render(request, "installs/request_new.html", context)
     try:
-        made = _ask(request, target, found, context["chosen"])
+        made = _ask(request, target, package_row, context["chosen"])
     except OlmwebError as error:
         form.refuse(error)
         context |= {"refusal": error, "fields": form.sentences}
@@ -113,8 +113,8 @@ def _asks_account(target: Cluster, paths: list[InstallMethod]) -> bool:
     if InstallMethod.CLUSTER_EXTENSION not in paths:
         return False
     version = planning.served_version(target, InstallMethod.CLUSTER_EXTENSION)
-    known = planning.known_fields(target, InstallMethod.CLUSTER_EXTENSION, version)
-    choice = Choice(path=InstallMethod.CLUSTER_EXTENSION, package="", name="", known=known)
+    fields = planning.known_fields(target, InstallMethod.CLUSTER_EXTENSION, version)
+    choice = Choice(path=InstallMethod.CLUSTER_EXTENSION, package="", name="", known=fields)
     return "service_account" in choice.offered
 
 
@@ -155,65 +155,75 @@ def request_list(request: HttpRequest) -> HttpResponse:
 @sign_in_required(methods=("POST",))
 def request_detail(request: HttpRequest, id: int) -> HttpResponse:
     """One request: what would be sent, what is there, what speaks against it; the decision."""
-    found = deciding.find(id)
-    context = _detail(request, found)
+    install_request = deciding.find(id)
+    context = _detail(request, install_request)
     if request.method != "POST":
         return render(request, "installs/request.html", context)
     try:
-        return _decide(request, found, context)
+        return _decide(request, install_request, context)
     except OlmwebError as error:
         if error.status in (403, 404):
             raise
-        found.refresh_from_db()
-        context = _detail(request, found) | {"refusal": error, "fields": error.fields}
+        install_request.refresh_from_db()
+        context = _detail(request, install_request) | {"refusal": error, "fields": error.fields}
         status = error.status if error.status == 409 else UNPROCESSABLE
         return render(request, "installs/request.html", context, status=status)
 
 
-def _decide(request: HttpRequest, found: InstallRequest, context: dict[str, Any]) -> HttpResponse:
+def _decide(
+    request: HttpRequest, install_request: InstallRequest, context: dict[str, Any]
+) -> HttpResponse:
     values = DecisionForm(request.POST).cleaned_data
     step, word = values["step"], values["word"]
     if step == "approve":
-        deciding.require_decider(request.user, found)
-        plan: Plan = context["plan"] or _plan(found, deciding.package_of(found))
-        action = deciding.approve(found, plan, request.user, seen=values["seen"], word=word)
+        deciding.require_decider(request.user, install_request)
+        plan: Plan = context["plan"] or _plan(install_request, deciding.package_of(install_request))
+        action = deciding.approve(
+            install_request, plan, request.user, seen=values["seen"], word=word
+        )
         return redirect("installs:action", action.pk)
     if step == "decline":
-        deciding.decline(found, request.user, word=word)
+        deciding.decline(install_request, request.user, word=word)
         messages.success(request, "Declined.")
     elif step == "withdraw":
-        asking.withdraw(found.pk, request.user)
+        asking.withdraw(install_request.pk, request.user)
         messages.success(request, "Withdrawn.")
     else:
         raise BadRequest("Approve, decline or withdraw it.", code="invalid")
-    return redirect("installs:request", found.pk)
+    return redirect("installs:request", install_request.pk)
 
 
-def _plan(found: InstallRequest, package: Package) -> Plan:
-    return asking.plan_for(found.cluster, package, found.path, found.version, found.asked)
+def _plan(install_request: InstallRequest, package: Package) -> Plan:
+    return asking.plan_for(
+        install_request.cluster,
+        package,
+        install_request.path,
+        install_request.version,
+        install_request.asked,
+    )
 
 
-def _detail(request: HttpRequest, found: InstallRequest) -> dict[str, Any]:
-    waiting = found.state == InstallRequest.State.WAITING
-    allowed, why = deciding.may_decide(request.user, found)
+def _detail(request: HttpRequest, install_request: InstallRequest) -> dict[str, Any]:
+    waiting = install_request.state == InstallRequest.State.WAITING
+    allowed, why = deciding.may_decide(request.user, install_request)
     plan, hindrance, package = None, None, None
     if waiting:
         try:
-            package = deciding.package_of(found)
-            plan = _plan(found, package)
+            package = deciding.package_of(install_request)
+            plan = _plan(install_request, package)
         except OlmwebError as error:
             hindrance = error
     return {
-        "asked": found,
+        "install_request": install_request,
         "waiting": waiting,
         "plan": plan,
         "package": package,
         "hindrance": hindrance,
         "seen": record.reviewed(plan, request.user) if plan and allowed else "",
-        "installed": queries.installed_of(found),
+        "installed": queries.installed_of(install_request),
         "may_decide": allowed,
         "why_not": why,
-        "own": request.user.is_authenticated and found.user_id == request.user.pk,
-        "one_version": found.path == InstallMethod.PLATFORM_OPERATOR,
+        "own": request.user.is_authenticated and install_request.user_id == request.user.pk,
+        "one_version": install_request.path == InstallMethod.PLATFORM_OPERATOR,
         "fields": {},
     }

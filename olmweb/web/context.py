@@ -30,8 +30,8 @@ def attention(request: HttpRequest) -> dict[int, int]:
 
 def _read(request: HttpRequest) -> tuple[list[Cluster], dict[int, int]]:
     """The clusters by name, and `attention`; those without any are left out of it."""
-    known: tuple[list[Cluster], dict[int, int]] | None = getattr(request, "_olmweb_clusters", None)
-    if known is None:
+    result: tuple[list[Cluster], dict[int, int]] | None = getattr(request, "_olmweb_clusters", None)
+    if result is None:
         # By name: pages of catalogs use this module, and catalogs must not import installs.
         installs: Any = apps.get_app_config("installs").models_module
         failing = installs.Operator.objects.filter(
@@ -39,9 +39,9 @@ def _read(request: HttpRequest) -> tuple[list[Cluster], dict[int, int]]:
         )
         number = failing.order_by().values("cluster").annotate(number=Count("pk")).values("number")
         rows = Cluster.objects.annotate(attention=Subquery(number)).order_by("name")
-        known = list(rows), {row.pk: row.attention for row in rows if row.attention}
-        request._olmweb_clusters = known  # type: ignore[attr-defined]
-    return known
+        result = list(rows), {row.pk: row.attention for row in rows if row.attention}
+        request._olmweb_clusters = result  # type: ignore[attr-defined]
+    return result
 
 
 def _switcher(request: HttpRequest) -> list[dict[str, Any]]:

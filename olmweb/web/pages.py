@@ -43,15 +43,15 @@ def unchanged(request: HttpRequest, token: str) -> HttpResponse | None:
         return None
     response = HttpResponse(status=204)
     response["Vary"] = ", ".join(VARY)
-    tell_seen(request, response)
+    add_sync_times(request, response)
     return response
 
 
-def tell_seen(request: HttpRequest, response: HttpResponse) -> None:
+def add_sync_times(request: HttpRequest, response: HttpResponse) -> None:
     """Adds the event `olm:seen` {cluster name: ISO time of its last complete pass} for app.js."""
-    seen = {c.name: c.synced_at.isoformat() for c in clusters(request) if c.synced_at}
-    if seen:
-        response["HX-Trigger"] = json.dumps({"olm:seen": seen})
+    synced = {c.name: c.synced_at.isoformat() for c in clusters(request) if c.synced_at}
+    if synced:
+        response["HX-Trigger"] = json.dumps({"olm:seen": synced})
 
 
 def every(seconds: float = SECONDS) -> str:
@@ -103,7 +103,7 @@ def render_live(
     response = render_page(request, template, {**context, "rev": token}, partial=partial)
     if not response.context_data or not response.context_data["fragment"]:
         return response
-    tell_seen(request, response)
+    add_sync_times(request, response)
     if "rev" in request.GET:
         if final:
             response.status_code = STOP_POLLING

@@ -161,7 +161,7 @@ def test_problems_come_fifty_a_page(reader, catalog):
         {"tab": "problems", "severity": "x"},
         {"tab": "problems", "page": "-1"},
         {"tab": "problems", "page": "99"},
-        {"tab": "problems", "package": "\x00" + "a" * 9000},
+        {"tab": "problems", "package": "\x07" + "a" * 9000},
         {"tab": ["problems", "changes"]},
     ],
 )
