@@ -153,7 +153,7 @@ def test_the_api_tells_the_same(reader, world):
     [
         ("contents?x=1", 400, "no query parameter"),
         ("contents?cluster=edge", 400, "of cluster prod"),
-        ("difference?from=nowhere", 404, "no bundle nowhere"),
+        ("difference?from=nowhere", 404, "no bundle “nowhere”"),
     ],
 )
 def test_the_api_refuses_in_a_sentence(reader, world, what, status, words):
