@@ -9,8 +9,7 @@ from ninja import Router
 
 from catalogs import lookup
 from catalogs.models import BlobRef
-from catalogs.storage.blobs import read_blob
-from catalogs.storage.stream import JSON, YAML, as_text, kind_of, media_type
+from catalogs.storage.blobs import JSON, YAML, as_text, kind_of, media_type, read_blob
 from olmweb.api.formats import (
     finish,
     make_etag,

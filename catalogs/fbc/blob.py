@@ -370,3 +370,11 @@ def _check_events(events: Iterator[yaml.Event], size: int) -> None:
                     f"the document uses more YAML aliases than the {YAML_ALIASES} allowed in "
                     f"{YAML_ALIAS_DOCUMENT} bytes; write the repeated parts out",
                 )
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def as_json(value: object) -> str:
+    """Text for a JSON column."""
+    return _encode(value).decode()

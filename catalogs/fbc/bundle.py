@@ -22,8 +22,24 @@ CONSTRAINT_SIZE = 131_072
 LONGEST_TEXT = 2_000
 
 
+class BundleGVKRow(NamedTuple):
+    """The fields are columns of the model BundleGVK."""
+
+    group: str
+    version: str
+    kind: str
+    required: bool  # False: provided
+
+
+class RelatedImageRow(NamedTuple):
+    """The fields are columns of the model RelatedImage."""
+
+    name: str
+    image: str
+
+
 class BundleFacts(NamedTuple):
-    """One bundle; the names are those of the model. `gvks` are (group, version, kind, required)."""
+    """One bundle; the names are those of the model."""
 
     name: str
     version: str
@@ -41,8 +57,8 @@ class BundleFacts(NamedTuple):
     released_at: str
     required_packages: list[dict[str, str]]
     constraint_count: int
-    gvks: list[tuple[str, str, str, bool]]
-    images: list[tuple[str, str]]
+    gvks: list[BundleGVKRow]
+    images: list[RelatedImageRow]
 
 
 @dataclass(slots=True)
@@ -51,7 +67,7 @@ class Gathered:
 
     packages: list[blob.PackageProperty] = field(default_factory=list)
     package_at: list[int] = field(default_factory=list)  # positions of those properties
-    gvks: list[tuple[str, str, str, bool]] = field(default_factory=list)
+    gvks: list[BundleGVKRow] = field(default_factory=list)
     required: list[dict[str, str]] = field(default_factory=list)
     constraints: int = 0
     objects: int = 0
@@ -80,7 +96,9 @@ def gather(properties: list[blob.PropertyIn]) -> Gathered:
             if kind in ("olm.gvk", "olm.gvk.required"):
                 gvk = _gvk(found.value) or blob.Gvk()
                 required = kind == "olm.gvk.required"
-                out.gvks.append((gvk.group or "", gvk.version or "", gvk.kind or "", required))
+                out.gvks.append(
+                    BundleGVKRow(gvk.group or "", gvk.version or "", gvk.kind or "", required)
+                )
             elif kind == "olm.bundle.object":
                 _object(out, i, found.value)
             elif kind == PACKAGE_PROPERTY:
@@ -200,7 +218,7 @@ def bundle_facts(
     release: str,
     key: str,
     image: str,
-    images: list[tuple[str, str]],
+    images: list[RelatedImageRow],
     gathered: Gathered,
     csv: csvs.Csv | None,
 ) -> BundleFacts:

@@ -13,7 +13,13 @@ from typing import NamedTuple
 from catalogs import graph, semver
 from catalogs.fbc import blob, csvs
 from catalogs.fbc.blob import Fault, Problem
-from catalogs.fbc.bundle import LONGEST_TEXT, PACKAGE_PROPERTY, Gathered, range_fault
+from catalogs.fbc.bundle import (
+    LONGEST_TEXT,
+    PACKAGE_PROPERTY,
+    Gathered,
+    RelatedImageRow,
+    range_fault,
+)
 from catalogs.fbc.image_reference import image_fault
 from catalogs.fbc.lint_impact import REACTIONS as REACTIONS
 from catalogs.markup import text
@@ -278,12 +284,12 @@ class PackageFaults:
         return f"{first.version}-{first.release}" if first.release else first.version or ""
 
     def _check_images(
-        self, name: str, image: str, related: list[tuple[str, str]], offset: int
+        self, name: str, image: str, related: list[RelatedImageRow], offset: int
     ) -> None:
         where = f'package "{self.name}" bundle "{name}"'
-        places = [("image", image)]
-        places += [(f"relatedImages[{i}].image", spec) for i, (_, spec) in enumerate(related)]
-        for field, spec in places:
+        fields = [("image", image)]
+        fields += [(f"relatedImages[{i}].image", row.image) for i, row in enumerate(related)]
+        for field, spec in fields:
             if spec and (fault := image_fault(spec)):
                 told = f'{where} {field}: invalid image pull spec "{spec}": {fault}'
                 self._problem("image", told, name, field, offset=offset)

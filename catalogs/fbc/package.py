@@ -9,9 +9,16 @@ from dataclasses import dataclass
 
 from catalogs import graph
 from catalogs.fbc import blob, csvs
-from catalogs.fbc.bundle import BundleFacts, Gathered, bundle_facts, gather, order_key
+from catalogs.fbc.bundle import (
+    BundleFacts,
+    Gathered,
+    RelatedImageRow,
+    bundle_facts,
+    gather,
+    order_key,
+)
 from catalogs.fbc.lint import EntryFacts, PackageFaults, Seen
-from catalogs.fbc.texts import Texts, read_texts
+from catalogs.fbc.package_texts import Texts, read_texts
 
 DERIVATION = 2
 
@@ -140,8 +147,10 @@ class PackageReader(PackageFaults):
             return None
         self._check_bundle_blob(found, faults, gathered, csv, offset)
         images = [
-            (each.name or "", each.image or "") if each else ("", "")
-            for each in found.relatedImages or ()
+            RelatedImageRow(related.name or "", related.image or "")
+            if related
+            else RelatedImageRow("", "")
+            for related in found.relatedImages or ()
         ]
         image = found.image or ""
         version, release, key = self._version(name, gathered, csv, offset)
@@ -154,7 +163,7 @@ class PackageReader(PackageFaults):
                 offset=offset,
             )
         else:
-            kinds = [kind for _, _, kind, required in gathered.gvks if not required]
+            kinds = [gvk.kind for gvk in gathered.gvks if not gvk.required]
             content = bool(image) or gathered.objects > 0
             label = self._label(gathered)
             self._bundles[name] = Seen(version, label, key, content, position, offset, kinds)

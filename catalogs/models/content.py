@@ -1,7 +1,7 @@
 """Catalog content as the last good sync left it. Keys are always scoped to their catalog.
 
 The tables with many rows have no foreign key constraints (`db_constraint=False`): only
-`catalogs.sync.store` writes them, parents and children in one transaction, and PostgreSQL would
+`catalogs.sync.deletion` writes them, parents and children in one transaction, and PostgreSQL would
 look every row's parent up at its end, a fifth of a sync's time.
 """
 
@@ -60,7 +60,7 @@ class Package(models.Model):
 
 
 class PackageSearch(models.Model):
-    """What a package is found by; `catalogs.fbc.words` makes it.
+    """What a package is found by; `catalogs.fbc.search_words` makes it.
 
     The database indexes `words` by itself (migration package_search): SQLite by triggers into the
     FTS5 table catalogs_packagesearch_fts, PostgreSQL by an index for catalogs_packagesearch_with.

@@ -5,7 +5,7 @@ Pure. Nothing a person types is an error: quotes, operators and other signs only
 
 from dataclasses import dataclass
 
-from catalogs.fbc.words import fold, words_of
+from catalogs.fbc.search_words import fold, words_of
 
 MAX_WORDS = 10  # of a search that count
 PROVIDES, IMAGE = "provides:", "image:"

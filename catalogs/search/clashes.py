@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from catalogs.fbc.words import words_of
+from catalogs.fbc.search_words import words_of
 
 _VERSION = re.compile(r"[.-]?v?\d+\.\d+.*$", re.DOTALL)
 _COMPANY = {"inc", "llc", "ltd", "gmbh", "ag", "corp", "corporation", "limited", "co", "the", "by"}

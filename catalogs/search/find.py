@@ -11,7 +11,7 @@ from itertools import chain, groupby
 
 from django.apps import apps
 
-from catalogs.fbc.words import words_of
+from catalogs.fbc.search_words import words_of
 from catalogs.install_methods import InstallMethod
 from catalogs.search.asked import Asked, take_apart
 from catalogs.search.matching import Hits, Score

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from django.db import connection
 
-from catalogs.fbc.words import plain_text
+from catalogs.fbc.search_words import plain_text
 from catalogs.models import PackageText
 
 _TABLE = "catalogs_packagesearch"
@@ -18,7 +18,7 @@ _ONE = {
     "sqlite": f"SELECT %s, json_group_array(rowid) FROM {_TABLE}_fts WHERE {_TABLE}_fts MATCH %s",  # noqa: S608
     "postgresql": f"SELECT %s, {_TABLE}_with(%s::tsquery)",
 }
-# Words are letters and digits only (catalogs.fbc.words), so that nothing in them needs an escape.
+# Words are letters and digits only (catalogs.fbc.search_words): nothing in them needs an escape.
 _IS = {"sqlite": '"{}"', "postgresql": "'{}'"}
 _BEGINS = {"sqlite": '"{}"*', "postgresql": "'{}':*"}
 SHORT = 2  # characters of a word that must be the whole word: as a beginning it would be everywhere

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from django.db.models import Q, Value
 from django.db.models.lookups import Exact
 
-from catalogs.fbc.words import repository_of
+from catalogs.fbc.search_words import repository_of
 from catalogs.models import Bundle, DigestStart, RelatedImage
 from catalogs.search.rows import Index, Row
 

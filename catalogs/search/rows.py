@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from django.db.models import F, Max, Q
 
-from catalogs.fbc.words import words_of
+from catalogs.fbc.search_words import words_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, CatalogChange, Package, Prediction, PredictionRun
 from catalogs.search.clashes import differences

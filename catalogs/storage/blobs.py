@@ -1,9 +1,8 @@
-"""Blobs of FBC in the database: in packs, each to be had back by itself.
-
-Knows the rows of packs and blobs; not what is in a blob, nor which catalog holds it.
+"""Stores the blobs of FBC in the database, packed together, and reads them back byte for byte:
+one blob, many in any order, or a stream in the catalog's order that opm reads.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 
@@ -13,14 +12,17 @@ from django.db import connection
 from catalogs.models import Blob, BlobPack, BlobRef
 from catalogs.storage.packs import ZSTD_LEVEL, Pack
 from olmweb.bulk import Table, delete, quoted, reserve_ids
+from olmweb.errors import Missing
 
-BLOBS_AT_ONCE = 500
-PACKS_AT_ONCE = 4  # that wait to be written: a third of a MB each at most, mostly much less
+BLOBS_PER_QUERY = 500
+PACKS_PER_BATCH = 4  # to write: a third of a MB each at most, mostly much less
+STREAMED_BLOBS = 20  # of one query: their packs are in memory together
+JSON, YAML = "application/jsonl", "application/yaml"
 
 
 def read_blob(sha256: str, limit: int | None = None) -> bytes | None:
-    """The blob byte for byte, or its first `limit` bytes; None when it isn't stored."""
-    # One statement for both rows: a sweep between two could move the blob to another place.
+    """The blob, or its first `limit` bytes; None when it isn't stored."""
+    # One statement for both rows: between two, a sweep could move the blob.
     blob = Blob.objects.select_related("pack").filter(pk=sha256).first()
     if blob is None:
         return None
@@ -30,7 +32,7 @@ def read_blob(sha256: str, limit: int | None = None) -> bytes | None:
 
 
 def read_blobs(wanted: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Those of the blobs that are stored, each pack read once; memory holds one pack."""
+    """The wanted blobs that are stored. Reads each pack once and holds one pack in memory."""
     unpacker = zstandard.ZstdDecompressor()
     for keys in _batches(sorted(set(wanted))):
         rows = Blob.objects.filter(pk__in=keys).order_by("pack_id", "start")
@@ -45,41 +47,79 @@ def read_blobs(wanted: Iterable[str]) -> Iterator[tuple[str, bytes]]:
             if members is not None:
                 data = unpacker.decompress(bytes(packed), max_output_size=size)
                 yield from ((sha256, data[at : at + n]) for _, _, sha256, at, n in members)
-        # A sweep packed the others anew between the queries: a pack only ever gets smaller.
+        # A sweep repacked the others between the queries: a pack only gets smaller.
         for _, _, sha256, _, _ in chain.from_iterable(places.values()):
-            found = read_blob(sha256)
-            if found is not None:
-                yield sha256, found
+            blob = read_blob(sha256)
+            if blob is not None:
+                yield sha256, blob
 
 
 def _batches(keys: list[str]) -> Iterator[list[str]]:
-    return (keys[at : at + BLOBS_AT_ONCE] for at in range(0, len(keys), BLOBS_AT_ONCE))
+    return (keys[at : at + BLOBS_PER_QUERY] for at in range(0, len(keys), BLOBS_PER_QUERY))
+
+
+def media_type(first: bytes) -> str:
+    """The media type of a blob, by its first byte."""
+    return JSON if first.startswith(b"{") else YAML
+
+
+def stream_blobs(keys: Sequence[str]) -> Iterator[bytes]:
+    """The blobs with these sha256, in this order.
+
+    Raises Missing when a blob no longer exists: a sync can replace the catalog during a slow read.
+    """
+    for start in range(0, len(keys), STREAMED_BLOBS):
+        batch = keys[start : start + STREAMED_BLOBS]
+        # One statement for blobs and packs: between two, a sweep could move a blob.
+        rows = {row.pk: row for row in Blob.objects.select_related("pack").filter(pk__in=batch)}
+        packs: dict[int, bytes] = {}
+        for key in batch:
+            row = rows.get(key)
+            if row is None:
+                raise Missing("The catalog changed while it was read; ask again.")
+            if row.pack_id not in packs:
+                packs[row.pack_id] = zstandard.ZstdDecompressor().decompress(
+                    bytes(row.pack.data), max_output_size=row.pack.size
+                )
+            yield packs[row.pack_id][row.start : row.start + row.size]
+
+
+def kind_of(keys: Sequence[str]) -> str:
+    """JSON when every blob is, else YAML, which JSON is too."""
+    return JSON if all(blob.startswith(b"{") for blob in stream_blobs(keys)) else YAML
+
+
+def as_text(keys: Sequence[str], kind: str) -> Iterator[bytes]:
+    """Each blob with a line break after it; in YAML with a line `---` before it."""
+    mark = b"" if kind == JSON else b"---\n"
+    for blob in stream_blobs(keys):
+        yield mark + blob + b"\n"
 
 
 class PackTables:
-    """The rows of packs and blobs that one writer makes; `flush` last."""
+    """Inserts the rows of packs and blobs of one writer; `flush` last."""
 
-    def __init__(self, most: int) -> None:
-        self._ids = iter(reserve_ids(BlobPack, most))
-        self._packs = Table(BlobPack, "id", "size", "data", batch=PACKS_AT_ONCE)
+    def __init__(self, max_packs: int) -> None:
+        self._ids = iter(reserve_ids(BlobPack, max_packs))
+        self._packs = Table(BlobPack, "id", "size", "data", batch=PACKS_PER_BATCH)
         self._blobs = Table(Blob, "sha256", "pack", "start", "size", keyed=True)
 
     def add(self, pack: Pack) -> None:
         pack_id = next(self._ids)
         self._packs.add((pack_id, pack.size, pack.data))
-        self._blobs.extend([(sha256, pack_id, start, size) for sha256, start, size in pack.members])
+        self._blobs.extend([(blob.sha256, pack_id, blob.start, blob.size) for blob in pack.members])
 
     def flush(self) -> int:
-        """Writes what waits; returns the rows written by it and before."""
+        """Writes the waiting rows; returns how many rows were written in all."""
         self._packs.finish()
         self._blobs.finish()
         return self._packs.written + self._blobs.written
 
 
 def collect_blobs() -> int:
-    """Deletes blobs that nothing refers to, and packs without blobs; returns how many.
+    """Deletes unreferenced blobs, and packs without blobs; returns how many.
 
-    A pack of which less than half is still referred to is packed anew without the rest.
+    A pack of which less than half is still referenced is repacked without the rest.
     """
     blob, ref, pack = quoted(Blob), quoted(BlobRef), quoted(BlobPack)
     with connection.cursor() as cursor:
@@ -96,7 +136,7 @@ def collect_blobs() -> int:
 
 
 def _repack(pack_id: int) -> int:
-    """Packs the blobs that are left anew if they are less than half; returns rows written."""
+    """Repacks the remaining blobs if they are less than half of the pack; returns rows written."""
     left = list(Blob.objects.filter(pack=pack_id).order_by("start"))
     live = sum(blob.size for blob in left)
     pack = BlobPack.objects.get(pk=pack_id)

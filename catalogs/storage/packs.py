@@ -1,35 +1,44 @@
-"""Packing blobs: several of one package in one zstd frame, each to be had back by itself.
+"""Packs blobs: several of one package in one zstd frame, each readable by itself.
 
-The versions of an operator are alike, so together they take a third of what they take apart. Pure:
-rows of packs are `catalogs.storage.blobs`'s.
+The versions of an operator are similar, so together they take a third of their separate size. Pure:
+the rows of packs are in `catalogs.storage.blobs`.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 import zstandard
 
 ZSTD_LEVEL = 3
-# More would save little and cost every reader of one blob; a larger blob has a pack of its own.
+# More saves little and costs every reader of a blob; a larger blob has a pack of its own.
 PACK_BYTES = 1 << 20
 
 
+class PackedBlob(NamedTuple):
+    """Position of a blob in the decoded frame."""
+
+    sha256: str
+    start: int
+    size: int
+
+
 class Pack(msgspec.Struct, array_like=True, tag=True):
-    """A frame of `size` bytes when decoded, and its blobs: (sha256, start, size)."""
+    """A frame of `size` bytes when decoded, and its blobs."""
 
     size: int
     data: bytes
-    members: list[tuple[str, int, int]]
+    members: list[PackedBlob]
 
 
-Keep = Callable[[Pack], None]
+PackSink = Callable[[Pack], None]
 
 
 class Packer:
-    """Packs the blobs of one package in their order and gives each pack to `keep`; `end` last."""
+    """Packs the blobs of one package in their order and sends each pack to `sink`; `end` last."""
 
-    def __init__(self, keep: Keep) -> None:
-        self._keep = keep
+    def __init__(self, sink: PackSink) -> None:
+        self._sink = sink
         self._compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
         self._batch: list[tuple[str, bytes]] = []
         self._size = 0
@@ -41,17 +50,17 @@ class Packer:
         self._size += len(data)
 
     def end(self) -> None:
-        """Ends the pack that is being filled."""
+        """Completes the current pack."""
         if self._batch:
             members, start = [], 0
             for sha256, data in self._batch:
-                members.append((sha256, start, len(data)))
+                members.append(PackedBlob(sha256, start, len(data)))
                 start += len(data)
             packed = self._compressor.compress(b"".join(data for _, data in self._batch))
             self._batch, self._size = [], 0
-            self._keep(Pack(start, packed, members))
+            self._sink(Pack(start, packed, members))
 
 
-def packs_at_most(packages: int, size: int) -> int:
-    """Most packs that so many packages with so many bytes of blobs can take."""
-    return packages + 2 * size // PACK_BYTES + 1  # two packs in a row are more than one holds
+def max_packs(packages: int, size: int) -> int:
+    """The most packs that so many packages with so many bytes of blobs can fill."""
+    return packages + 2 * size // PACK_BYTES + 1  # two successive packs exceed PACK_BYTES

@@ -31,7 +31,8 @@ from catalogs.sources.base import (
 from catalogs.sources.select import READABLE as READABLE
 from catalogs.sources.select import source_of
 from catalogs.sync.cluster_catalogs import record_cluster_catalogs as record_cluster_catalogs
-from catalogs.sync.pool import Broken, Pool
+from catalogs.sync.deletion import lock_catalog
+from catalogs.sync.pool import Pool, PoolError
 from catalogs.sync.progress import Run
 from catalogs.sync.replace import (
     Progress,
@@ -41,7 +42,6 @@ from catalogs.sync.replace import (
     replace_content,
     sweep,
 )
-from catalogs.sync.store import lock_catalog
 from olmweb.models import SyncRun
 
 log = structlog.get_logger(__name__)
@@ -170,7 +170,7 @@ class _Attempt:
         try:
             with Pool(body.fileno(), fetched.files) as pool:
                 yield pool
-        except Broken as error:
+        except PoolError as error:
             raise SourceError(
                 f"{self.catalog} was not read to its end: {error}.",
                 code=error.code,

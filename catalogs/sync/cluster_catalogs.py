@@ -6,7 +6,7 @@ from typing import Any
 from django.db import transaction
 
 from catalogs.models import Catalog
-from catalogs.sync.store import delete_catalog
+from catalogs.sync.deletion import delete_catalog
 from olmweb.models import Cluster
 from olmweb.tasks import enqueue
 

@@ -1,27 +1,166 @@
-"""Making the rows of one package from its blobs, which are read from the spool again.
+"""The rows of one package, and how they are built from its blobs, read again from the spool.
 
-Pure: knows what `catalogs.fbc.package` reads and the shapes of rows, not the database.
+A row type is named for its model, and its fields are columns of that model; JSON columns hold
+encoded text. Keys of other rows are missing: `catalogs.sync.write` puts them first. The types also
+go from process to process (`catalogs.sync.pool`), so this module imports no Django.
 """
 
 import os
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from catalogs.fbc import blob
-from catalogs.fbc.blob import Problem
-from catalogs.fbc.bundle import BundleFacts
-from catalogs.fbc.json_text import as_json
+from catalogs.fbc.blob import Problem, as_json
+from catalogs.fbc.bundle import BundleFacts, BundleGVKRow, RelatedImageRow
 from catalogs.fbc.package import ChannelFacts, PackageReader
 from catalogs.fbc.positions import Places
+from catalogs.fbc.search_words import SearchTerms
 from catalogs.fbc.split import BlobAt, PackageIndex, read_blob
-from catalogs.fbc.words import Gatherer
-from catalogs.revisions.outline import BundleOutline, bundle_outline, encode, outline_of
-from catalogs.storage.packs import Keep, Packer
-from catalogs.sync.row_types import Asked, BundleRows, ChannelRows, PackageRows, Row
+from catalogs.revisions.outline import BundleOutline, Encoded, bundle_outline, encode, outline_of
+from catalogs.storage.packs import Packer, PackSink
+
+Files = list[tuple[int, str]]  # offset of each file in a spool, and its name
 
 
-class Maker:
-    """Makes the rows of packages of one spool. `files` as `sources.base.Fetched` has them."""
+class PackageRow(NamedTuple):
+    display_name: str
+    summary: str
+    provider: str
+    default_channel: str
+    head_bundle: str
+    head_version: str
+    icon: str | None
+    categories: str
+    keywords: str
+    capability: str
+    infrastructure_features: str
+    install_modes: str
+    deprecated: bool
+    deprecation: str
+    channel_count: int
+    bundle_count: int
+
+
+class PackageTextRow(NamedTuple):
+    description_html: str
+    links: str
+    maintainers: str
+
+
+class PackageSearchRow(NamedTuple):
+    words: str
+    provides: str
+    provided_before: str
+    repositories: str
+
+
+class IconRow(NamedTuple):
+    sha256: str
+    media_type: str
+    data: bytes
+
+
+class ChannelRow(NamedTuple):
+    name: str
+    head: str
+    head_version: str
+    is_default: bool
+    deprecated: bool
+    deprecation: str
+    entry_count: int
+
+
+class ChannelEntryRow(NamedTuple):
+    ordinal: int
+    name: str
+    replaces: str
+    skips: str
+    skip_range: str
+
+
+class BundleRow(NamedTuple):
+    name: str
+    ordinal: int
+    blob: str
+    deprecated: bool
+    deprecation: str
+    version: str
+    release: str
+    version_key: str
+    image: str
+    display_name: str
+    install_modes: str
+    install_modes_known: bool
+    webhooks: int | None
+    owned_api_services: int | None
+    min_kube_version: str
+    max_openshift_version: str
+    suggested_namespace: str
+    released_at: str
+    required_packages: str
+    constraint_count: int
+
+
+class BlobRefRow(NamedTuple):
+    schema: str
+    name: str
+    ordinal: int
+    blob: str
+
+
+class ContentProblemRow(NamedTuple):
+    subject: str
+    field: str
+    code: str
+    severity: str
+    message: str
+    offset: int | None
+    file: str
+    line: int | None
+    excerpt: str
+
+
+class ChannelRows(NamedTuple):
+    row: ChannelRow
+    entries: list[ChannelEntryRow]
+
+
+class BundleRows(NamedTuple):
+    row: BundleRow
+    gvks: list[BundleGVKRow]
+    images: list[RelatedImageRow]
+
+
+class PackageRows(msgspec.Struct, array_like=True, tag=True):
+    """All rows of one package but its packs, which were stored before. Blobs without an
+    olm.package have refs and problems alone, and `package` is None."""
+
+    name: str
+    refs: list[BlobRefRow]
+    problems: list[ContentProblemRow]
+    package: PackageRow | None = None
+    text: PackageTextRow | None = None
+    search: PackageSearchRow | None = None
+    icon: IconRow | None = None
+    channels: list[ChannelRows] = []
+    bundles: list[BundleRows] = []
+    outline: Encoded | None = None
+
+
+class PackageJob(msgspec.Struct, array_like=True):
+    """A package to read: `packed` as in `split.PackageIndex`; `stored` are the positions of the
+    blobs that need no packing."""
+
+    name: str
+    packed: bytearray
+    stored: list[int]
+
+
+class RowBuilder:
+    """Builds the rows of packages of one spool. `files` as `sources.base.Fetched` has them."""
 
     def __init__(self, file: int, files: Sequence[tuple[int, str]] = ()) -> None:
         self._file = file
@@ -35,50 +174,61 @@ class Maker:
         data = self.read(at.offset, at.length)
         return data, data if at.plain else read_blob(data)[1]
 
-    def problem_rows(self, problems: Sequence[Problem], part: PackageIndex) -> list[Row]:
-        """The problems with their places, as rows."""
+    def problem_rows(
+        self, problems: Sequence[Problem], part: PackageIndex
+    ) -> list[ContentProblemRow]:
+        """The problems with their positions, as rows."""
         return [
-            [
-                *(each.subject, each.field, each.code, each.severity, each.message, each.offset),
-                *(each.file, each.line, each.excerpt),
-            ]
-            for each in self._places.fill(problems, part)
+            ContentProblemRow(
+                subject=problem.subject,
+                field=problem.field,
+                code=problem.code,
+                severity=problem.severity,
+                message=problem.message,
+                offset=problem.offset,
+                file=problem.file,
+                line=problem.line,
+                excerpt=problem.excerpt,
+            )
+            for problem in self._places.fill(problems, part)
         ]
 
-    def make(self, asked: Asked, keep: Keep, problems: Sequence[Problem] = ()) -> PackageRows:
-        """The rows of one package, `problems` before those found in it; no content raises.
+    def build(
+        self, job: PackageJob, store_pack: PackSink, problems: Sequence[Problem] = ()
+    ) -> PackageRows:
+        """The rows of one package, `problems` before those of its own; no content raises.
 
-        `keep` gets its packs, each as soon as it is full.
+        `store_pack` receives its packs, each as soon as it is full.
         """
-        return _Package(self, asked, keep).rows(problems)
+        return _PackageBuilder(self, job, store_pack).build(problems)
 
 
-class _Package:
-    def __init__(self, maker: Maker, asked: Asked, keep: Keep) -> None:
-        self._maker = maker
-        self._part = PackageIndex(asked.packed)
-        self._stored = set(asked.stored)
-        self._reader = PackageReader(asked.name)
-        self._packer = Packer(keep)
+class _PackageBuilder:
+    def __init__(self, rows: RowBuilder, job: PackageJob, store_pack: PackSink) -> None:
+        self._rows = rows
+        self._part = PackageIndex(job.packed)
+        self._stored = set(job.stored)
+        self._reader = PackageReader(job.name)
+        self._packer = Packer(store_pack)
         self._packed: set[bytes] = set()
-        self._gatherer = Gatherer()
-        self._refs: list[Row] = []
+        self._terms = SearchTerms()
+        self._refs: list[BlobRefRow] = []
         self._bundles: list[BundleRows] = []
-        self._outlines: dict[str, BundleOutline] = {}  # the first's of a name that comes twice
+        self._outlines: dict[str, BundleOutline] = {}  # of duplicate names, the first
 
-    def rows(self, problems: Sequence[Problem]) -> PackageRows:
+    def build(self, problems: Sequence[Problem]) -> PackageRows:
         reader = self._reader
         self._read_others()
         self._read_bundles()
         channels = reader.finish()
         self._packer.end()
-        self._refs.sort(key=lambda ref: ref[2])
+        self._refs.sort(key=lambda ref: ref.ordinal)
         rows = PackageRows(
             reader.name,
             refs=self._refs,
-            problems=self._maker.problem_rows([*problems, *reader.problems], self._part),
+            problems=self._rows.problem_rows([*problems, *reader.problems], self._part),
         )
-        # Bundles without an olm.package have nothing to hang on; their blobs and faults are kept.
+        # Bundles without an olm.package have no parent row: only blobs and problems are stored.
         if reader.known:
             self._fill(rows, channels)
         return rows
@@ -86,10 +236,10 @@ class _Package:
     def _read_others(self) -> None:
         for position, at in enumerate(self._part):
             if not at.bundle:
-                data = self._maker.read(at.offset, at.length)
+                data = self._rows.read(at.offset, at.length)
                 header, json = read_blob(data)
                 self._reader.read(header, json, at.offset)
-                self._keep(position, at, header.schema or "", header.name or "", data)
+                self._add_blob(position, at, header.schema or "", header.name or "", data)
 
     def _read_bundles(self) -> None:
         reader, ordinals = self._reader, Counter[str]()
@@ -97,67 +247,108 @@ class _Package:
         for position, at in enumerate(self._part):
             if not at.bundle:
                 continue
-            data, json = self._maker.json_of(at)
+            data, json = self._rows.json_of(at)
             facts = reader.read_bundle(json, at.offset, position)
             name = facts.name if facts else read_blob(data)[0].name or ""
-            self._keep(position, at, blob.BUNDLE, name, data)
+            self._add_blob(position, at, blob.BUNDLE, name, data)
             if facts:
                 ordinal = ordinals[name]
                 ordinals[name] += 1
                 sha256 = at.sha256
-                self._bundles.append(_bundle_rows(facts, ordinal, sha256, deprecations.get(name)))
-                self._gatherer.note(facts)
+                row = _bundle_row(facts, ordinal, sha256, deprecations.get(name))
+                self._bundles.append(BundleRows(row, facts.gvks, facts.images))
+                self._terms.add(facts)
                 if not ordinal:
                     self._outlines[name] = bundle_outline(facts, sha256)
 
-    def _keep(self, position: int, at: BlobAt, schema: str, name: str, data: bytes) -> None:
-        self._refs.append([schema, name, position, at.sha256])
+    def _add_blob(self, position: int, at: BlobAt, schema: str, name: str, data: bytes) -> None:
+        self._refs.append(BlobRefRow(schema, name, position, at.sha256))
         if position not in self._stored and at.digest not in self._packed:
             self._packed.add(at.digest)
             self._packer.add(at.sha256, data)
 
     def _fill(self, rows: PackageRows, channels: list[ChannelFacts]) -> None:
-        """What a package has that is one."""
+        """The rows that only a package with an olm.package blob has."""
         reader = self._reader
         standing = reader.standing(channels)
-        texts = reader.texts(self._maker.json_of(self._part[standing[1]])[1] if standing else None)
+        texts = reader.texts(self._rows.json_of(self._part[standing[1]])[1] if standing else None)
         head = standing[0] if standing else ""
-        icon = texts.icon
-        rows.known = True
-        rows.icon = (icon.sha256, icon.media_type, icon.data) if icon else None
-        rows.package = [
-            *(texts.display_name, texts.summary, texts.provider),
-            *(reader.package.defaultChannel or "", head, reader.version_of(head) if head else ""),
-            *(icon.sha256 if icon else None, as_json(texts.categories), as_json(texts.keywords)),
-            *(texts.capability, as_json(texts.infrastructure_features)),
-            *(as_json(texts.install_modes), bool(reader.deprecation), reader.deprecation),
-            *(len(channels), reader.bundle_count),
-        ]
-        rows.text = [texts.description_html, as_json(texts.links), as_json(texts.maintainers)]
-        words, *lists = self._gatherer.take(reader.name, texts, head)
-        rows.search = [words, *map(as_json, lists)]
+        if texts.icon:
+            rows.icon = IconRow(texts.icon.sha256, texts.icon.media_type, texts.icon.data)
+        rows.package = PackageRow(
+            display_name=texts.display_name,
+            summary=texts.summary,
+            provider=texts.provider,
+            default_channel=reader.package.defaultChannel or "",
+            head_bundle=head,
+            head_version=reader.version_of(head) if head else "",
+            icon=texts.icon.sha256 if texts.icon else None,
+            categories=as_json(texts.categories),
+            keywords=as_json(texts.keywords),
+            capability=texts.capability,
+            infrastructure_features=as_json(texts.infrastructure_features),
+            install_modes=as_json(texts.install_modes),
+            deprecated=bool(reader.deprecation),
+            deprecation=reader.deprecation,
+            channel_count=len(channels),
+            bundle_count=reader.bundle_count,
+        )
+        rows.text = PackageTextRow(
+            texts.description_html, as_json(texts.links), as_json(texts.maintainers)
+        )
+        rows.search = PackageSearchRow(
+            words=self._terms.words(reader.name, texts, head),
+            provides=as_json(self._terms.provided_by(head)),
+            provided_before=as_json(self._terms.provided_only_by_others(head)),
+            repositories=as_json(self._terms.repositories()),
+        )
         deprecations = reader.channel_deprecations
-        rows.channels = [_channel_rows(each, deprecations.get(each.name)) for each in channels]
+        rows.channels = [
+            _channel_rows(channel, deprecations.get(channel.name)) for channel in channels
+        ]
         rows.bundles = self._bundles
         rows.outline = encode(outline_of(reader, channels, self._outlines))
 
 
-def _bundle_rows(
+def _bundle_row(
     facts: BundleFacts, ordinal: int, sha256: str, deprecation: str | None
-) -> BundleRows:
-    values = [*facts[:6], as_json(facts.install_modes), *facts[7:14]]
-    values += (as_json(facts.required_packages), facts.constraint_count)
-    return BundleRows(facts.name, ordinal, sha256, deprecation, values, facts.gvks, facts.images)
+) -> BundleRow:
+    return BundleRow(
+        name=facts.name,
+        ordinal=ordinal,
+        blob=sha256,
+        deprecated=deprecation is not None,
+        deprecation=deprecation or "",
+        version=facts.version,
+        release=facts.release,
+        version_key=facts.version_key,
+        image=facts.image,
+        display_name=facts.display_name,
+        install_modes=as_json(facts.install_modes),
+        install_modes_known=facts.install_modes_known,
+        webhooks=facts.webhooks,
+        owned_api_services=facts.owned_api_services,
+        min_kube_version=facts.min_kube_version,
+        max_openshift_version=facts.max_openshift_version,
+        suggested_namespace=facts.suggested_namespace,
+        released_at=facts.released_at,
+        required_packages=as_json(facts.required_packages),
+        constraint_count=facts.constraint_count,
+    )
 
 
 def _channel_rows(channel: ChannelFacts, deprecation: str | None) -> ChannelRows:
-    return ChannelRows(
-        [
-            *(channel.name, channel.head, channel.head_version, channel.is_default),
-            *(deprecation is not None, deprecation or "", len(channel.entries)),
-        ],
-        [
-            [i, entry.name, entry.replaces, as_json(entry.skips), entry.skip_range]
-            for i, entry in enumerate(channel.entries)
-        ],
+    row = ChannelRow(
+        name=channel.name,
+        head=channel.head,
+        head_version=channel.head_version,
+        is_default=channel.is_default,
+        deprecated=deprecation is not None,
+        deprecation=deprecation or "",
+        entry_count=len(channel.entries),
     )
+    entries = [
+        ChannelEntryRow(i, entry.name, entry.replaces, as_json(entry.skips), entry.skip_range)
+        for i, entry in enumerate(channel.entries)
+    ]
+    return ChannelRows(row, entries)

@@ -1,7 +1,7 @@
-"""Replacing a catalog's content in one transaction, package by package, only where it changed.
+"""Replaces a catalog's content in one transaction, package by package, only where it changed.
 
-Takes an indexed spool; knows the database through `catalogs.sync.store` and `catalogs.sync.write`.
-Where the spool came from and what is told about the attempt is `catalogs.sync.catalog`'s.
+Reads an indexed spool; `catalogs.sync.write` writes the rows. Where the spool comes from, and how
+the attempt is recorded, is in `catalogs.sync.catalog`.
 """
 
 import gc
@@ -17,29 +17,23 @@ from catalogs.fbc.package import DERIVATION
 from catalogs.fbc.split import Index, PackageIndex
 from catalogs.models import Catalog, CatalogRevision, ContentProblem, Package
 from catalogs.revisions.record import Recorder
+from catalogs.sync.deletion import collect_garbage, lock_for_writing, may_collect
+from catalogs.sync.package_rows import PackageJob, PackageRows
 from catalogs.sync.pool import Pool
-from catalogs.sync.row_types import Asked, PackageRows
-from catalogs.sync.store import (
-    StoredPackage,
-    collect_garbage,
-    lock_for_writing,
-    may_collect,
-    stored_packages,
-)
-from catalogs.sync.write import AtMost, Writer
+from catalogs.sync.write import Limits, StoredPackage, Writer, stored_packages
 
 Progress = Callable[[int, int], None]
 SALT = f"derivation {DERIVATION}".encode()
 
 
 def no_progress(done: int, total: int) -> None:
-    """Nobody watches."""
+    """Ignores the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a replacement did. `counts` are packages, channels, bundles, problems, added, removed,
-    changed; `rows` those inserted, updated and deleted."""
+    """The result of a replacement. `counts` are packages, channels, bundles, problems, added,
+    removed, changed; `rows` those inserted, updated and deleted."""
 
     counts: dict[str, int]
     rows: int
@@ -47,7 +41,7 @@ class Written:
 
 
 class Replacement:
-    """One run over a catalog's content; `run` does it inside the caller's transaction."""
+    """One replacement of a catalog's content; `run` inside the caller's transaction."""
 
     def __init__(
         self,
@@ -66,22 +60,22 @@ class Replacement:
         self._progress = progress
         self._recorder = Recorder(catalog)
         self._tally = {"added": 0, "removed": 0, "changed": 0}  # packages
-        self._writer = Writer(catalog.pk, afresh=everything)
+        self._writer = Writer(catalog.pk, rewrite=everything)
 
     def run(self, digest: str, body_hash: str) -> Written:
-        """Writes every package that differs from what is stored, and the revision that says so."""
+        """Writes every package that differs from the stored one, and a revision."""
         stored = stored_packages(self._catalog.pk, SALT)
         hashes = {name: part.content_hash(SALT) for name, part in self._parts.items()}
         changed = [name for name in self._parts if self._differs(name, stored, hashes)]
-        known_blobs = self._reserve(changed, stored)
-        asked = [self._asked(name, known_blobs) for name in changed if name]
-        self._progress(0, len(asked))
-        for done, rows in enumerate(self._pool.make(asked, self._writer.keep_pack), 1):
+        stored_blobs = self._reserve(changed, stored)
+        jobs = [self._job(name, stored_blobs) for name in changed if name]
+        self._progress(0, len(jobs))
+        for done, rows in enumerate(self._pool.build(jobs, self._writer.store_pack), 1):
             self._replace(rows, hashes[rows.name], stored.get(rows.name))
-            self._progress(done, len(asked))
+            self._progress(done, len(jobs))
         for name in sorted(stored.keys() - hashes.keys() - {""}):
             self._remove(name, stored[name])
-        self._replace_loose(known_blobs)
+        self._replace_loose(stored_blobs)
         rows_written = self._writer.finish()
         counts = self._count() | self._tally
         rows_written += self._write_revision(counts, digest, body_hash)
@@ -101,22 +95,27 @@ class Replacement:
                 size += at.length
         blobs = (at.digest for name in names for at in self._parts[name])
         new = sum(1 for name in changed if name not in stored or stored[name].id is None)
-        return self._writer.reserve(AtMost(new, others, bundles, len(names), size), blobs)
+        return self._writer.reserve(
+            Limits(packages=new, channels=others, bundles=bundles, parts=len(names), size=size),
+            blobs,
+        )
 
-    def _asked(self, name: str, known_blobs: set[bytes]) -> Asked:
+    def _job(self, name: str, stored_blobs: set[bytes]) -> PackageJob:
         part = self._parts.get(name) or PackageIndex()
-        known = [i for i, at in enumerate(part) if at.digest in known_blobs] if known_blobs else []
-        return Asked(name, part.packed, known)
+        positions = enumerate(part) if stored_blobs else ()
+        return PackageJob(
+            name, part.packed, [i for i, at in positions if at.digest in stored_blobs]
+        )
 
     def _replace(self, rows: PackageRows, content_hash: str, before: StoredPackage | None) -> None:
         if before is not None:
             self._recorder.before(rows.name, before.id)
         self._writer.write(content_hash, rows, before)
-        known_before = before is not None and before.id is not None
-        if rows.known:
-            self._tally["changed" if known_before else "added"] += 1
+        existed = before is not None and before.id is not None
+        if rows.package:
+            self._tally["changed" if existed else "added"] += 1
             self._recorder.is_now(rows.name, rows.outline)
-        elif known_before:
+        elif existed:
             self._note_removed(rows.name)
 
     def _remove(self, name: str, before: StoredPackage) -> None:
@@ -125,10 +124,10 @@ class Replacement:
         if before.id is not None:
             self._note_removed(name)
 
-    def _replace_loose(self, known_blobs: set[bytes]) -> None:
-        """Blobs of no package, and faults of what could not even be read so far."""
-        rows = self._pool.maker.make(
-            self._asked("", known_blobs), self._writer.keep_pack, self._index.problems
+    def _replace_loose(self, stored_blobs: set[bytes]) -> None:
+        """Blobs of no package, and problems of unreadable blobs."""
+        rows = self._pool.builder.build(
+            self._job("", stored_blobs), self._writer.store_pack, self._index.problems
         )
         self._writer.write("", rows, StoredPackage(None, ""))
 
@@ -137,11 +136,11 @@ class Replacement:
         self._recorder.is_now(name, None)
 
     def _count(self) -> dict[str, int]:
-        found = Package.objects.filter(catalog=self._catalog).aggregate(
+        sums = Package.objects.filter(catalog=self._catalog).aggregate(
             packages=Count("id"), channels=Sum("channel_count"), bundles=Sum("bundle_count")
         )
         problems = ContentProblem.objects.filter(catalog=self._catalog).count()
-        return {key: value or 0 for key, value in found.items()} | {"problems": problems}
+        return {key: value or 0 for key, value in sums.items()} | {"problems": problems}
 
     def _write_revision(self, counts: dict[str, int], digest: str, body_hash: str) -> int:
         revision = CatalogRevision.objects.create(
@@ -165,9 +164,9 @@ def replace_content(
     everything: bool,
     progress: Progress = no_progress,
 ) -> Written:
-    """Makes the rows of `catalog` those of the body that `pool` reads; call inside a transaction.
+    """Replaces the content of `catalog` with the body that `pool` reads; call inside a transaction.
 
-    `everything` writes also the packages whose blobs are the same as before. `progress` is told
+    `everything` also rewrites the packages whose blobs did not change. `progress` receives
     (packages done, packages to do).
     """
     lock_for_writing()
@@ -176,18 +175,18 @@ def replace_content(
 
 
 def sweep() -> int:
-    """Deletes blobs and icons without a reference, unless another catalog is being written."""
+    """Deletes unreferenced blobs and icons, unless another catalog is being written."""
     with transaction.atomic():
         return collect_garbage() if may_collect() else 0
 
 
 @contextmanager
 def no_cyclic_gc() -> Iterator[None]:
-    """Blobs and rows in flight hold no cycles; looking for some costs a tenth of the time."""
-    was = gc.isenabled()
+    """Blobs and rows hold no cycles; searching for them costs a tenth of the time."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if was_enabled:
             gc.enable()

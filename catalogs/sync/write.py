@@ -1,16 +1,21 @@
-"""Writing the rows of a catalog's packages: what is missing, what another content left is deleted.
+"""Writes the rows of packages: deletes the stored rows that differ, inserts those that are missing.
 
-Knows the models and the rows that `catalogs.rows` makes; not how they are made, nor when a catalog
-is synced. Everything here runs inside the caller's transaction.
+Everything here runs inside the caller's transaction. Rows come from `catalogs.sync.package_rows`;
+every table's rows are written with the keys first, then the fields of the row type.
 """
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+import msgspec
 from django.db import connection
 from django.db.models import Model
 
+from catalogs.fbc.blob import as_json
+from catalogs.fbc.bundle import BundleGVKRow, RelatedImageRow
 from catalogs.models import (
     Blob,
     BlobRef,
@@ -27,33 +32,56 @@ from catalogs.models import (
     RelatedImage,
 )
 from catalogs.storage.blobs import PackTables
-from catalogs.storage.packs import Pack, packs_at_most
-from catalogs.sync.existing import Fits, Kept, keep
-from catalogs.sync.row_types import (
-    BUNDLE,
-    CHANNEL,
-    ENTRY,
-    PACKAGE,
-    PROBLEM,
-    REF,
-    SEARCH,
-    TEXT,
+from catalogs.storage.packs import Pack, max_packs
+from catalogs.sync.package_rows import (
+    BlobRefRow,
+    BundleRow,
     BundleRows,
+    ChannelEntryRow,
+    ChannelRow,
     ChannelRows,
+    ContentProblemRow,
+    IconRow,
+    PackageRow,
     PackageRows,
-    Row,
+    PackageSearchRow,
+    PackageTextRow,
 )
-from catalogs.sync.store import StoredPackage
 from olmweb.bulk import Table, among, delete, quoted, reserve_ids
 
-BLOBS_AT_ONCE = 10_000  # that are looked for in one query
-LONG_AT_ONCE = 100  # rows with texts or pictures of many kB that wait to be written
+BLOBS_PER_QUERY = 10_000
+LONG_BATCH = 100  # rows with texts or pictures of many kB that wait to be written
+KEYS_PER_QUERY = 500  # in one IN (...), below every database's limit
 
 
 @dataclass(frozen=True, slots=True)
-class AtMost:
-    """How much of each a writer may have to write; `parts` are packages, known or not, and `size`
-    the bytes of their blobs."""
+class StoredPackage:
+    """A package as the last sync left it. `id` is None for blobs without an olm.package."""
+
+    id: int | None
+    content_hash: str
+
+
+def stored_packages(catalog_id: int, salt: bytes) -> dict[str, StoredPackage]:
+    """Every package that has rows, by name; "" and names without an olm.package blob included."""
+    stored = {
+        name: StoredPackage(pk, content_hash)
+        for pk, name, content_hash in Package.objects.filter(catalog=catalog_id).values_list(
+            "id", "name", "content_hash"
+        )
+    }
+    names = Package.objects.filter(catalog=catalog_id).values("name")
+    loose = BlobRef.objects.filter(catalog=catalog_id).exclude(package__in=names)
+    hashes: dict[str, hashlib._Hash] = {}
+    for package, blob in loose.order_by("package", "ordinal").values_list("package", "blob_id"):
+        hashes.setdefault(package, hashlib.sha256(salt)).update(bytes.fromhex(blob))
+    return stored | {name: StoredPackage(None, sha.hexdigest()) for name, sha in hashes.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many new rows a writer may write; `parts` are packages, with an olm.package or not, and
+    `size` the bytes of their blobs."""
 
     packages: int
     channels: int
@@ -62,105 +90,112 @@ class AtMost:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """Stored rows that need no writing: bundles by (name, ordinal), channels by name."""
+
+    bundles: frozenset[tuple[str, int]] = frozenset()
+    channels: frozenset[str] = frozenset()
+    refs: frozenset[BlobRefRow] = frozenset()
+    problems: bool = False
+    text: bool = False
+    search: bool = False
+
+
 class Writer:
     """Writes packages of one catalog. `reserve` first, `finish` last.
 
-    `afresh`: other rules may have derived what stands there, so nothing of it stays.
+    `rewrite`: another derivation may have made the stored rows, so none of them is reused.
     """
 
-    def __init__(self, catalog_id: int, *, afresh: bool) -> None:
+    def __init__(self, catalog_id: int, *, rewrite: bool) -> None:
         self._catalog_id = catalog_id
-        self._afresh = afresh
+        self._rewrite = rewrite
         self._deleted = 0
         self._updated = 0
-        self._packages = Table(Package, "id", "catalog", "name", *PACKAGE)
-        self._texts = Table(PackageText, "package", *TEXT, batch=LONG_AT_ONCE)
-        self._search = Table(PackageSearch, "package", *SEARCH, batch=LONG_AT_ONCE)
-        self._channels = Table(Channel, *CHANNEL, "id", "package")
-        self._entries = Table(ChannelEntry, *ENTRY, "channel")
-        self._bundles = Table(
-            Bundle, "id", "package", "ordinal", "deprecated", "deprecation", "blob", *BUNDLE
+        self._packages = Table(
+            Package, "id", "catalog", "name", "content_hash", *PackageRow._fields
         )
-        self._gvks = Table(BundleGVK, "bundle", "group", "version", "kind", "required")
-        self._images = Table(RelatedImage, "bundle", "name", "image")
-        self._refs = Table(BlobRef, "catalog", "package", *REF)
-        self._problems = Table(ContentProblem, *PROBLEM, "catalog", "package")
-        self._icons = Table(Icon, "sha256", "media_type", "data", keyed=True, batch=LONG_AT_ONCE)
-        self._fits = Fits(self._channels.fitted, self._entries.fitted, self._problems.fitted)
+        self._texts = Table(PackageText, "package", *PackageTextRow._fields, batch=LONG_BATCH)
+        self._search = Table(PackageSearch, "package", *PackageSearchRow._fields, batch=LONG_BATCH)
+        self._channels = Table(Channel, "id", "package", *ChannelRow._fields)
+        self._entries = Table(ChannelEntry, "channel", *ChannelEntryRow._fields)
+        self._bundles = Table(Bundle, "id", "package", *BundleRow._fields)
+        self._gvks = Table(BundleGVK, "bundle", *BundleGVKRow._fields)
+        self._images = Table(RelatedImage, "bundle", *RelatedImageRow._fields)
+        self._refs = Table(BlobRef, "catalog", "package", *BlobRefRow._fields)
+        self._problems = Table(ContentProblem, "catalog", "package", *ContentProblemRow._fields)
+        self._icons = Table(Icon, *IconRow._fields, keyed=True, batch=LONG_BATCH)
         self._packs: PackTables
         self._ids: dict[type[Model], Iterator[int]] = {}
 
-    def reserve(self, most: AtMost, blobs: Iterable[bytes]) -> set[bytes]:
-        """Takes primary keys for at most so many new rows; returns which `blobs` are stored."""
-        counts = {Package: most.packages, Channel: most.channels, Bundle: most.bundles}
+    def reserve(self, limits: Limits, blobs: Iterable[bytes]) -> set[bytes]:
+        """Reserves primary keys for new rows; returns which `blobs` are stored."""
+        counts = {Package: limits.packages, Channel: limits.channels, Bundle: limits.bundles}
         self._ids = {model: iter(reserve_ids(model, count)) for model, count in counts.items()}
-        self._packs = PackTables(packs_at_most(most.parts, most.size))
-        return set(_stored_of(blobs))
+        self._packs = PackTables(max_packs(limits.parts, limits.size))
+        return set(_stored_blobs(blobs))
 
-    def keep_pack(self, pack: Pack) -> None:
+    def store_pack(self, pack: Pack) -> None:
         self._packs.add(pack)
 
     def write(self, content_hash: str, rows: PackageRows, before: StoredPackage | None) -> None:
-        """Makes the rows of one package these."""
+        """Replaces the stored rows of one package with `rows`."""
         package_id = before.id if before else None
-        kept = Kept()
-        if before is not None and (self._afresh or (package_id and not rows.known)):
-            self.clear(rows.name, package_id, whole=not rows.known)
+        unchanged = Unchanged()
+        if before is not None and (self._rewrite or (package_id and not rows.package)):
+            self.clear(rows.name, package_id, whole=not rows.package)
         elif before is not None:
-            kept = keep(self._catalog_id, package_id, rows, self._fits)
-            self._deleted += kept.deleted
-        own = (self._catalog_id, rows.name)
-        self._refs.extend([(*own, *ref) for ref in rows.refs if tuple(ref) not in kept.refs])
-        if not kept.problems:
-            self.write_problems(rows.name, rows.problems)
-        if rows.known:
-            self._write_known(content_hash, rows, package_id, kept)
+            unchanged = self._delete_changed(package_id, rows)
+        keys = (self._catalog_id, rows.name)
+        self._refs.extend([(*keys, *ref) for ref in rows.refs if ref not in unchanged.refs])
+        if not unchanged.problems:
+            self._problems.extend([(*keys, *problem) for problem in rows.problems])
+        if rows.package:
+            self._write_package(content_hash, rows, rows.package, package_id, unchanged)
 
-    def _write_known(
-        self, content_hash: str, rows: PackageRows, package_id: int | None, kept: Kept
+    def _write_package(
+        self,
+        content_hash: str,
+        rows: PackageRows,
+        package: PackageRow,
+        package_id: int | None,
+        unchanged: Unchanged,
     ) -> None:
-        values = (content_hash, *rows.package)
         if package_id is None:
             package_id = next(self._ids[Package])
-            self._packages.add((package_id, self._catalog_id, rows.name, *values))
+            self._packages.add((package_id, self._catalog_id, rows.name, content_hash, *package))
         else:
-            self._updated += self._packages.update(package_id, PACKAGE, values)
-        if rows.icon is not None:
+            columns = ("content_hash", *PackageRow._fields)
+            self._updated += self._packages.update(package_id, columns, (content_hash, *package))
+        if rows.icon:
             self._icons.add(rows.icon)
-        if not kept.text:
+        if rows.text and not unchanged.text:
             self._texts.add((package_id, *rows.text))
-        if not kept.search:
+        if rows.search and not unchanged.search:
             self._search.add((package_id, *rows.search))
         for channel in rows.channels:
-            if channel.values[0] not in kept.channels:
+            if channel.row.name not in unchanged.channels:
                 self._write_channel(package_id, channel)
         for bundle in rows.bundles:
-            if (bundle.name, bundle.ordinal) not in kept.bundles:
+            if (bundle.row.name, bundle.row.ordinal) not in unchanged.bundles:
                 self._write_bundle(package_id, bundle)
 
     def _write_channel(self, package_id: int, channel: ChannelRows) -> None:
         channel_id = next(self._ids[Channel])
-        self._channels.add((*channel.values, channel_id, package_id))
-        self._entries.extend([(*entry, channel_id) for entry in channel.entries])
+        self._channels.add((channel_id, package_id, *channel.row))
+        self._entries.extend([(channel_id, *entry) for entry in channel.entries])
 
     def _write_bundle(self, package_id: int, bundle: BundleRows) -> None:
-        bundle_id, told = next(self._ids[Bundle]), bundle.deprecation
-        self._bundles.add(
-            (
-                *(bundle_id, package_id, bundle.ordinal, told is not None, told or ""),
-                *(bundle.blob, *bundle.values),
-            )
-        )
+        bundle_id = next(self._ids[Bundle])
+        self._bundles.add((bundle_id, package_id, *bundle.row))
         self._gvks.extend([(bundle_id, *gvk) for gvk in bundle.gvks])
         self._images.extend([(bundle_id, *image) for image in bundle.images])
 
-    def write_problems(self, package: str, problems: Iterable[Row]) -> None:
-        self._problems.extend([(*row, self._catalog_id, package) for row in problems])
-
     def clear(self, name: str, package_id: int | None, *, whole: bool) -> None:
-        """Deletes what hangs on a package; with `whole` its own row too."""
-        own, where = (self._catalog_id, name), "catalog_id = %s AND package = %s"
-        self._deleted += delete(BlobRef, where, own) + delete(ContentProblem, where, own)
+        """Deletes all rows of a package; with `whole` its own row too."""
+        keys, where = (self._catalog_id, name), "catalog_id = %s AND package = %s"
+        self._deleted += delete(BlobRef, where, keys) + delete(ContentProblem, where, keys)
         if package_id is None:
             return
         key = (package_id,)
@@ -186,15 +221,139 @@ class Writer:
         written = self._packs.flush() + sum(table.written for table in tables)
         return self._deleted + self._updated + written
 
+    # -- stored rows, which the same derivation made
+
+    def _delete_changed(self, package_id: int | None, rows: PackageRows) -> Unchanged:
+        """Deletes the package's stored rows that differ from `rows`; returns the others.
+
+        At most seven queries, and a few for what is deleted.
+        """
+        refs = self._unchanged_refs(rows)
+        problems = self._unchanged_problems(rows)
+        if package_id is None:
+            return Unchanged(refs=refs, problems=problems)
+        return Unchanged(
+            refs=refs,
+            problems=problems,
+            bundles=self._unchanged_bundles(package_id, rows.bundles),
+            channels=self._unchanged_channels(package_id, rows.channels),
+            text=self._is_unchanged(PackageText, package_id, rows.text),
+            search=self._is_unchanged(PackageSearch, package_id, rows.search),
+        )
+
+    def _unchanged_refs(self, rows: PackageRows) -> frozenset[BlobRefRow]:
+        wanted = set(rows.refs)
+        stored = BlobRef.objects.filter(catalog=self._catalog_id, package=rows.name).order_by()
+        unchanged, changed = set(), []
+        for pk, schema, name, ordinal, blob in stored.values_list(
+            "id", "schema", "name", "ordinal", "blob_id"
+        ):
+            if (ref := BlobRefRow(schema, name, ordinal, blob)) in wanted:
+                unchanged.add(ref)
+            else:
+                changed.append(pk)
+        self._delete(BlobRef, "id", changed)
+        return frozenset(unchanged)
+
+    def _unchanged_problems(self, rows: PackageRows) -> bool:
+        stored = ContentProblem.objects.filter(catalog=self._catalog_id, package=rows.name)
+        values = stored.order_by("id").values_list(*ContentProblemRow._fields)
+        wanted = [self._problems.truncated(problem) for problem in rows.problems]
+        if list(values) == wanted:
+            return True
+        where = "catalog_id = %s AND package = %s"
+        self._deleted += delete(ContentProblem, where, (self._catalog_id, rows.name))
+        return False
+
+    def _unchanged_bundles(
+        self, package_id: int, bundles: Iterable[BundleRows]
+    ) -> frozenset[tuple[str, int]]:
+        """A bundle's rows derive from its blob and its deprecation, and from nothing else."""
+        wanted = {
+            (bundle.row.name, bundle.row.ordinal): (
+                bundle.row.blob,
+                bundle.row.deprecated,
+                bundle.row.deprecation,
+            )
+            for bundle in bundles
+        }
+        stored = Bundle.objects.filter(package=package_id).order_by()
+        unchanged, changed = set(), []
+        for pk, name, ordinal, *sources in stored.values_list(
+            "id", "name", "ordinal", "blob_id", "deprecated", "deprecation"
+        ):
+            if wanted.get((name, ordinal)) == tuple(sources):
+                unchanged.add((name, ordinal))
+            else:
+                changed.append(pk)
+        for child in (BundleGVK, RelatedImage, Prediction):
+            self._delete(child, "bundle_id", changed)
+        self._delete(Bundle, "id", changed)
+        return frozenset(unchanged)
+
+    def _unchanged_channels(
+        self, package_id: int, channels: Iterable[ChannelRows]
+    ) -> frozenset[str]:
+        entries: dict[int, list[ChannelEntryRow]] = defaultdict(list)
+        stored = ChannelEntry.objects.filter(channel__package=package_id)
+        for channel_id, *values in stored.order_by("channel", "ordinal").values_list(
+            "channel_id", *ChannelEntryRow._fields
+        ):
+            entry = ChannelEntryRow(*values)
+            entries[channel_id].append(entry._replace(skips=as_json(entry.skips)))
+        wanted = {
+            channel.row.name: (
+                self._channels.truncated(channel.row),
+                [self._entries.truncated(entry) for entry in channel.entries],
+            )
+            for channel in channels
+        }
+        unchanged, changed = set(), []
+        for pk, *values in Channel.objects.filter(package=package_id).values_list(
+            "id", *ChannelRow._fields
+        ):
+            row = ChannelRow(*values)
+            if wanted.get(row.name) == (row, entries[pk]):
+                unchanged.add(row.name)
+            else:
+                changed.append(pk)
+        self._delete(ChannelEntry, "channel_id", changed)
+        self._delete(Channel, "id", changed)
+        return frozenset(unchanged)
+
+    def _is_unchanged(
+        self,
+        model: type[PackageText | PackageSearch],
+        package_id: int,
+        wanted: PackageTextRow | PackageSearchRow | None,
+    ) -> bool:
+        """For the one row that a package has of the model: a text first, then JSON, which is
+        compared decoded because PostgreSQL does not keep the order of keys."""
+        if wanted is None:
+            return True
+        text, *documents = wanted
+        stored = model._default_manager.filter(package=package_id)
+        values = stored.values_list(*wanted._fields).first()
+        if values == (text, *map(msgspec.json.decode, documents)):
+            return True
+        self._delete(model, "package_id", [package_id])
+        return False
+
+    def _delete(self, model: type[Model], column: str, keys: Sequence[int]) -> None:
+        for start in range(0, len(keys), KEYS_PER_QUERY):
+            batch = keys[start : start + KEYS_PER_QUERY]
+            where = f"{column} IN ({', '.join(['%s'] * len(batch))})"
+            self._deleted += delete(model, where, batch)
+
 
 def _ids_of(parent: type[Model]) -> str:
     return f"(SELECT id FROM {quoted(parent)} WHERE package_id = %s)"  # noqa: S608 - our own names
 
 
-def _stored_of(blobs: Iterable[bytes]) -> Iterator[bytes]:
+def _stored_blobs(blobs: Iterable[bytes]) -> Iterator[bytes]:
     left = iter(blobs)
-    while some := [digest.hex() for digest in islice(left, BLOBS_AT_ONCE)]:
+    while batch := [digest.hex() for digest in islice(left, BLOBS_PER_QUERY)]:
         with connection.cursor() as cursor:
-            where, values = among("sha256", some)
+            where, values = among("sha256", batch)
             cursor.execute(f"SELECT sha256 FROM {quoted(Blob)} WHERE {where}", values)  # noqa: S608
-            yield from (bytes.fromhex(found) for (found,) in cursor.fetchall())
+            yield from (bytes.fromhex(sha256) for (sha256,) in cursor.fetchall())

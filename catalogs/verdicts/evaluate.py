@@ -16,7 +16,7 @@ from django.db.models import Q
 
 from catalogs.contents.stored import contents_of, inspected_images
 from catalogs.fbc import blob as fbc
-from catalogs.fbc.json_text import as_json
+from catalogs.fbc.blob import as_json
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package, Prediction
 from catalogs.resolve import resolve

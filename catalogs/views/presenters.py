@@ -17,7 +17,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.safestring import SafeString
 
 from catalogs import search
-from catalogs.fbc.words import fold
+from catalogs.fbc.search_words import fold
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.search.highlight import has_word, mark, snippet

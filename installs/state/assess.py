@@ -35,7 +35,6 @@ from installs.models import (
 )
 from installs.notifications import select
 from installs.state import upgrades
-from installs.state.bulk import insert, update
 from installs.state.catalog_offers import (
     ImageBundle,
     Offer,
@@ -47,6 +46,7 @@ from installs.state.decode import Key, read_time
 from installs.state.history import HEALTH, WriteContext, transition
 from installs.state.observation import ComponentRow, component_rows, observe
 from installs.state.store import BATCH, Delta, among, batched
+from olmweb.bulk import insert, update
 from olmweb.kube.conditions import find, status_of
 from olmweb.kube.conditions import text as condition_text
 from olmweb.models import Cluster

@@ -20,7 +20,6 @@ from django.db.models import Q, QuerySet
 
 from installs.models import ClusterOperator as ClusterOperatorRow
 from installs.models import Component, CRDState, Operator, Transition
-from installs.state import bulk
 from installs.state.decode import DecodedObject, Key
 from installs.state.decode.workloads import carry_pods
 from installs.state.history import (
@@ -31,9 +30,10 @@ from installs.state.history import (
     history_of,
     states_of,
 )
+from olmweb import bulk
 
 Table = type[Operator] | type[Component] | type[ClusterOperatorRow] | type[CRDState]
-BATCH = bulk.BATCH
+BATCH = bulk.INSTANCES
 LOOKUP_COLUMNS: dict[type[Any], tuple[str, ...]] = {
     Component: ("owner_kind", "owner_namespace", "owner_name"),
     Operator: ("catalog", "catalog_namespace"),

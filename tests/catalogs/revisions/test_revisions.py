@@ -20,7 +20,7 @@ from catalogs.revisions.differences import (
 from catalogs.revisions.outline import decode
 from catalogs.revisions.record import outline_of_rows
 from catalogs.sync.catalog import sync_catalog
-from catalogs.sync.store import delete_catalog
+from catalogs.sync.deletion import delete_catalog
 from installs import tasks
 from olmweb.errors import Missing
 from tests.factories import make_catalog

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogs.fbc.bundle import BundleFacts
-from catalogs.fbc.texts import Texts
-from catalogs.fbc.words import (
+from catalogs.fbc.bundle import BundleFacts, BundleGVKRow, RelatedImageRow
+from catalogs.fbc.package_texts import Texts
+from catalogs.fbc.search_words import (
     MAX_TEXT,
-    Gatherer,
+    SearchTerms,
     document,
     fold,
     plain_text,
@@ -107,19 +107,22 @@ def test_a_repository_is_a_reference_without_tag_and_digest(image: str, reposito
 
 def facts(name: str, gvks: list[tuple[str, str, str, bool]], *images: str) -> BundleFacts:
     empty: dict[str, Any] = dict.fromkeys(BundleFacts._fields, "")
-    named = [("", image) for image in images[1:]]
-    return BundleFacts(**{**empty, "name": name, "gvks": gvks, "image": images[0], "images": named})
+    related = [RelatedImageRow("", image) for image in images[1:]]
+    rows = [BundleGVKRow(*gvk) for gvk in gvks]
+    values = {"name": name, "gvks": rows, "image": images[0], "images": related}
+    return BundleFacts(**{**empty, **values})
 
 
 def test_a_package_provides_what_its_head_does_and_before_what_others_did() -> None:
-    gatherer = Gatherer()
-    gatherer.note(facts("a.v1", [("g", "v1", "Old", False), ("g", "v1", "Kept", False)], "q/a:1"))
-    gatherer.note(
+    terms = SearchTerms()
+    terms.add(facts("a.v1", [("g", "v1", "Old", False), ("g", "v1", "Kept", False)], "q/a:1"))
+    terms.add(
         facts("a.v2", [("g", "v1", "Kept", False), ("h", "v1", "Need", True)], "q/a:2", "r/b@x")
     )
-    words, now, before, repositories = gatherer.take("a", Texts(), "a.v2")
-    assert (words, now, before, repositories) == ("a kept", ["g/Kept"], ["g/Old"], ["q/a", "r/b"])
-    assert gatherer.take("b", Texts(), "") == ("b", [], [], [])  # nothing of the one before
+    assert terms.words("a", Texts(), "a.v2") == "a kept"
+    assert terms.provided_by("a.v2") == ["g/Kept"]
+    assert terms.provided_only_by_others("a.v2") == ["g/Old"]
+    assert terms.repositories() == ["q/a", "r/b"]
 
 
 # -- typing mistakes -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from django.db.migrations.executor import MigrationExecutor
 from catalogs.models import Package, PackageSearch
 from catalogs.search.fulltext import packages_with
 from catalogs.sync.catalog import sync_catalog
-from catalogs.sync.store import delete_catalog
+from catalogs.sync.deletion import delete_catalog
 from tests.factories import make_package
 from tests.worlds import fbc
 from tests.worlds.syncing import make

@@ -33,7 +33,7 @@ from catalogs.models import (  # noqa: E402
 from catalogs.sources.file import FileSource  # noqa: E402
 from catalogs.sync import catalog as sync  # noqa: E402
 from catalogs.sync import replace  # noqa: E402
-from catalogs.sync.store import delete_catalog  # noqa: E402
+from catalogs.sync.deletion import delete_catalog  # noqa: E402
 from olmweb.models import SyncRun  # noqa: E402
 from tests.worlds.fbc import jsonl, package  # noqa: E402
 

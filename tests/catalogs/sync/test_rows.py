@@ -26,8 +26,8 @@ from catalogs.models import (
 )
 from catalogs.sync import pool
 from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.package_rows import PackageJob
 from catalogs.sync.pool import Pool
-from catalogs.sync.row_types import Asked
 from tests.worlds.fbc import bundle_blob, channel_blob, jsonl, package, package_blob
 from tests.worlds.syncing import PIXEL, make, rewrite, snapshot
 
@@ -75,7 +75,7 @@ def test_processes_make_the_rows_that_would_be_made_here(tmp_path, monkeypatch):
     here = make(tmp_path, faulty(), "here")
     there = make(tmp_path, faulty(), "there")
     assert sync_catalog(here).outcome == "changed"
-    monkeypatch.setattr(pool, "MUCH", 0)
+    monkeypatch.setattr(pool, "MIN_BYTES", 0)
     monkeypatch.setattr(pool, "TICKETS", 1)  # the others are given one by one
     started: list[subprocess.Popen[bytes]] = []
     monkeypatch.setattr(pool, "_Process", _counting(pool._Process, started))
@@ -83,32 +83,32 @@ def test_processes_make_the_rows_that_would_be_made_here(tmp_path, monkeypatch):
     assert len(started) == pool.PROCESSES
     assert rows_of(there) == rows_of(here)
     assert {len(rows) > 0 for rows in rows_of(here).values()} == {True}
-    assert all(one.poll() is not None for one in started), "they end with the sync"
+    assert all(program.poll() is not None for program in started), "they end with the sync"
 
 
-def _counting(make_process, started):
-    def make_one(*files):
-        process = make_process(*files)
+def _counting(process_class, started):
+    def start_process(*files):
+        process = process_class(*files)
         started.append(process._program)
         return process
 
-    return make_one
+    return start_process
 
 
 def test_a_killed_process_fails_the_sync_and_the_next_one_completes(tmp_path, monkeypatch):
     catalog = make(tmp_path, package("etcd"))
     sync_catalog(catalog)
     rewrite(catalog, [*package("etcd"), *package("mongo"), *package("nats")])
-    monkeypatch.setattr(pool, "MUCH", 0)
-    ask = pool.Pool._ask
+    monkeypatch.setattr(pool, "MIN_BYTES", 0)
+    submit = pool.Pool._submit
 
-    def kill(self, packages, plan):
+    def kill(self, packages, jobs):
         for process in self._processes:
             process._program.kill()
             process._program.wait()
-        ask(self, packages, plan)
+        submit(self, packages, jobs)
 
-    monkeypatch.setattr(pool.Pool, "_ask", kill)
+    monkeypatch.setattr(pool.Pool, "_submit", kill)
     result = sync_catalog(catalog)
     assert (result.outcome, result.error_code) == ("failed", "reader-ended")
     assert result.error == (
@@ -122,17 +122,17 @@ def test_a_killed_process_fails_the_sync_and_the_next_one_completes(tmp_path, mo
 
 
 @pytest.mark.parametrize("fails", ["TemporaryFile", "write"])
-def test_no_room_for_the_plan_fails_the_sync_with_a_sentence(tmp_path, monkeypatch, fails):
+def test_no_room_for_the_jobs_fails_the_sync_with_a_sentence(tmp_path, monkeypatch, fails):
     catalog = make(tmp_path, package("etcd"))
     sync_catalog(catalog)
     rewrite(catalog, [*package("etcd"), *package("mongo")])
-    monkeypatch.setattr(pool, "MUCH", 0)
+    monkeypatch.setattr(pool, "MIN_BYTES", 0)
 
     def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     if fails == "write":
-        monkeypatch.setattr(pool._Plan, "flush", full)
+        monkeypatch.setattr(pool._JobFile, "flush", full)
     else:
         monkeypatch.setattr("catalogs.sync.pool.tempfile.TemporaryFile", full)
     result = sync_catalog(catalog)
@@ -142,18 +142,18 @@ def test_no_room_for_the_plan_fails_the_sync_with_a_sentence(tmp_path, monkeypat
     assert list(Package.objects.values_list("name", flat=True)) == ["etcd"]
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_a_process_ends_when_its_owner_is_gone(tmp_path, asked):
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_process_ends_when_its_owner_is_gone(tmp_path, busy):
     path = tmp_path / "catalog.jsonl"
     path.write_bytes(jsonl([*package("etcd"), *package("mongo")]))
     program = (
         "import os, sys, time\n"
         "from catalogs.sync import pool\n"
-        "from tests.catalogs.sync.test_rows import asked_of\n"
+        "from tests.catalogs.sync.test_rows import jobs_of\n"
         f"body = open({str(path)!r}, 'rb')\n"
         "work = pool.Pool(body.fileno())\n"
-        "work.expect(pool.MUCH)\n"
-        f"next(work.make(asked_of(body) * 20_000, print)) if {asked} else None\n"
+        "work.expect(pool.MIN_BYTES)\n"
+        f"next(work.build(jobs_of(body) * 20_000, print)) if {busy} else None\n"
         "print(work._processes[0]._program.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
@@ -169,19 +169,19 @@ def test_a_process_ends_when_its_owner_is_gone(tmp_path, asked):
 
 
 def test_the_smallest_pipes_are_enough(tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "MUCH", 0)
+    monkeypatch.setattr(pool, "MIN_BYTES", 0)
     monkeypatch.setattr(pool, "PIPE_BYTES", select.PIPE_BUF)
     path = tmp_path / "catalog.jsonl"
     path.write_bytes(jsonl([*package("etcd"), *package("mongo")]))
     with path.open("rb") as body, Pool(body.fileno()) as work:
-        fcntl.fcntl(work._tickets.taken, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)
-        many = asked_of(body) * pool.TICKETS
-        assert sum(1 for _ in work.make(many, lambda _: None)) == len(many)
+        fcntl.fcntl(work._tickets.reader, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)
+        many = jobs_of(body) * pool.TICKETS
+        assert sum(1 for _ in work.build(many, lambda _: None)) == len(many)
 
 
-def asked_of(body) -> list[Asked]:
+def jobs_of(body) -> list[PackageJob]:
     index = index_spool(body)
-    return [Asked(name, part.packed, []) for name, part in index.packages.items()]
+    return [PackageJob(name, part.packed, []) for name, part in index.packages.items()]
 
 
 def _runs(pid: int) -> bool:
@@ -191,13 +191,13 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_a_pool_that_nobody_asks_ends_its_processes(tmp_path):
+def test_an_unused_pool_ends_its_processes(tmp_path):
     with (tmp_path / "empty").open("wb+") as body:
         with Pool(body.fileno()) as waiting:
-            waiting.expect(pool.MUCH)
-            programs = [one._program for one in waiting._processes]
+            waiting.expect(pool.MIN_BYTES)
+            programs = [process._program for process in waiting._processes]
             assert len(programs) == pool.PROCESSES
-        assert all(one.poll() is not None for one in programs)
+        assert all(program.poll() is not None for program in programs)
 
 
 # -- what a change touches
@@ -208,7 +208,7 @@ def versions(*texts: str, deprecated: str = "") -> list[dict]:
     entries += [
         {"name": f"etcd.v{text}", "replaces": f"etcd.v{before}"} for before, text in pairwise(texts)
     ]
-    told = {
+    deprecations = {
         "schema": "olm.deprecations",
         "package": "etcd",
         "entries": [
@@ -223,7 +223,7 @@ def versions(*texts: str, deprecated: str = "") -> list[dict]:
         channel_blob(entries=entries),
         channel_blob(name="old", entries=[{"name": f"etcd.v{texts[0]}"}]),
         *[bundle_blob(text, relatedImages=[{"name": "", "image": "q.io/a/b:1"}]) for text in texts],
-        *([told] if deprecated else []),
+        *([deprecations] if deprecated else []),
     ]
 
 
@@ -254,12 +254,12 @@ def test_a_changed_bundle_is_written_alone(tmp_path):
     blobs = versions("1.0.0", "1.1.0", "1.2.0")
     catalog = make(tmp_path, blobs)
     sync_catalog(catalog)
-    kept = keys_of(Bundle, name__in=["etcd.v1.0.0", "etcd.v1.2.0"])
+    unchanged = keys_of(Bundle, name__in=["etcd.v1.0.0", "etcd.v1.2.0"])
     texts = list(PackageText.objects.values_list("pk", flat=True))
     blobs[4]["image"] = "quay.io/other/image:v2"
     rewrite(catalog, blobs)
     sync_catalog(catalog)
-    assert keys_of(Bundle) > kept
+    assert keys_of(Bundle) > unchanged
     assert Bundle.objects.get(name="etcd.v1.1.0").image == "quay.io/other/image:v2"
     assert list(PackageText.objects.values_list("pk", flat=True)) == texts
     again = make(tmp_path, blobs, "again")
@@ -270,10 +270,10 @@ def test_a_changed_bundle_is_written_alone(tmp_path):
 def test_a_deprecation_touches_the_bundle_that_it_names(tmp_path):
     catalog = make(tmp_path, versions("1.0.0", "1.1.0"))
     sync_catalog(catalog)
-    kept = keys_of(Bundle, name="etcd.v1.1.0")
+    unchanged = keys_of(Bundle, name="etcd.v1.1.0")
     rewrite(catalog, versions("1.0.0", "1.1.0", deprecated="1.0.0"))
     sync_catalog(catalog)
-    assert keys_of(Bundle) > kept
+    assert keys_of(Bundle) > unchanged
     assert Bundle.objects.get(name="etcd.v1.0.0").deprecation == "Old."
     rewrite(catalog, versions("1.0.0", "1.1.0"))
     sync_catalog(catalog)

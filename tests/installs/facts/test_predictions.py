@@ -15,7 +15,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.sync.catalog import sync_catalog
-from catalogs.sync.store import delete_catalog
+from catalogs.sync.deletion import delete_catalog
 from catalogs.verdicts.engine import Target, Verdict
 from catalogs.verdicts.engine.surroundings import Offered
 from installs import tasks
