@@ -4,15 +4,16 @@ what differs between any two catalogs or revisions.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from typing import Annotated
 
 from django.db.models import Q
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from ninja import Router
+from ninja import FilterLookup, Query, Router
+from pydantic import AfterValidator, Field
 
 from catalogs import lookup
+from catalogs.api.schemas import ChangeRow, DifferenceRow
 from catalogs.models import Catalog, CatalogChange
 from catalogs.revisions.compare import Change
 from catalogs.revisions.differences import (
@@ -25,163 +26,153 @@ from catalogs.revisions.differences import (
 )
 from catalogs.revisions.effects import Effect, InstalledOperator, effects, installed_from
 from catalogs.revisions.text import markdown
-from olmweb.api.computed import ComputedList, Keyed, Parameter, answer_computed, check_parameters
 from olmweb.api.formats import refuse
-from olmweb.api.lists import Filter, Key, ListOf, Page, answer_list, exact, read_moment
+from olmweb.api.lists import (
+    MARKDOWN,
+    ComputedRows,
+    Keyed,
+    Page,
+    ReportParameters,
+    StoredRows,
+    answer_list,
+)
+from olmweb.api.parameters import OneOf, Values, read_moment, text, values
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 
 KINDS = tuple(CatalogChange.Kind.values)
+Kinds = list[Annotated[str, OneOf(KINDS)]] | None
+Row = Callable[[PackageDifference, Change, list[str]], object]
 router = Router(tags=["Catalogs"])
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeRow:
-    """`affects`: a sentence for each installed operator that the change concerns."""
-
-    revision: int
-    at: datetime | None
-    kind: str
-    package: str
-    subject: str
-    before: str
-    after: str
-    affects: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class DifferenceRow:
-    """`fate` of the package: gone, added or changed."""
-
-    fate: str
-    kind: str
-    package: str
-    subject: str
-    before: str
-    after: str
-    affects: list[str]
-
-
-def _revision(value: str) -> Q:
+def read_revision(value: str) -> str:
     if not (value.isascii() and value.isdigit() and len(value) <= 9):
         raise ValueError(f'must be the number of a revision, not "{value[:60]}".')
-    return Q(revision__number=int(value))
+    return value
 
 
-CHANGES: ListOf[CatalogChange] = ListOf(
-    name="changes",
-    row=ChangeRow,
-    order=(Key("id", descending=True),),
-    rows=lambda changes: _history_rows(changes),
-    filters=(
-        exact("package", "Name of the package.", "package"),
-        Filter("kind", "What changed.", lambda value: Q(kind=value), choices=KINDS),
-        Filter("revision", "Number of the revision that changed it.", _revision),
-    ),
-)
-_FILTERS = (
-    Parameter("kind", "What changed; may be repeated.", KINDS),
-    Parameter("package", "Name of the package."),
-)
-SINCE = ComputedList(
-    "changes",
-    ChangeRow,
-    (
-        Parameter(
-            "since",
-            "Number of a revision, or a time: one net difference from then to the current "
-            "revision, by package, instead of every revision's changes.",
-        ),
-        *_FILTERS,
-    ),
-)
-COMPARE = ComputedList(
-    "compare",
-    DifferenceRow,
-    (
-        Parameter("from", "CLUSTER/CATALOG or CLUSTER/CATALOG@REVISION; `-` for no cluster."),
-        Parameter("to", "The same for the other side."),
-        *_FILTERS,
-    ),
-)
+class ChangesParameters(ReportParameters):
+    """`format=md` needs `since`, which takes one package and no revision."""
+
+    since: str = text(
+        "Number of a revision, or a time: one net difference from then to the current revision, "
+        "by package, instead of every revision's changes."
+    )
+    kind: Annotated[Kinds, FilterLookup("kind__in")] = values("What changed.")
+    package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
+    revision: Annotated[
+        list[Annotated[str, AfterValidator(read_revision)]] | None,
+        FilterLookup("revision__number__in"),
+    ] = values("Number of the revision that changed it; not with `since`.")
+
+    def filter_since(self, _: str) -> Q:
+        return Q()
 
 
-def _openapi() -> dict[str, Any]:
-    """Both forms of the list: `since` turns the one into the other."""
-    history, since = CHANGES.openapi()["parameters"], SINCE.openapi()["parameters"]
-    known = {one["name"] for one in since}
-    return {"parameters": [*(one for one in history if one["name"] not in known), *since]}
+class CompareParameters(ReportParameters):
+    before: str = Field(
+        alias="from",
+        description="CLUSTER/CATALOG or CLUSTER/CATALOG@REVISION; `-` for no cluster.",
+    )
+    after: str = Field(alias="to", description="The same for the other side.")
+    kind: Kinds = values("What changed.")
+    package: str = text("Name of the package.")
 
 
-@router.get(
-    "/catalogs/{cluster}/{catalog}/changes",
-    response=Page[ChangeRow],
-    openapi_extra=_openapi(),
-)
-def list_changes(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
+@router.get("/catalogs/{cluster}/{catalog}/changes", response=Page[ChangeRow])
+def list_changes(
+    request: HttpRequest, cluster: str, catalog: str, query: Query[ChangesParameters]
+) -> HttpResponseBase:
     """What each revision changed, newest first; with `since` one net difference by package."""
-    found = lookup.get_catalog(cluster, catalog)
-    state = _state(found)
-    if "since" not in request.GET:
-        changes = CatalogChange.objects.filter(revision__catalog=found)
-        changes = changes.select_related("revision__catalog__cluster")
-        return answer_list(request, CHANGES, changes, state)
-    asked = check_parameters(request, SINCE)
-    before, after = _since(found, asked["since"][0]), find_point(found)
+    row = lookup.get_catalog(cluster, catalog)
+    if query.since:
+        return _changes_since(request, row, query)
+    if query.format == MARKDOWN:
+        raise refuse("format", "format md needs since.")
+    changes = query.filter(CatalogChange.objects.filter(revision__catalog=row))
+    changes = changes.select_related("revision__catalog__cluster")
+    source = StoredRows(changes, ("-id",), _history_rows)
+    return answer_list(request, query, "changes", ChangeRow, source, _state(row))
+
+
+def _changes_since(
+    request: HttpRequest, catalog: Catalog, query: ChangesParameters
+) -> HttpResponseBase:
+    if query.revision:
+        message = "revision can't be given with since."
+        raise refuse("revision", message, code="unknown-parameter")
+    packages = query.package or [""]
+    if len(packages) > 1:
+        raise refuse("package", f"package is given {len(packages)} times; give it once.")
+    before, after = _since(catalog, query.since), find_point(catalog)
 
     def row(_: PackageDifference, change: Change, affects: list[str]) -> ChangeRow:
         return ChangeRow(after.number, after.at, *change, affects=affects)
 
-    return _answer(request, SINCE, (before, after), asked, row, [*state, before.number])
+    report = _Differences(before, after, packages[0], frozenset(query.kind or ()))
+    state = [*_state(catalog), before.number]
+    return answer_list(
+        request,
+        query,
+        "changes",
+        ChangeRow,
+        ComputedRows(lambda: report.rows(row)),
+        state,
+        report.markdown,
+    )
 
 
-@router.get("/compare", response=Page[DifferenceRow], openapi_extra=COMPARE.openapi())
-def compare(request: HttpRequest) -> HttpResponseBase:
+@router.get("/compare", response=Page[DifferenceRow])
+def compare(request: HttpRequest, query: Query[CompareParameters]) -> HttpResponseBase:
     """What differs between two catalogs or revisions: what would be gone, added and changed."""
-    asked = check_parameters(request, COMPARE)
-    points = (_point(asked, "from"), _point(asked, "to"))
+    before, after = _point("from", query.before), _point("to", query.after)
 
-    def row(found: PackageDifference, change: Change, affects: list[str]) -> DifferenceRow:
-        return DifferenceRow(found.fate, *change, affects=affects)
+    def row(difference: PackageDifference, change: Change, affects: list[str]) -> DifferenceRow:
+        return DifferenceRow(difference.fate, *change, affects=affects)
 
-    state = [part for point in points for part in (*_state(point.catalog), point.number)]
-    return _answer(request, COMPARE, points, asked, row, state)
+    report = _Differences(before, after, query.package, frozenset(query.kind or ()))
+    state = [part for point in (before, after) for part in (*_state(point.catalog), point.number)]
+    return answer_list(
+        request,
+        query,
+        "compare",
+        DifferenceRow,
+        ComputedRows(lambda: report.rows(row)),
+        state,
+        report.markdown,
+    )
 
 
-def _answer(
-    request: HttpRequest,
-    spec: ComputedList,
-    points: tuple[Point, Point],
-    asked: Mapping[str, list[str]],
-    row: Callable[[PackageDifference, Change, list[str]], object],
-    state: Sequence[object],
-) -> HttpResponseBase:
-    before, after = points
-    package = asked["package"][0] if asked["package"] else ""
-    kinds = frozenset(asked["kind"])
+@dataclass(frozen=True, slots=True)
+class _Differences:
+    """What differs from `before` to `after`; an empty package or kinds narrow nothing."""
 
-    def wanted() -> Iterator[PackageDifference]:
-        for each in differences(before, after, package):
-            changes = [one for one in each.changes if not kinds or one.kind in kinds]
+    before: Point
+    after: Point
+    package: str
+    kinds: frozenset[str]
+
+    def matching(self) -> Iterator[PackageDifference]:
+        for difference in differences(self.before, self.after, self.package):
+            changes = [c for c in difference.changes if not self.kinds or c.kind in self.kinds]
             if changes:
-                yield PackageDifference(each.package, each.fate, changes)
+                yield PackageDifference(difference.package, difference.fate, changes)
 
-    def rows() -> Iterator[Keyed]:
-        installed = installed_from(before.catalog)
-        for each in wanted():
-            for number, change in enumerate(each.changes):
+    def rows(self, row: Row) -> Iterator[Keyed]:
+        installed = installed_from(self.before.catalog)
+        for difference in self.matching():
+            for number, change in enumerate(difference.changes):
                 affects = _sentences(effects([change], installed))
-                yield (each.package, number), row(each, change, affects)
+                yield Keyed((difference.package, number), row(difference, change, affects))
 
-    def text() -> Iterator[str]:
-        title = f"From {before} to {after}"
-        return markdown(title, wanted(), installed_from(before.catalog))
-
-    return answer_computed(request, spec, rows, state, text)
+    def markdown(self) -> Iterable[str]:
+        title = f"From {self.before} to {self.after}"
+        return markdown(title, self.matching(), installed_from(self.before.catalog))
 
 
 def _state(catalog: Catalog) -> list[object]:
-    """What changes whenever its changes do, or what is installed: whom they affect is told."""
+    """What changes whenever its changes do, or what is installed: rows name whom they affect."""
     cluster = catalog.cluster
     return [
         *(catalog.pk, catalog.revision, catalog.content_hash, catalog.changed_at),
@@ -201,11 +192,9 @@ def _since(catalog: Catalog, value: str) -> Point:
         raise refuse("since", sentence) from error
 
 
-def _point(asked: Mapping[str, list[str]], side: str) -> Point:
-    if not asked[side]:
-        raise refuse(side, f"{side} is missing; give CLUSTER/CATALOG or CLUSTER/CATALOG@REVISION.")
+def _point(side: str, value: str) -> Point:
     try:
-        return read_point(asked[side][0])
+        return read_point(value)
     except OlmwebError as error:
         raise OlmwebError(
             error.message,
@@ -222,14 +211,17 @@ def _history_rows(changes: Sequence[CatalogChange]) -> list[ChangeRow]:
     if changes:
         installed = installed_from(changes[0].revision.catalog)
     rows = []
-    for each in changes:
-        change = Change(each.kind, each.package, each.subject, each.before, each.after)
+    for row in changes:
+        change = Change(row.kind, row.package, row.subject, row.before, row.after)
         affects = _sentences(effects([change], installed))
         rows.append(
-            ChangeRow(each.revision.number, each.revision.created_at, *change, affects=affects)
+            ChangeRow(row.revision.number, row.revision.created_at, *change, affects=affects)
         )
     return rows
 
 
-def _sentences(found: Iterable[Effect]) -> list[str]:
-    return [f"{one.installed.name} on {one.installed.cluster}: {one.text}" for one in found]
+def _sentences(affected: Iterable[Effect]) -> list[str]:
+    return [
+        f"{effect.installed.name} on {effect.installed.cluster}: {effect.text}"
+        for effect in affected
+    ]

@@ -5,7 +5,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
-from ninja import Router
+from ninja import Query, Router
 
 from catalogs import lookup
 from catalogs.models import BlobRef
@@ -14,19 +14,22 @@ from olmweb.api.formats import (
     finish,
     make_etag,
     not_modified,
-    refuse,
     refuse_parameters,
     require_acceptable,
 )
+from olmweb.api.parameters import Parameters, text
 from olmweb.errors import Missing
 
 NONE = "-"  # asks for blobs that have no package or no name
-PARAMETERS = {
-    "schema": "Schema of the blobs, such as olm.channel.",
-    "package": "Package that they belong to (an olm.package belongs to itself); `-` for none.",
-    "name": "Name of the blobs; `-` for those without one.",
-}
 router = Router(tags=["Catalogs"])
+
+
+class BlobParameters(Parameters):
+    blob_schema: str = text("Schema of the blobs, such as olm.channel.", alias="schema")
+    package: str = text(
+        "Package that they belong to (an olm.package belongs to itself); `-` for none."
+    )
+    name: str = text("Name of the blobs; `-` for those without one.")
 
 
 def _texts(about: str) -> dict[str, Any]:
@@ -46,13 +49,13 @@ def get_bundle_fbc(
 ) -> HttpResponseBase:
     """The bundle's blob of file-based catalog, byte for byte as the catalog had it."""
     refuse_parameters(request)
-    found = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
-    text = read_blob(found.blob_id) if found.blob_id else None
+    row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
+    text = read_blob(row.blob_id) if row.blob_id else None
     if text is None:
         raise Missing(f"The original text of bundle {bundle[:100]} was not kept.")
     kind = "application/json" if media_type(text) == JSON else YAML
     require_acceptable(request, kind)
-    etag = make_etag(request, found.blob_id)
+    etag = make_etag(request, row.blob_id)
     return not_modified(request, etag) or finish(HttpResponse(text, content_type=kind), etag)
 
 
@@ -65,35 +68,27 @@ def get_package_fbc(
 ) -> HttpResponseBase:
     """Every blob of the package in the catalog's order, each byte for byte; opm reads the whole."""
     refuse_parameters(request)
-    found = lookup.get_package(cluster, catalog, package)
-    refs = BlobRef.objects.filter(catalog=found.catalog, package=found.name)
-    return _answer(request, refs, found.content_hash, found.name)
+    row = lookup.get_package(cluster, catalog, package)
+    refs = BlobRef.objects.filter(catalog=row.catalog, package=row.name)
+    return _answer(request, refs, row.content_hash, row.name)
 
 
 @router.get(
     "/catalogs/{cluster}/{catalog}/fbc",
-    openapi_extra={
-        "parameters": [
-            {"in": "query", "name": name, "description": about, "schema": {"type": "string"}}
-            for name, about in PARAMETERS.items()
-        ],
-        **_texts("JSON objects, one after the other, or YAML documents"),
-    },
+    openapi_extra=_texts("JSON objects, one after the other, or YAML documents"),
 )
-def get_catalog_fbc(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
+def get_catalog_fbc(
+    request: HttpRequest, cluster: str, catalog: str, query: Query[BlobParameters]
+) -> HttpResponseBase:
     """Every blob of the catalog, package by package, those of unknown schemas too.
 
     Filters match exactly and together.
     """
-    found = lookup.get_catalog(cluster, catalog)
-    refs = BlobRef.objects.filter(catalog=found)
-    for name in request.GET:
-        if name not in PARAMETERS:
-            told = f'fbc has no query parameter "{name[:60]}"; it knows {", ".join(PARAMETERS)}.'
-            raise refuse(name[:60], told, code="unknown-parameter")
-        value = request.GET[name]
-        refs = refs.filter(**{name: "" if value == NONE else value})
-    return _answer(request, refs, found.content_hash, found.slug)
+    row = lookup.get_catalog(cluster, catalog)
+    refs = BlobRef.objects.filter(catalog=row)
+    chosen = {"schema": query.blob_schema, "package": query.package, "name": query.name}
+    refs = refs.filter(**{k: "" if v == NONE else v for k, v in chosen.items() if v})
+    return _answer(request, refs, row.content_hash, row.slug)
 
 
 def _answer(

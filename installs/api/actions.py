@@ -1,33 +1,61 @@
-"""REST: asking for an action. The same plans, dry runs, refusals and rows as the pages."""
+"""REST routes of actions and install requests. Asking for an action makes the same plans, dry runs,
+refusals and rows as the pages.
+"""
 
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
-import msgspec
+from django.db.models import Count, Max
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from ninja import FilterLookup, Query, Router
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs.actions import change, record, retry
 from installs.actions.plan import Plan, read_method
-from installs.api.rows import action_row
-from installs.models import Action
-from installs.queries.lookup import get_install_plan, get_operator
+from installs.actions.requests.deciding import find as find_request
+from installs.api.operators import OnCluster
+from installs.api.schemas import ActionRow, RequestRow, action_row, request_row
+from installs.models import Action, InstallRequest
+from installs.queries import lookup
+from installs.queries.activity import requests_revision
 from olmweb.accounts.api_tokens import require_scope
 from olmweb.accounts.roles import person
-from olmweb.api.formats import json_response
+from olmweb.api.formats import answer_one, json_response
+from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
+from olmweb.api.parameters import Body, OneOf, Values, values
 from olmweb.clusters import get_cluster
 from olmweb.errors import BadRequest, Missing, OlmwebError
 from olmweb.models import Cluster
 
-BODY_LIMIT = 64 * 1024
 KEY_LIMIT = 100
-Body = TypeVar("Body", bound=msgspec.Struct)
 VERBS = ("install", "upgrade", "approve", "retry", "remove")
+FORM_FIELDS = (
+    *("namespace", "channel", "version", "targets", "approval", "policy"),
+    *("service_account", "crd_safety"),
+)
+router = Router(tags=["Actions"])
 
 
-class Asked(msgspec.Struct, forbid_unknown_fields=True):
-    """What POST /actions takes. `name` is the object's; of an install empty for the default."""
+class ActionParameters(ListParameters):
+    cluster: OnCluster = values("Name of the cluster.")
+    state: Annotated[
+        list[Annotated[str, OneOf(tuple(Action.State.values))]] | None, FilterLookup("state__in")
+    ] = values("State.")
+
+
+class RequestParameters(ListParameters):
+    cluster: OnCluster = values("Name of the cluster.")
+    package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
+    user: Annotated[Values, FilterLookup("user__username__in")] = values("Name of who asked.")
+    state: Annotated[
+        list[Annotated[str, OneOf(tuple(InstallRequest.State.values))]] | None,
+        FilterLookup("state__in"),
+    ] = values("State.")
+
+
+class ActionBody(Body):
+    """An action to take. `name` is the object's; of an install empty for the default."""
 
     cluster: str
     verb: str
@@ -47,7 +75,18 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-def create_action(request: HttpRequest) -> HttpResponseBase:
+@router.get("/actions", response=Page[ActionRow])
+def list_actions(request: HttpRequest, query: Query[ActionParameters]) -> HttpResponseBase:
+    """What people asked OLM Web to do, newest first."""
+    by_state = Action.objects.order_by("state").values_list("state")
+    state = list(by_state.annotate(Count("id"), Max("id"), Max("finished_at"), Max("sent_at")))
+    actions = query.filter(Action.objects.select_related("cluster"))
+    source = StoredRows(actions, ("-id",), lambda rows: [action_row(row) for row in rows])
+    return answer_list(request, query, "actions", ActionRow, source, state)
+
+
+@router.post("/actions", response={202: ActionRow})
+def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
     """Asks for an install, upgrade, approval, retry or removal; the cluster tries it first.
 
     202 with the action; with `dry_run` 200 with what would be sent and what the cluster said. An
@@ -55,41 +94,45 @@ def create_action(request: HttpRequest) -> HttpResponseBase:
     """
     require_scope(request)
     person(request.user)
-    asked = _read(request)
+    if body.verb not in VERBS:
+        raise BadRequest(f"The verb is one of {', '.join(VERBS)}.", verb="No such verb.")
     key = read_key(request)
-    plan = _plan(asked, request)
-    tried = record.dry_run(plan, request.user)
-    if asked.dry_run:
-        told = {**tried.as_json(), "objects": [list(one) for one in tried.objects]}
-        return json_response({"manifests": list(plan.manifests), "dry_run": told})
-    if not tried.ok:
-        status = 403 if tried.code in ("forbidden", "impersonation-forbidden") else 422
+    plan = _plan(body, request)
+    result = record.dry_run(plan, request.user)
+    if body.dry_run:
+        outcome = {**result.as_json(), "objects": [list(names) for names in result.objects]}
+        return json_response({"manifests": list(plan.manifests), "dry_run": outcome})
+    if not result.ok:
+        status = 403 if result.code in ("forbidden", "impersonation-forbidden") else 422
         raise OlmwebError(
-            tried.message, code=tried.code, status=status, hint=tried.hint, fields=tried.fields
+            result.message, code=result.code, status=status, hint=result.hint, fields=result.fields
         )
-    action = record.request(plan, request.user, tried=tried, idempotency_key=key)
+    action = record.request(plan, request.user, tried=result, idempotency_key=key)
     response = json_response(action_row(action))
     response.status_code = 202
     return response
 
 
-def read_body(request: HttpRequest, kind: type[Body]) -> Body:
-    """The JSON body. Raises BadRequest for one that is too large or not what this takes."""
-    if len(request.body) > BODY_LIMIT:
-        raise BadRequest(f"The body may have {BODY_LIMIT} bytes.", code="too-large")
-    if b"\\u0000" in request.body:
-        raise BadRequest("No value may hold a NUL character.", code="bad-body")
-    try:
-        return msgspec.json.decode(request.body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"The body is not what this takes: {error}.", code="bad-body") from None
+@router.get("/actions/{id}", response=ActionRow)
+def get_action(request: HttpRequest, id: int) -> HttpResponseBase:
+    """One action."""
+    row = action_row(lookup.get_action(id))
+    return answer_one(request, (row,), lambda: row)
 
 
-def _read(request: HttpRequest) -> Asked:
-    asked = read_body(request, Asked)
-    if asked.verb not in VERBS:
-        raise BadRequest(f"The verb is one of {', '.join(VERBS)}.", verb="No such verb.")
-    return asked
+@router.get("/requests", response=Page[RequestRow])
+def list_requests(request: HttpRequest, query: Query[RequestParameters]) -> HttpResponseBase:
+    """What people asked their operators for, newest first, and how it was decided."""
+    rows = query.filter(InstallRequest.objects.select_related("cluster", "user", "decided_by"))
+    source = StoredRows(rows, ("-id",), lambda requests: [request_row(row) for row in requests])
+    return answer_list(request, query, "requests", RequestRow, source, requests_revision())
+
+
+@router.get("/requests/{id}", response=RequestRow)
+def get_request(request: HttpRequest, id: int) -> HttpResponseBase:
+    """One request."""
+    row = request_row(find_request(id))
+    return answer_one(request, (row,), lambda: row)
 
 
 def read_key(request: HttpRequest) -> str:
@@ -102,40 +145,34 @@ def read_key(request: HttpRequest) -> str:
     return key
 
 
-def _plan(asked: Asked, request: HttpRequest) -> Plan:
-    cluster = get_cluster(asked.cluster)
-    fields = {
-        one: getattr(asked, one)
-        for one in (
-            *("namespace", "channel", "version", "targets", "approval", "policy"),
-            *("service_account", "crd_safety"),
-        )
-    }
-    if asked.verb == Action.Verb.INSTALL:
-        package = _package(asked, cluster)
-        return record.plan_install(cluster, package, asked.name, request.user, asked.path, fields)
-    if asked.verb == Action.Verb.APPROVE:
-        plan = get_install_plan(cluster.name, asked.namespace, asked.name)
+def _plan(body: ActionBody, request: HttpRequest) -> Plan:
+    cluster = get_cluster(body.cluster)
+    fields = body.model_dump(include=set(FORM_FIELDS))
+    if body.verb == Action.Verb.INSTALL:
+        package = _package(body, cluster)
+        return record.plan_install(cluster, package, body.name, request.user, body.path, fields)
+    if body.verb == Action.Verb.APPROVE:
+        plan = lookup.get_install_plan(cluster.name, body.namespace, body.name)
         return change.plan_approve(cluster, plan)
-    kind = read_method(asked.path)
-    operator = get_operator(cluster.name, kind, asked.namespace or "-", asked.name)
-    if asked.verb == Action.Verb.UPGRADE:
-        return change.plan_upgrade(operator, fields | {"take": "yes" if asked.take else ""})
-    if asked.verb == Action.Verb.RETRY:
+    kind = read_method(body.path)
+    operator = lookup.get_operator(cluster.name, kind, body.namespace or "-", body.name)
+    if body.verb == Action.Verb.UPGRADE:
+        return change.plan_upgrade(operator, fields | {"take": "yes" if body.take else ""})
+    if body.verb == Action.Verb.RETRY:
         return retry.plan_retry(operator)
     return change.plan_remove(operator)
 
 
-def _package(asked: Asked, cluster: Cluster) -> Package:
+def _package(body: ActionBody, cluster: Cluster) -> Package:
     """The package in a catalog of the cluster, else in one without a cluster."""
-    rows: Any = Package.objects.select_related("catalog").filter(name=asked.package)
-    if asked.catalog:
-        rows = rows.filter(catalog__slug=asked.catalog)
-    found: Package | None = (
+    rows: Any = Package.objects.select_related("catalog").filter(name=body.package)
+    if body.catalog:
+        rows = rows.filter(catalog__slug=body.catalog)
+    package: Package | None = (
         rows.filter(catalog__cluster=cluster).order_by("catalog__name").first()
         or rows.filter(catalog__cluster=None).order_by("catalog__name").first()
     )
-    if found is None:
-        where = f" in catalog {asked.catalog[:120]}" if asked.catalog else ""
-        raise Missing(f"There is no package {asked.package[:120]}{where}.", code="unknown-package")
-    return found
+    if package is None:
+        where = f" in catalog {body.catalog[:120]}" if body.catalog else ""
+        raise Missing(f"There is no package {body.package[:120]}{where}.", code="unknown-package")
+    return package

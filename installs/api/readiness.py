@@ -1,12 +1,13 @@
-"""REST routes of upgrade readiness. Everything is answered from rows."""
+"""REST routes of upgrade readiness and takeovers. Everything is answered from rows."""
 
 from collections.abc import Iterator
+from typing import Annotated
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from ninja import Router
+from ninja import Query, Router
 
-from installs.api.routes import clusters_state
+from installs.api.operators import clusters_state
 from installs.readiness import Row
 from installs.readiness.asked import (
     CODES,
@@ -20,86 +21,83 @@ from installs.readiness.asked import (
 from installs.readiness.takeover import Fate
 from installs.readiness.takeovers import Takeover, narrowed, takeovers
 from installs.readiness.takeovers import markdown as takeover_markdown
-from olmweb.api.computed import ComputedList, Keyed, Parameter, answer_computed, check_parameters
-from olmweb.api.lists import Page
+from olmweb.api.lists import ComputedRows, Keyed, Page, ReportParameters, answer_list
+from olmweb.api.parameters import OneOf, text, values
 from olmweb.clusters import get_cluster
 from olmweb.models import Cluster
 
 router = Router(tags=["Clusters"])
 
-READINESS = ComputedList(
-    "readiness",
-    Row,
-    (
-        Parameter("cluster", "Name of the cluster."),
-        Parameter("weight", "How much it weighs; may be repeated.", WEIGHTS),
-        Parameter("code", "Which rule; may be repeated.", CODES),
-        Parameter("q", "Words that name, package, namespace or sentence contain."),
-        Parameter(
-            "next",
-            "CLUSTER/CATALOG (`-` for no cluster): the catalog of the next minor; adds what of the "
-            "installed it no longer has.",
-        ),
-    ),
-)
 
-TAKEOVERS = ComputedList(
-    "takeovers",
-    Takeover,
-    (
-        Parameter("cluster", "Name of the cluster."),
-        Parameter(
-            "fate", "What would become of it; may be repeated.", tuple(fate.value for fate in Fate)
-        ),
-        Parameter("q", "Words that name, package, namespace or a reason contain."),
-    ),
-)
+class ReadinessParameters(ReportParameters):
+    cluster: str = text("Name of the cluster.")
+    weight: list[Annotated[str, OneOf(WEIGHTS)]] | None = values("How much it weighs.")
+    code: list[Annotated[str, OneOf(CODES)]] | None = values("Which rule.")
+    q: str = text("Words that name, package, namespace or sentence contain.")
+    following: str = text(
+        "CLUSTER/CATALOG (`-` for no cluster): the catalog of the next minor; adds what of the "
+        "installed it no longer has.",
+        alias="next",
+    )
 
 
-@router.get("/readiness", response=Page[Row], openapi_extra=READINESS.openapi())
-def list_readiness(request: HttpRequest) -> HttpResponseBase:
+class TakeoverParameters(ReportParameters):
+    cluster: str = text("Name of the cluster.")
+    fate: list[Annotated[str, OneOf(tuple(fate.value for fate in Fate))]] | None = values(
+        "What would become of it."
+    )
+    q: str = text("Words that name, package, namespace or a reason contain.")
+
+
+@router.get("/readiness", response=Page[Row])
+def list_readiness(request: HttpRequest, query: Query[ReadinessParameters]) -> HttpResponseBase:
     """What blocks the next minor version of each cluster, worst first, and the way out of each."""
-    values = check_parameters(request, READINESS)
-    one = {name: listed[0] for name, listed in values.items() if listed}
-    if "cluster" in one:
-        get_cluster(one["cluster"])
-    asked = Asked(
-        cluster=one.get("cluster", ""),
-        weights=tuple(values["weight"]),
-        codes=tuple(values["code"]),
-        q=one.get("q", ""),
-        following=read_following(one.get("next", "")),
+    if query.cluster:
+        get_cluster(query.cluster)
+    filters = Asked(
+        cluster=query.cluster,
+        weights=tuple(query.weight or ()),
+        codes=tuple(query.code or ()),
+        q=query.q,
+        following=read_following(query.following),
     )
     clusters = list(Cluster.objects.order_by("name"))
 
     def rows() -> Iterator[Keyed]:
-        for found in answer(clusters, asked):
-            for number, row in enumerate(found.rows):
-                if asked.wants(row):
-                    yield (found.cluster, number), row
+        for report in answer(clusters, filters):
+            for number, row in enumerate(report.rows):
+                if filters.wants(row):
+                    yield Keyed((report.cluster, number), row)
 
-    state = [clusters_state(), catalogs_state()]
-    return answer_computed(
-        request, READINESS, rows, state, lambda: markdown(answer(clusters, asked), asked)
+    return answer_list(
+        request,
+        query,
+        "readiness",
+        Row,
+        ComputedRows(rows),
+        [clusters_state(), catalogs_state()],
+        lambda: markdown(answer(clusters, filters), filters),
     )
 
 
-@router.get("/takeovers", response=Page[Takeover], openapi_extra=TAKEOVERS.openapi())
-def list_takeovers(request: HttpRequest) -> HttpResponseBase:
+@router.get("/takeovers", response=Page[Takeover])
+def list_takeovers(request: HttpRequest, query: Query[TakeoverParameters]) -> HttpResponseBase:
     """For each Subscription whether a ClusterExtension can take over, and what is in the way."""
-    values = check_parameters(request, TAKEOVERS)
-    cluster = values["cluster"][0] if values["cluster"] else ""
-    if cluster:
-        get_cluster(cluster)
-    clusters = Cluster.objects.filter(name=cluster) if cluster else Cluster.objects.all()
-    q = values["q"][0] if values["q"] else ""
+    clusters = [get_cluster(query.cluster)] if query.cluster else list(Cluster.objects.all())
 
     def matching() -> list[Takeover]:
-        return narrowed(takeovers(list(clusters)), values["fate"], q)
+        return narrowed(takeovers(clusters), query.fate or (), query.q)
 
     def rows() -> Iterator[Keyed]:
         for number, row in enumerate(matching()):
-            yield (row.cluster, number), row
+            yield Keyed((row.cluster, number), row)
 
-    state = [clusters_state(), catalogs_state()]
-    return answer_computed(request, TAKEOVERS, rows, state, lambda: takeover_markdown(matching()))
+    return answer_list(
+        request,
+        query,
+        "takeovers",
+        Takeover,
+        ComputedRows(rows),
+        [clusters_state(), catalogs_state()],
+        lambda: takeover_markdown(matching()),
+    )

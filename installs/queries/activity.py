@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from django.db.models import Count, Max, Q, QuerySet
 
 from installs.models import Action, ActionBatch, InstallRequest, Operator
-from installs.queries.keyset import Page, paginate
 from olmweb.models import SyncRun
+from olmweb.web.keyset import KeysetPage, paginate
 
 ACTION_STATES = tuple(str(value) for value in Action.State.values)
 OUTCOMES = tuple(str(value) for value in SyncRun.Outcome.values)
@@ -17,8 +17,8 @@ _ENDED = tuple(str(state) for state in Action.State if state not in Action.OPEN)
 
 def action_page(
     *, cluster: str = "", state: str = "", user: str = "", q: str = "", cursor: str = ""
-) -> Page[Action]:
-    """One page of actions, newest first; two queries. Raises BadRequest (cursor)."""
+) -> KeysetPage[Action]:
+    """One page of actions, newest first; two queries. Raises BadCursor."""
     rows = Action.objects.select_related("cluster", "user").defer("manifests")
     if cluster:
         rows = rows.filter(cluster__name=cluster)
@@ -28,13 +28,13 @@ def action_page(
         rows = rows.filter(Q(user__username=user) | Q(as_user=user))
     for word in q.split()[:8]:
         rows = rows.filter(Q(name__icontains=word) | Q(package__icontains=word))
-    return paginate(rows, ("created_at",), descending=True, cursor=cursor)
+    return paginate(rows, ("-created_at", "-pk"), cursor=cursor)
 
 
 def sync_page(
     *, cluster: str = "", outcome: str = "", q: str = "", cursor: str = ""
-) -> Page[SyncRun]:
-    """One page of sync runs, newest first; two queries. Raises BadRequest (cursor)."""
+) -> KeysetPage[SyncRun]:
+    """One page of sync runs, newest first; two queries. Raises BadCursor."""
     rows: QuerySet[SyncRun] = SyncRun.objects.select_related("cluster")
     if cluster:
         rows = rows.filter(Q(cluster__name=cluster) | Q(kind="cluster", target=cluster))
@@ -42,7 +42,7 @@ def sync_page(
         rows = rows.filter(outcome=outcome)
     for word in q.split()[:8]:
         rows = rows.filter(Q(target__icontains=word) | Q(error_text__icontains=word))
-    return paginate(rows, ("started_at",), descending=True, cursor=cursor)
+    return paginate(rows, ("-started_at", "-pk"), cursor=cursor)
 
 
 def object_of(action: Action) -> Operator | None:
@@ -79,8 +79,8 @@ def syncs_revision() -> str:
 
 def request_page(
     *, state: str = "", cluster: str = "", user: str = "", q: str = "", cursor: str = ""
-) -> Page[InstallRequest]:
-    """One page of requests, newest first; two queries. Raises BadRequest (cursor)."""
+) -> KeysetPage[InstallRequest]:
+    """One page of requests, newest first; two queries. Raises BadCursor."""
     rows = InstallRequest.objects.select_related("cluster", "user", "decided_by")
     if state:
         rows = rows.filter(state=state)
@@ -90,7 +90,7 @@ def request_page(
         rows = rows.filter(user__username=user)
     for word in q.split()[:8]:
         rows = rows.filter(Q(package__icontains=word) | Q(reason__icontains=word))
-    return paginate(rows, ("created_at",), descending=True, cursor=cursor)
+    return paginate(rows, ("-created_at", "-pk"), cursor=cursor)
 
 
 def requests_revision() -> str:

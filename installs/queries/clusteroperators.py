@@ -14,9 +14,9 @@ from installs.diagnosis.aggregated import (
     explain_impact,
 )
 from installs.models import ClusterOperator, ClusterOperatorMember, Operator
-from installs.queries.keyset import Page, paginate
 from installs.queries.operators import finding_titles
 from olmweb.kube.conditions import status_of
+from olmweb.web.keyset import KeysetPage, paginate
 
 STATES = ("unavailable", "degraded", "progressing", "blocked")
 _STATE_FILTER = {
@@ -54,12 +54,12 @@ def clusteroperators_matching(
 
 def clusteroperator_page(
     *, cluster: str = "", state: str = "", q: str = "", cursor: str = ""
-) -> Page[ClusterOperator]:
-    """One page, worst first; two queries. Raises BadRequest (cursor)."""
+) -> KeysetPage[ClusterOperator]:
+    """One page, worst first; two queries. Raises BadCursor."""
     rows = clusteroperators_matching(cluster=cluster, state=state, q=q)
     return paginate(
         rows.annotate(calm=Value(9) - F("severity")),
-        ("calm", "cluster__name", "name"),
+        ("calm", "cluster__name", "name", "pk"),
         cursor=cursor,
     )
 

@@ -7,8 +7,8 @@ from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
 
 from installs.diagnosis import Finding, finding_for
 from installs.models import CRDState
-from installs.queries.keyset import Page, paginate
 from olmweb.models import Cluster
+from olmweb.web.keyset import KeysetPage, paginate
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ def crds_matching(*, cluster: str = "", q: str = "", finding: str = "") -> Query
 
 def crd_page(
     *, cluster: str = "", q: str = "", problems: bool = False, cursor: str = ""
-) -> Page[CRDState]:
-    """One page, those with a finding first; two queries. Raises BadRequest (cursor)."""
+) -> KeysetPage[CRDState]:
+    """One page, those with a finding first; two queries. Raises BadCursor."""
     rows = crds_matching(cluster=cluster, q=q)
     if problems:
         rows = rows.exclude(finding="")
-    return paginate(rows, ("calm", "cluster__name", "name"), cursor=cursor)
+    return paginate(rows, ("calm", "cluster__name", "name", "pk"), cursor=cursor)
 
 
 def crd_finding(row: CRDState) -> Finding | None:

@@ -14,7 +14,7 @@ from django.utils import timezone
 from installs.diagnosis import Finding, finding_for, flaps, knowledge, stuck
 from installs.diagnosis.notes import DAY
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
-from installs.queries.keyset import Page, paginate
+from olmweb.web.keyset import KeysetPage, paginate
 
 ATTENTION = "attention"  # stands for every health that needs a person
 SORTS = ("name", "cluster", "health", "since", "version", "path")
@@ -127,15 +127,14 @@ def operators_matching(filters: OperatorFilters) -> QuerySet[Operator]:
     return rows
 
 
-def operator_page(filters: OperatorFilters, *, sort: str = "", cursor: str = "") -> Page[Operator]:
-    """One page, worst first unless sorted otherwise; two queries. Raises BadRequest (cursor)."""
-    key = sort.lstrip("-") or "health"
-    return paginate(
-        operators_matching(filters),
-        _KEYS[key],
-        descending=sort.startswith("-"),
-        cursor=cursor,
-    )
+def operator_page(
+    filters: OperatorFilters, *, sort: str = "", cursor: str = ""
+) -> KeysetPage[Operator]:
+    """One page, worst first unless sorted otherwise; two queries. Raises BadCursor."""
+    order = (*_KEYS[sort.lstrip("-") or "health"], "pk")
+    if sort.startswith("-"):
+        order = tuple(f"-{field}" for field in order)
+    return paginate(operators_matching(filters), order, cursor=cursor)
 
 
 def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[Cause]:

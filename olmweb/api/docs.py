@@ -104,9 +104,11 @@ def _endpoint(
 
 def _parameter(described: Mapping[str, Any]) -> Parameter:
     schema = described["schema"]
+    schema = next((s for s in schema.get("anyOf", ()) if s.get("type") != "null"), schema)
+    schema = schema.get("items", schema)
     values = ", ".join(map(str, schema.get("enum", ()))) or schema.get("type", "")
     if "maximum" in schema:
-        values = f"{schema['minimum']} to {schema['maximum']}, default {schema['default']}"
+        values = f"{schema['minimum']} to {schema['maximum']}"
     return Parameter(described["name"], described["in"], described.get("description", ""), values)
 
 

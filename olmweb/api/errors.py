@@ -4,7 +4,7 @@ Knows no resource: only how an exception, a wrong method or an unreadable reques
 `{"error": {"code", "message", "hint", "fields"}}`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -45,22 +45,36 @@ def error_response(error: OlmwebError) -> HttpResponse:
     return response
 
 
+_CODES = {"query": "bad-parameter", "body": "bad-body"}  # by where the value stands
+
+
 def _validation_error(error: ValidationError) -> OlmwebError:
-    fields = {
-        ".".join(str(part) for part in item["loc"][1:]) or "body": str(item["msg"])
-        for item in error.errors
-    }
-    in_body = any(item["loc"][0] in ("body", "form", "file") for item in error.errors)
+    fields = dict(_sentence(item["loc"], item) for item in error.errors)
+    source = error.errors[0]["loc"][0]
     return OlmwebError(
-        f"The request can't be used: {'; '.join(f'{k}: {v}' for k, v in fields.items())}.",
-        code="invalid",
-        status=422 if in_body else 400,
+        " ".join(fields.values()),
+        code=_CODES.get(source, "invalid"),
+        status=400,
         hint=DOCS_HINT,
         fields=fields,
     )
 
 
-_HTTP_CODES = {400: "bad-request", 401: "unauthorized", 403: "forbidden", 404: "not-found"}
+def _sentence(location: Sequence[Any], item: Mapping[str, Any]) -> tuple[str, str]:
+    """The name of the value that pydantic refused, and a sentence that begins with it."""
+    name = next((part for part in reversed(location[1:]) if isinstance(part, str)), "body")[:60]
+    match item.get("type"):
+        case "missing":
+            return name, f"{name} is needed."
+        case "value_error":
+            return name, f"{name} {item['ctx']['error']}"
+        case "literal_error":
+            return name, f"{name} must be one of {item['ctx']['expected'].replace(' or ', ', ')}."
+    return name, f"{name}: {item['msg']}.".replace(": Input should", " must")
+
+
+# A 400 of django-ninja itself is a body that is no JSON.
+_HTTP_CODES = {400: "bad-body", 401: "unauthorized", 403: "forbidden", 404: "not-found"}
 
 
 def as_olmweb_error(error: Exception) -> OlmwebError:

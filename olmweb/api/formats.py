@@ -65,11 +65,12 @@ def refuse(name: str, message: str, *, code: str = "bad-parameter") -> OlmwebErr
     return OlmwebError(message, code=code, status=400, fields={name: message})
 
 
-def refuse_parameters(request: HttpRequest, *known: str) -> None:
-    """Raises the 400 that names the first query parameter that is none of the known ones."""
-    reads = ", ".join(known) if known else "none"
+def refuse_parameters(request: HttpRequest, names: Iterable[str] = ()) -> None:
+    """Raises the 400 that names the first query parameter that is none of `names`."""
+    names = tuple(names)
+    reads = ", ".join(names) or "none"
     for name in request.GET:
-        if name not in known:
+        if name not in names:
             raise refuse(
                 name[:60],
                 f'There is no query parameter "{name[:60]}" here; this route reads {reads}.',
@@ -81,13 +82,14 @@ def answer_one(
     request: HttpRequest,
     state: Sequence[object],
     build: Callable[[], object],
-    known: Sequence[str] = (),
+    query: object = None,
 ) -> HttpResponseBase:
     """One thing as JSON: 304 when `state` is what the caller has, else `build()` encoded.
 
-    `known` are the query parameters that the route reads.
+    `query` are the parameters of the route; one without any refuses all.
     """
-    refuse_parameters(request, *known)
+    if query is None:
+        refuse_parameters(request)
     require_acceptable(request, MEDIA_TYPES["json"])
     etag = make_etag(request, *state)
     return not_modified(request, etag) or finish(json_response(build()), etag)

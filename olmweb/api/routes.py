@@ -12,18 +12,17 @@ from django.urls import path, re_path
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from catalogs.api.changes import router as changes_router
-from catalogs.api.fbc import router as fbc_router
-from catalogs.api.inspections import router as inspections_router
-from catalogs.api.problems import router as problems_router
-from catalogs.api.resolve import router as resolve_router
-from catalogs.api.routes import router as catalogs_router
-from installs.api.audit import router as audit_router
-from installs.api.batches import router as batches_router
-from installs.api.contents import router as contents_router
-from installs.api.export import router as export_router
-from installs.api.readiness import router as readiness_router
-from installs.api.routes import router as installs_router
+from catalogs.api import bundles, catalogs, changes, fbc, packages
+from installs.api import (
+    actions,
+    audit,
+    bulk_installs,
+    clusteroperators,
+    clusters,
+    operators,
+    readiness,
+)
+from installs.api import packages as installing
 from olmweb.accounts.api_tokens import BearerToken, PublicRead, Session
 from olmweb.api.docs import docs_view
 from olmweb.api.errors import guard_patterns, handle_exception, unknown_route
@@ -41,19 +40,12 @@ api = NinjaAPI(
 )
 for error in (Exception, AuthenticationError, HttpError, ValidationError):
     api.add_exception_handler(error, handle_exception)
-api.add_router("", installs_router)
-api.add_router("", batches_router)
-api.add_router("", readiness_router)
-api.add_router("", export_router)
-# Before the route of bundles, whose names may hold slashes.
-api.add_router("", fbc_router)
-api.add_router("", contents_router)
-api.add_router("", inspections_router)
-api.add_router("", problems_router)
-api.add_router("", catalogs_router)
-api.add_router("", changes_router)
-api.add_router("", resolve_router)
-api.add_router("", audit_router)
+for module in (
+    *(clusters, operators, clusteroperators, actions, bulk_installs, readiness),
+    *(fbc, installing),  # before the route of bundles, whose names may hold slashes
+    *(catalogs, packages, bundles, changes, audit),
+):
+    api.add_router("", module.router)
 
 
 @cache

@@ -35,7 +35,10 @@ def test_a_filter_that_packages_do_not_have_is_refused_with_the_ones_there_are(
 ) -> None:
     response = get("packages", {"path": "yes"})
     assert response.status_code == 400
-    assert 'no query parameter "path"; it knows' in response.json()["error"]["message"]
+    assert (
+        'no query parameter "path" here; this route reads limit'
+        in response.json()["error"]["message"]
+    )
 
 
 def test_packages_are_narrowed_by_what_installs_them_as_the_software_catalog_does(

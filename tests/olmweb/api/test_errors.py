@@ -160,7 +160,7 @@ def test_an_odd_action_number_is_refused(world: World, get: Get, number: str) ->
     [
         (PermissionDenied(), 403),
         (HttpError(403, "CSRF check failed."), 403),
-        (ValidationError([{"loc": ("body", "payload", "verb"), "msg": "Field required"}]), 422),
+        (ValidationError([{"loc": ("path", "id"), "msg": "Field required"}]), 400),
         (RuntimeError("the password is hunter2"), 500),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the REST API says about catalogs, packages and bundles: shapes and how rows become them.
+"""What the REST API answers about catalogs, packages and bundles: shapes and how rows become them.
 
 The dataclasses are the interface: their fields are the JSON keys, the CSV columns and the OpenAPI
 document. Knows no HTTP.
@@ -11,14 +11,19 @@ from typing import Any
 
 from django.urls import reverse
 
+from catalogs.fbc.lint_impact import reactions_of
 from catalogs.models import (
     Bundle,
     BundleGVK,
+    BundleInspection,
     Catalog,
     Channel,
+    ContentProblem,
     Package,
 )
+from catalogs.verdicts.stored import Predicted
 from catalogs.views.presenters import origin
+from olmweb.errors import Missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +194,107 @@ class BundleDetail(BundleRow):
     fbc: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class ReactionRow:
+    """Each is "refuses the whole catalog", "skips it" or "installs anyway"."""
+
+    opm: str
+    olm_v0: str
+    operator_controller: str
+    platform_operator: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRow:
+    """`subject` is a channel or bundle; `offset` a byte of the decoded catalog, `line` counts from
+    1 in `file` ("" for a catalog of one file): where it was when its package was last written."""
+
+    package: str
+    subject: str
+    field: str
+    code: str
+    title: str
+    severity: str
+    message: str
+    offset: int | None
+    file: str
+    line: int | None
+    excerpt: str
+    remedy: str
+    reactions: ReactionRow
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionRow:
+    """`digest` and `objects` are of the last time that the image was read, null before."""
+
+    bundle: str
+    image: str
+    state: str
+    asked_by: str
+    asked_at: datetime
+    finished_at: datetime | None
+    bytes_done: int
+    bytes_total: int
+    digest: str | None
+    objects: int | None
+    error: ErrorText | None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRow:
+    """`code` is "" for the chosen one, else channel, range, successor, skipped, chain, deprecated,
+    order, dependency or version; `reason` says the same in words."""
+
+    bundle: str
+    version: str
+    channels: list[str]
+    chosen: bool
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResolutionRow:
+    """`bundle` is "" when nothing would be chosen: then `blocked_by` is a code, and `message` what
+    the controller would say. The chosen candidate comes first."""
+
+    bundle: str
+    version: str
+    channel: str
+    reason: str
+    blocked_by: str
+    message: str
+    candidates: list[CandidateRow]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """`affects`: a sentence for each installed operator that the change concerns."""
+
+    revision: int
+    at: datetime | None
+    kind: str
+    package: str
+    subject: str
+    before: str
+    after: str
+    affects: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceRow:
+    """`fate` of the package: gone, added or changed."""
+
+    fate: str
+    kind: str
+    package: str
+    subject: str
+    before: str
+    after: str
+    affects: list[str]
+
+
 def shallow(row: Any) -> dict[str, Any]:
     """The fields of `row` by name, for the constructor of the detail that extends it."""
     return {field.name: getattr(row, field.name) for field in fields(row)}
@@ -316,3 +422,62 @@ def bundle_row(bundle: Bundle) -> BundleRow:
 
 def gvk_rows(gvks: Iterable[BundleGVK], *, required: bool) -> list[GvkRow]:
     return [GvkRow(gvk.group, gvk.version, gvk.kind) for gvk in gvks if gvk.required == required]
+
+
+def problem_rows(problems: Iterable[ContentProblem]) -> list[ProblemRow]:
+    rows = []
+    for problem in problems:
+        reactions = reactions_of(problem.code)
+        rows.append(
+            ProblemRow(
+                package=problem.package,
+                subject=problem.subject,
+                field=problem.field,
+                code=problem.code,
+                title=reactions.title,
+                severity=problem.severity,
+                message=problem.message,
+                offset=problem.offset,
+                file=problem.file,
+                line=problem.line,
+                excerpt=problem.excerpt,
+                remedy=reactions.remedy,
+                reactions=ReactionRow(*reactions[2:]),
+            )
+        )
+    return rows
+
+
+def inspection_row(bundle: Bundle, row: BundleInspection | None) -> InspectionRow:
+    """Raises Missing for a bundle whose image nobody had inspected."""
+    if row is None:
+        raise Missing(
+            f"The image of bundle {bundle.name[:100]} was not inspected.",
+            code="not-inspected",
+            hint="POST to the same address to have it inspected.",
+        )
+    manifests = row.manifests
+    return InspectionRow(
+        bundle=bundle.name,
+        image=row.image,
+        state=row.state,
+        asked_by=row.asked_by,
+        asked_at=row.asked_at,
+        finished_at=row.finished_at,
+        bytes_done=row.done,
+        bytes_total=row.total,
+        digest=manifests.digest if manifests else None,
+        objects=manifests.objects_held if manifests else None,
+        error=error_text(row.error_code, row.error_text, row.error_hint),
+    )
+
+
+def verdict_row(verdict: Predicted, bundle: str) -> VerdictRow:
+    return VerdictRow(
+        verdict.path.value,
+        verdict.target.value,
+        verdict.verdict.value,
+        verdict.rule,
+        verdict.sentence,
+        bundle,
+    )

@@ -1,4 +1,4 @@
-"""What the REST API says about clusters and what they run: shapes and how rows become them.
+"""What the REST API answers about clusters and what they run: shapes and how rows become them.
 
 The dataclasses are the interface: their fields are the JSON keys, the CSV columns and the OpenAPI
 document. Findings and chains are rendered from stored rows by the diagnosis. Knows no HTTP.
@@ -9,19 +9,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from catalogs.api.rows import ErrorText, error_text, shallow
+from catalogs.api.schemas import ErrorText, error_text, shallow
+from catalogs.contents.difference import Section
+from catalogs.contents.report import Image, Kinds, Permission, Webhook
 from installs.diagnosis import Finding
 from installs.diagnosis.aggregated import Explanation
+from installs.facts.bundle_contents import CrdHere, Need
 from installs.models import (
     Action,
     ClusterOperator,
     CRDState,
+    Event,
     InstallRequest,
     Operator,
     Transition,
 )
+from installs.queries.activity import Progress
 from installs.queries.clusteroperators import MemberGroup, impact_of
 from installs.queries.crds import crd_finding
+from installs.queries.operator_detail import PendingPlan
 from installs.queries.operators import finding_of
 from installs.queries.watched_resources import Freshness
 from olmweb.models import Cluster
@@ -248,6 +254,161 @@ class ActionRow:
     finished_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class LinkRow:
+    kind: str
+    namespace: str
+    name: str
+    state: str
+    reason: str
+    message: str
+    first_broken: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """A Kubernetes Event about the operator or an object of its."""
+
+    kind: str
+    namespace: str
+    name: str
+    type: str
+    reason: str
+    message: str
+    source: str
+    count: int
+    first_at: datetime | None
+    last_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequirementRow:
+    """What a ClusterServiceVersion requires; `rules` are what is not satisfied, as OLM says it."""
+
+    csv: str
+    group: str
+    version: str
+    kind: str
+    name: str
+    status: str
+    message: str
+    met: bool
+    rules: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChangeRow:
+    """`action`: install, upgrade, keep or dependency."""
+
+    csv: str
+    action: str
+    subscription: str
+    package: str
+    replaces: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRow:
+    """What approving the InstallPlan will change. `others`: ClusterServiceVersions of other
+    operators that it carries along; `objects`: steps by kind."""
+
+    plan: str
+    namespace: str
+    sentence: str
+    changes: list[PlannedChangeRow]
+    others: list[str]
+    objects: dict[str, int]
+    crds: list[str]
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorDetail(OperatorRow):
+    """`transitions` and `events` are those of the operator and of what belongs to it, newest
+    first; `approval` is null unless an InstallPlan waits."""
+
+    conditions: list[Any]
+    chain: list[LinkRow]
+    events: list[EventRow]
+    transitions: list[TransitionRow]
+    requirements: list[RequirementRow]
+    approval: ApprovalRow | None
+    notes: list[FindingRow]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAction:
+    """`waiting`: no worker has begun with it, so it can be stopped."""
+
+    id: int
+    package: str
+    state: str
+    waiting: bool
+    outcome: str
+    object: dict[str, str]
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunRow:
+    """One package of a dry run; `reason` is empty when the cluster would take it."""
+
+    package: str
+    catalog: str
+    verdict: str
+    rule: str
+    sentence: str
+    ok: bool
+    reason: str
+    hint: str
+    target: str
+    manifests: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    id: int
+    cluster: str
+    path: str
+    user: str
+    total: int
+    done: int
+    waiting: int
+    actions: list[BatchAction]
+    left_out: list[dict[str, str]]
+    created_at: datetime
+    stopped_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContentsRow:
+    """`known` false: only metadata is known, and objects, permissions and webhooks are null until
+    the bundle's image is inspected; `inspection` says how that stands ("" without one)."""
+
+    bundle: str
+    cluster: str | None
+    known: bool
+    inspection: str
+    objects: list[Kinds] | None
+    permissions: list[Permission] | None
+    webhooks: list[Webhook] | None
+    crds: list[CrdHere]
+    needs: list[Need]
+    images: list[Image]
+    namespaces: list[str]
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BundleDifferenceRow:
+    """From `before` to `after`; sections without a difference are left out."""
+
+    before: str
+    after: str
+    cluster: str | None
+    sections: list[Section]
+
+
 def cluster_row(cluster: Cluster) -> ClusterRow:
     return ClusterRow(
         cluster=cluster.name,
@@ -264,7 +425,7 @@ def cluster_row(cluster: Cluster) -> ClusterRow:
     )
 
 
-def cluster_detail(cluster: Cluster, found: Freshness) -> ClusterDetail:
+def cluster_detail(cluster: Cluster, freshness: Freshness) -> ClusterDetail:
     return ClusterDetail(
         **shallow(cluster_row(cluster)),
         feeds=[
@@ -279,9 +440,9 @@ def cluster_detail(cluster: Cluster, found: Freshness) -> ClusterDetail:
                 watches=feed.watches,
                 objects=feed.objects,
             )
-            for feed in found.feeds
+            for feed in freshness.feeds
         ],
-        missing_rules=found.rule,
+        missing_rules=freshness.rule,
     )
 
 
@@ -295,10 +456,10 @@ def _finding_row(id: str, finding: Finding | None) -> FindingRow | None:
         return None
     if finding is None:  # stored by a release whose knowledge had another id
         return FindingRow(id, id, "", [], retryable=False)
-    return told(finding)
+    return finding_text(finding)
 
 
-def told(finding: Finding) -> FindingRow:
+def finding_text(finding: Finding) -> FindingRow:
     return FindingRow(
         id=finding.id,
         title=finding.title,
@@ -389,7 +550,9 @@ def clusteroperator_detail(
 ) -> ClusterOperatorDetail:
     """`groups` and `explanation` are those of installs.queries.clusteroperators."""
     blocks, leaves = impact_of(row)
-    members = sorted((one for group in groups for one in group.members), key=lambda one: one.name)
+    members = sorted(
+        (member for group in groups for member in group.members), key=lambda member: member.name
+    )
     return ClusterOperatorDetail(
         **shallow(clusteroperator_row(row)),
         conditions=row.conditions,
@@ -439,23 +602,81 @@ def action_row(action: Action) -> ActionRow:
     )
 
 
-def request_row(asked: InstallRequest) -> RequestRow:
-    """`asked` comes with its cluster and both people."""
+def request_row(request: InstallRequest) -> RequestRow:
+    """`request` comes with its cluster and both people."""
     return RequestRow(
-        id=asked.pk,
-        cluster=asked.cluster.name,
-        path=asked.path,
-        package=asked.package,
-        catalog=asked.catalog_name,
-        version=asked.version,
-        bundle=asked.bundle,
-        object={"kind": asked.path, "namespace": asked.namespace, "name": asked.name},
-        reason=asked.reason,
-        user=asked.user.get_username() if asked.user else "",
-        state=asked.state,
-        decided_by=asked.decided_by.get_username() if asked.decided_by else "",
-        word=asked.word,
-        action=asked.action_id,
-        created_at=asked.created_at,
-        decided_at=asked.decided_at,
+        id=request.pk,
+        cluster=request.cluster.name,
+        path=request.path,
+        package=request.package,
+        catalog=request.catalog_name,
+        version=request.version,
+        bundle=request.bundle,
+        object={"kind": request.path, "namespace": request.namespace, "name": request.name},
+        reason=request.reason,
+        user=request.user.get_username() if request.user else "",
+        state=request.state,
+        decided_by=request.decided_by.get_username() if request.decided_by else "",
+        word=request.word,
+        action=request.action_id,
+        created_at=request.created_at,
+        decided_at=request.decided_at,
+    )
+
+
+def event_row(row: Event) -> EventRow:
+    return EventRow(
+        kind=row.kind,
+        namespace=row.namespace,
+        name=row.name,
+        type=row.type,
+        reason=row.reason,
+        message=row.message,
+        source=row.source,
+        count=row.count,
+        first_at=row.first_at,
+        last_at=row.last_at,
+    )
+
+
+def approval_row(pending: PendingPlan) -> ApprovalRow:
+    approval = pending.approval
+    return ApprovalRow(
+        plan=approval.plan,
+        namespace=approval.namespace,
+        sentence=approval.sentence,
+        changes=[PlannedChangeRow(**shallow(change)) for change in approval.changes],
+        others=list(pending.others),
+        objects=dict(approval.objects),
+        crds=list(approval.crds),
+        command=pending.command,
+    )
+
+
+def batch_row(progress: Progress) -> BatchRow:
+    """The batch comes with its cluster and user."""
+    batch = progress.batch
+    return BatchRow(
+        id=batch.pk,
+        cluster=batch.cluster.name,
+        path=batch.path,
+        user=batch.user.get_username() if batch.user else "",
+        total=progress.total,
+        done=progress.done,
+        waiting=progress.waiting,
+        actions=[
+            BatchAction(
+                id=row.pk,
+                package=row.package,
+                state=row.state,
+                waiting=row.state == Action.State.PENDING and row.begun_at is None,
+                outcome=row.outcome,
+                object={"kind": row.path, "namespace": row.namespace, "name": row.name},
+                finished_at=row.finished_at,
+            )
+            for row in progress.rows
+        ],
+        left_out=list(batch.left_out),
+        created_at=batch.created_at,
+        stopped_at=batch.stopped_at,
     )

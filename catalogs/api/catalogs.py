@@ -1,0 +1,113 @@
+"""REST routes of catalogs: content state, revisions, faults of their content."""
+
+from typing import Annotated, Any
+
+from django.db.models import Max, Q
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from ninja import FilterLookup, Query, Router
+
+from catalogs import lookup
+from catalogs.api.schemas import (
+    CatalogDetail,
+    CatalogRow,
+    ProblemRow,
+    catalog_detail,
+    catalog_row,
+    problem_rows,
+)
+from catalogs.models import Catalog, ContentProblem
+from olmweb.api.formats import answer_one
+from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
+from olmweb.api.parameters import OneOf, Values, any_of, values
+from olmweb.models import LOCAL, Cluster
+
+REVISIONS_SHOWN = 20
+CLUSTER = "Name of the cluster; `-` for catalogs that no cluster serves."
+router = Router(tags=["Catalogs"])
+
+
+class CatalogParameters(ListParameters):
+    cluster: Values = values(CLUSTER)
+    state: Annotated[
+        list[Annotated[str, OneOf(tuple(Catalog.State.values))]] | None, FilterLookup("state__in")
+    ] = values("State of its content.")
+
+    def filter_cluster(self, clusters: Values) -> Q:
+        return on_clusters(clusters, "")
+
+
+class ProblemParameters(ListParameters):
+    package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
+    subject: Annotated[Values, FilterLookup("subject__in")] = values(
+        "Name of the channel or bundle."
+    )
+    code: Annotated[Values, FilterLookup("code__in")] = values("Code of the problem.")
+    severity: Annotated[
+        list[Annotated[str, OneOf(tuple(ContentProblem.Severity.values))]] | None,
+        FilterLookup("severity__in"),
+    ] = values("error: opm refuses the whole catalog.")
+
+
+def on_clusters(clusters: Values, prefix: str) -> Q:
+    """Rows whose catalog, at `prefix`, is of one of these clusters; LOCAL stands for none."""
+
+    def condition(name: str) -> Q:
+        return Q(
+            **{f"{prefix}cluster": None} if name == LOCAL else {f"{prefix}cluster__name": name}
+        )
+
+    return any_of(clusters, condition)
+
+
+@router.get("/catalogs", response=Page[CatalogRow])
+def list_catalogs(request: HttpRequest, query: Query[CatalogParameters]) -> HttpResponseBase:
+    """Catalogs, with how fresh their content is and what the last attempt said."""
+    catalogs = Catalog.objects.select_related("cluster")
+    # Few rows and many things that change: the state is what the rows say.
+    state = [catalog_row(catalog) for catalog in catalogs.order_by("id")]
+    source = StoredRows(
+        query.filter(catalogs), ("slug", "id"), lambda rows: [catalog_row(row) for row in rows]
+    )
+    return answer_list(request, query, "catalogs", CatalogRow, source, state)
+
+
+@router.get("/catalogs/{cluster}/{catalog}", response=CatalogDetail)
+def get_catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
+    """One catalog, its conditions and its newest revisions."""
+    row = lookup.get_catalog(cluster, catalog)
+    return answer_one(
+        request,
+        (catalog_row(row), row.conditions),
+        lambda: catalog_detail(row, revisions=REVISIONS_SHOWN),
+    )
+
+
+@router.get("/catalogs/{cluster}/{catalog}/problems", response=Page[ProblemRow])
+def list_problems(
+    request: HttpRequest, cluster: str, catalog: str, query: Query[ProblemParameters]
+) -> HttpResponseBase:
+    """Faults of the catalog's content, in opm's wording where opm has one."""
+    row = lookup.get_catalog(cluster, catalog)
+    problems = ContentProblem.objects.filter(catalog=row)
+    source = StoredRows(query.filter(problems), ("package", "id"), problem_rows)
+    return answer_list(request, query, "problems", ProblemRow, source, catalog_state(row))
+
+
+def catalog_state(catalog: Catalog) -> tuple[Any, ...]:
+    """What changes whenever its content does."""
+    return (
+        *(catalog.pk, catalog.revision, catalog.content_hash, catalog.changed_at),
+        *(catalog.synced_digest, catalog.problem_count),
+    )
+
+
+def content_state() -> list[Any]:
+    """What changes whenever packages, bundles, verdicts or what is installed do; two queries."""
+    catalogs = Catalog.objects.order_by("id").annotate(judged=Max("prediction_runs__judged_at"))
+    return [
+        *catalogs.values_list(
+            "id", "slug", "revision", "content_hash", "changed_at", "synced_digest", "judged"
+        ),
+        *Cluster.objects.order_by("id").values_list("id", "name", "revision"),
+    ]

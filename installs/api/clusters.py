@@ -1,0 +1,136 @@
+"""REST routes of clusters: their state, what is read of them, counts of what they run.
+
+Every GET is answered from rows and asks no cluster.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from django.db.models import Count, Q
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from ninja import FilterLookup, Query, Router
+
+from catalogs.models import Catalog
+from installs.api.operators import UPGRADABLE
+from installs.api.schemas import (
+    ClusterDetail,
+    ClusterRow,
+    FindingCount,
+    StatusRow,
+    cluster_detail,
+    cluster_row,
+)
+from installs.diagnosis import knowledge
+from installs.models import ClusterOperator, CRDState, Health, Operator
+from installs.queries.watched_resources import freshness
+from olmweb import clusters
+from olmweb.api.formats import answer_one
+from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
+from olmweb.api.parameters import Values, values
+from olmweb.models import Cluster, Stream
+
+PLATFORM_COUNTS = ("total", "available", "progressing", "degraded")
+router = Router(tags=["Clusters"])
+
+
+class StatusParameters(ListParameters):
+    cluster: Annotated[Values, FilterLookup("name__in")] = values("Name of the cluster.")
+
+
+@router.get("/status", response=Page[StatusRow])
+def list_status(request: HttpRequest, query: Query[StatusParameters]) -> HttpResponseBase:
+    """Per cluster: how many operators are in which health, and the causes behind."""
+    catalogs = list(Catalog.objects.order_by("id").values_list("id", "cluster", "state"))
+    feeds = list(Stream.objects.order_by("id").values_list("id", "state"))
+    source = StoredRows(query.filter(Cluster.objects.all()), ("name", "id"), _status_rows)
+    state = [_rows_state(), catalogs, feeds]
+    return answer_list(request, query, "status", StatusRow, source, state)
+
+
+@router.get("/clusters", response=Page[ClusterRow])
+def list_clusters(request: HttpRequest, query: Query[ListParameters]) -> HttpResponseBase:
+    """Clusters, whether they can be reached and what they serve."""
+    source = StoredRows(
+        Cluster.objects.all(), ("name", "id"), lambda rows: [cluster_row(row) for row in rows]
+    )
+    return answer_list(request, query, "clusters", ClusterRow, source, _rows_state())
+
+
+@router.get("/clusters/{name}", response=ClusterDetail)
+def get_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
+    """One cluster with its feeds: what is read of it, how fresh that is, and why not."""
+    row = clusters.get_cluster(name)
+    resources = freshness(row)
+    return answer_one(
+        request, (cluster_row(row), resources.feeds), lambda: cluster_detail(row, resources)
+    )
+
+
+def _rows_state() -> list[ClusterRow]:
+    """Few rows and many things that change: the state is what the rows say."""
+    return [cluster_row(cluster) for cluster in Cluster.objects.order_by("id")]
+
+
+def _status_rows(clusters: Sequence[Cluster]) -> list[StatusRow]:
+    """Seven queries, however many clusters."""
+    of = Q(cluster__in=[cluster.pk for cluster in clusters])
+    operators = Operator.objects.filter(of).order_by()
+    health = _tally(operators.values_list("cluster", "health").annotate(Count("id")))
+    causes = operators.exclude(finding="").values_list("cluster", "finding")
+    findings = _tally(causes.annotate(Count("id")))
+    catalogs = Catalog.objects.filter(of).order_by().values_list("cluster", "state")
+    states = _tally(catalogs.annotate(Count("id")))
+    platform = _clusteroperator_counts(of)
+    streams = Stream.objects.filter(of).order_by().values_list("cluster", "state")
+    feeds = _tally(streams.annotate(Count("id")))
+    upgrades = dict(operators.filter(UPGRADABLE).values_list("cluster").annotate(Count("id")))
+    crds = _crd_counts(of)
+    titles = {entry.id: entry.title for entry in knowledge()}
+    return [
+        StatusRow(
+            cluster=cluster.name,
+            version=cluster.version,
+            reachable=cluster.reachable,
+            stale=cluster.stale,
+            synced_at=cluster.synced_at,
+            operators={name: health[cluster.pk].get(name, 0) for name in Health.values},
+            clusteroperators=platform.get(cluster.pk, dict.fromkeys(PLATFORM_COUNTS, 0)),
+            catalogs={name: states[cluster.pk].get(name, 0) for name in Catalog.State.values},
+            feeds={name: feeds[cluster.pk].get(name, 0) for name in Stream.State.values},
+            crds=crds.get(cluster.pk, {"total": 0, "problems": 0}),
+            upgrades=upgrades.get(cluster.pk, 0),
+            approvals=health[cluster.pk].get(Health.NEEDS_APPROVAL, 0),
+            findings=[
+                FindingCount(finding, titles.get(finding, finding), count)
+                for finding, count in sorted(
+                    findings[cluster.pk].items(), key=lambda item: (-item[1], item[0])
+                )
+            ],
+        )
+        for cluster in clusters
+    ]
+
+
+def _tally(rows: Any) -> dict[int, dict[str, int]]:
+    """(cluster, value, count) triples as cluster to value to count."""
+    counts: dict[int, dict[str, int]] = defaultdict(dict)
+    for cluster, value, count in rows:
+        counts[cluster][value] = count
+    return counts
+
+
+def _clusteroperator_counts(of: Q) -> dict[int, dict[str, int]]:
+    counted = ClusterOperator.objects.filter(of).order_by().values_list("cluster")
+    rows = counted.annotate(
+        number=Count("id"),
+        **{f"is_{name}": Count("id", filter=Q(**{name: "True"})) for name in PLATFORM_COUNTS[1:]},
+    )
+    return {cluster: dict(zip(PLATFORM_COUNTS, counts, strict=True)) for cluster, *counts in rows}
+
+
+def _crd_counts(of: Q) -> dict[int, dict[str, int]]:
+    rows = CRDState.objects.filter(of).order_by().values_list("cluster")
+    counted = rows.annotate(total=Count("id"), problems=Count("id", filter=~Q(finding="")))
+    return {pk: {"total": total, "problems": problems} for pk, total, problems in counted}

@@ -1,0 +1,159 @@
+"""REST routes of operators: list, detail, and what changed.
+
+Every GET is answered from rows and asks no cluster.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from django.db.models import F, Max, Min, Q
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from ninja import FilterLookup, Query, Router
+from pydantic import AfterValidator, BeforeValidator
+
+from catalogs.api.schemas import shallow
+from installs.api.schemas import (
+    LinkRow,
+    OperatorDetail,
+    OperatorRow,
+    RequirementRow,
+    TransitionRow,
+    approval_row,
+    event_row,
+    finding_text,
+    operator_row,
+    transition_row,
+)
+from installs.diagnosis import requirement_rows
+from installs.models import Health, Operator, Transition
+from installs.queries import lookup
+from installs.queries import operator_detail as detail
+from installs.state.observation import details_of, diagnose_row
+from olmweb.api.formats import answer_one
+from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
+from olmweb.api.parameters import OneOf, Values, any_of, none_for_dash, read_moment, values
+from olmweb.models import Cluster
+
+HISTORY_SHOWN = 100
+UPGRADABLE = ~Q(upgrade="") & ~Q(upgrade=F("version"))
+NameOrNone = list[Annotated[str, AfterValidator(none_for_dash)]] | None
+OnCluster = Annotated[Values, FilterLookup("cluster__name__in")]
+router = Router(tags=["Operators"])
+
+
+class OperatorParameters(ListParameters):
+    cluster: OnCluster = values("Name of the cluster.")
+    kind: Annotated[Values, FilterLookup("kind__in")] = values("Kubernetes kind.")
+    namespace: Annotated[NameOrNone, FilterLookup("namespace__in")] = values(
+        "Namespace; `-` for none."
+    )
+    health: Annotated[
+        list[Annotated[str, OneOf(tuple(Health.values))]] | None, FilterLookup("health__in")
+    ] = values("Health.")
+    reason: Annotated[Values, FilterLookup("reason__in")] = values("Reason, exactly.")
+    finding: Annotated[NameOrNone, FilterLookup("finding__in")] = values(
+        "Id of the finding; `-` for none."
+    )
+    package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
+    upgrade: list[Annotated[str, OneOf(("yes", "no"))]] | None = values(
+        "Whether there is another version to take."
+    )
+    q: Values = values("Words that name, package, reason or message contain.")
+
+    def filter_upgrade(self, answers: Values) -> Q:
+        return any_of(answers, lambda answer: UPGRADABLE if answer == "yes" else ~UPGRADABLE)
+
+    def filter_q(self, texts: Values) -> Q:
+        return containing(texts, ("name", "package", "reason", "message"))
+
+
+class TransitionParameters(ListParameters):
+    cluster: OnCluster = values("Name of the cluster.")
+    kind: Annotated[Values, FilterLookup("kind__in")] = values("Kubernetes kind.")
+    namespace: Annotated[Values, FilterLookup("namespace__in")] = values("Namespace of the object.")
+    name: Annotated[Values, FilterLookup("name__in")] = values("Name of the object.")
+    type: Annotated[Values, FilterLookup("type__in")] = values("Condition type, Object or Health.")
+    since: list[Annotated[datetime, BeforeValidator(read_moment)]] | None = values(
+        "Seen at or after this time (RFC 3339) or day."
+    )
+
+    def filter_since(self, moments: list[datetime] | None) -> Q:
+        return any_of(moments, lambda moment: Q(at__gte=moment))
+
+
+@router.get("/operators", response=Page[OperatorRow])
+def list_operators(request: HttpRequest, query: Query[OperatorParameters]) -> HttpResponseBase:
+    """What is installed: PlatformOperators, ClusterExtensions, Subscriptions, and
+    ClusterServiceVersions without one."""
+    operators = query.filter(Operator.objects.select_related("cluster").defer("conditions"))
+    source = StoredRows(operators, ("name", "id"), lambda rows: [operator_row(r) for r in rows])
+    return answer_list(request, query, "operators", OperatorRow, source, clusters_state())
+
+
+@router.get("/operators/{cluster}/{kind}/{namespace}/{name}", response=OperatorDetail)
+def get_operator(
+    request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
+) -> HttpResponseBase:
+    """One operator: conditions, chain, events, what changed, what its version requires, and what
+    approving its InstallPlan would change. No namespace is `-`."""
+    operator = lookup.get_operator(cluster, kind, namespace, name)
+    return answer_one(
+        request,
+        (operator.pk, operator.digest, operator.observed_at, operator.cluster.revision),
+        lambda: _operator_detail(operator),
+    )
+
+
+@router.get("/transitions", response=Page[TransitionRow])
+def list_transitions(request: HttpRequest, query: Query[TransitionParameters]) -> HttpResponseBase:
+    """Changes of conditions that were seen, newest first."""
+    ends = Transition.objects.order_by().aggregate(Min("id"), Max("id"))
+    source = StoredRows(
+        query.filter(Transition.objects.select_related("cluster")),
+        ("-at", "-id"),
+        lambda rows: [transition_row(row) for row in rows],
+    )
+    state = [*clusters_state(), ends]
+    return answer_list(request, query, "transitions", TransitionRow, source, state)
+
+
+def clusters_state() -> list[Any]:
+    """What changes whenever any row of a cluster does; one query."""
+    return list(Cluster.objects.order_by("id").values_list("id", "name", "revision"))
+
+
+def containing(texts: Values, fields: tuple[str, ...]) -> Q:
+    """Rows where every word of a text occurs in one of `fields`, case ignored."""
+
+    def word_occurs(word: str) -> Q:
+        return any_of(fields, lambda field: Q(**{f"{field}__icontains": word}))
+
+    return any_of(texts, lambda text: Q(*map(word_occurs, text.split())))
+
+
+def _operator_detail(operator: Operator) -> OperatorDetail:
+    """`operator` comes with its cluster; at most five queries."""
+    parts = detail.parts_of(operator)
+    keys = parts.keys(operator)
+    diagnosis = diagnose_row(operator, parts.components)
+    pending = detail.pending_plan(operator, parts)
+    transitions = detail.history(operator.cluster_id, keys, HISTORY_SHOWN)
+    for row in transitions:
+        row.cluster = operator.cluster
+    return OperatorDetail(
+        **shallow(operator_row(operator)),
+        conditions=operator.conditions,
+        chain=[LinkRow(**shallow(link)) for link in diagnosis.chain],
+        events=[
+            event_row(row) for row in detail.events_of(operator.cluster_id, keys, HISTORY_SHOWN)
+        ],
+        transitions=[transition_row(row) for row in transitions],
+        requirements=[
+            RequirementRow(csv=csv.name, **{**shallow(required), "rules": list(required.rules)})
+            for csv in parts.of_kind("ClusterServiceVersion")
+            for required in requirement_rows(details_of(csv))
+        ],
+        approval=approval_row(pending) if pending else None,
+        notes=[finding_text(note) for note in diagnosis.notes],
+    )

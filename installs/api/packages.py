@@ -1,0 +1,179 @@
+"""REST routes of what installing a package does: a bundle's contents, differences, exported files.
+
+Answered from rows; nothing here asks a cluster.
+"""
+
+from typing import Annotated, Any
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from ninja import Query, Router
+from pydantic import Field
+
+from catalogs import lookup
+from catalogs.contents.stored import inspection_of
+from catalogs.install_methods import InstallMethod
+from catalogs.models import Bundle, Catalog
+from installs.api.schemas import BundleDifferenceRow, ContentsRow
+from installs.export.asked import ARGOCD, KUSTOMIZE, TYPES, YAML
+from installs.facts.bundle_contents import between, contents, installed_bundle
+from installs.views.export import file_response
+from olmweb.api.formats import answer_one, refuse
+from olmweb.api.parameters import OneOf, Parameters, text
+from olmweb.clusters import get_cluster
+from olmweb.errors import Missing
+from olmweb.models import Cluster
+
+router = Router(tags=["Catalogs"])
+FORMS = {"yaml": YAML, "kustomize": KUSTOMIZE, "argocd": ARGOCD}
+
+
+class ContentsParameters(Parameters):
+    cluster: str = text("Cluster to look at, for a catalog of no cluster; else the catalog's own.")
+
+
+class DifferenceParameters(ContentsParameters):
+    before: str = text(
+        "Name of the bundle to compare with; else the one that the cluster runs.", alias="from"
+    )
+
+
+class ExportParameters(Parameters):
+    path: str = text(
+        "What installs it; the catalog's own way when absent.",
+        json_schema_extra={"enum": list(InstallMethod)},
+    )
+    channel: str = text("A channel; absent: any.")
+    version: str = text("Version or range to choose from, in the path's own grammar.")
+    name: str = text("Name of the object; the package's when absent.")
+    namespace: str = text("Namespace to install into; the suggested one when absent.")
+    targets: str = text("Namespaces that the OperatorGroup watches, with commas; * for all.")
+    approval: str = text(
+        "Approval of a Subscription; Manual when absent, which holds it at its version.",
+        json_schema_extra={"enum": ["Manual", "Automatic"]},
+    )
+    source: str = text(
+        "CatalogSource or ClusterCatalog to name, for a catalog that is of no cluster."
+    )
+    source_namespace: str = text("Namespace of the CatalogSource.")
+    service_account: str = text("ServiceAccount of a ClusterExtension, for clusters that need one.")
+    repo: str = text("Git repository that holds the folder; needed for argocd.")
+    repo_path: str = text("Folder in it; the object's name when absent.")
+    revision: str = text("Branch, tag or commit; HEAD when absent.")
+    format: Annotated[str, OneOf(tuple(FORMS))] = Field(
+        "yaml",
+        description="yaml: one file; kustomize: a zip with a folder; argocd: an Application.",
+    )
+
+
+# Registered before the bundle's own route: a bundle name may hold slashes.
+@router.get(
+    "/bundles/{cluster}/{catalog}/{package}/{path:bundle}/contents",
+    response=ContentsRow,
+)
+def get_bundle_contents(
+    request: HttpRequest,
+    cluster: str,
+    catalog: str,
+    package: str,
+    bundle: str,
+    query: Query[ContentsParameters],
+) -> HttpResponseBase:
+    """What the bundle would install: objects, permissions (dangerous ones first), CRDs with who
+    owns them now, webhooks, images, dependencies."""
+    row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
+    where = _cluster(query, row.package.catalog)
+    return answer_one(request, _state(row, where), lambda: _contents_row(row, where), query)
+
+
+@router.get(
+    "/bundles/{cluster}/{catalog}/{package}/{path:bundle}/difference",
+    response=BundleDifferenceRow,
+)
+def get_bundle_difference(
+    request: HttpRequest,
+    cluster: str,
+    catalog: str,
+    package: str,
+    bundle: str,
+    query: Query[DifferenceParameters],
+) -> HttpResponseBase:
+    """What changes between two bundles of a package: both must be inspected."""
+    row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
+    where = _cluster(query, row.package.catalog)
+    before = (
+        lookup.get_bundle(row.package, query.before)
+        if query.before
+        else installed_bundle(row.package, where)
+    )
+    if before is None:
+        message = "Nothing of this package is installed there: name the bundle to compare with."
+        raise refuse("from", message, code="missing-parameter")
+    before.package = row.package
+    sections = between(before, contents(row, where))
+    if sections is None:
+        raise Missing(
+            f"How {row.name[:200]} differs from {before.name[:200]} is not known.",
+            code="not-inspected",
+            hint="Both bundles' images must have been inspected: their pages offer it.",
+        )
+    where_name = where.name if where else None
+    difference = BundleDifferenceRow(before.name, row.name, where_name, list(sections))
+    return answer_one(request, [difference], lambda: difference, query)
+
+
+def _cluster(query: ContentsParameters, catalog: Catalog) -> Cluster | None:
+    if catalog.cluster is not None:
+        if query.cluster not in ("", catalog.cluster.name):
+            message = (
+                f"The catalog is of cluster {catalog.cluster.name}, not of {query.cluster[:100]}."
+            )
+            raise refuse("cluster", message)
+        return catalog.cluster
+    return get_cluster(query.cluster) if query.cluster else None
+
+
+def _state(bundle: Bundle, cluster: Cluster | None) -> tuple[Any, ...]:
+    inspection = inspection_of(bundle)
+    return (
+        *(bundle.pk, bundle.blob_id, bundle.package.catalog.revision),
+        *((inspection.state, inspection.manifests_id) if inspection else ()),
+        *((cluster.pk, cluster.revision) if cluster else ()),
+    )
+
+
+def _contents_row(bundle: Bundle, cluster: Cluster | None) -> ContentsRow:
+    result = contents(bundle, cluster)
+    inspection = inspection_of(bundle)
+    report = result.report
+    return ContentsRow(
+        bundle=bundle.name,
+        cluster=cluster.name if cluster else None,
+        known=result.known,
+        inspection=inspection.state if inspection else "",
+        objects=list(report.kinds) if result.known else None,
+        permissions=list(report.permissions) if result.known else None,
+        webhooks=list(report.webhooks) if result.known else None,
+        crds=list(result.crds),
+        needs=list(result.needs),
+        images=list(report.images),
+        namespaces=list(result.namespaces),
+        notes=list(result.notes),
+    )
+
+
+@router.get(
+    "/packages/{cluster}/{catalog}/{package}/export",
+    tags=["Actions"],
+    openapi_extra={
+        "responses": {
+            200: {"content": {kind: {"schema": {"type": "string"}} for kind in TYPES.values()}}
+        },
+    },
+)
+def get_export(
+    request: HttpRequest, cluster: str, catalog: str, package: str, query: Query[ExportParameters]
+) -> HttpResponseBase:
+    """The manifests of an install as files, pinned to the resolved version. Asks no cluster."""
+    row = lookup.get_package(cluster, catalog, package)
+    return file_response(row, FORMS[query.format], query.model_dump(exclude={"format"}))
