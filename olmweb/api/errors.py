@@ -69,7 +69,8 @@ def _sentence(location: Sequence[Any], item: Mapping[str, Any]) -> tuple[str, st
         case "value_error":
             return name, f"{name} {item['ctx']['error']}"
         case "literal_error":
-            return name, f"{name} must be one of {item['ctx']['expected'].replace(' or ', ', ')}."
+            expected = item["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
+            return name, f"{name} must be one of {expected}."
     return name, f"{name}: {item['msg']}.".replace(": Input should", " must")
 
 

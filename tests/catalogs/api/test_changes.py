@@ -187,7 +187,7 @@ def test_the_same_comparison_is_answered_by_304(
             {**SIDES, "format": "xml"},
             400,
             "format",
-            "format must be one of 'json', 'ndjson', 'csv'",
+            "must be one of json, ndjson, csv",
         ),
         ("compare", {**SIDES, "limit": "0"}, 400, "limit", "limit must be"),
         ("compare", {**SIDES, "fields": "x"}, 400, "fields", "which is not one of"),

@@ -261,7 +261,7 @@ def test_a_namespace_of_the_cluster_is_judged_by_its_operator_group(
 @pytest.mark.parametrize(
     ("params", "status", "words"),
     [
-        ({"path": "subscription", "namespace": "n"}, 400, "namespace is of a cluster"),
+        ({"catalog": "-/x", "path": "subscription", "namespace": "n"}, 400, "namespace is of"),
         ({"path": "subscription"}, 400, "catalog is needed"),
         ({"catalog": "prod/redhat-operators"}, 400, "path is needed"),
         (
