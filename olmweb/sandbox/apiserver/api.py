@@ -96,8 +96,6 @@ class Api:
 
     def _write(self, target: RequestTarget, request: Request, as_kind: str) -> Response:
         kind, method = target.kind, request.method
-        if method not in _VERBS:
-            raise errors.method_not_allowed()
         if target.subresource and (not target.status or not kind.has_status):
             raise errors.not_found(kind.group, kind.plural, target.name)
         if target.status and method in ("POST", "DELETE"):
@@ -144,7 +142,7 @@ def _verb(path: _Path, request: Request) -> str:
         return "watch" if request.flag("watch") else "list"
     if request.method == "DELETE" and not path.name:
         return "deletecollection"
-    return _VERBS.get(request.method, request.method.lower())
+    return _VERBS[request.method]
 
 
 def _fits(kind: Kind, path: _Path, method: str) -> bool:

@@ -81,11 +81,6 @@ def _list_metadata(document: Object) -> Object:
 
 
 def _table(kind: Kind, document: Object, is_list: bool, include: str) -> Object:
-    if include not in ("", "None", "Metadata", "Object"):
-        raise errors.bad_request(
-            f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
-            "must be 'Metadata', 'Object', 'None', or empty"
-        )
     items = document["items"] if is_list else [document]
     version = document["metadata"]["resourceVersion"]
     columns = _columns(kind)

@@ -39,6 +39,7 @@ class BundleContent:
     annotations: Mapping[str, str]
     manifests: tuple[Mapping[str, Any], ...] = ()
     properties: tuple[Mapping[str, Any], ...] = ()
+    related_images: tuple[str, ...] = ()
     replaces: str = ""
 
     @property
@@ -99,6 +100,7 @@ def read_bundle(blob: Blob) -> BundleContent:
         annotations=annotations,
         manifests=tuple(manifests),
         properties=tuple(blob["properties"]),
+        related_images=tuple(image["image"] for image in blob["relatedImages"]),
     )
 
 

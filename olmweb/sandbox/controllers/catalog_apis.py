@@ -7,13 +7,11 @@ catalogd through the service proxy; PackageManifests as OLM's packageserver serv
 import base64
 import gzip
 import hashlib
-import json
 import re
 import socket
 import struct
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,7 +25,7 @@ from olmweb.sandbox.apiserver import access, errors
 from olmweb.sandbox.apiserver.http_server import Request, Response, compressed, json_response
 from olmweb.sandbox.apiserver.kinds import Object
 from olmweb.sandbox.apiserver.store import Store, timestamp, uid_of
-from olmweb.sandbox.controllers.bundles import Blob, Catalogs
+from olmweb.sandbox.controllers.bundles import BundleContent, Catalogs, FileBasedCatalog
 
 # --- registry pods
 
@@ -366,7 +364,7 @@ class PackageManifests:
         if state != "READY" or name not in self._catalogs:
             return []
         if name not in self._made:
-            self._made[name] = _manifests(source, self._catalogs[name].blobs)
+            self._made[name] = _manifests(source, self._catalogs[name])
         return self._made[name]
 
 
@@ -386,82 +384,59 @@ def _discovery() -> Object:
     }
 
 
-def _manifests(source: Object, blobs: Sequence[Blob]) -> list[Object]:
-    channels: dict[str, list[Blob]] = defaultdict(list)
-    bundles: dict[tuple[str, str], Blob] = {}
-    for blob in blobs:
-        if blob["schema"] == "olm.channel":
-            channels[blob["package"]].append(blob)
-        elif blob["schema"] == "olm.bundle":
-            bundles[blob["package"], blob["name"]] = blob
-    meta = source["metadata"]
+def _manifests(source: Object, catalog: FileBasedCatalog) -> list[Object]:
+    metadata, spec = source["metadata"], source["spec"]
     return [
         {
             "metadata": {
                 "name": blob["name"],
-                "namespace": meta["namespace"],
-                "creationTimestamp": meta["creationTimestamp"],
-                "labels": {"catalog": meta["name"], "catalog-namespace": meta["namespace"]},
+                "namespace": metadata["namespace"],
+                "creationTimestamp": metadata["creationTimestamp"],
+                "labels": {"catalog": metadata["name"], "catalog-namespace": metadata["namespace"]},
             },
             "spec": {},
             "status": {
-                "catalogSource": meta["name"],
-                "catalogSourceDisplayName": source["spec"].get("displayName", ""),
-                "catalogSourceNamespace": meta["namespace"],
-                "catalogSourcePublisher": source["spec"].get("publisher", ""),
+                "catalogSource": metadata["name"],
+                "catalogSourceDisplayName": spec.get("displayName", ""),
+                "catalogSourceNamespace": metadata["namespace"],
+                "catalogSourcePublisher": spec.get("publisher", ""),
                 "packageName": blob["name"],
                 "defaultChannel": blob["defaultChannel"],
-                "channels": [_channel(channel, bundles) for channel in channels[blob["name"]]],
+                "channels": _channels(catalog, blob["name"]),
             },
         }
-        for blob in blobs
+        for blob in catalog.blobs
         if blob["schema"] == "olm.package"
     ]
 
 
-def _channel(channel: Blob, bundles: Mapping[tuple[str, str], Blob]) -> Object:
-    entries = channel["entries"]
-    superseded = {
-        name for entry in entries for name in (entry.get("replaces"), *entry.get("skips", ()))
-    }
-    head = next(entry["name"] for entry in entries if entry["name"] not in superseded)
+def _channels(catalog: FileBasedCatalog, package: str) -> list[Object]:
+    bundles = {bundle.name: bundle for bundle in catalog.bundles(package)}
+    channels = []
+    for channel in catalog.channels(package):
+        entries = channel["entries"]
+        superseded = {
+            name for entry in entries for name in (entry.get("replaces"), *entry.get("skips", ()))
+        }
+        names = [entry["name"] for entry in entries]
+        head = next(bundles[name] for name in names if name not in superseded)
+        channels.append(
+            {
+                "name": channel["name"],
+                "currentCSV": head.name,
+                "currentCSVDesc": _description(head),
+                "entries": [{"name": name, "version": bundles[name].version} for name in names],
+            }
+        )
+    return channels
 
-    def version(name: str) -> str:
-        bundle = bundles.get((channel["package"], name), {})
-        return str(_value(bundle, "olm.package").get("version", ""))
 
+def _description(head: BundleContent) -> Object:
+    """The fields of a ClusterServiceVersion that a PackageManifest has."""
+    omitted = ("labels", "icon", "install", "replaces")
     return {
-        "name": channel["name"],
-        "currentCSV": head,
-        "currentCSVDesc": {
-            **_description(bundles.get((channel["package"], head), {})),
-            "version": version(head),
-        },
-        "entries": [
-            {"name": entry["name"], "version": version(entry["name"])} for entry in entries
-        ],
+        **{key: value for key, value in head.spec.items() if value and key not in omitted},
+        "annotations": head.annotations,
+        "relatedImages": list(head.related_images),
+        "version": head.version,
     }
-
-
-def _description(bundle: Blob) -> Object:
-    """The fields of a head from its manifest or olm.csv.metadata, named as in the former."""
-    fields = _value(bundle, "olm.csv.metadata") or _manifest(bundle)
-    names = {"crdDescriptions": "customresourcedefinitions", "nativeAPIs": "nativeApis"}
-    left_out = ("labels", "apiServiceDefinitions", "icon", "install", "replaces")
-    named = {names.get(key, key): fields[key] for key in fields if key not in left_out}
-    images = [image["image"] for image in bundle.get("relatedImages", ())]
-    return {**named, "relatedImages": images}
-
-
-def _manifest(bundle: Blob) -> Object:
-    for item in bundle.get("properties", ()):
-        if item["type"] == "olm.bundle.object":
-            csv = json.loads(base64.b64decode(item["value"]["data"]))
-            if csv["kind"] == "ClusterServiceVersion":
-                return {**csv["spec"], "annotations": csv["metadata"].get("annotations", {})}
-    return {}
-
-
-def _value(bundle: Blob, kind: str) -> Object:
-    values = [item["value"] for item in bundle.get("properties", ()) if item["type"] == kind]
-    return values[0] if values else {}

@@ -100,7 +100,7 @@ class OlmV0:
             "status": {
                 "phase": _REQUIRES_APPROVAL if manual else "Installing",
                 "catalogSources": [],
-                "plan": _steps(bundle, spec),
+                "plan": steps(bundle, spec, "Unknown"),
             },
         }
 
@@ -214,31 +214,43 @@ def _pending(spec: Object, stamp: str) -> list[Object]:
 
 def _unresolved(item: Object, stamp: str) -> Object:
     spec, name = item["spec"], item["metadata"]["name"]
-    text = (
-        f"constraints not satisfiable: no operators found in channel {spec.get('channel', '')} of "
-        f"package {spec['name']} in the catalog referenced by subscription {name}, subscription "
-        f"{name} exists"
+    failed = {
+        "type": "ResolutionFailed",
+        "status": "True",
+        "reason": "ConstraintsNotSatisfiable",
+        "message": unsatisfiable(name, spec["name"], spec.get("channel", "")),
+    }
+    return {"conditions": [{**failed, "lastTransitionTime": stamp}]}
+
+
+def unsatisfiable(subscription: str, package: str, channel: str) -> str:
+    """The message of a Subscription whose channel or package does not exist."""
+    return (
+        f"constraints not satisfiable: no operators found in channel {channel} of package "
+        f"{package} in the catalog referenced by subscription {subscription}, subscription "
+        f"{subscription} exists"
     )
-    failed = {"type": "ResolutionFailed", "status": "True", "message": text}
-    reason = "ConstraintsNotSatisfiable"
-    return {"conditions": [{**failed, "reason": reason, "lastTransitionTime": stamp}]}
 
 
-def _steps(bundle: BundleContent, spec: Object) -> list[Object]:
-    """The plan's steps: the ClusterServiceVersion and its CRDs."""
+def steps(bundle: BundleContent, spec: Object, status: str, account: str = "") -> list[Object]:
+    """The steps of an InstallPlan: the ClusterServiceVersion, its CRDs, a ServiceAccount.
+
+    `spec` is the Subscription's.
+    """
     crd = {"group": "apiextensions.k8s.io", "version": "v1", "kind": "CustomResourceDefinition"}
     group, version = API.split("/")
-    csv = {"group": group, "version": version, "kind": "ClusterServiceVersion"}
     resources = [
-        {**csv, "name": bundle.name},
+        {"group": group, "version": version, "kind": "ClusterServiceVersion", "name": bundle.name},
         *({**crd, "name": owned["name"]} for owned in bundle.crds),
     ]
+    if account:
+        resources.append({"group": "", "version": "v1", "kind": "ServiceAccount", "name": account})
     origin = {"sourceName": spec["source"], "sourceNamespace": spec["sourceNamespace"]}
     return [
         {
             "resolving": bundle.name,
             "resource": {**resource, **origin, "manifest": "{}"},
-            "status": "Unknown",
+            "status": status,
         }
         for resource in resources
     ]

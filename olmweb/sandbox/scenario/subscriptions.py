@@ -13,7 +13,7 @@ import yaml
 
 from olmweb.sandbox.apiserver.kinds import Object
 from olmweb.sandbox.apiserver.store import timestamp, uid_of
-from olmweb.sandbox.controllers import csv_objects, workloads
+from olmweb.sandbox.controllers import csv_objects, olm_v0, workloads
 from olmweb.sandbox.controllers.bundles import BundleContent
 from olmweb.sandbox.controllers.csv_objects import API, InstalledBundle, Phase
 from olmweb.sandbox.controllers.workloads import Occurrence, Workload, suffix
@@ -270,12 +270,9 @@ def _failure(subscription: _Subscription) -> tuple[str, str]:
     if subscription.outcome == "catalog-dead":
         dead = next(s for s in facts()["catalog_sources"] if s["state"] != "READY")
         return "ErrorPreventedResolution", _UNREACHABLE.format_map(dead)
-    name = subscription.package
-    return "ConstraintsNotSatisfiable", (
-        f"constraints not satisfiable: no operators found in channel {subscription.channel} of "
-        f"package {name} in the catalog referenced by subscription {name}, subscription {name} "
-        "exists"
-    )
+    package = subscription.package
+    text = olm_v0.unsatisfiable(package, package, subscription.channel)
+    return "ConstraintsNotSatisfiable", text
 
 
 # --- InstallPlans and installed operators
@@ -319,26 +316,10 @@ def _install_plan(subscription: _Subscription, now: datetime) -> Object:
     }
 
 
-def _steps(subscription: _Subscription, bundle: BundleContent, manual: bool) -> Iterator[Object]:
-    resources = [
-        ("operators.coreos.com", "v1alpha1", "ClusterServiceVersion", bundle.name),
-        *(
-            ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", owned["name"])
-            for owned in bundle.crds
-        ),
-        ("", "v1", "ServiceAccount", f"{bundle.package.removesuffix('-operator')}-operator"),
-    ]
-    for group, version, kind, name in resources:
-        resource = {"group": group, "version": version, "kind": kind, "name": name}
-        origin = {
-            "sourceName": subscription.source,
-            "sourceNamespace": subscription.source_namespace,
-        }
-        yield {
-            "resolving": bundle.name,
-            "resource": {**resource, **origin, "manifest": "{}"},
-            "status": "Unknown" if manual else "Created",
-        }
+def _steps(subscription: _Subscription, bundle: BundleContent, manual: bool) -> list[Object]:
+    spec = {"source": subscription.source, "sourceNamespace": subscription.source_namespace}
+    account = f"{bundle.package.removesuffix('-operator')}-operator"
+    return olm_v0.steps(bundle, spec, "Unknown" if manual else "Created", account)
 
 
 def _installed(
