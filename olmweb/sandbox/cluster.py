@@ -4,7 +4,7 @@ For demos, screenshots and tests without a cluster. Public: `Sandbox`. Must not 
 """
 
 import threading
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import yaml
@@ -12,7 +12,7 @@ import yaml
 from olmweb.sandbox.apiserver.api import Api
 from olmweb.sandbox.apiserver.http_server import ApiServer, Request, Response, Script
 from olmweb.sandbox.apiserver.reads import Watches
-from olmweb.sandbox.apiserver.store import StateFile, Store, copied, timestamp
+from olmweb.sandbox.apiserver.store import StateFile, Store
 from olmweb.sandbox.controllers.catalog_apis import Catalogd, PackageManifests, Registries
 from olmweb.sandbox.controllers.olm_v0 import OlmV0
 from olmweb.sandbox.controllers.olm_v1 import OlmV1
@@ -52,7 +52,7 @@ class Sandbox:
         self._token = token
         self._watches = Watches(self.store, bookmark_seconds)
         self._api = Api(self.store, self._watches)
-        self.catalogd = Catalogd(self._is_serving)
+        self._catalogd = Catalogd(self._is_serving)
         self.registries = Registries(self.store)
         self._manifests = PackageManifests(self.store, catalogs())
         self.platform_operators = PlatformOperators(self.store, catalogs()[CATALOG_SOURCE[1]])
@@ -62,7 +62,7 @@ class Sandbox:
         if not (self._state and self._state.load()):
             world.build(self.store, self.platform_operators)
         for name in catalogs():
-            self.catalogd.publish(name, served(name), self._unpacked_at(name))
+            self._catalogd.publish(name, served(name), self._unpacked_at(name))
         self._server = ApiServer(
             port, token, self.script, self._respond, require_token=require_token
         )
@@ -119,20 +119,6 @@ class Sandbox:
         path.touch(mode=0o600)
         path.write_text(yaml.safe_dump(config, sort_keys=False))
 
-    def publish_catalog(self, name: str, data: bytes) -> None:
-        """Replaces a ClusterCatalog's content, and its resolved digest and times."""
-        now = datetime.now(UTC)
-        published = self.catalogd.publish(name, data, now)
-        with self.store.changed:
-            catalog = self.store.get("ClusterCatalog", name)
-            if catalog is None:
-                raise KeyError(f"There is no ClusterCatalog {name}.")
-            changed = copied(catalog)
-            image = changed["status"]["resolvedSource"]["image"]
-            image["ref"] = image["ref"].split("@")[0] + "@" + published.digest
-            changed["status"]["lastUnpacked"] = timestamp(now)
-            self.store.put(changed)
-
     def _step(self) -> None:
         settled = -1
         while not self._stopping.wait(self._step_seconds):
@@ -157,7 +143,7 @@ class Sandbox:
         return datetime.fromisoformat(text) if text else self.store.now()
 
     def _respond(self, request: Request) -> Response:
-        for api in (self.catalogd, self._manifests, self.registries):
+        for api in (self._catalogd, self._manifests, self.registries):
             if response := api.respond(request):
                 return response
         return self._api.handle(request)

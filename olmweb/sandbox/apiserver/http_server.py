@@ -129,12 +129,11 @@ class _Failure:
 
 
 class Script:
-    """Makes the next requests fail, be cut or be late, and records all requests. Thread-safe."""
+    """Makes the next requests fail or be late, and records all requests. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._failures: list[_Failure] = []
-        self._cuts: deque[int] = deque()
         self._delays: deque[float] = deque()
         self.requests: deque[tuple[str, str]] = deque(maxlen=10_000)  # (method, path with query)
 
@@ -149,11 +148,6 @@ class Script:
         with self._lock:
             self._failures.append(_Failure(status, count, retry_after, path_prefix))
 
-    def cut_next(self, size: int) -> None:
-        """The next response's body ends after `size` bytes and the connection is closed."""
-        with self._lock:
-            self._cuts.append(size)
-
     def delay_next(self, seconds: float) -> None:
         """The next request is answered only after `seconds`."""
         with self._lock:
@@ -167,10 +161,6 @@ class Script:
                     failure.remaining -= 1
                     return failure.response()
         return None
-
-    def cut(self) -> int | None:
-        with self._lock:
-            return self._cuts.popleft() if self._cuts else None
 
     def delay(self) -> float:
         with self._lock:
@@ -263,14 +253,13 @@ class RequestHandler(BaseHTTPRequestHandler):
         script.requests.append((self.command, self.path))
         if delay := script.delay():
             time.sleep(delay)
-        response = script.failure(self.path) or self._respond(body)
-        self._send(response, script.cut())
+        self._send(script.failure(self.path) or self._respond(body))
 
     def _refuse_body(self, length: int) -> None:
         """Reads the body before answering: a client that is still sending reads no response."""
         while length > 0:
             length -= len(self.rfile.read(min(length, LARGEST_BODY))) or length
-        self._send(error_response(too_large(LARGEST_BODY)), None)
+        self._send(error_response(too_large(LARGEST_BODY)))
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _answer
 
@@ -294,7 +283,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         except ApiError as error:
             return error_response(error)
 
-    def _send(self, response: Response, cut: int | None) -> None:
+    def _send(self, response: Response) -> None:
         self.send_response(response.status)
         for name, value in response.headers:
             self.send_header(name, value)
@@ -307,26 +296,19 @@ class RequestHandler(BaseHTTPRequestHandler):
         if response.stream is not None:
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            self._send_stream(response.stream, cut)
+            self._send_stream(response.stream)
             return
         if response.status != 304:
             self.send_header("Content-Length", str(len(response.body)))
         self.end_headers()
         if self.command != "HEAD" and response.status != 304:
-            self.wfile.write(response.body[:cut])
-            self.close_connection = self.close_connection or cut is not None
+            self.wfile.write(response.body)
 
-    def _send_stream(self, stream: Iterator[bytes], cut: int | None) -> None:
+    def _send_stream(self, stream: Iterator[bytes]) -> None:
         self.wfile.flush()
-        sent = 0
         for chunk in stream:
-            piece = chunk if cut is None else chunk[: cut - sent]
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b"")
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
             self.wfile.flush()
-            sent += len(piece)
-            if cut is not None and sent >= cut:
-                self.close_connection = True  # without the last chunk: a truncated body
-                return
         self.wfile.write(b"0\r\n\r\n")
 
     def version_string(self) -> str:

@@ -130,7 +130,6 @@ class Store:
         self.version = 1000
         self.oldest = 1000  # watches can resume from here on
         self._dropped = 1000  # events up to here were dropped, also for open watches
-        self._oldest_list = 0  # older versions are refused for lists, not for watches
         self._items: dict[Key, Object] = {}
         self._events: deque[ChangeEvent] = deque()
 
@@ -151,7 +150,7 @@ class Store:
     def items_at(self, kind: str, namespace: str, version: int) -> list[Object] | None:
         """Objects as they were at `version`; None if that history was dropped."""
         with self.changed:
-            if version < max(self.oldest, self._oldest_list):
+            if version < self.oldest:
                 return None
             then = {key: item for key, item in self._items.items() if key[0] == kind}
             for event in reversed(self._events):
@@ -255,11 +254,6 @@ class Store:
         """Drops the history, as etcd's compaction does: older watches get 410."""
         with self.changed:
             self.oldest = self.version
-
-    def expire_lists(self) -> None:
-        """Refuses lists of every version so far; watches continue."""
-        with self.changed:
-            self._oldest_list = self.version + 1
 
     def snapshot(self) -> dict[str, Any]:
         """All objects, as JSON for the state file."""

@@ -204,10 +204,6 @@ class _Content:
     gzip: bytes
     modified: datetime
 
-    @property
-    def digest(self) -> str:
-        return "sha256:" + hashlib.sha256(self.data).hexdigest()
-
 
 @lru_cache(maxsize=8)
 def _encodings(data: bytes) -> tuple[bytes, bytes]:
@@ -226,12 +222,10 @@ class Catalogd:
         self._serving = serving
         self._contents: dict[str, _Content] = {}
 
-    def publish(self, name: str, data: bytes, modified: datetime) -> _Content:
-        """Replaces the content of a catalog."""
+    def publish(self, name: str, data: bytes, modified: datetime) -> None:
+        """Sets the content of a catalog."""
         whole_seconds = modified.astimezone(UTC).replace(microsecond=0)
-        content = _Content(data, *_encodings(data), whole_seconds)
-        self._contents[name] = content
-        return content
+        self._contents[name] = _Content(data, *_encodings(data), whole_seconds)
 
     def respond(self, request: Request) -> Response | None:
         """None for a request other than one to the service proxy."""

@@ -38,17 +38,6 @@ def test_pages_hold_every_item_once_although_the_store_changes(
     assert "aaa-late" not in names
 
 
-def test_expiring_lists_makes_tokens_too_old_and_leaves_watches_alone(
-    sandbox: Sandbox, client: Client
-) -> None:
-    metadata = client.get(f"{OPERATORS}?limit=5")["metadata"]
-    token, version = metadata["continue"], metadata["resourceVersion"]
-    sandbox.store.expire_lists()
-    status, body = client.call("GET", f"{OPERATORS}?limit=5&continue={token}")
-    assert (status, body["reason"]) == (410, "Expired")
-    assert sandbox.store.events_after(int(version), by_kind("PlatformOperator")) == []
-
-
 def test_an_open_watch_that_is_behind_loses_nothing_to_a_compaction() -> None:
     store, kind = Store(), by_kind("PlatformOperator")
     before = store.version
@@ -140,9 +129,6 @@ def test_scripted_faults_happen_once(sandbox: Sandbox, client: Client) -> None:
     answer = client.raw("GET", OPERATORS)
     assert (answer.status, answer.headers["Retry-After"]) == (429, "7")
     assert client.raw("GET", OPERATORS).status == 200
-    sandbox.script.cut_next(100)
-    with pytest.raises((urllib3.exceptions.ProtocolError, urllib3.exceptions.IncompleteRead)):
-        client.raw("GET", OPERATORS)
     sandbox.script.delay_next(0.2)
     started = time.monotonic()
     assert client.raw("GET", "/version").status == 200
