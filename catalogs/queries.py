@@ -27,10 +27,10 @@ IMAGE_SHOW_LIMIT = 300  # related images on a page
 
 
 def distinct_catalogs(rows: Iterable[Catalog]) -> list[list[Catalog]]:
-    """The catalogs, each with the ways in which it is there; no query.
+    """Groups the rows that serve one catalog; no query.
 
-    On one cluster a ClusterCatalog and a CatalogSource of one name are one catalog, as a form that
-    installs takes them; CatalogSources of several namespaces are several.
+    A ClusterCatalog and a CatalogSource of one name on one cluster are one catalog, as in the
+    install form; CatalogSources of several namespaces are several.
     """
     groups: dict[tuple[object, ...], list[Catalog]] = {}
     ordered = sorted(rows, key=lambda row: row.source_kind == Catalog.SourceKind.CLUSTER_CATALOG)
@@ -47,7 +47,7 @@ def distinct_catalogs(rows: Iterable[Catalog]) -> list[list[Catalog]]:
 
 
 def packages_in(catalogs: Iterable[Sequence[Catalog]]) -> int:
-    """How many packages these catalogs have; of the ways of one, the way that shows most."""
+    """The number of packages; of each catalog the row with the most counts."""
     return sum(max(row.package_count for row in entries) for entries in catalogs)
 
 
@@ -79,7 +79,7 @@ def choose(
     version: str = "",
     entries: Mapping[str, Sequence[Entry]] | None = None,
 ) -> Choice:
-    """The channel asked for or the default one, and in it the version asked for or the head.
+    """The requested channel or the default one, and in it the requested version or the head.
 
     `entries` are those of all its channels where they are read already. A package whose channels
     list none of its bundles still shows its newest bundle.
@@ -110,7 +110,7 @@ def choose(
 
 
 def read_blob(blob: Blob | None) -> RawBlob | None:
-    """The blob for a page: at most BLOB_SHOW_LIMIT characters, and what its properties say."""
+    """The blob for a page: at most BLOB_SHOW_LIMIT characters, and its decoded properties."""
     data = blobs.read_blob(blob.pk, BLOB_DECODE_LIMIT) if blob else None
     if blob is None or data is None:
         return None

@@ -82,7 +82,7 @@ def icon(request: HttpRequest, sha256: str) -> HttpResponse:
 
 
 def bundle_contents(bundle: Bundle) -> dict[str, Any]:
-    """What a bundle brings along: kinds, images."""
+    """The provided and required APIs of a bundle, and its images."""
     gvks = list(bundle.gvks.all())
     images = list(bundle.related_images.all()[: queries.IMAGE_SHOW_LIMIT + 1])
     return {
@@ -95,8 +95,9 @@ def bundle_contents(bundle: Bundle) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a page shows of an inspection. `state` is one of: from-catalog, read, going,
-    failed, none, imageless."""
+    """The state of an inspection on a page: from-catalog, read, going, failed, none or
+    imageless.
+    """
 
     state: str
     row: BundleInspection | None = None
@@ -109,7 +110,7 @@ class Shown:
 
 
 def inspection_status(package: Package, bundle: Bundle) -> Shown:
-    """How the inspection of the bundle stands; what it found is filled into `bundle`.
+    """The state of the inspection of the bundle; fills its results into `bundle`.
 
     At most three queries.
     """
@@ -140,7 +141,7 @@ def _state(row: BundleInspection | None) -> str:
 def inspection(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponse:
-    """GET: how it goes, for htmx alone. POST: an operator has a worker pull the image."""
+    """GET: the progress, for htmx alone. POST: requests that a worker pulls the image."""
     package_row = lookup.get_package(cluster, catalog, package)
     shown = lookup.get_bundle(package_row, bundle)
     if request.method == "POST":

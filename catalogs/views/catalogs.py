@@ -85,7 +85,7 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
 
 
 def _catalog_stamp(catalog: Catalog) -> tuple[object, ...]:
-    """What an open page shows of a catalog."""
+    """The values of a catalog that an open page shows."""
     cluster = catalog.cluster
     return (
         *(catalog.pk, catalog.revision, catalog.state, catalog.checked_at, catalog.error_text),
@@ -98,7 +98,7 @@ def _catalog_stamp(catalog: Catalog) -> tuple[object, ...]:
 @require_POST
 @sign_in_required(return_to="catalogs:catalog")
 def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
-    """Staff ask for a read of the catalog now; a worker does it."""
+    """Staff request a sync of the catalog; a worker does it."""
     catalog_row = lookup.get_catalog(cluster, catalog)
     if not request.user.is_staff:
         raise OlmwebError(
@@ -114,7 +114,7 @@ def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
 
 @require_safe
 def progress(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
-    """The bar alone, for htmx; whoever follows its address otherwise gets the catalog's page."""
+    """The progress bar for htmx; a redirect to the page of the catalog for other requests."""
     catalog_row = lookup.get_catalog(cluster, catalog)
     if not wants_fragment(request):
         return redirect("catalogs:catalog", catalog_row.cluster_name, catalog_row.slug)
@@ -129,7 +129,7 @@ def progress(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
 @require_POST
 @sign_in_required(return_to="catalogs:catalog")
 def cancel(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
-    """Staff ask the sync that goes on to stop; what was read before stays."""
+    """Staff cancel the running sync; the content read before stays."""
     catalog_row = lookup.get_catalog(cluster, catalog)
     if not request.user.is_staff:
         raise OlmwebError(

@@ -1,4 +1,4 @@
-"""What changed in one catalog: revision by revision, of one revision, or since an earlier one."""
+"""Changes of one catalog: revision by revision, of one revision, or since an earlier one."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -85,7 +85,7 @@ def read_query_string(params: QueryDict, notices: list[str]) -> ChangesQuery:
 
 
 def filter_context(query: ChangesQuery) -> dict[str, Any]:
-    """What the filter fields of the templates need."""
+    """The values of the filter fields."""
     return {
         "kinds": CatalogChange.Kind.values,
         "kind_chosen": next(iter(query.kinds), ""),
@@ -101,8 +101,10 @@ def report_context(
     after: Point,
     notices: list[str],
 ) -> dict[str, Any]:
-    """Sections of a comparison, or one page of the section asked for. `before` is the catalog that
-    installed things are asked of; None for what a revision changed in its own catalog."""
+    """The sections of a comparison, or one page of one section.
+
+    `before` is the catalog whose installations are looked up; None for the changes of a revision.
+    """
     size = PACKAGES if query.show else OVERVIEW
     start = (query.page - 1) * size if query.show else 0
     installed = installed_from((before or after).catalog)
@@ -129,7 +131,7 @@ def report_context(
 
 
 def _first(report: Report, fate: str) -> Sequence[Entry]:
-    """Everybody concerned, however many, then the others as far as there is room."""
+    """All entries that affect an installation, then others up to the limit."""
     section = report.sections[fate]
     return section.page(0, max(OVERVIEW, len(section.concerned)))
 
@@ -184,7 +186,7 @@ def changes_tab(request: HttpRequest, catalog: Catalog, notices: list[str]) -> d
 
 
 def _read_since(params: QueryDict, catalog: Catalog, notices: list[str]) -> Point | None:
-    """The revision that `since` names by its number or by a date; None when none is asked for."""
+    """The revision that `since` names by number or date; None without the parameter."""
     value = params.get("since", "") or params.get("day", "")
     if not value:
         return None
@@ -222,7 +224,7 @@ def _read_revision(
 def _api_url(
     catalog: Catalog, since: Point | None, revision: CatalogRevision | None, query: ChangesQuery
 ) -> str:
-    """Where the API answers what the page shows; the format is still to be added."""
+    """The address of the same report in the API, without the format."""
     params = QueryDict(mutable=True)
     if since is not None:
         params["since"] = str(since.number)

@@ -28,7 +28,7 @@ SVG_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
 
 
 def semantics_of(params: QueryDict, catalog: Catalog, notices: list[str]) -> str:
-    """What the URL asks for; else the generation that reads such a catalog."""
+    """The OLM generation in the URL; by default the one that reads such a catalog."""
     of_v1 = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
     options = (V1, V0) if of_v1 else SEMANTICS
     return forms.read_option(params, "semantics", options, notices)
@@ -110,7 +110,7 @@ def _drawing(
 def _ends(
     params: QueryDict, analysis: Analysis, installed: set[str], notices: list[str]
 ) -> tuple[str, str]:
-    """Start and goal of the way: from the URL, else what is installed and the head."""
+    """Start and goal of the route: from the URL, else the installed version and the head."""
     start = clean_text(params.get("from", ""))
     goal = clean_text(params.get("to", "")) or analysis.chosen or "".join(analysis.heads[:1])
     entries = analysis.table
@@ -171,7 +171,7 @@ def _file_query(semantics: str, channel: str) -> str:
 
 
 def _in_words(analysis: Analysis) -> list[dict[str, Any]]:
-    """What is peculiar about the graph: a sentence each, and the names that it is about."""
+    """Peculiarities of the graph: a sentence each, with the names of the entries."""
     where = f"channel {analysis.channel}" if analysis.channel else "these channels"
     remarks = [
         (
@@ -202,7 +202,7 @@ def _table(
     installed: set[str],
     context: Mapping[str, Any],
 ) -> tuple[list[dict[str, Any]], presenters.Page[Any]]:
-    """The table twin: an entry a row, newest first, with where it goes by itself."""
+    """The graph as a table: an entry a row, newest first, with its next upgrade."""
     bundles = {bundle.name: bundle for bundle in choice.bundles}
     channels = [analysis.channel] if analysis.channel else facts.ordered_channels()
     entries = [(channel, entry) for channel in channels for entry in facts.channels[channel]]

@@ -1,4 +1,4 @@
-"""Comparing any two catalogs, or any two revisions: what would be gone, added and changed."""
+"""Compares any two catalogs or revisions: removed, added and changed packages."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ PICKED = 10  # revisions of each catalog to pick from
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One option of a picker; `value` is what the URL holds."""
+    """One option of a picker; `value` is the value in the URL."""
 
     value: str
     words: str
@@ -61,7 +61,7 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 
 def _groups(chosen: list[Point]) -> list[tuple[str, list[Choice]]]:
-    """The options of both pickers, by catalog; what was asked for is among them, however old."""
+    """The options of both pickers, by catalog; always with the chosen revisions."""
     groups = []
     for catalog, points in newest_points(PICKED):
         numbers = {point.number for point in points}
@@ -81,7 +81,7 @@ def _words(point: Point) -> str:
 
 
 def _api_url(params: QueryDict) -> str:
-    """Where the API answers what the page shows; the format is still to be added."""
+    """The address of the same comparison in the API, without the format."""
     filters = QueryDict(mutable=True)
     for name in ("from", "to", "kind", "package"):
         filters.setlist(name, [value for value in params.getlist(name) if value])

@@ -1,4 +1,4 @@
-"""Atom feeds of what changed: an entry for each revision, of one catalog or of all."""
+"""Atom feeds of changes: an entry for each revision, of one catalog or of all."""
 
 from uuid import NAMESPACE_URL, uuid5
 
@@ -85,12 +85,14 @@ def _add(feed: Atom1Feed, request: HttpRequest, changes: RevisionChanges) -> Non
 
 
 def _stable_id(*parts: object) -> str:
-    """The same for ever, whatever name this server is asked under."""
+    """An identifier that does not depend on the host name of this server."""
     return uuid5(NAMESPACE_URL, f"olmweb:{' '.join(map(str, parts))}").urn
 
 
 def _summary(changes: RevisionChanges) -> SafeString:
-    """Whom it concerns, then the packages. HTML, every name in it escaped."""
+    """The affected installations, then the packages, as escaped HTML: a feed entry has no
+    template.
+    """
     counts = changes.revision.counts
     size = f"{counts.get('packages', 0)} packages, {counts.get('bundles', 0)} bundles."
     concerned = format_html_join(

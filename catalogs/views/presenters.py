@@ -1,6 +1,5 @@
-"""What catalog pages show, worked out from what `search` and `queries` found.
+"""Presents catalogs and packages: URLs, cards, facets, page slices, verdict labels, states.
 
-Owns URLs of packages and bundles, facet links, page slices and the words for a catalog's state.
 Reads no rows.
 """
 
@@ -125,8 +124,10 @@ def verdict_words(verdicts: Iterable[MethodVerdict | Predicted]) -> list[tuple[s
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A package as the list shows it; `url` is empty when none can name it. Texts are marked with
-    the words of the search; `why` tells, beyond them, why the package was found."""
+    """A package in the list; `url` is empty when no URL can carry its name.
+
+    The texts have the search words marked; `why` has further reasons for the match.
+    """
 
     row: search.Row
     sources: Sequence[search.Row]
@@ -147,7 +148,7 @@ class Card:
 
     @property
     def difference(self) -> str:
-        """In what the sources differ, in words; empty when they are one package."""
+        """The aspects in which the sources differ; empty when they are one package."""
         return " and ".join(self.differs)
 
     @property
@@ -174,12 +175,12 @@ class Card:
 
     @property
     def verdicts_for(self) -> str:
-        """For which cluster that is said."""
+        """The cluster that the verdicts are for."""
         return "no cluster" if self.row.cluster == LOCAL else f"cluster {self.row.cluster}"
 
     @property
     def healths(self) -> dict[str, str]:
-        """Health to the clusters that say so: what the labels show."""
+        """Health -> names of the clusters that report it."""
         clusters: dict[str, dict[str, None]] = {}
         for installation in self.installed:
             clusters.setdefault(installation.health, {})[installation.cluster] = None
@@ -262,7 +263,7 @@ def package_url(cluster: str, catalog: str, name: str) -> str:
 def cards(
     matches: Sequence[search.Match], query: search.Asked, hits: search.Hits | None
 ) -> list[Card]:
-    """The cards of a page; at most one query, for the descriptions that have what was found."""
+    """The cards of a page; at most one query, for descriptions that contain a search word."""
     read_as = hits.read_as if hits else {}
     words = (*query.words, *(near for names in read_as.values() for near in names))
     kinds = hits.kinds if hits else frozenset()
@@ -307,7 +308,7 @@ def _unseen_words(row: search.Row, words: tuple[str, ...]) -> tuple[str, ...]:
 def _kinds_found(
     row: search.Row, words: tuple[str, ...], kinds: frozenset[str]
 ) -> list[SafeString]:
-    """The kinds that were asked for, as `provides:` or as a plain word."""
+    """The matching kinds, searched as `provides:` or as a plain word."""
 
     def wanted(kind: str) -> bool:
         return kind in kinds or fold(kind.rpartition("/")[2]) in words
@@ -393,7 +394,7 @@ def order_channels(channels: Iterable[str], default: str) -> list[str]:
 
 
 def catalog_status(catalog: Catalog) -> Status:
-    """The catalog's state in a word and, unless all is well, what it means for the reader."""
+    """The state of the catalog in a word, with a sentence and a hint for an abnormal one."""
     states = Catalog.State
     if catalog.state == states.DISABLED:
         return Status(

@@ -22,7 +22,7 @@ READERS = (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The problems of one code: how many in how many packages, and what readers make of it."""
+    """The problems of one code: their number, their packages, and the reactions of readers."""
 
     code: str
     count: int
@@ -74,7 +74,7 @@ def count_problems(problems: QuerySet[ContentProblem]) -> Counts:
 
 
 def sentence(counts: Counts, catalog: Catalog) -> str:
-    """What the problems mean for the catalog as a whole."""
+    """The consequence of the problems for the catalog as a whole."""
     if not counts.total:
         return ""
     if not counts.refused:

@@ -22,7 +22,7 @@ FORMATS = (("csv", "CSV"), ("ndjson", "JSON Lines"), ("json", "JSON"))
 
 
 class ProblemsForm(QueryForm):
-    """What the problems are narrowed to."""
+    """Filters of the problems."""
 
     severity = OptionField("severity", ("", *ContentProblem.Severity.values))
     code = TextField()
@@ -36,7 +36,7 @@ class ProblemsForm(QueryForm):
 
 
 def problems_tab(request: HttpRequest, catalog: Catalog, notices: list[str]) -> dict[str, Any]:
-    """What `_catalog_problems.html` shows; the filters of the query string narrow all of it."""
+    """Context of `_catalog_problems.html`, narrowed by the filters of the query string."""
     filters = ProblemsForm(request.GET, notices).cleaned_data
     everything = count_problems(find_problems(catalog))
     problems = find_problems(catalog, **filters)
@@ -57,7 +57,7 @@ def problems_tab(request: HttpRequest, catalog: Catalog, notices: list[str]) -> 
 
 
 def described(problems: Sequence[ContentProblem]) -> dict[str, Any]:
-    """The rows of `_problem_table.html`, each with what is to be known of its code."""
+    """The rows of `_problem_table.html`, each with the description of its code."""
     return {"problems": [(problem, reactions_of(problem.code)) for problem in problems]}
 
 
@@ -80,7 +80,7 @@ def report(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase
 
 
 def _downloads(catalog: Catalog, filters: dict[str, str]) -> list[tuple[str, str]]:
-    """(title, URL): the same filters, for somebody who is going to repair it."""
+    """(title, URL) of the filtered problems in each format."""
     chosen = {name: value for name, value in filters.items() if value}
     address = (catalog.cluster_name, catalog.slug)
     rest = reverse("api:list_problems", args=address)

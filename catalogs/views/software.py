@@ -1,4 +1,4 @@
-"""The software catalog: what can be installed, from which catalog."""
+"""The software catalog: the packages of all catalogs, searched and filtered."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def software(request: HttpRequest) -> HttpResponse:
 
 
 def _nearest(index: search.Index, query: search.Asked) -> list[tuple[str, str]]:
-    """Names like the words asked for with the URL of their package."""
+    """Names like the search words with the URL of their package."""
     return [
         (row.name, presenters.package_url(row.cluster, row.catalog, row.name))
         for row in search.nearest_names(index, query.words)
@@ -67,9 +67,9 @@ def _bundles(
     result: search.Result,
     hits: search.Hits | None,
 ) -> dict[str, Any]:
-    """The bundles that use the image asked for, one page of them; nothing for another search.
+    """One page of the bundles that use the searched image; nothing for another search.
 
-    They are those of the first packages by name: nobody looks for what hundreds use.
+    Only the first packages by name are looked through: a search for an image has few matches.
     """
     images = filters.asked.images
     if not (images and result.matches and hits):

@@ -1,4 +1,4 @@
-"""The tab Versions of a package: all of them in an order, and what would be chosen of them."""
+"""The tab Versions of a package: all versions in order, and a form that resolves one."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -89,7 +89,7 @@ def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> 
 
 
 def _question(package: Package, facts: PackageFacts, params: QueryDict) -> dict[str, Any]:
-    """The form "What would be chosen?" and, when a path is named, its answer."""
+    """The form "What would be chosen?" and, with a method in the URL, its answer."""
     values = {
         "version": clean_text(params.get("range", "")),
         "channel": clean_text(params.get("in", "")),

@@ -57,7 +57,7 @@ NOTE_STATES = {
 
 @dataclass(frozen=True, slots=True)
 class RemedyLink:
-    """What stands behind the first sentence of a remedy that has `word`: a link, or plain words."""
+    """A link, or plain text without `url`, behind the first sentence of a remedy with `word`."""
 
     word: str
     text: str
@@ -66,7 +66,7 @@ class RemedyLink:
 
 @dataclass(frozen=True, slots=True)
 class RemedyStep:
-    """One step of a remedy: a command to copy or a sentence to read, and what helps with it."""
+    """One step of a remedy: a command to copy or a sentence, with links."""
 
     text: str
     command: bool
@@ -102,7 +102,7 @@ class RelatedObject:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is worth knowing beside the cause; `words` are the cluster's own."""
+    """A note beside the cause; `words` are the message of the cluster."""
 
     state: str
     title: str
@@ -113,14 +113,14 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class ConditionTable:
-    """The conditions of one object, as it says them."""
+    """The conditions of one object."""
 
     title: str
     conditions: list[dict[str, Any]]
 
 
 def remedy_steps(remedy: Iterable[str], links: Sequence[RemedyLink] = ()) -> list[RemedyStep]:
-    """A remedy's lines, commands told from sentences, each link at its own."""
+    """The lines of a remedy as steps, each link at the first sentence with its word."""
     left = list(links)
     steps_shown = []
     for line in remedy:
@@ -174,7 +174,9 @@ def chain(
 
 
 def related_objects(links: Sequence[Link], parts: Parts) -> list[RelatedObject]:
-    """What belongs to it or is named by it and is no link of its chain, absent ones first."""
+    """Objects that belong to the operator or are named by it, outside its chain, absent ones
+    first.
+    """
     shown = {(link.kind, link.namespace, link.name) for link in links}
     absent = [
         RelatedObject(

@@ -1,4 +1,4 @@
-"""What the details of an object say, as lines that a page can show. Tolerant of odd content."""
+"""Presents the details of objects as terms and values. Tolerant of odd content."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
-    """A container that does not run, and what its kubelet says."""
+    """A container that does not run, with the reason and message of its kubelet."""
 
     deployment: str
     name: str
@@ -64,8 +64,9 @@ class DeploymentRow:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What a ClusterServiceVersion requires; `rows` are (requirement, its status in words, what
-    finds who provides a definition that is missing)."""
+    """The requirements of a ClusterServiceVersion; `rows` are (requirement, its status in words,
+    the search for providers of a missing definition).
+    """
 
     csv: str
     rows: list[tuple[Requirement, str, Search | None]]
@@ -108,7 +109,7 @@ def status_words(row: Requirement) -> str:
 
 
 def facts_of(row: Operator | Component) -> list[Fact]:
-    """What the details of a row say that conditions don't; empty for kinds that have none."""
+    """The facts in the details of a row beyond its conditions; empty for kinds without any."""
     make = _FACTS.get(row.kind)
     phase = row.phase if isinstance(row, Component) else ""
     facts = make(details_of(row), phase) if make else []

@@ -1,4 +1,4 @@
-"""The timeline of an object and of what belongs to it: what we saw change, Events in between."""
+"""The timeline of an object and its components: recorded changes with Events in between."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class ConditionReport:
-    """A state as its object tells it now, and since when it says that it holds."""
+    """The current state in an object and the time since when it holds by its own account."""
 
     uid: str
     status: str
@@ -105,7 +105,7 @@ def timeline(
     events: Sequence[Event] = (),
     reports: Mapping[tuple[Key, str], ConditionReport] | None = None,
 ) -> Timeline:
-    """One story of both, newest first. `reports` is what the objects say of themselves."""
+    """Changes and Events in one list, newest first. `reports` are the objects' own states."""
     changes = _changes(subject, transitions, reports or {})
     entries = changes + [_event(subject, row) for row in events]
     entries.sort(key=lambda moment: moment.at, reverse=True)
@@ -153,9 +153,10 @@ def _changes(
 def _first_sight(
     row: Transition, report: ConditionReport | None, *, new: bool
 ) -> tuple[bool, datetime | None]:
-    """Whether it may have been so before we first looked, and since when its object says so.
+    """Whether the state may be older than our first look, and the object's own time of it.
 
-    The object speaks for the row while it still says the same. `new`: it came while we looked.
+    The object's time counts while its state is still the same. `new`: the object came after our
+    first look.
     """
     if new or row.from_status or row.from_reason:
         return False, None

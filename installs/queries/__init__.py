@@ -1,1 +1,1 @@
-"""Every read of the pages about what is installed. Knows models, never requests or templates."""
+"""Every read of the pages about installed operators. Knows models, never requests or templates."""

@@ -60,7 +60,7 @@ def object_of(action: Action) -> Operator | None:
 
 
 def actions_revision() -> str:
-    """What moves when any action was made or changed; one query."""
+    """Differs when any action was made or changed; one query."""
     totals = Action.objects.aggregate(
         newest=Max("pk"),
         sent=Max("sent_at"),
@@ -72,7 +72,7 @@ def actions_revision() -> str:
 
 
 def syncs_revision() -> str:
-    """What moves when any sync run began or ended; one query."""
+    """Differs when any sync run began or ended; one query."""
     totals = SyncRun.objects.aggregate(newest=Max("pk"), finished=Max("finished_at"))
     return ":".join(str(value) for value in totals.values())
 
@@ -94,7 +94,7 @@ def request_page(
 
 
 def requests_revision() -> str:
-    """What moves when any request was made or decided; one query."""
+    """Differs when any request was made or decided; one query."""
     totals = InstallRequest.objects.aggregate(
         newest=Max("pk"),
         decided=Max("decided_at"),
@@ -104,7 +104,7 @@ def requests_revision() -> str:
 
 
 def installed_of(request: InstallRequest) -> list[Operator]:
-    """What is installed of the same package on the same cluster; one query."""
+    """The operators of the same package on the same cluster; one query."""
     rows = Operator.objects.filter(cluster=request.cluster_id)
     same = Q(package=request.package) | Q(kind=request.path, name=request.name)
     return list(rows.filter(same).order_by("kind", "namespace", "name")[:20])

@@ -1,4 +1,4 @@
-"""Reads behind "what changed": changes of health, and operators that came or went."""
+"""Reads behind the recent changes: changes of health, installed and removed operators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -76,8 +76,9 @@ def members_of(row: ClusterOperator) -> list[MemberGroup]:
 
 
 def explanation_of(row: ClusterOperator, groups: Sequence[MemberGroup]) -> Explanation:
-    """What the aggregated ClusterOperator means, from its members and the PlatformOperators of its
-    cluster; one query."""
+    """The aggregated ClusterOperator explained from its members and the PlatformOperators of its
+    cluster; one query.
+    """
     members = [Member(member.name, member.reason) for group in groups for member in group.members]
     rows = Operator.objects.filter(cluster=row.cluster_id, kind="PlatformOperator").values_list(
         "name", "conditions", "reason", "finding", "since"
@@ -97,7 +98,7 @@ def explanation_of(row: ClusterOperator, groups: Sequence[MemberGroup]) -> Expla
 
 
 def impact_of(row: ClusterOperator) -> tuple[str, str]:
-    """Two sentences: what it blocks and what it does not."""
+    """Two sentences: the operations that it blocks and those that it does not."""
     return explain_impact(read_conditions(row.conditions))
 
 

@@ -55,7 +55,7 @@ def crd_page(
 
 
 def crd_finding(row: CRDState) -> Finding | None:
-    """What is wrong with it, with its own name in the commands."""
+    """The finding with the name of the definition in its commands."""
     if not row.finding:
         return None
     facts = {str(key): str(value) for key, value in row.facts.items()}
@@ -63,7 +63,7 @@ def crd_finding(row: CRDState) -> Finding | None:
 
 
 def crd_row(row: CRDState) -> CRDRow:
-    """What the page shows of one."""
+    """The row of the page for one definition."""
     kind, namespace, name = row.owner_kind, row.owner_namespace, row.owner_name
     if kind == "Operator":  # OLM's own grouping, called PACKAGE.NAMESPACE
         package, _, namespace = name.rpartition(".")

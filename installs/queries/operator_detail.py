@@ -1,4 +1,4 @@
-"""Reads behind one operator: what it is made of, what it depends on, what happened to all of it."""
+"""Reads behind one operator: its components, dependencies, history and InstallPlans."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ class Parts:
         return [component for component in self.components if component.kind == kind]
 
     def keys(self, operator: Operator) -> list[Key]:
-        """Identity of the operator and of everything that tells its story, the operator first."""
+        """Keys of the operator and of every object in its timeline, the operator first."""
         shared = ("CatalogSource", "OperatorGroup")  # tell the story of every operator beside it
         own = [key_of(component) for component in self.components if component.kind not in shared]
         absent = [
@@ -64,7 +64,7 @@ def key_of(row: Observed) -> Key:
 
 
 def parts_of(operator: Operator) -> Parts:
-    """Its components, those that it names, and what it names in vain; two queries."""
+    """Its components, the objects it names, and the names without an object; two queries."""
     references = list(operator.references.order_by("kind", "namespace", "name"))
     named = {(reference.kind, reference.namespace, reference.name) for reference in references}
     wanted = Q(operator=operator) | among(named) if named else Q(operator=operator)
@@ -91,8 +91,7 @@ def parts_of(operator: Operator) -> Parts:
 
 
 def _gone(operator: Operator) -> set[str]:
-    """ClusterServiceVersions that only a failed resolution names: nobody misses one that is not
-    there."""
+    """ClusterServiceVersions that only a failed resolution names: their absence means nothing."""
     details = details_of(operator)
     named = str(details.get("conflicting_csvs") or "").split(", ")
     return set(named) - {details.get("current_csv"), details.get("installed_csv")}
@@ -110,7 +109,7 @@ def among(keys: Iterable[Key]) -> Q:
 
 
 def history(cluster_id: int, keys: Sequence[Key], limit: int = TIMELINE_LIMIT) -> list[Transition]:
-    """What we saw happen to these objects, newest first; one query."""
+    """The recorded changes of these objects, newest first; one query."""
     rows = Transition.objects.filter(among(keys), cluster=cluster_id)
     return list(rows.order_by("-at", "-pk")[:limit])
 
@@ -152,7 +151,7 @@ def packages_of(operator: Operator) -> list[Package]:
 
 
 def open_action(operator: Operator) -> Action | None:
-    """What a person asked of this object and is not finished; one query."""
+    """The unfinished action on this object; one query."""
     return Action.objects.filter(
         cluster=operator.cluster_id,
         path=operator.kind,
@@ -164,8 +163,10 @@ def open_action(operator: Operator) -> Action | None:
 
 @dataclass(frozen=True, slots=True)
 class PendingPlan:
-    """What approving an InstallPlan will change. `others` are ClusterServiceVersions of other
-    operators that it carries along; `command` approves it."""
+    """The effect of approving an InstallPlan.
+
+    `others` are ClusterServiceVersions of other operators in the plan; `command` approves it.
+    """
 
     approval: Approval
     others: tuple[str, ...]

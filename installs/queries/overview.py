@@ -1,4 +1,4 @@
-"""Reads behind the overview: what is broken on a cluster and the one thing to do about it."""
+"""Reads behind the overview: problems of each cluster, work that waits, catalogs."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits for a person or is under way."""
+    """Work that waits for a person or is in progress."""
 
     actions: int
     upgrades: int
@@ -51,7 +51,9 @@ class Waiting:
 def waiting(
     clusters: Sequence[Cluster], *, upgrades: int, approvals: Sequence[Approval]
 ) -> Waiting:
-    """These, the actions under way and the CRDs that will block an upgrade; two queries."""
+    """The given numbers, the actions in progress and the CRDs that will block an upgrade; two
+    queries.
+    """
     ids = [cluster.pk for cluster in clusters]
     return Waiting(
         actions=Action.objects.filter(cluster__in=ids, state__in=Action.OPEN).count(),
@@ -77,7 +79,7 @@ def approvals_of(cluster: str, operators: Sequence[Operator]) -> list[Approval]:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """Something that stands in the way of an update of the cluster itself, in its own words."""
+    """A blocker of an update of the cluster itself, with the cluster's own message."""
 
     kind: str
     name: str
@@ -87,7 +89,7 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class ClusterUpdate:
-    """How the ClusterVersion stands; `desired` is another version while an update runs."""
+    """The state of the ClusterVersion; `desired` is another version while an update runs."""
 
     version: str
     desired: str
@@ -212,7 +214,7 @@ class BlockingOperator:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOverview:
-    """Everything the overview says of one cluster."""
+    """The content of the overview for one cluster."""
 
     cluster: Cluster
     counts: HealthCounts
@@ -346,7 +348,7 @@ def read_catalogs() -> list[Catalog]:
 
 
 def catalogs_revision(rows: Sequence[Catalog]) -> str:
-    """What moves when any catalog's content or state changed."""
+    """Differs when the content or state of any catalog changed."""
     return ";".join(f"{row.pk}:{row.revision}:{row.state}:{row.stale}" for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""Who provides an API that a cluster misses: the search of its software catalog that finds them."""
+"""Searches of the software catalog for packages that provide a missing API."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -14,7 +14,7 @@ from olmweb.models import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A kind of an API group, or what is known of it: the plural of a CustomResourceDefinition."""
+    """A kind of an API group, or the plural of its CustomResourceDefinition."""
 
     group: str
     kind: str = ""
@@ -23,7 +23,7 @@ class Api:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search of the software catalog: what is asked for, and the list that answers."""
+    """A search of the software catalog: its words and its URL."""
 
     words: str
     url: str
@@ -36,7 +36,7 @@ def api_of_crd(name: str) -> Api:
 
 
 def missing_api(finding: Finding) -> Api | None:
-    """The API that the finding says is missing; None when it names none of a group."""
+    """The missing API of the finding; None when it names none with a group."""
     facts = finding.facts
     if crd := facts.get("crd"):
         api = api_of_crd(crd)

@@ -1,4 +1,4 @@
-"""Reads behind a cluster's page: how fresh what we show of it is, kind by kind, and why not."""
+"""Reads behind a cluster's page: the state of each watched resource and the missing permissions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

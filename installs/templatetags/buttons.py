@@ -1,4 +1,4 @@
-"""What buttons and forms say of a person's rights, on the pages of catalogs too."""
+"""Tags for the permissions of a user on buttons and forms, on the pages of catalogs too."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def install_offer_of(context: dict[str, Any], package: Package) -> Offer:
 def path_refused(
     context: dict[str, Any], cluster: Cluster | None, path: str, namespace: str
 ) -> dict[str, Any]:
-    """What the cluster said of the person's right to install by this path, if it was no."""
+    """The refusal of the cluster for an install by this method, if there was one."""
     odd = len(namespace) > NAMESPACE_LIMIT  # the form says so itself
     if cluster is None or path not in tuple(InstallMethod) or odd:
         return {"refused": None}

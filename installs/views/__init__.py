@@ -1,1 +1,4 @@
-"""Pages about what is installed. Thin: read the query string, ask installs.queries, render."""
+"""Pages about installed operators, clusters and actions.
+
+A view reads its form, calls installs.queries and renders.
+"""

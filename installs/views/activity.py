@@ -1,4 +1,4 @@
-"""Activity: what people asked for and what the syncs did; one action followed live."""
+"""Activity: actions and sync runs; one action followed live."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -62,7 +62,7 @@ def activity(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def action_detail(request: HttpRequest, id: int) -> HttpResponse:
-    """One action: as whom, what exactly, what the cluster said, how it ended; live until it did."""
+    """One action: user, manifests, response of the cluster, outcome; live until it ended."""
     action = get_action(id)
     token = revision_token(
         action.state, action.sent_at, action.finished_at, cluster_revision(request)

@@ -1,4 +1,4 @@
-"""The audit: how much of a catalog a cluster can run, why not the rest, and what came true."""
+"""The audit: the share of a catalog that a cluster can install, and the outcomes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ ARCS = {"installable": "healthy", "not_installable": "failed", "unknown": "unkno
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """What the query string asks for."""
+    """The parameters of the audit."""
 
     catalog: Catalog
     path: InstallMethod
@@ -87,7 +87,7 @@ class AuditForm(QueryForm):
 def read_query_string(
     request: HttpRequest, catalogs: Sequence[Catalog], notices: list[str]
 ) -> AuditQuery:
-    """Reads tolerantly: a bookmark to what is gone shows something else and says so."""
+    """The parameters; an unknown catalog or cluster becomes a notice."""
     values = AuditForm(request.GET, notices).cleaned_data
     catalog = _catalog(values["catalog"], catalogs, notices)
     by_name = {cluster.name: cluster for cluster in clusters(request)}
@@ -154,7 +154,7 @@ def _context(request: HttpRequest, query: AuditQuery, notices: list[str]) -> dic
 
 
 def _groups(query: AuditQuery) -> list[tuple[str, str]]:
-    """(namespace, words) of the OperatorGroups of the cluster, and of the namespace asked for."""
+    """(namespace, words) of the OperatorGroups of the cluster and of the requested namespace."""
     if query.cluster is None or query.path != InstallMethod.SUBSCRIPTION:
         return []
     spots = Spots(query.cluster)

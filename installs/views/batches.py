@@ -1,6 +1,7 @@
-"""Bulk install: the form with its review and one confirmation, the page that follows it, Stop.
+"""Bulk install: the form with review and confirmation, the page that follows it, Stop.
 
-A GET asks no cluster. Every form works as a plain form; htmx swaps the same form in place.
+A GET sends no request to a cluster. Forms work without JavaScript; htmx swaps the same form in
+place.
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ FOLLOW_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class BatchQuery:
-    """What the form asks for: where, by what path, which are ticked, what is the same for all."""
+    """The parsed form: target, install method, ticked candidates, shared fields."""
 
     selection: Selection
     places: dict[Cluster, list[InstallMethod]]
@@ -68,7 +69,7 @@ class BatchForm(ValuesForm):
 @require_http_methods(METHODS)
 @sign_in_required(check=person)
 def new_batch(request: HttpRequest) -> HttpResponse:
-    """Which, where, what is asked once for all; review with a dry run of each; confirm."""
+    """The form: packages, target and shared fields; review with dry runs; confirmation."""
     values = request.POST if request.method == "POST" else request.GET
     context: dict[str, Any] = {"cap": CAP, "key": form_key(request), "fields": {}}
     form = BatchForm(values)
@@ -163,7 +164,7 @@ def _shown(query: BatchQuery) -> dict[str, Any]:
 
 
 def _rows(items: list[Item], query: BatchQuery) -> list[dict[str, Any]]:
-    """What the table shows: an item, and whether it is ticked and can be."""
+    """The rows of the table: an item, whether it is ticked, and whether it can be."""
     return [
         {
             "item": item,
@@ -177,7 +178,7 @@ def _rows(items: list[Item], query: BatchQuery) -> list[dict[str, Any]]:
 
 
 def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) -> HttpResponse:
-    """Dry runs first, always; recorded only on confirmation of what passed them."""
+    """Runs the dry runs first; records the batch on confirmation of those that passed."""
     confirming = request.POST.get("step") == "confirm"
     keys = [candidate.key for candidate in query.chosen]
     hashed = recording.hash_of(query.cluster, query.path, keys, query.shared)
@@ -220,7 +221,7 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
 
 @require_safe
 def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
-    """A bulk install: each with its state, what was left out and why; live until all have ended."""
+    """A bulk install: the state of each action and the left-out packages; live until all ended."""
     progress = progress_of(recording.find(id))
     states = [(row.pk, row.state, row.begun_at, row.finished_at) for row in progress.rows]
     token = revision_token(states, progress.batch.stopped_at, cluster_revision(request))
@@ -243,7 +244,7 @@ def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
 @require_POST
 @sign_in_required(check=person, return_to="installs:batch")
 def stop_batch(request: HttpRequest, id: int) -> HttpResponse:
-    """Stops what was not begun, and says how much that was."""
+    """Cancels the actions that have not begun."""
     batch = recording.find(id)
     count = recording.stop(batch, request.user)
     if count:

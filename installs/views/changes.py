@@ -1,6 +1,6 @@
-"""Upgrade, approve, retry and remove what is there: shown in full, tried, confirmed, followed.
+"""Forms to upgrade, approve, retry and remove: plan, dry run, confirmation.
 
-A GET asks no cluster; a POST lets the cluster try first, and what is confirmed is what was shown.
+A GET sends no request to a cluster. Only the plan that was shown can be confirmed.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class UpgradeForm(ValuesForm):
 def upgrade(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
-    """Another channel, version or approval: where it can go, by which way, and what is sent."""
+    """Another channel, version or approval: the possible targets and the manifests."""
     operator = get_operator(cluster, kind, namespace, name)
     form = UpgradeForm(request.POST if request.method == "POST" else request.GET)
     values = form.cleaned_data
@@ -75,7 +75,7 @@ def upgrade(
 @require_http_methods(METHODS)
 @sign_in_required(check=person)
 def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: str) -> HttpResponse:
-    """Lets its controller try again, by the remedy of what failed."""
+    """Lets the controller try again, by the remedy of the failure."""
     operator = get_operator(cluster, kind, namespace, name)
     context = {
         "title": f"Retry {operator.name}",
@@ -113,7 +113,7 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
 def remove(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
-    """Remove one operator: what goes, what stays, counted if asked; a tick, a dry run, follow."""
+    """Removes one operator: consequences, counts on request, confirmation, dry run."""
     operator = get_operator(cluster, kind, namespace, name)
     plan = change.plan_remove(operator)
     context: dict[str, Any] = {
@@ -153,7 +153,7 @@ def _carry_out(
     make: Callable[[], Plan],
     form: ValuesForm | None = None,
 ) -> HttpResponse:
-    """Shows the plan; on POST tries it; on confirmation of what was shown records it."""
+    """Shows the plan; a POST dry-runs it; a confirmed POST records it."""
     is_post = request.method == "POST"
     try:
         plan = make()

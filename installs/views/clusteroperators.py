@@ -1,4 +1,4 @@
-"""Cluster operators: four conditions each, worst first, and what the aggregated one means."""
+"""Cluster operators with their conditions, worst first, and the aggregated one explained."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -69,7 +69,7 @@ def _not_served(kinds: dict[str, dict[str, str]]) -> bool:
 
 @require_safe
 def clusteroperator_detail(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
-    """Conditions, members grouped by cause, what it blocks and what not."""
+    """Conditions, members grouped by cause, and the impact on the cluster."""
     row = get_clusteroperator(cluster, name)
     token = revision_token(cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:

@@ -53,8 +53,9 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 
 def _silence_shown(entries: list[queries.ClusterOverview]) -> list[int]:
-    """The silent clusters of which the page itself says so: those of a table, and one that was
-    never reached."""
+    """Ids of the silent clusters that the page itself reports as silent: those of a table, and
+    one that was never reached.
+    """
     silent = [entry.cluster for entry in entries if entry.cluster.stale]
     return [cluster.pk for cluster in silent if len(entries) > 1 or cluster.synced_at is None]
 
@@ -69,7 +70,7 @@ def _waiting(entries: list[queries.ClusterOverview]) -> Waiting:
 
 @require_safe
 def cluster_detail(request: HttpRequest, cluster: str) -> HttpResponse:
-    """Each feed with its state, when it was last heard, and what to do when it can't be read."""
+    """Each watched resource with its state, its last event and a remedy when it can't be read."""
     row = get_cluster(cluster, clusters(request))
     status = freshness(row)
     # Feeds are heard without any row of the cluster changing.
@@ -85,7 +86,7 @@ def cluster_detail(request: HttpRequest, cluster: str) -> HttpResponse:
 
 @require_safe
 def crd_list(request: HttpRequest) -> HttpResponse:
-    """Stored versions beside served and defined ones, who owns it, and what is wrong."""
+    """Stored versions beside served and defined ones, the owner, and the problem."""
     chosen = CRDsForm.read(request.GET)
     show = chosen.pop("show")
     token = revision_token(cluster_revision(request))

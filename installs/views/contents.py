@@ -1,4 +1,4 @@
-"""What will this install? One bundle beside a cluster, and how it differs from another."""
+"""The contents of one bundle on a cluster, and the difference from another bundle."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def _granted(report: Report, *, wide: bool) -> list[Any]:
 
 
 def _cluster(request: HttpRequest, package: Package, notices: list[str]) -> Cluster | None:
-    """The catalog's own cluster; of one without, the cluster asked for or the first."""
+    """The cluster of the catalog; for a catalog without one, the requested cluster or the first."""
     if package.catalog.cluster is not None:
         return package.catalog.cluster
     by_name = {cluster.name: cluster for cluster in clusters(request)}
@@ -73,7 +73,7 @@ def _compared(
     cluster: Cluster | None,
     notices: list[str],
 ) -> dict[str, Any]:
-    """The bundle to compare with: the one asked for, else the one installed."""
+    """The bundle to compare with: the requested one, else the installed one."""
     name = clean_text(request.GET.get("from", ""))
     names = package.bundles.exclude(name=shown.name).values_list("name", "version")
     installed = found_contents.installed_bundle(package, cluster)

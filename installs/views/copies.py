@@ -1,6 +1,6 @@
-"""The report of what copied ClusterServiceVersions cost a cluster: asked for by POST, then shown.
+"""The report on the cost of copied ClusterServiceVersions, requested by POST.
 
-A GET asks no cluster: it shows the report that a worker has made.
+A GET sends no request to a cluster: it shows the report that a worker has made.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""Export instead of install: the manifests of a choice to read, and as files for Git.
+"""The manifests of an install to read, and as files for Git.
 
-Plain GETs whose address holds the whole choice; needs no right to install and asks no cluster.
+Plain GETs with all values in the address; need no permission and send no request to a cluster.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ UNPROCESSABLE = 422  # which htmx swaps in, too
 
 
 class ExportForm(ValuesForm):
-    """The words of an export and of the repository that it is kept in."""
+    """The values of an export and of its Git repository."""
 
     path = ValueField()
     channel = ValueField()

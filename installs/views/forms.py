@@ -1,4 +1,4 @@
-"""What the forms that change a cluster share: key, answer, and the way to the action's page."""
+"""Shared by the forms that change a cluster: key, rendering, dry run and confirmation."""
 
 import uuid
 from typing import Any
@@ -33,8 +33,11 @@ def show_form(
 
 
 def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any]) -> HttpResponse:
-    """What a POST of a form that shows a plan answers: the dry run first, always; the action is
-    recorded only on confirmation of what was shown. Raises OlmwebError as actions.request."""
+    """Handles the POST of a form that shows a plan: always a dry run first, and the recorded action
+    on confirmation of the plan that was shown.
+
+    Raises OlmwebError as actions.record.request.
+    """
     dry_run = record.dry_run(plan, request.user)
     context["dry_run"] = dry_run
     if not dry_run.ok:
@@ -49,7 +52,7 @@ def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any])
 
 
 def follow_action(request: HttpRequest, action: Action) -> HttpResponse:
-    """To the action's page, which follows it live; to that of whoever asked for the same first."""
+    """Redirects to the page of the action, which may be an equal one of another user."""
     if action.user is not None and action.user_id != request.user.pk:
         username = action.user.get_username()
         messages.info(

@@ -1,6 +1,7 @@
-"""Install one package: say exactly what will be done, let the cluster try it, ask, then follow.
+"""Install one package: the plan in full, a dry run, confirmation.
 
-A GET asks no cluster. Every form works as a plain POST; htmx swaps the same form in place.
+A GET sends no request to a cluster. Forms work without JavaScript; htmx swaps the same form in
+place.
 """
 
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ class InstallForm(ValuesForm):
 @require_http_methods(METHODS)
 @sign_in_required(check=person)
 def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
-    """What, where, review with the cluster's own dry run, confirm."""
+    """The form, the review with a dry run, the confirmation."""
     package_row = get_package(cluster, catalog, package)
     form = InstallForm(request.POST if request.method == "POST" else request.GET)
     values = form.cleaned_data
@@ -89,7 +90,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
 
 
 def _paths(target: Cluster, package: Package, values: Mapping[str, str]) -> dict[str, Any]:
-    """The ways there are, and the one that is asked for; the first is the default."""
+    """The possible install methods and the chosen one; the first is the default."""
     paths = paths_of(target, package.catalog)
     try:
         path = InstallMethod.parse(values.get("path", ""))
@@ -100,7 +101,7 @@ def _paths(target: Cluster, package: Package, values: Mapping[str, str]) -> dict
 
 
 def _choice(target: Cluster, package: Package, context: dict[str, Any]) -> Any:
-    """What the fields of the form are made from even when a value is wrong."""
+    """The values of the fields even when one is wrong."""
     try:
         return choice_for(target, package, context["name"], context["path"], context["values"])
     except OlmwebError:
@@ -115,7 +116,7 @@ def _targets(request: HttpRequest, package: Package) -> list[Cluster]:
 
 
 def _target(targets: list[Cluster], name: str) -> Cluster | None:
-    """The cluster asked for. Raises OlmwebError (403) for one that was not on offer."""
+    """The requested cluster. Raises OlmwebError (403) for one that is not on offer."""
     if not name or not targets:
         return targets[0] if targets else None
     target = next((c for c in targets if c.name == name), None)

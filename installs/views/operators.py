@@ -56,7 +56,7 @@ FILTER_WORDS = {
 def operator_detail(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
-    """What happened, what to do, the chain, what it requires, the timeline, the conditions."""
+    """Cause, remedy, chain, requirements, timeline and conditions of one operator."""
     operator = get_operator(cluster, kind, namespace, name)
     action = detail.open_action(operator)
     token = revision_token(
@@ -122,19 +122,21 @@ def _story(operator: Operator) -> dict[str, Any]:
 
 
 def _first_install(operator: Operator, story: Mapping[str, Any]) -> bool:
-    """Whether what it installs first waits for approval: nothing is there to be upgraded."""
+    """Whether the first InstallPlan waits for approval, so that nothing can be upgraded."""
     installed = details_of(operator).get("installed_csv")
     return bool(operator.kind == "Subscription" and story["pending"] and not installed)
 
 
 def _minute(operator: Operator) -> int:
-    """What moves while something is under way, because time alone makes a step a slow one."""
+    """The current minute while a step is in progress: time alone makes a step a slow one."""
     going_on = operator.deleting or operator.health in (Health.INSTALLING, Health.UPGRADING)
     return int(timezone.now().timestamp() // 60) if going_on else 0
 
 
 def _may_remove(request: HttpRequest) -> tuple[bool, str]:
-    """Whether to offer removal, and why not. Who is not signed in is offered it, by signing in."""
+    """Whether to offer removal, and the reason if not. Visitors without a session are offered
+    it.
+    """
     if not request.user.is_authenticated:
         return True, ""
     return may_act(request.user)
@@ -158,7 +160,7 @@ class OperatorsForm(FilterForm):
 
 @require_safe
 def operator_list(request: HttpRequest) -> HttpResponse:
-    """By cause when anything needs attention and nothing else was asked, else the table."""
+    """By cause when an operator needs attention and nothing is filtered, else the table."""
     values = OperatorsForm.read(request.GET)
     sort, chosen = values.pop("sort"), values.pop("view")
     filters = queries.OperatorFilters(**values)

@@ -1,4 +1,4 @@
-"""Upgrade readiness: what blocks the next minor of each cluster, worst first, and the way out."""
+"""Upgrade readiness: blockers of the next minor of each cluster, worst first, with remedies."""
 
 from urllib.parse import urlencode
 
@@ -56,7 +56,7 @@ class MigrationForm(FilterForm):
 
 @require_safe
 def readiness_page(request: HttpRequest) -> HttpResponse:
-    """Per cluster the verdict in a sentence, then every obstacle with its way out."""
+    """The verdict on each cluster in a sentence, then every blocker with its remedy."""
     chosen = ReadinessForm.read(request.GET)
     if chosen["cluster"]:
         get_cluster(chosen["cluster"], clusters(request))
@@ -133,7 +133,7 @@ def _rows(readiness: Readiness, query: Asked) -> tuple[list[Row], int]:
 
 
 def _tone(readiness: Readiness) -> str:
-    """The state that stands before the verdict."""
+    """The state shown before the verdict."""
     if not readiness.following:
         return "unknown"
     return (

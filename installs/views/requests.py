@@ -1,6 +1,6 @@
-"""Request and approve: the form, the queue, one request with what its approval would send.
+"""Install requests: the form, the queue, one request with the plan of its approval.
 
-A GET asks no cluster. Every form works as a plain POST.
+A GET sends no request to a cluster. Every form works without JavaScript.
 """
 
 from typing import Any
@@ -132,7 +132,7 @@ class RequestsForm(FilterForm):
 
 @require_safe
 def request_list(request: HttpRequest) -> HttpResponse:
-    """The queue: what waits first asked for first seen, and how everything else ended."""
+    """The queue: waiting requests and decided ones, newest first."""
     chosen = RequestsForm.read(request.GET)
     token = revision_token("requests", queries.requests_revision())
     if (answer := unchanged(request, token)) is not None:
@@ -154,7 +154,7 @@ def request_list(request: HttpRequest) -> HttpResponse:
 @require_http_methods(METHODS)
 @sign_in_required(methods=("POST",))
 def request_detail(request: HttpRequest, id: int) -> HttpResponse:
-    """One request: what would be sent, what is there, what speaks against it; the decision."""
+    """One request: the plan, the installed operators, warnings; the decision."""
     install_request = deciding.find(id)
     context = _detail(request, install_request)
     if request.method != "POST":

@@ -1,4 +1,4 @@
-"""What every admin of ours shares: rows that a sync writes can be seen, never edited.
+"""Base of the admin pages: rows written by a sync are shown, never edited.
 
 Knows no model of the apps.
 """
@@ -17,7 +17,7 @@ else:  # generic for the type checker only
 
 
 class ReadOnlyAdmin(ModelAdmin):
-    """View permission shows; nobody adds, changes or deletes.
+    """An admin page without add, change and delete.
 
     `hidden` names columns that are never shown nor read: binary or very long ones.
     """

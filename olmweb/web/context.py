@@ -1,4 +1,4 @@
-"""What every page's shell shows: the clusters, how fresh they are, what needs attention.
+"""Context of the page shell: the clusters, their last sync, and their need for attention.
 
 One query a request, and none for a fragment that does not use them.
 """

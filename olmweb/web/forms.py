@@ -124,7 +124,7 @@ class TextFilter(forms.CharField):
 
 
 class ChoiceFilter(TextFilter):
-    """One of `choices`, or nothing. `noun` says what the value is not."""
+    """One of `choices`, or nothing. `noun` names such a value in the error."""
 
     def __init__(self, choices: Sequence[str], noun: str = "") -> None:
         super().__init__()

@@ -30,14 +30,14 @@ def revision_token(*parts: object) -> str:
 
 
 def cluster_revision(request: HttpRequest) -> str:
-    """What moves when any row of any cluster, or what a page says of its freshness, changed."""
+    """Differs when a row of any cluster, or the freshness that pages show, changed."""
     return ";".join(f"{c.pk}:{c.revision}:{c.reachable}:{c.stale}" for c in clusters(request))
 
 
 def unchanged(request: HttpRequest, token: str) -> HttpResponse | None:
-    """204 when the poll names the token that is still true, else None: render the fragment.
+    """204 when the poll names the current token, else None.
 
-    The answer also carries when each cluster was last heard from, so that the masthead stays true.
+    The response also carries the time of the last sync of each cluster for the masthead.
     """
     if not wants_fragment(request) or request.GET.get("rev") != token:
         return None
@@ -78,7 +78,7 @@ def render_page(
     partial: str = "",
     status: int = 200,
 ) -> TemplateResponse:
-    """The whole page, or `template#partial` when htmx asks. The context gets `fragment` (bool)."""
+    """The whole page, or `template#partial` for a request of htmx. Adds `fragment` (bool)."""
     fragment = bool(partial) and wants_fragment(request)
     name = f"{template}#{partial}" if fragment else template
     response = TemplateResponse(request, name, {**context, "fragment": fragment}, status=status)
@@ -113,7 +113,7 @@ def render_live(
 
 
 def clean_address(request: HttpRequest) -> str:
-    """The page's address without empty parameters and without what only polling needs."""
+    """The address of the page without empty parameters and without those of polling."""
     params = request.GET.copy()
     params.pop("rev", None)
     for name in [name for name in params if not any(params.getlist(name))]:

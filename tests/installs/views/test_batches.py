@@ -70,7 +70,7 @@ def confirmation(response: Any, *names: str, **more: Any) -> dict[str, Any]:
 
 
 def ticks(response: Any) -> dict[str, bool]:
-    return {row["one"].name: row["ticked"] for row in response.context["rows"]}
+    return {row["candidate"].name: row["ticked"] for row in response.context["rows"]}
 
 
 # --- selecting -----------------------------------------------------------------------------------
