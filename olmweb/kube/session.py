@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import structlog
+import urllib3
 import yaml
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
@@ -17,8 +19,10 @@ from kubernetes.config import ConfigException, load_incluster_config, load_kube_
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import ConfigError
 
+log = structlog.get_logger(__name__)
 IN_CLUSTER = "in-cluster"
 CONNECTIONS = 40  # open at most: a watched cluster has one for each watched resource
+_unverified: set[str] = set()  # clusters that this process has warned of
 
 
 def open_client(
@@ -47,6 +51,8 @@ def open_client(
             _load_in_cluster(configuration)
         else:
             _load_context(configuration, context, kubeconfig)
+        if not configuration.verify_ssl:
+            _warn_unverified(name or context)
         return ApiClient(configuration)
 
     return KubeClient(
@@ -57,6 +63,18 @@ def open_client(
         abandon=abandon,
         on_counts=on_counts,
     )
+
+
+def _warn_unverified(cluster: str) -> None:
+    """Logs once a process that a cluster's certificate is not verified, in place of the warning
+    that urllib3 prints for every request."""
+    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    if cluster not in _unverified:
+        _unverified.add(cluster)
+        log.warning(
+            "certificate of the API server is not verified (insecure-skip-tls-verify)",
+            cluster=cluster,
+        )
 
 
 def _load_in_cluster(configuration: Configuration) -> None:

@@ -1,9 +1,18 @@
 """Kubeconfigs, good and bad, and the in-cluster account."""
 
+import json
+import ssl
+import subprocess
+import threading
+import warnings
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import structlog
 
+from olmweb.kube import session
 from olmweb.kube.errors import ConfigError
 from olmweb.kube.session import open_client
 from tests.kubefake import KubeFake, write_kubeconfig
@@ -89,3 +98,51 @@ def test_the_kubeconfig_is_never_written(fake: KubeFake, tmp_path: Path) -> None
     with open_client("prod", str(path)) as client:
         client.version()
     assert path.read_bytes() == before
+
+
+def test_a_certificate_that_is_not_verified_is_warned_of_once_a_start(
+    tls_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_unverified", set())
+    path = write_kubeconfig(tmp_path / "config", tls_server, "lab")
+    document = json.loads(path.read_text())
+    document["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+    path.write_text(json.dumps(document))
+    with warnings.catch_warnings(record=True) as printed, structlog.testing.capture_logs() as logs:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            with open_client("lab", str(path), name="lab") as client:
+                assert [client.version() for _ in range(2)] == ["v1.30.0"] * 2
+    assert [str(warning.message) for warning in printed] == []
+    (warning,) = [entry for entry in logs if entry["log_level"] == "warning"]
+    assert warning["cluster"] == "lab"
+    assert "not verified" in warning["event"]
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[str]:
+    """An API server with a certificate that nobody signed."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b'{"gitVersion": "v1.30.0", "major": "1", "minor": "30"}'
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
