@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
 from catalogs.contents.bundle_facts import Contents, Kind
 from catalogs.verdicts.engine.surroundings import ClusterFacts, Installed, Market, Target
@@ -15,7 +15,19 @@ class Known(Enum):
     NOT = "not"
 
 
-Answer = Mapping[str, str] | Known | None
+class Unread(StrEnum):
+    """Facts of the cluster that a rule needs and that were not read."""
+
+    KINDS = "the kinds that the cluster serves"
+    CRDS = "the CustomResourceDefinitions of the cluster"
+    NAMESPACES = "the namespaces of the cluster"
+    ROLES = "the Roles of the namespace openshift-platform-operators"
+    OBJECTS = "the ClusterRoles and other cluster-wide objects of the cluster"
+    API_SERVICES = "the APIServices of the cluster"
+    VERSION = "the versions of the cluster"
+
+
+Answer = Mapping[str, str] | Known | Unread | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from catalogs.verdicts.engine.check import (
     Answer,
     Asked,
     Known,
+    Unread,
     counted,
     kinds_text,
     listed,
@@ -20,6 +21,7 @@ from catalogs.verdicts.engine.check import (
     same_package,
 )
 from catalogs.verdicts.engine.surroundings import PLATFORM_NAMESPACE, Target
+from olmweb.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SHIPPED_CLUSTER_WIDE
 
 # What the OperatorGroup selects -> the install modes that it needs, and words for it.
 GROUP_MODES = {
@@ -31,6 +33,10 @@ GROUP_MODES = {
 }
 PLATFORM_OPERATOR = "PlatformOperator"
 SUBSCRIPTION = "Subscription"
+# Kinds of which ClusterFacts.shared has the objects.
+SHARED_KINDS = frozenset(
+    each.kind for each in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, *SHIPPED_CLUSTER_WIDE)
+)
 # Written so in OLM, where resources are meant.
 WEBHOOK_KINDS = frozenset(("*", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
 
@@ -80,7 +86,7 @@ def _unserved_kinds(asked: Asked) -> Answer:
     unserved = [kind for kind, is_served in served if is_served is False and not _own(kind, bundle)]
     if unserved:
         return {"kinds": kinds_text(unserved)}
-    return Known.NOT if any(is_served is None for _, is_served in served) else None
+    return Unread.KINDS if any(is_served is None for _, is_served in served) else None
 
 
 def _own(kind: Kind, bundle: Contents) -> bool:
@@ -92,8 +98,10 @@ def _own(kind: Kind, bundle: Contents) -> bool:
 def _stored_versions(asked: Asked) -> Answer:
     """Asked when CRDs are written: nobody writes those of the bundle that is installed again."""
     crds, bundle = asked.cluster.crds, asked.bundle
-    if crds is None or bundle.crd_versions is None:
+    if bundle.crd_versions is None:
         return Known.NOT
+    if crds is None:
+        return Unread.CRDS if bundle.crd_versions else None
     if bundle.name and any(each.bundle == bundle.name for each in same_package(asked)):
         return None
     for name, versions in bundle.crd_versions:
@@ -113,7 +121,7 @@ def _crd_of_another(asked: Asked, own: set[tuple[str, str]]) -> Answer:
     """A CRD of the bundle that is on the cluster, and `own`s (kind, name) are not its owner."""
     crds = asked.cluster.crds
     if crds is None:
-        return Known.NOT
+        return Unread.CRDS if _crds(asked.bundle) else None
     for name in _crds(asked.bundle):
         crd = crds.get(name)
         if crd is not None and (crd.owner_kind, crd.owner) not in own:
@@ -131,8 +139,8 @@ def _min_kube(asked: Asked) -> Answer:
     needed, version = asked.bundle.min_kube_version, asked.cluster.kube_version
     if not needed:
         return None
-    if version is None:
-        return Known.NOT
+    if version is None:  # that of OpenShift tells none of Kubernetes
+        return Known.NOT if asked.cluster.openshift_version else Unread.VERSION
     wanted = _version(needed.removeprefix("v"))
     bare = Version(version.major, version.minor, version.patch)
     if wanted is None or wanted <= bare:
@@ -256,7 +264,7 @@ def _native_apis(asked: Asked) -> Answer:
     missing = [kind for kind, is_served in served if is_served is False]
     if missing:
         return {"kinds": kinds_text(missing)}
-    return Known.NOT if any(is_served is None for _, is_served in served) else None
+    return Unread.KINDS if any(is_served is None for _, is_served in served) else None
 
 
 def _required_crds(asked: Asked) -> Answer:
@@ -272,7 +280,7 @@ def _required_crds(asked: Asked) -> Answer:
             missing.append(name)
     if missing:
         return {"crds": listed(missing)}
-    return Known.NOT if unknown else None
+    return Unread.CRDS if unknown else None
 
 
 def _provided_elsewhere(asked: Asked) -> Answer:
@@ -282,7 +290,7 @@ def _provided_elsewhere(asked: Asked) -> Answer:
     """
     crds = asked.cluster.crds
     if crds is None:
-        return Known.NOT
+        return Unread.CRDS if _crds(asked.bundle) else None
     subscribed = {
         (each.namespace, each.name): each.package
         for each in asked.cluster.installed
@@ -341,7 +349,7 @@ def _platform_crds(asked: Asked) -> Answer:
 
 def _namespace_exists(asked: Asked) -> Answer:
     if asked.cluster.namespaces is None:
-        return Known.NOT
+        return Unread.NAMESPACES
     namespace = asked.bundle.suggested_namespace or f"{asked.bundle.package}-system"
     owner = _other_release(asked, asked.cluster.namespaces.get(namespace))
     return {"namespace": namespace, "owned": owner} if owner else None
@@ -350,10 +358,12 @@ def _namespace_exists(asked: Asked) -> Answer:
 def _role_exists(asked: Asked) -> Answer:
     """A Role that names no namespace lands where the releases are kept, with all others."""
     roles = asked.cluster.roles
-    if roles is None or asked.bundle.shipped is None:
+    if asked.bundle.shipped is None:
         return Known.NOT
     for each in asked.bundle.shipped:
         if each.kind.kind == "Role" and each.namespace in ("", PLATFORM_NAMESPACE):
+            if roles is None:
+                return Unread.ROLES
             owner = _other_release(asked, roles.get(each.name))
             if owner:
                 return {"role": each.name, "namespace": PLATFORM_NAMESPACE, "owned": owner}
@@ -372,8 +382,10 @@ def _extension_objects(asked: Asked) -> Answer:
 def _object_of_another(asked: Asked, own: set[str]) -> Answer:
     """A shipped object that has one name in the whole cluster, and is there already."""
     shared, shipped = asked.cluster.shared, asked.bundle.shipped
-    if shared is None or shipped is None:
+    if shipped is None:
         return Known.NOT
+    if shared is None:
+        return Unread.OBJECTS if any(each.kind.kind in SHARED_KINDS for each in shipped) else None
     for each in shipped:
         owned = _of_another(shared.get(each.kind.kind, {}).get(each.name), own)
         if owned:

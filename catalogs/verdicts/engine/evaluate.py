@@ -1,11 +1,11 @@
 """The verdict on one bundle and path: every rule asked, the worst answer first."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from catalogs.contents.bundle_facts import Contents
 from catalogs.install_methods import InstallMethod
-from catalogs.verdicts.engine.check import Answer, Asked, Known
+from catalogs.verdicts.engine.check import Answer, Asked, Known, Unread
 from catalogs.verdicts.engine.checks import CHECKS
 from catalogs.verdicts.engine.rules import Rule, Scope, Verdict, rules_of
 from catalogs.verdicts.engine.sites import SITE_CHECKS, Site
@@ -54,7 +54,10 @@ def predict(
     dependencies. `target` is what the OperatorGroup of a Subscription selects.
     """
     asked = Asked(contents, cluster, market, target)
-    found = _found((rule, CHECKS[rule.id](asked)) for rule in rules_of(path))
+    answers = ((rule, CHECKS[rule.id](asked)) for rule in rules_of(path))
+    found = [
+        result for rule, answer in answers if (result := result_of(rule, answer, cluster.name))
+    ]
     found.sort(key=lambda each: _ORDER.index(each.verdict))
     worst = found[0].verdict if found else Verdict.INSTALLABLE
     verdict = Verdict.INSTALLABLE if worst == Verdict.WARNING else worst
@@ -63,18 +66,23 @@ def predict(
 
 def on_site(path: InstallMethod, scope: Scope, site: Site) -> list[Found]:
     """What the rules of this scope say of a place, whatever the bundle; in their order."""
-    return _found((rule, SITE_CHECKS[rule.id](site)) for rule in rules_of(path, scope))
+    answers = ((rule, SITE_CHECKS[rule.id](site)) for rule in rules_of(path, scope))
+    return [result for rule, answer in answers if (result := result_of(rule, answer))]
 
 
-def _found(answers: Iterable[tuple[Rule, Answer]]) -> list[Found]:
-    found = []
-    for rule, answer in answers:
-        if answer is None:
-            continue
-        if answer is Known.NOT:
-            if rule.unknown:
-                found.append(Found(rule.id, rule.title, Verdict.UNKNOWN, rule.unknown, {}))
-            continue
-        sentence = rule.says.format_map(answer)
-        found.append(Found(rule.id, rule.title, rule.verdict, sentence, answer))
-    return found
+def result_of(rule: Rule, answer: Answer, cluster: str = "") -> Found | None:
+    """None for a rule that passes, or says nothing without the facts that it needs. `cluster` is
+    the name of the cluster: a fact of it that was not read leaves the verdict unknown."""
+    if answer is None:
+        return None
+    unknown = rule.unknown if answer is Known.NOT else ""
+    if isinstance(answer, Unread) and cluster and rule.verdict != Verdict.WARNING:
+        unknown = (
+            f"It is not known whether this rule holds, because {answer} were not read: "
+            f"`manage.py sync_cluster {cluster}` reads them, if its account may."
+        )
+    if unknown:
+        return Found(rule.id, rule.title, Verdict.UNKNOWN, unknown, {})
+    if not isinstance(answer, Mapping):
+        return None
+    return Found(rule.id, rule.title, rule.verdict, rule.says.format_map(answer), answer)

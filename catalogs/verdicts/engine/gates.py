@@ -3,6 +3,8 @@
 A gate of which its Deployment says nothing is as its version has it, and so not known here.
 """
 
+from collections.abc import Mapping
+
 from catalogs.contents.bundle_facts import Contents, Kind
 from catalogs.verdicts.engine.check import ALL_NAMESPACES, Answer, Asked, Known, counted, modes_text
 
@@ -56,7 +58,7 @@ def webhooks(asked: Asked) -> Answer:
 def webhook_provider(asked: Asked) -> Answer:
     """Webhooks that it has no certificates for."""
     found, why = counted(asked.bundle.webhooks, "webhook"), _no_webhooks(asked)
-    if found is None or found is Known.NOT or not why:
+    if not isinstance(found, Mapping) or not why:
         return None
     return {**found, "why": why}
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from catalogs.contents.bundle_facts import Contents, Kind
-from catalogs.verdicts.engine.check import Answer, Asked, Known, listed, same_package
+from catalogs.verdicts.engine.check import Answer, Asked, Known, Unread, listed, same_package
 from catalogs.verdicts.engine.surroundings import Market, Offered
 
 CSV = "ClusterServiceVersion"
@@ -119,7 +119,7 @@ def foreign_api(asked: Asked) -> Answer:
     if not owned:
         return None
     if foreign is None:
-        return Known.NOT
+        return Unread.API_SERVICES
     found = [name for name in owned if name in foreign]
     return {"names": listed(found)} if found else None
 

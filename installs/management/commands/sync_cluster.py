@@ -6,14 +6,19 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db.models import Q
 from django.utils import timezone
 
+from catalogs.models import Catalog
+from installs.facts.cluster import give_up_first, read_surface
+from installs.facts.refresh_verdicts import refresh
 from installs.state.full_sync import record_crash
 from installs.state.full_sync import sync_cluster as sync
 from installs.state.watch.scheduling import pass_lease
 from installs.tasks import PASS_LEASE
 from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
+from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster, SyncRun
 from olmweb.runtime.leases import lease
 
@@ -31,6 +36,8 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         cluster = _cluster_named(options["name"])
         report = _sync_with_lease(cluster)
+        if not report.error:
+            self._refresh_verdicts(cluster)
         if options["json"]:
             self.stdout.write(json.dumps(report.as_json(cluster.name)))
         elif not report.error:
@@ -45,6 +52,18 @@ class Command(BaseCommand):
             )
         if report.outcome == SyncRun.Outcome.FAILED:
             raise CommandError(report.error)
+
+    def _refresh_verdicts(self, cluster: Cluster) -> None:
+        """Reads what verdicts need beyond the rows of a sync, and evaluates the catalogs of the
+        cluster anew. Verdicts stay unknown where the facts can't be read."""
+        try:
+            read_surface(cluster)
+        except KubeError as error:
+            give_up_first(cluster)
+            self.stderr.write(f"{error.message} {error.hint}".rstrip())
+        cluster.refresh_from_db()
+        for catalog in Catalog.objects.filter(Q(cluster=cluster) | Q(cluster=None), revision__gt=0):
+            refresh(catalog, [cluster])
 
 
 def _cluster_named(name: str) -> Cluster:

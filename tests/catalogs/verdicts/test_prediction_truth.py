@@ -37,6 +37,7 @@ CLUSTER = ClusterFacts(
     served=built_in()
     | {Kind("operators.coreos.com", version, kind) for version, kind in OLM_KINDS},
     crds={},
+    foreign_apis=frozenset(),
     kube_version=parse("1.36.3"),
 )
 EXPECTED = {  # (phase, reason) that OLM left -> the rules that may say so

@@ -1,7 +1,5 @@
 """Predictions as rows: written in batches, only where something changed, and read in one query."""
 
-import base64
-import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,14 @@ from tests.factories import (
 )
 from tests.worlds.fbc import bundle_blob, channel_blob, package_blob
 from tests.worlds.syncing import make, rewrite
-from tests.worlds.verdicts import bundle_called, judged_cluster, package_blobs
+from tests.worlds.verdicts import (
+    bundle_called,
+    bundle_object,
+    judged_cluster,
+    monitored_catalog,
+    package_blobs,
+    read_cluster,
+)
 
 pytestmark = pytest.mark.django_db
 OWN = [{"type": "OwnNamespace", "supported": True}]
@@ -107,7 +112,7 @@ def test_what_nothing_changed_of_is_not_judged_again(catalog: Catalog) -> None:
 
 
 def test_a_cluster_has_rows_only_where_its_facts_change_what_is_said(catalog: Catalog) -> None:
-    cluster = judged_cluster("v1.20.4")
+    cluster = read_cluster("v1.20.4")
     refresh(catalog, [cluster])
     rows = Prediction.objects.filter(cluster=cluster)
     assert {row.bundle.name for row in rows if row.bundle} == {
@@ -176,37 +181,15 @@ def test_what_a_catalog_leaves_behind_goes_with_it(catalog: Catalog) -> None:
     assert [model._default_manager.count() for model in left] == [0, 0, 0]
 
 
-def _object(manifest: dict[str, Any]) -> dict[str, Any]:
-    data = base64.b64encode(json.dumps(manifest).encode()).decode()
-    return {"type": "olm.bundle.object", "value": {"data": data}}
-
-
-def _monitored(tmp_path: Path) -> Catalog:
-    csv = {
-        "apiVersion": "operators.coreos.com/v1alpha1",
-        "kind": "ClusterServiceVersion",
-        "metadata": {"name": "m.v1.0.0"},
-        "spec": {"installModes": [{"type": "AllNamespaces", "supported": True}]},
-    }
-    monitor = {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "ServiceMonitor",
-        "metadata": {"name": "m"},
-    }
-    blob = bundle_blob("1.0.0", "m", csv=_object(csv), properties=[_object(monitor)])
-    catalog = make(
-        tmp_path, [package_blob("m"), channel_blob("m", "stable", [{"name": "m.v1.0.0"}]), blob]
-    )
-    sync_catalog(catalog)
-    return catalog
-
-
 def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_told(
     tmp_path: Path,
 ) -> None:
-    catalog, cluster = _monitored(tmp_path), judged_cluster()
+    catalog, cluster = monitored_catalog(tmp_path), judged_cluster()
     refresh(catalog, [cluster])
-    assert set(_rules("m.v1.0.0", cluster).values()) == {""}
+    pk = bundle_called("m.v1.0.0").pk
+    unread = verdicts([pk], cluster.pk)[pk].values()
+    assert {row.verdict for row in unread} == {Verdict.UNKNOWN}
+    assert all("the kinds that the cluster serves were not read" in row.sentence for row in unread)
     surface = Surface.objects.create(
         cluster=cluster, kinds=["apps/v1/Deployment"], namespaces=["default", "m-system"]
     )
@@ -253,7 +236,7 @@ def _stored(tmp_path: Path) -> Catalog:
         "spec": {"installModes": [{"type": "AllNamespaces", "supported": True}]},
     }
     blobs += [
-        bundle_blob(version, "m", csv=_object(csv), properties=[_object(crd)])
+        bundle_blob(version, "m", csv=bundle_object(csv), properties=[bundle_object(crd)])
         for version in ("1.0.0", "1.1.0")
     ]
     catalog = make(tmp_path, blobs)
@@ -289,14 +272,14 @@ def test_a_group_of_several_namespaces_is_a_way_of_its_cluster(
 
 
 def test_what_the_package_manifest_api_leaves_out_is_not_known(tmp_path: Path) -> None:
-    catalog = _monitored(tmp_path)
+    catalog = monitored_catalog(tmp_path)
     Catalog.objects.filter(pk=catalog.pk).update(way=PACKAGE_MANIFEST)
     refresh(catalog)
     assert _rules("m.v1.0.0") == dict(CHOSEN)
 
 
 def test_what_is_installed_counts(catalog: Catalog) -> None:
-    cluster = judged_cluster()
+    cluster = read_cluster()
     refresh(catalog, [cluster])
     make_operator(cluster=cluster, name="good", package="good")
     make_operator(cluster=cluster, name="good-2", package="good")
@@ -450,7 +433,7 @@ def test_an_api_that_another_operator_provides_is_judged(tmp_path: Path) -> None
     owned = {"owned": [{"group": "x.example", "version": "v1", "kind": "X"}]}
     catalog = make(tmp_path, package_blobs("good", "1.0.0", apiServiceDefinitions=owned))
     sync_catalog(catalog)
-    cluster = judged_cluster()
+    cluster = read_cluster()
     refresh(catalog, [cluster])
     assert _rules("good.v1.0.0", cluster)[InstallMethod.SUBSCRIPTION] == ""
     make_component(

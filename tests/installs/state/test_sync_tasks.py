@@ -3,6 +3,7 @@
 import io
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import time_machine
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
+from catalogs.models import PredictionRun
 from installs import tasks
 from installs.models import Action, Operator, Transition
 from installs.state.watch.scheduling import cluster_lease, pass_lease
@@ -18,8 +20,9 @@ from olmweb.errors import OlmwebError
 from olmweb.kube.errors import Cause, Forbidden, Invalid, Unauthorized, Unreachable
 from olmweb.models import Cluster, SyncRun
 from olmweb.runtime.leases import lease
-from tests.kubefake import KubeFake, status_answer
+from tests.kubefake import Answer, KubeFake, status_answer
 from tests.worlds import cluster as world
+from tests.worlds.verdicts import monitored_catalog
 
 pytestmark = pytest.mark.usefixtures("recorded")
 
@@ -227,6 +230,29 @@ def test_the_command_tells_a_person_what_it_did(fake: KubeFake, cluster: Cluster
     call_command("sync_cluster", "prod", stdout=out)
     assert "PlatformOperator: 3 objects, 3 written, 0 deleted" in out.getvalue()
     assert "prod: changed, 41 requests" in out.getvalue()
+
+
+def test_the_command_reads_all_that_verdicts_need_and_evaluates_anew(
+    fake: KubeFake, cluster: Cluster, tmp_path: Path
+) -> None:
+    world.fill(fake)
+    monitored_catalog(tmp_path)
+
+    def verdict() -> tuple[str, str]:
+        out = io.StringIO()
+        arguments = ("demo", "--path", "Subscription", "--cluster", "prod", "--json")
+        call_command("audit", *arguments, stdout=out)
+        (row,) = json.loads(out.getvalue())["packages"]
+        return row["verdict"], row["rule"]
+
+    assert verdict() == ("unknown", "sub-kind-unserved")
+    fake.script("GET", "/api", Answer(200, {"versions": ["v1"]}))
+    fake.script("GET", "/apis", Answer(200, {"groups": []}))
+    fake.script("GET", "/api/v1", Answer(200, {"resources": [{"kind": "Pod"}]}))
+    call_command("sync_cluster", "prod", stdout=io.StringIO())
+    (run,) = PredictionRun.objects.filter(cluster=cluster).order_by("-id")[:1]
+    assert run.counts["Subscription"] == {"not_installable": 1}, "evaluated by the command"
+    assert verdict() == ("not_installable", "sub-kind-unserved")
 
 
 def test_the_command_fails_with_the_sentence(fake: KubeFake, cluster: Cluster) -> None:
