@@ -40,7 +40,7 @@ def judged_cluster(version: str = "v1.30.0") -> Cluster:
 def read_cluster(version: str = "v1.30.0") -> Cluster:
     """A cluster of which every fact was read: it is empty."""
     cluster = judged_cluster(version)
-    facts = {"namespaces": [], "roles": {}, "shared": {}, "foreign_apis": []}
+    facts: dict[str, Any] = {"namespaces": [], "roles": {}, "shared": {}, "foreign_apis": []}
     Surface.objects.create(cluster=cluster, kinds=["apps/v1/Deployment"], **facts)
     return cluster
 
