@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from catalogs.fbc.properties import Told, tell
+from catalogs.fbc.properties import PropertyText, describe_properties
 from catalogs.graph import Entry
 from catalogs.models import (
     Blob,
@@ -70,7 +70,7 @@ class RawBlob:
     text: str
     size: int
     cut: bool
-    properties: Sequence[Told]
+    properties: Sequence[PropertyText]
 
 
 def choose(
@@ -114,9 +114,9 @@ def read_blob(blob: Blob | None) -> RawBlob | None:
     data = blobs.read_blob(blob.pk, BLOB_DECODE_LIMIT) if blob else None
     if blob is None or data is None:
         return None
-    properties: list[Told] = []
+    properties: list[PropertyText] = []
     if blob.size <= BLOB_DECODE_LIMIT:
-        properties = tell(data)
+        properties = describe_properties(data)
         # YAML, or JSON that the catalog's author broke, is shown as it is.
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             data = msgspec.json.format(data, indent=2)

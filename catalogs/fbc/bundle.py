@@ -1,7 +1,6 @@
 """Facts of one bundle from its properties, related images and CSV.
 
-Pure: knows the shapes of `catalogs.fbc.blob`; the package around the bundle is
-`catalogs.fbc.package`'s.
+Pure. `catalogs.fbc.package` reads the package around the bundle.
 """
 
 import re
@@ -18,7 +17,7 @@ PACKAGE_PROPERTY = "olm.package"
 _MAX_OPENSHIFT = "olm.maxOpenShiftVersion"
 _OPENSHIFT = re.compile(r" *v?[0-9]+(?:\.[0-9]+(?:\.0)?)? *")
 CONSTRAINT_SIZE = 131_072
-# Of a version or a range: what reads them remembers some, and these must not fill the memory.
+# Of a version or a range: their parsers have caches, which must not fill the memory.
 LONGEST_TEXT = 2_000
 
 
@@ -63,7 +62,7 @@ class BundleFacts(NamedTuple):
 
 @dataclass(slots=True)
 class Gathered:
-    """The properties of one bundle by what they say. `faults` are (code, fault)."""
+    """The properties of one bundle, by type. `faults` are (code, fault)."""
 
     packages: list[blob.PackageProperty] = field(default_factory=list)
     package_at: list[int] = field(default_factory=list)  # positions of those properties
@@ -81,68 +80,68 @@ _required = msgspec.json.Decoder(blob.RequiredPackage | None).decode
 
 
 def gather(properties: list[blob.PropertyIn]) -> Gathered:
-    """Every property by its type, and the faults that opm or OLM would name; none raises.
+    """Reads every property, and lists the faults that opm or OLM would report; none raises.
 
-    As Go reads them: null is an empty value, a property without any value can't be read.
+    As in Go, null is an empty value and a property without a value is a fault.
     """
     out = Gathered()
     limits = 0
-    for i, found in enumerate(properties):
-        kind = found.type
-        if found.value is blob.ABSENT:
+    for i, item in enumerate(properties):
+        kind = item.type
+        if item.value is blob.ABSENT:
             _fault(out, i, kind or "", "unexpected end of JSON input")
             continue
         try:
             if kind in ("olm.gvk", "olm.gvk.required"):
-                gvk = _gvk(found.value) or blob.Gvk()
+                gvk = _gvk(item.value) or blob.Gvk()
                 required = kind == "olm.gvk.required"
                 out.gvks.append(
                     BundleGVKRow(gvk.group or "", gvk.version or "", gvk.kind or "", required)
                 )
             elif kind == "olm.bundle.object":
-                _object(out, i, found.value)
+                _object(out, i, item.value)
             elif kind == PACKAGE_PROPERTY:
-                out.packages.append(_package(found.value) or blob.PackageProperty())
+                out.packages.append(_package(item.value) or blob.PackageProperty())
                 out.package_at.append(i)
             elif kind == "olm.package.required":
-                needed = _required(found.value) or blob.RequiredPackage()
+                needed = _required(item.value) or blob.RequiredPackage()
                 out.required.append(
                     {"name": needed.packageName or "", "range": needed.versionRange or ""}
                 )
             elif kind == "olm.constraint":
                 out.constraints += 1
-                if fault := constraint_fault(bytes(found.value)):
-                    place = f"properties[{i}].value"
+                if fault := constraint_fault(bytes(item.value)):
+                    field = f"properties[{i}].value"
                     out.faults.append(
-                        ("constraint", Fault(place, f"parse olm.constraint: {fault}"))
+                        ("constraint", Fault(field, f"parse olm.constraint: {fault}"))
                     )
             elif kind == _MAX_OPENSHIFT:
                 limits += 1
-                _max_openshift(out, i, found.value, limits)
+                _max_openshift(out, i, item.value, limits)
         except (msgspec.DecodeError, RecursionError) as error:
             _fault(out, i, kind or "", str(error).split(" - at `")[0])
     return out
 
 
 def _fault(out: Gathered, i: int, kind: str, message: str) -> None:
-    told = f'parse property[{i}] of type "{kind}": {message}'
-    out.faults.append(("property", Fault(f"properties[{i}].value", told)))
+    message = f'parse property[{i}] of type "{kind}": {message}'
+    out.faults.append(("property", Fault(f"properties[{i}].value", message)))
 
 
 def _object(out: Gathered, i: int, value: msgspec.Raw) -> None:
-    """Counts a manifest; opm refuses one that isn't base64 of JSON or YAML."""
+    """Counts a manifest; opm refuses it unless it is base64 of JSON or YAML."""
     out.objects += 1
     manifest, fault = csvs.read_manifest(value)
     if fault:
-        told = f"parse property at index {i} as bundle object: {fault}"
-        out.faults.append(("bundle-object", Fault(f"properties[{i}].value.data", told)))
+        message = f"parse property at index {i} as bundle object: {fault}"
+        out.faults.append(("bundle-object", Fault(f"properties[{i}].value.data", message)))
     elif fault := csvs.manifest_fault(manifest):
-        told = f"convert bundle object property at index {i} to JSON: {fault}"
-        out.faults.append(("bundle-object", Fault(f"properties[{i}].value.data", told)))
+        message = f"convert bundle object property at index {i} to JSON: {fault}"
+        out.faults.append(("bundle-object", Fault(f"properties[{i}].value.data", message)))
 
 
 def _max_openshift(out: Gathered, i: int, value: msgspec.Raw, count: int) -> None:
-    """OLM's rules (controller/operators/openshift/helpers.go), which it applies once installed."""
+    """OLM's rules (controller/operators/openshift/helpers.go), which apply after the install."""
     read = msgspec.json.decode(value)
     text = str(read).strip('"') if read is not None else ""
     out.max_openshift = text
@@ -193,7 +192,7 @@ _constraint = msgspec.json.Decoder(_Constraint).decode
 
 
 def constraint_fault(value: bytes) -> str:
-    """Why OLM can't read an olm.constraint, "" when it can (api, pkg/constraints)."""
+    """The reason why OLM can't read an olm.constraint, or "" (api, pkg/constraints)."""
     if len(value) > CONSTRAINT_SIZE:
         return f"olm.constraint value is greater than max constraint size {CONSTRAINT_SIZE} bytes"
     try:
@@ -203,9 +202,11 @@ def constraint_fault(value: bytes) -> str:
     except msgspec.DecodeError as error:
         return str(error)
     while waiting:
-        found = waiting.pop()
-        compounds = [part for part in (found.all, found.any, found.not_) if part is not None]
-        if not (compounds or found.cel or found.package or found.gvk):
+        constraint = waiting.pop()
+        compounds = [
+            part for part in (constraint.all, constraint.any, constraint.not_) if part is not None
+        ]
+        if not (compounds or constraint.cel or constraint.package or constraint.gvk):
             return "constraint is empty"
         for part in compounds:
             waiting += part.constraints or ()
@@ -253,7 +254,7 @@ def supported(modes: list[csvs.InstallMode] | None) -> list[str]:
 
 
 def range_fault(text: str) -> str:
-    """Why opm can't read a skipRange, "" when it can."""
+    """The reason why opm can't read a skipRange, or ""."""
     if len(text) > LONGEST_TEXT:
         return f"it is longer than {LONGEST_TEXT:,} characters"
     try:
@@ -264,7 +265,7 @@ def range_fault(text: str) -> str:
 
 
 def order_key(version: str, release: str) -> str:
-    """Sorts as text in opm's order: by version (builds are equal), then no release before any.
+    """A text that sorts in opm's order: by version (builds are equal), then no release before any.
 
     The keys of two different versions differ before either ends, so a release may follow.
     """

@@ -1,7 +1,6 @@
-"""What a bundle's ClusterServiceVersion says, wherever the catalog keeps it.
+"""Reads the ClusterServiceVersion of a bundle from `olm.csv.metadata` or `olm.bundle.object`.
 
-Owns the shapes of `olm.csv.metadata` and of a CSV inside `olm.bundle.object`, and how both become
-the same facts. Must not know: packages, channels, Django.
+Both become the same facts. Pure.
 """
 
 import base64
@@ -41,7 +40,7 @@ class ApiServices(msgspec.Struct):
 
 
 class Annotations(msgspec.Struct):
-    """The annotations that every bundle is read for."""
+    """The annotations read of every bundle."""
 
     createdAt: str | None = None
     suggestedNamespace: str | None = msgspec.field(
@@ -51,8 +50,8 @@ class Annotations(msgspec.Struct):
 
 
 class CsvFacts(msgspec.Struct):
-    """What every bundle's CSV is read for. In `olm.csv.metadata` this is the top level, in a
-    ClusterServiceVersion it is spread over metadata and spec."""
+    """The fields read of every bundle's CSV: the top level of `olm.csv.metadata`, or parts of
+    metadata and spec of a ClusterServiceVersion."""
 
     displayName: str | None = None
     minKubeVersion: str | None = None
@@ -68,7 +67,7 @@ class Named(msgspec.Struct):
 
 
 class CsvTexts(msgspec.Struct):
-    """What only the bundle that stands for its package is read for."""
+    """The fields read only of the bundle that represents its package."""
 
     displayName: str | None = None
     description: str | None = None
@@ -114,13 +113,13 @@ def read_csv(properties: list[PropertyIn]) -> Csv | None:
 
     Raises one of DECODE_ERRORS for a value that isn't JSON.
     """
-    for i, found in enumerate(properties):
-        if found.type == "olm.csv.metadata" and found.value is not ABSENT:
-            facts, faults = decode(found.value, CsvFacts)
-            return Csv(facts, None, found.value, None, faults, i)
-    for i, found in enumerate(properties):
-        if found.type == "olm.bundle.object" and found.value is not ABSENT:
-            manifest = read_manifest(found.value)[0]
+    for i, item in enumerate(properties):
+        if item.type == "olm.csv.metadata" and item.value is not ABSENT:
+            facts, faults = decode(item.value, CsvFacts)
+            return Csv(facts, None, item.value, None, faults, i)
+    for i, item in enumerate(properties):
+        if item.type == "olm.bundle.object" and item.value is not ABSENT:
+            manifest = read_manifest(item.value)[0]
             if b"ClusterServiceVersion" in manifest:
                 csv = _full_csv(manifest, i)
                 if csv:
@@ -129,7 +128,7 @@ def read_csv(properties: list[PropertyIn]) -> Csv | None:
 
 
 def read_manifest(value: msgspec.Raw) -> tuple[bytes, str]:
-    """The manifest in an `olm.bundle.object` value, and why there is none (""  when there is)."""
+    """The manifest in an `olm.bundle.object` value, and the reason why it is missing, or ""."""
     shape, faults = decode(value, ObjectProperty)
     if faults:
         return b"", f"{faults[0].field or 'value'}: {faults[0].message}"
@@ -144,7 +143,7 @@ def read_manifest(value: msgspec.Raw) -> tuple[bytes, str]:
 
 
 def manifest_fault(manifest: bytes) -> str:
-    """Why opm can't make JSON of a manifest; "" when it can, as nearly always."""
+    """The reason why opm can't convert a manifest to JSON, or ""."""
     if _is_json(manifest):
         return ""
     try:
@@ -158,9 +157,10 @@ _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/\r\n]")
 
 
 def base64_fault(text: str) -> int | None:
-    """Where Go's base64.StdEncoding, which opm reads icons and manifests with, stops; None: sound.
+    """The position where Go's base64.StdEncoding, with which opm reads icons and manifests, fails;
+    None for valid text.
 
-    Line breaks are passed over; padding is required; nothing may follow it.
+    Line breaks are skipped; padding is required; nothing may follow it.
     """
     try:
         binascii.a2b_base64(text, strict_mode=True)
@@ -194,7 +194,7 @@ def _full_csv(manifest: bytes, at: int) -> Csv | None:
     if not _is_json(manifest):
         return None
     manifest = readable(manifest)
-    # Inside base64 a NUL is not seen where blobs are split, and PostgreSQL refuses it.
+    # The splitter does not see a NUL inside base64, and PostgreSQL refuses it.
     manifest, nuls = _NUL.subn(rb"\1", manifest)
     csv, faults = decode(manifest, _Csv)
     if nuls:
@@ -209,10 +209,10 @@ def _full_csv(manifest: bytes, at: int) -> Csv | None:
     members = msgspec.json.decode(spec, type=dict[str, msgspec.Raw])
     if counted.apiservicedefinitions is not msgspec.UNSET:
         members["apiServiceDefinitions"] = counted.apiservicedefinitions
-    kept = {key: members[key] for key in _METADATA_KEYS if key in members}
+    metadata = {key: members[key] for key in _METADATA_KEYS if key in members}
     if csv.metadata is not None:
-        kept["annotations"] = csv.metadata.annotations
-    raw = msgspec.json.encode(kept)
+        metadata["annotations"] = csv.metadata.annotations
+    raw = msgspec.json.encode(metadata)
     facts, rest = decode(raw, CsvFacts)
     icon = counted.icon[0] if counted.icon else None
     webhooks = len(counted.webhookdefinitions or ())

@@ -1,8 +1,8 @@
-"""What opm would refuse of one package, in its words, all of it at once.
+"""The faults for which opm refuses a package, in opm's wording, all of them at once.
 
-Pure: knows the outline of a package that `catalogs.fbc.package` gathers, not how it was read.
-Mirrors operator-registry: alpha/declcfg (load.go, declcfg_to_model.go) and alpha/model (model.go).
-What each installer makes of a fault is `REACTIONS`.
+Pure. Mirrors operator-registry: alpha/declcfg (load.go, declcfg_to_model.go) and alpha/model
+(model.go). `catalogs.fbc.package` reads the package; `catalogs.fbc.lint_impact` lists how each
+installer reacts to a fault.
 """
 
 import re
@@ -24,11 +24,11 @@ from catalogs.fbc.image_reference import image_fault
 from catalogs.fbc.lint_impact import REACTIONS as REACTIONS
 from catalogs.markup import text
 
-MOST = 1000  # faults told of one package; a catalog of nothing else must not fill the database
+MAX_FAULTS = 1000  # listed of one package, so that a bad catalog does not fill the database
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _RELEASE_PART = re.compile(r"0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*")
 RELEASE_LENGTH = 20
-LONGEST_TOLD = 20_000  # characters of a fault; of subjects, the column holds this many:
+LONGEST_MESSAGE = 20_000  # characters of a fault; of subjects, the column holds this many:
 _LONGEST_SUBJECT = 500
 _GRAPH_CODES = (
     ("no channel head", "no-head"),
@@ -45,8 +45,8 @@ class EntryFacts(NamedTuple):
 
 
 @dataclass(slots=True)
-class Seen:
-    """What is kept of each bundle until the channels are looked at."""
+class BundleSummary:
+    """The part of a bundle that the checks of channels and of the package need."""
 
     version: str
     label: str  # version and release as opm joins them to tell versions apart
@@ -58,7 +58,7 @@ class Seen:
 
 
 class PackageFaults:
-    """The outline of one package, and the faults found in it so far (`problems`)."""
+    """The outline of one package and its faults so far (`problems`)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -74,7 +74,7 @@ class PackageFaults:
         self._deprecations = 0
         self._deprecations_at = 0
         self._deprecated: dict[tuple[str, str], int] = {}  # (schema, name): position
-        self._bundles: dict[str, Seen] = {}
+        self._bundles: dict[str, BundleSummary] = {}
         self._count = 0
         self._listed: set[str] = set()
 
@@ -88,14 +88,14 @@ class PackageFaults:
     def _problem(
         self, code: str, message: str, subject: str = "", field: str = "", *, offset: int
     ) -> None:
-        if len(message) > LONGEST_TOLD:  # a name of a megabyte may have a thousand faults
-            message = message[: LONGEST_TOLD - 1] + "…"
+        if len(message) > LONGEST_MESSAGE:  # a name of a megabyte may have a thousand faults
+            message = message[: LONGEST_MESSAGE - 1] + "…"
         subject = subject[:_LONGEST_SUBJECT]
-        if len(self.problems) < MOST:
+        if len(self.problems) < MAX_FAULTS:
             self.problems.append(Problem(code, message, self.name, subject, field, offset))
-        elif len(self.problems) == MOST:
-            told = f'package "{self.name}" has more faults than the {MOST} that are listed'
-            self.problems.append(Problem("more", told, self.name, offset=offset))
+        elif len(self.problems) == MAX_FAULTS:
+            message = f'package "{self.name}" has more faults than the {MAX_FAULTS} that are listed'
+            self.problems.append(Problem("more", message, self.name, offset=offset))
 
     # -- one blob
 
@@ -105,8 +105,8 @@ class PackageFaults:
                 self._null_key(key, "", offset)
 
     def _null_key(self, key: str, subject: str, offset: int) -> None:
-        told = f'expected value for key "{key}" to be a string, got null'
-        self._problem("key-type", told, subject, key, offset=offset)
+        message = f'expected value for key "{key}" to be a string, got null'
+        self._problem("key-type", message, subject, key, offset=offset)
 
     def _check_package_blob(self, offset: int) -> None:
         if not _DNS_LABEL.fullmatch(self.name):
@@ -120,8 +120,8 @@ class PackageFaults:
         icon = self.package.icon
         data = (icon.base64data if icon else "") or ""
         if (at := csvs.base64_fault(data)) is not None:
-            told = f"parse package: illegal base64 data at input byte {at}"
-            self._problem("icon", told, field="icon.base64data", offset=offset)
+            message = f"parse package: illegal base64 data at input byte {at}"
+            self._problem("icon", message, field="icon.base64data", offset=offset)
         elif icon and data:
             try:
                 self.icon = text.check_icon(data, icon.mediatype or "")
@@ -131,62 +131,62 @@ class PackageFaults:
     def _check_entry(self, entry: EntryFacts, i: int, channel: str, offset: int) -> None:
         bundle = f'invalid bundle "{entry.name}": '
         if not entry.name:
-            told = bundle + "name must be set"
-            self._problem("no-entry-name", told, channel, f"entries[{i}]", offset=offset)
+            message = bundle + "name must be set"
+            self._problem("no-entry-name", message, channel, f"entries[{i}]", offset=offset)
         for j, skip in enumerate(entry.skips):
             if not skip:
-                told = f"{bundle}skip[{j}] is empty"
+                message = f"{bundle}skip[{j}] is empty"
                 field = f"entries[{i}].skips[{j}]"
-                self._problem("empty-skip", told, channel, field, offset=offset)
+                self._problem("empty-skip", message, channel, field, offset=offset)
         if entry.skip_range and (fault := range_fault(entry.skip_range)):
-            told = f'{bundle}invalid skipRange "{entry.skip_range}": {fault}'
+            message = f'{bundle}invalid skipRange "{entry.skip_range}": {fault}'
             field = f"entries[{i}].skipRange"
-            self._problem("skip-range", told, channel, field, offset=offset)
+            self._problem("skip-range", message, channel, field, offset=offset)
 
     def _deprecate(self, i: int, schema: str, name: str, message: str) -> None:
         offset, place = self._deprecations_at, f"entries[{i}].reference"
         shown = f'declcfg.PackageScopedReference{{Schema:"{schema}", Name:"{name}"}}'
         targets = {blob.CHANNEL: self.channel_deprecations, blob.BUNDLE: self.bundle_deprecations}
         if not message:
-            told = "invalid deprecation: message must be set"
+            fault = "invalid deprecation: message must be set"
             self._problem(
-                "no-deprecation-message", told, name, f"entries[{i}].message", offset=offset
+                "no-deprecation-message", fault, name, f"entries[{i}].message", offset=offset
             )
         if not schema:
-            told = f'schema must be set for deprecation entry [{i}] for package "{self.name}"'
-            self._problem("no-deprecation-schema", told, name, place, offset=offset)
+            fault = f'schema must be set for deprecation entry [{i}] for package "{self.name}"'
+            self._problem("no-deprecation-schema", fault, name, place, offset=offset)
         elif (schema, name) in self._deprecated:
-            told = f'duplicate deprecation entry {shown} for package "{self.name}"'
-            self._problem("duplicate-deprecation", told, name, place, offset=offset)
+            fault = f'duplicate deprecation entry {shown} for package "{self.name}"'
+            self._problem("duplicate-deprecation", fault, name, place, offset=offset)
             return
         elif schema == blob.PACKAGE:
             if name:
-                told = (
+                fault = (
                     f'package name must be empty for deprecated package "{self.name}" '
                     f'(specified "{name}")'
                 )
-                self._problem("deprecation-name", told, "", f"{place}.name", offset=offset)
+                self._problem("deprecation-name", fault, "", f"{place}.name", offset=offset)
             self.deprecation = self.deprecation or message
         elif schema in targets:
             targets[schema][name] = message
         else:
-            told = (
+            fault = (
                 f'cannot deprecate object {shown} referenced by entry {i} for package "{self.name}"'
                 ": object schema unknown"
             )
-            self._problem("deprecation-schema", told, name, f"{place}.schema", offset=offset)
+            self._problem("deprecation-schema", fault, name, f"{place}.schema", offset=offset)
         self._deprecated[schema, name] = i
 
     def _check_bundle_blob(
         self,
-        found: blob.BundleIn,
+        bundle: blob.BundleIn,
         faults: Iterable[Fault],
         gathered: Gathered,
         csv: csvs.Csv | None,
         offset: int,
     ) -> None:
-        name = found.name or ""
-        for key, value in (("package", found.package), ("name", found.name)):
+        name = bundle.name or ""
+        for key, value in (("package", bundle.package), ("name", bundle.name)):
             if value is None:
                 self._null_key(key, name, offset)
         self._faults(faults, name, offset, prefix="parse bundle: ")
@@ -198,57 +198,57 @@ class PackageFaults:
         for fault in csv.faults if csv else ():
             self._check_csv(name, csv, fault, offset)
         if not self.name:
-            told = f'package name must be set for bundle "{name}"'
-            self._problem("no-bundle-package", told, name, "package", offset=offset)
+            message = f'package name must be set for bundle "{name}"'
+            self._problem("no-bundle-package", message, name, "package", offset=offset)
         elif not self.known:
-            told = f'unknown package "{self.name}" for bundle "{name}"'
-            self._problem("unknown-package", told, name, "package", offset=offset)
+            message = f'unknown package "{self.name}" for bundle "{name}"'
+            self._problem("unknown-package", message, name, "package", offset=offset)
 
     def _check_csv(self, name: str, csv: csvs.Csv | None, fault: Fault, offset: int) -> None:
         """opm reads olm.csv.metadata strictly, but a CSV in olm.bundle.object not at all."""
         if csv is None:
             return
         field = f"properties[{csv.at}].value"
-        told = f"{fault.field}: {fault.message}" if fault.field else fault.message
+        message = f"{fault.field}: {fault.message}" if fault.field else fault.message
         if csv.webhooks is None:
             field = f"{field}.{fault.field}" if fault.field else field
-            told = (
+            message = (
                 f'parse properties for bundle "{name}": parse property[{csv.at}] of type '
-                f'"olm.csv.metadata": {told}'
+                f'"olm.csv.metadata": {message}'
             )
-            self._problem("property", told, name, field, offset=offset)
+            self._problem("property", message, name, field, offset=offset)
         else:
-            told = f"the ClusterServiceVersion in {field}: {told}"
-            self._problem("csv", told, name, field, offset=offset)
+            message = f"the ClusterServiceVersion in {field}: {message}"
+            self._problem("csv", message, name, field, offset=offset)
 
     def _check_version(self, name: str, gathered: Gathered, offset: int) -> bool:
         """Whether there is an olm.package property at all."""
         if len(gathered.packages) != 1:
-            told = (
+            message = (
                 f'package "{self.name}" bundle "{name}" must have exactly 1 "{PACKAGE_PROPERTY}" '
                 f"property, found {len(gathered.packages)}"
             )
-            self._problem("package-property", told, name, "properties", offset=offset)
+            self._problem("package-property", message, name, "properties", offset=offset)
             if not gathered.packages:
                 return False
-        found = gathered.packages[0]
+        package = gathered.packages[0]
         place = f"properties[{gathered.package_at[0]}].value"
-        if (found.packageName or "") != self.name:
-            told = (
+        if (package.packageName or "") != self.name:
+            message = (
                 f'package "{self.name}" does not match "{PACKAGE_PROPERTY}" property '
-                f'"{found.packageName or ""}"'
+                f'"{package.packageName or ""}"'
             )
-            self._problem("package-mismatch", told, name, f"{place}.packageName", offset=offset)
-        version = found.version or ""
+            self._problem("package-mismatch", message, name, f"{place}.packageName", offset=offset)
+        version = package.version or ""
         try:
             if len(version) > LONGEST_TEXT:
                 raise ValueError(f"it is longer than {LONGEST_TEXT:,} characters")
             semver.parse(version)
         except ValueError as error:
-            told = f'error parsing bundle "{name}" version "{version}": {error}'
-            self._problem("version", told, name, f"{place}.version", offset=offset)
-        if found.release:
-            self._check_release(name, version, found.release, f"{place}.release", offset)
+            message = f'error parsing bundle "{name}" version "{version}": {error}'
+            self._problem("version", message, name, f"{place}.version", offset=offset)
+        if package.release:
+            self._check_release(name, version, package.release, f"{place}.release", offset)
         return True
 
     def _check_release(
@@ -257,24 +257,24 @@ class PackageFaults:
         if len(release) > RELEASE_LENGTH or not all(
             _RELEASE_PART.fullmatch(part) for part in release.split(".")
         ):
-            told = (
+            message = (
                 f'error parsing bundle "{name}" release version "{release}": it must be '
                 f"dot-separated identifiers of at most {RELEASE_LENGTH} characters together"
             )
-            self._problem("release", told, name, field, offset=offset)
+            self._problem("release", message, name, field, offset=offset)
             return
         if "+" in version:
-            told = (
+            message = (
                 f'invalid bundle "{name}": cannot use build metadata in version with a release '
                 "version"
             )
-            self._problem("build-and-release", told, name, field, offset=offset)
+            self._problem("build-and-release", message, name, field, offset=offset)
         wanted = f"{self.name}-v{version}-{release}"
         if name != wanted:
-            told = (
+            message = (
                 f'invalid bundle "{name}": name "{name}" does not match normalized name "{wanted}"'
             )
-            self._problem("bundle-name", told, name, "name", offset=offset)
+            self._problem("bundle-name", message, name, "name", offset=offset)
 
     @staticmethod
     def _label(gathered: Gathered) -> str:
@@ -291,8 +291,8 @@ class PackageFaults:
         fields += [(f"relatedImages[{i}].image", row.image) for i, row in enumerate(related)]
         for field, spec in fields:
             if spec and (fault := image_fault(spec)):
-                told = f'{where} {field}: invalid image pull spec "{spec}": {fault}'
-                self._problem("image", told, name, field, offset=offset)
+                message = f'{where} {field}: invalid image pull spec "{spec}": {fault}'
+                self._problem("image", message, name, field, offset=offset)
 
     # -- the package as a whole
 
@@ -306,17 +306,17 @@ class PackageFaults:
 
     def _check_owner(self) -> None:
         for name in self.channels:
-            told = f'unknown package "{self.name}" for channel "{name}"'
-            self._problem("unknown-package", told, name, "package", offset=self._offsets[name])
+            message = f'unknown package "{self.name}" for channel "{name}"'
+            self._problem("unknown-package", message, name, "package", offset=self._offsets[name])
         if not self._deprecations:
             return
         at = self._deprecations_at
         if self.name:
-            told = f'cannot apply deprecations to an unknown package "{self.name}"'
-            self._problem("unknown-package", told, field="package", offset=at)
+            message = f'cannot apply deprecations to an unknown package "{self.name}"'
+            self._problem("unknown-package", message, field="package", offset=at)
         else:
-            told = "package name must be set for deprecation item 0"
-            self._problem("no-deprecation-package", told, field="package", offset=at)
+            message = "package name must be set for deprecation item 0"
+            self._problem("no-deprecation-package", message, field="package", offset=at)
 
     def _check_channel(
         self, name: str, entries: list[EntryFacts], nodes: list[graph.Entry]
@@ -324,53 +324,55 @@ class PackageFaults:
         offset = self._offsets[name]
         prefix = f'invalid channel "{name}": '
         if not entries:
-            told = prefix + "channel must contain at least one bundle"
-            self._problem("empty-channel", told, name, "entries", offset=offset)
+            message = prefix + "channel must contain at least one bundle"
+            self._problem("empty-channel", message, name, "entries", offset=offset)
             return
         for message in graph.validate(nodes):
             code = next((code for start, code in _GRAPH_CODES if message.startswith(start)), "")
             self._problem(code or "stranded", prefix + message, name, "entries", offset=offset)
         missing = sorted(entry.name for entry in entries if entry.name not in self._bundles)
         if missing:
-            told = (
+            message = (
                 f'no olm.bundle blobs found in package "{self.name}" for olm.channel entries '
                 f"[{' '.join(missing)}]"
             )
-            self._problem("entry-without-bundle", told, name, "entries", offset=offset)
+            self._problem("entry-without-bundle", message, name, "entries", offset=offset)
 
     def _check_package(self, default: str) -> None:
         offset = self._offsets[""]
         prefix = f'invalid package "{self.name}": '
         if not default:
-            told = prefix + "default channel must be set"
-            self._problem("no-default-channel", told, field="defaultChannel", offset=offset)
+            message = prefix + "default channel must be set"
+            self._problem("no-default-channel", message, field="defaultChannel", offset=offset)
         elif default not in self.channels:
-            told = prefix + f'invalid channel "{default}": channel must contain at least one bundle'
-            self._problem("default-channel", told, default, "defaultChannel", offset=offset)
+            message = (
+                f'{prefix}invalid channel "{default}": channel must contain at least one bundle'
+            )
+            self._problem("default-channel", message, default, "defaultChannel", offset=offset)
         if not self.channels:
-            told = prefix + "package must contain at least one channel"
-            self._problem("no-channels", told, offset=offset)
+            message = prefix + "package must contain at least one channel"
+            self._problem("no-channels", message, offset=offset)
         labels: dict[str, list[str]] = {}
-        for name, seen in self._bundles.items():
-            if seen.label and name in self._listed:
-                labels.setdefault(seen.label, []).append(name)
+        for name, bundle in self._bundles.items():
+            if bundle.label and name in self._listed:
+                labels.setdefault(bundle.label, []).append(name)
         doubled = [
             f"{{{label}: [{', '.join(sorted(names))}]}}"
             for label, names in sorted(labels.items())
             if len(names) > 1
         ]
         if doubled:
-            told = prefix + f"duplicate versions found in bundles: [{' '.join(doubled)}]"
-            self._problem("duplicate-versions", told, field="version", offset=offset)
+            message = prefix + f"duplicate versions found in bundles: [{' '.join(doubled)}]"
+            self._problem("duplicate-versions", message, field="version", offset=offset)
 
     def _check_bundles(self) -> None:
-        for name, seen in self._bundles.items():
-            if not seen.has_content:
-                told = f'invalid bundle "{name}": bundle image must be set'
-                self._problem("no-image", told, name, "image", offset=seen.offset)
+        for name, bundle in self._bundles.items():
+            if not bundle.has_content:
+                message = f'invalid bundle "{name}": bundle image must be set'
+                self._problem("no-image", message, name, "image", offset=bundle.offset)
             if self.name and name not in self._listed:
-                told = f'package "{self.name}", bundle "{name}" not found in any channel entries'
-                self._problem("bundle-in-no-channel", told, name, offset=seen.offset)
+                message = f'package "{self.name}", bundle "{name}" not found in any channel entries'
+                self._problem("bundle-in-no-channel", message, name, offset=bundle.offset)
 
     def _check_deprecations(self) -> None:
         channels = {*self.channels, self.package.defaultChannel if self.known else ""}
@@ -378,12 +380,12 @@ class PackageFaults:
             what = {blob.CHANNEL: "channel", blob.BUNDLE: "bundle"}.get(schema)
             # opm makes an empty channel of a default channel that does not exist.
             if what and name not in (channels if what == "channel" else self._bundles):
-                told = (
+                message = (
                     f'cannot deprecate {what} "{name}" for package "{self.name}": {what} not found'
                 )
                 self._problem(
                     "deprecation-target",
-                    told,
+                    message,
                     name,
                     f"entries[{i}].reference.name",
                     offset=self._deprecations_at,

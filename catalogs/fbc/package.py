@@ -1,7 +1,7 @@
-"""What is derived from one package's blobs: rows for lists and pages, and the faults opm names.
+"""Reads the blobs of one package: facts for lists and pages, and the faults that opm reports.
 
-Pure: knows blobs (`catalogs.fbc.blob`), versions, channel graphs and markup, not the database. Bump
-DERIVATION when anything derived here changes, so that the next sync writes every package anew.
+Pure. Increment DERIVATION when anything derived here changes, so that the next sync rewrites every
+package.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from catalogs.fbc.bundle import (
     gather,
     order_key,
 )
-from catalogs.fbc.lint import EntryFacts, PackageFaults, Seen
+from catalogs.fbc.lint import BundleSummary, EntryFacts, PackageFaults
 from catalogs.fbc.package_texts import Texts, read_texts
 
 DERIVATION = 2
@@ -35,7 +35,8 @@ class ChannelFacts:
 class PackageReader(PackageFaults):
     """Reads one package: first every blob but bundles, then the bundles, then `finish`.
 
-    `problems` grows; no content raises. Bundles are not kept: memory is that of their names.
+    Problems are appended to `problems`; no content raises. Bundles are not held in memory, only
+    their summaries.
     """
 
     # -- every schema but olm.bundle
@@ -67,8 +68,8 @@ class PackageReader(PackageFaults):
         self._check_package_blob(offset)
 
     def _read_channel(self, json: bytes, offset: int) -> None:
-        found, faults = blob.decode(json, blob.ChannelIn)
-        name = found.name or ""
+        channel, faults = blob.decode(json, blob.ChannelIn)
+        name = channel.name or ""
         self._faults(faults, name, offset, prefix="parse channel: ")
         if not name:
             self._problem(
@@ -87,8 +88,8 @@ class PackageReader(PackageFaults):
             return
         self._offsets[name] = offset
         entries: dict[str, EntryFacts] = {}
-        for i, each in enumerate(found.entries or ()):
-            entry = each or blob.EntryIn()
+        for i, item in enumerate(channel.entries or ()):
+            entry = item or blob.EntryIn()
             key = entry.name or ""
             if key in entries:
                 self._problem(
@@ -115,10 +116,10 @@ class PackageReader(PackageFaults):
             )
             return
         self._deprecations_at = offset
-        found, faults = blob.decode(json, blob.DeprecationsIn)
+        deprecations, faults = blob.decode(json, blob.DeprecationsIn)
         self._faults(faults, "", offset, prefix="parse deprecation: ")
-        for i, each in enumerate(found.entries or ()):
-            entry = each or blob.DeprecationIn()
+        for i, item in enumerate(deprecations.entries or ()):
+            entry = item or blob.DeprecationIn()
             reference = entry.reference or blob.ReferenceIn()
             self._deprecate(i, reference.schema or "", reference.name or "", entry.message or "")
 
@@ -127,13 +128,13 @@ class PackageReader(PackageFaults):
     def read_bundle(self, json: bytes, offset: int, position: int) -> BundleFacts | None:
         """Facts of one bundle blob, `position` in the package's index; None when it is unusable.
 
-        A bundle of a name seen before is returned too: the format doesn't keep names unique.
+        A bundle with a duplicate name is returned too: the format doesn't keep names unique.
         """
         name = ""
         try:
-            found, faults = blob.decode(json, blob.BundleIn)
-            name = found.name or ""
-            properties = blob.properties_of(found)
+            bundle, faults = blob.decode(json, blob.BundleIn)
+            name = bundle.name or ""
+            properties = blob.properties_of(bundle)
             gathered = gather(properties)
             csv = csvs.read_csv(properties)
         except blob.DECODE_ERRORS as error:
@@ -145,14 +146,14 @@ class PackageReader(PackageFaults):
                 offset=offset,
             )
             return None
-        self._check_bundle_blob(found, faults, gathered, csv, offset)
+        self._check_bundle_blob(bundle, faults, gathered, csv, offset)
         images = [
             RelatedImageRow(related.name or "", related.image or "")
             if related
             else RelatedImageRow("", "")
-            for related in found.relatedImages or ()
+            for related in bundle.relatedImages or ()
         ]
-        image = found.image or ""
+        image = bundle.image or ""
         version, release, key = self._version(name, gathered, csv, offset)
         self._check_images(name, image, images, offset)
         if name in self._bundles:
@@ -166,7 +167,9 @@ class PackageReader(PackageFaults):
             kinds = [gvk.kind for gvk in gathered.gvks if not gvk.required]
             content = bool(image) or gathered.objects > 0
             label = self._label(gathered)
-            self._bundles[name] = Seen(version, label, key, content, position, offset, kinds)
+            self._bundles[name] = BundleSummary(
+                version, label, key, content, position, offset, kinds
+            )
         self._count += 1
         return bundle_facts(name, version, release, key, image, images, gathered, csv)
 
@@ -180,8 +183,8 @@ class PackageReader(PackageFaults):
         """
         if not self._check_version(name, gathered, offset):
             return "", "", ""
-        found = gathered.packages[0]
-        version, release = found.version or "", found.release or ""
+        package = gathered.packages[0]
+        version, release = package.version or "", package.release or ""
         number, _, build = version.partition("+")
         annotations = csv.facts.annotations if csv else None
         if build and not release and annotations and annotations.substitutesFor:
@@ -201,15 +204,15 @@ class PackageReader(PackageFaults):
             ]
             heads = graph.heads(nodes)
             head = heads[0] if len(heads) == 1 else ""
-            seen = self._bundles.get(head)
-            version = seen.version if seen else ""
+            bundle = self._bundles.get(head)
+            version = bundle.version if bundle else ""
             channels.append(ChannelFacts(name, head, version, name == default, entries))
             self._check_channel(name, entries, nodes)
         self._check_whole(default)
         return channels
 
     def standing(self, channels: list[ChannelFacts]) -> tuple[str, int] | None:
-        """The bundle that stands for the package in lists, and its position in the index.
+        """The bundle that represents the package in lists, and its position in the index.
 
         The default channel's head; of several or no heads the newest entry; without a usable
         default channel the newest bundle. None when the package has no bundle.
@@ -241,7 +244,7 @@ class PackageReader(PackageFaults):
         return self._count
 
     def texts(self, bundle: bytes | None) -> Texts:
-        """Long texts and icon, from the JSON of the bundle that stands for the package."""
+        """Long texts and icon, from the JSON of the bundle that represents the package."""
         csv = None
         try:
             if bundle is not None:

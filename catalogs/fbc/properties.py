@@ -1,7 +1,7 @@
-"""The properties of a bundle in words: what each type means, constraints as a tree of sentences.
+"""Describes the properties of a bundle: the meaning of each type, constraints as sentences.
 
-Pure: takes a bundle's blob as its author wrote it (JSON or YAML), knows neither HTML nor Django.
-Shows what is there, sound or not; faults are `catalogs.fbc.lint`'s.
+Pure: reads a bundle's blob as its author wrote it (JSON or YAML), valid or not. Faults are
+reported by `catalogs.fbc.lint`.
 """
 
 import json
@@ -15,7 +15,7 @@ from catalogs.fbc import blob as fbc
 from catalogs.fbc import csvs
 
 SHOWN = 200  # characters of a value
-DEEPEST = 12  # levels of nested constraints that are told
+DEEPEST = 12  # levels of nested constraints that are shown
 WIDEST = 50  # constraints on one level
 MEANINGS = {
     "olm.package": "Package and version",
@@ -35,15 +35,16 @@ MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A constraint in words; compound ones have those they are made of in `parts`."""
+    """A constraint as a sentence; a compound constraint has its members in `parts`."""
 
     text: str
     parts: list["Rule"] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One property: what its type means ("" for an unknown one), its value in words and as JSON."""
+class PropertyText:
+    """One property: the meaning of its type ("" if unknown), and its value as a sentence and as
+    JSON."""
 
     type: str
     meaning: str
@@ -52,35 +53,35 @@ class Told:
     rule: Rule | None = None
 
 
-def tell(blob: bytes) -> list[Told]:
-    """The properties of an olm.bundle blob in its order; none for what can't be read."""
+def describe_properties(blob: bytes) -> list[PropertyText]:
+    """The properties of an olm.bundle blob in its order; none for an unreadable blob."""
     try:
         source = blob if blob.lstrip()[:1] == b"{" else fbc.yaml_to_json(blob)
-        found = fbc.decode(fbc.read_header(source)[1], fbc.BundleIn)[0]
+        bundle = fbc.decode(fbc.read_header(source)[1], fbc.BundleIn)[0]
     except (fbc.BadBlob, *fbc.DECODE_ERRORS):
         return []
-    return [_tell(each) for each in fbc.properties_of(found)]
+    return [_describe(item) for item in fbc.properties_of(bundle)]
 
 
-def _tell(found: fbc.PropertyIn) -> Told:
-    kind = found.type or ""
-    raw = bytes(found.value).decode(errors="replace")
+def _describe(item: fbc.PropertyIn) -> PropertyText:
+    kind = item.type or ""
+    raw = bytes(item.value).decode(errors="replace")
     try:
-        value = msgspec.json.decode(found.value) if raw else None
+        value = msgspec.json.decode(item.value) if raw else None
     except fbc.DECODE_ERRORS:
         value = None
     rule = None
-    text = _TEXTS[kind](value, found.value) if kind in _TEXTS else ""
+    text = _TEXTS[kind](value, item.value) if kind in _TEXTS else ""
     if kind == "olm.constraint" and isinstance(value, Mapping):
         rule = _rule(value, 0)
     cut = raw if len(raw) <= SHOWN else raw[:SHOWN] + "…"
-    return Told(kind, MEANINGS.get(kind, ""), text[: 2 * SHOWN], cut, rule)
+    return PropertyText(kind, MEANINGS.get(kind, ""), text[: 2 * SHOWN], cut, rule)
 
 
 def _get(value: Any, *names: str) -> list[str]:
-    """Texts of these keys of an object; "" for what isn't there or no text."""
-    found = value if isinstance(value, Mapping) else {}
-    return [str(found.get(name)) if isinstance(found.get(name), str) else "" for name in names]
+    """Texts of these keys of an object; "" for a missing value or another type."""
+    values = value if isinstance(value, Mapping) else {}
+    return [str(values.get(name)) if isinstance(values.get(name), str) else "" for name in names]
 
 
 def _package(value: Any, _: msgspec.Raw) -> str:
@@ -105,11 +106,11 @@ def _manifest(_: Any, raw: msgspec.Raw) -> str:
         return fault
     try:
         source = data if data.lstrip()[:1] == b"{" else fbc.yaml_to_json(data)
-        found = msgspec.json.decode(fbc.readable(source))
+        manifest = msgspec.json.decode(fbc.readable(source))
     except (fbc.BadBlob, *fbc.DECODE_ERRORS):
         return "a manifest that can't be read"
-    (kind,) = _get(found, "kind")
-    (name,) = _get(found.get("metadata") if isinstance(found, Mapping) else None, "name")
+    (kind,) = _get(manifest, "kind")
+    (name,) = _get(manifest.get("metadata") if isinstance(manifest, Mapping) else None, "name")
     return f"{kind} {name}".strip()
 
 
@@ -159,13 +160,13 @@ def _rule(value: Mapping[str, Any], depth: int) -> Rule:
         if isinstance(compound, Mapping):
             listed = compound.get("constraints")
             nested = (
-                [each for each in listed if isinstance(each, Mapping)]
-                if (isinstance(listed, list))
+                [item for item in listed if isinstance(item, Mapping)]
+                if isinstance(listed, list)
                 else []
             )
             if depth >= DEEPEST:
                 return Rule(f"{words} {len(nested)} constraints, nested too deep to be shown")
-            parts = [_rule(each, depth + 1) for each in nested[:WIDEST]]
+            parts = [_rule(item, depth + 1) for item in nested[:WIDEST]]
             if len(nested) > WIDEST:
                 parts.append(Rule(f"and {len(nested) - WIDEST} more"))
             return Rule(f"{words}:{because}", parts)

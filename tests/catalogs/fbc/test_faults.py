@@ -8,7 +8,7 @@ import pytest
 
 from catalogs.fbc.blob import Problem
 from catalogs.fbc.image_reference import image_fault
-from catalogs.fbc.lint import LONGEST_TOLD, MOST, REACTIONS
+from catalogs.fbc.lint import LONGEST_MESSAGE, MAX_FAULTS, REACTIONS
 from catalogs.fbc.lint_impact import INSTALLS, REFUSES, SKIPS, UNKNOWN, reactions_of
 from catalogs.fbc.positions import Places, locate_json, read_steps
 from catalogs.fbc.split import index_spool, read_blob
@@ -21,15 +21,15 @@ OURS = {"too-deep", "blob-too-large", "yaml-aliases", "name-too-long", "nul", "m
 
 
 @pytest.mark.parametrize("sample", [*SAMPLES, *YAML_SAMPLES], ids=lambda sample: sample.code)
-def test_a_fault_is_told_with_its_place(sample: Sample):
-    told = [problem for problem in read_catalog(sample.blobs) if problem.code == sample.code]
-    assert told
-    found = [problem for problem in told if sample.says in problem.message]
-    assert found, [problem.message for problem in told]
-    assert sample.field in {problem.field for problem in found} or not sample.field
-    assert sample.subject in {problem.subject for problem in found} or not sample.subject
-    assert {problem.severity for problem in found} == {"error" if sample.opm else "warning"}
-    for problem in found:
+def test_a_fault_has_its_position(sample: Sample):
+    problems = [problem for problem in read_catalog(sample.blobs) if problem.code == sample.code]
+    assert problems
+    matches = [problem for problem in problems if sample.says in problem.message]
+    assert matches, [problem.message for problem in problems]
+    assert sample.field in {problem.field for problem in matches} or not sample.field
+    assert sample.subject in {problem.subject for problem in matches} or not sample.subject
+    assert {problem.severity for problem in matches} == {"error" if sample.opm else "warning"}
+    for problem in matches:
         assert problem.offset is not None
         assert problem.line is not None
         assert sample.blobs[: problem.offset].count(b"\n") + 1 == problem.line
@@ -38,9 +38,9 @@ def test_a_fault_is_told_with_its_place(sample: Sample):
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.code)
 def test_a_sound_package_beside_a_faulty_one_stays_without_problems(sample: Sample):
-    told = read_catalog(jsonl(package("sound")) + sample.blobs)
-    assert told
-    assert all(problem.package != "sound" for problem in told)
+    problems = read_catalog(jsonl(package("sound")) + sample.blobs)
+    assert problems
+    assert all(problem.package != "sound" for problem in problems)
 
 
 def test_every_code_has_a_sample_or_is_a_limit_of_our_own():
@@ -64,11 +64,11 @@ def test_a_sound_catalog_has_no_problem():
 def test_the_offset_is_the_byte_of_the_field_in_the_catalog():
     blob = bundle_blob(relatedImages=[{"name": "é", "image": ""}, {"image": "oci://r/i"}])
     data = jsonl([package_blob(), channel_blob(entries=[{"name": "etcd.v1.0.0"}]), blob])
-    (told,) = read_catalog(data)
-    assert told.field == "relatedImages[1].image"
-    assert told.offset == data.index(b'"oci://')
-    assert '"oci://r/i"' in told.excerpt
-    assert told.line == 3
+    (problem,) = read_catalog(data)
+    assert problem.field == "relatedImages[1].image"
+    assert problem.offset == data.index(b'"oci://')
+    assert '"oci://r/i"' in problem.excerpt
+    assert problem.line == 3
 
 
 def test_the_offset_is_found_in_yaml_too():
@@ -77,25 +77,25 @@ def test_the_offset_is_found_in_yaml_too():
         "---\n# é\nschema: olm.channel\npackage: etcd\nname: stable\nentries:\n"
         '- name: é\n  skipRange: ">=1"\n'
     ).encode()
-    told = next(problem for problem in read_catalog(data) if problem.code == "skip-range")
-    assert told.offset == data.index(b'">=1"')
-    assert told.line == 12
-    assert '">=1"' in told.excerpt
+    problem = next(problem for problem in read_catalog(data) if problem.code == "skip-range")
+    assert problem.offset == data.index(b'">=1"')
+    assert problem.line == 12
+    assert '">=1"' in problem.excerpt
 
 
-def test_file_and_line_are_told_of_a_catalog_of_several_files():
+def test_file_and_line_are_reported_of_a_catalog_of_several_files():
     first, second = jsonl(SOUND), jsonl(package("other")) + b'{"schema": 5}\n'
     files = ((0, "a/catalog.json"), (len(first), "b/catalog.json"))
-    (told,) = read_catalog(first + second, files)
-    assert (told.file, told.line) == ("b/catalog.json", 5)
+    (problem,) = read_catalog(first + second, files)
+    assert (problem.file, problem.line) == ("b/catalog.json", 5)
 
 
 def test_an_excerpt_is_short_and_holds_no_control_characters():
     data = b'{"schema": "s", "x": "' + b"\x1b" + b"y" * 5000
     places = Places(lambda offset, length: data[offset : offset + length])
-    (told,) = places.fill([Problem("not-json", "m", offset=0)])
-    assert len(told.excerpt) <= 160
-    assert "\x1b" not in told.excerpt
+    (problem,) = places.fill([Problem("not-json", "m", offset=0)])
+    assert len(problem.excerpt) <= 160
+    assert "\x1b" not in problem.excerpt
 
 
 @pytest.mark.parametrize(
@@ -117,18 +117,18 @@ def test_a_field_is_located_or_the_deepest_value_above_it(field, value):
 
 
 def test_the_faults_of_one_package_are_bounded():
-    images = [{"image": f"oci://r/{i}"} for i in range(MOST + 500)]
-    told = read_catalog(jsonl([*SOUND[:2], bundle_blob(relatedImages=images)]))
-    assert [problem.code for problem in told[-2:]] == ["image", "more"]
-    assert len(told) == MOST + 1
+    images = [{"image": f"oci://r/{i}"} for i in range(MAX_FAULTS + 500)]
+    problems = read_catalog(jsonl([*SOUND[:2], bundle_blob(relatedImages=images)]))
+    assert [problem.code for problem in problems[-2:]] == ["image", "more"]
+    assert len(problems) == MAX_FAULTS + 1
 
 
-def test_the_faults_of_an_entry_with_a_huge_name_are_told_in_short():
+def test_the_faults_of_an_entry_with_a_huge_name_are_shortened():
     entries = [{"name": "x" * 1_000_000, "skips": [""] * 500}]
-    told = read_catalog(jsonl([SOUND[0], channel_blob(entries=entries)]))
-    told = [problem for problem in told if problem.code == "empty-skip"]
-    assert len(told) == 500
-    assert {len(problem.message) for problem in told} == {LONGEST_TOLD}
+    problems = read_catalog(jsonl([SOUND[0], channel_blob(entries=entries)]))
+    problems = [problem for problem in problems if problem.code == "empty-skip"]
+    assert len(problems) == 500
+    assert {len(problem.message) for problem in problems} == {LONGEST_MESSAGE}
 
 
 @pytest.mark.parametrize(
@@ -163,5 +163,5 @@ def test_a_csv_whose_spec_is_no_object_leaves_the_bundle(spec):
     manifest = json.dumps({"kind": "ClusterServiceVersion", "spec": spec}).encode()
     value = {"data": base64.b64encode(manifest).decode()}
     csv = {"type": "olm.bundle.object", "value": value}
-    told = read_catalog(jsonl([*SOUND[:2], bundle_blob(csv=csv)]))
-    assert [problem.code for problem in told] == ([] if spec is None else ["csv"])
+    problems = read_catalog(jsonl([*SOUND[:2], bundle_blob(csv=csv)]))
+    assert [problem.code for problem in problems] == ([] if spec is None else ["csv"])

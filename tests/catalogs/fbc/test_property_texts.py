@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from catalogs.fbc.properties import DEEPEST, Rule, tell
+from catalogs.fbc.properties import DEEPEST, Rule, describe_properties
 
 COMPOUND = {
     "failureMessage": "needs Kafka",
@@ -19,10 +19,10 @@ COMPOUND = {
 
 
 def told(kind, value):
-    (found,) = tell(
+    (item,) = describe_properties(
         json.dumps({"schema": "s", "properties": [{"type": kind, "value": value}]}).encode()
     )
-    return found
+    return item
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def told(kind, value):
     ],
 )
 def test_each_type_of_property_says_what_it_means(kind, value, text):
-    found = told(kind, value)
-    assert found.text == text
-    assert found.meaning if kind.startswith("olm.") else not found.meaning
-    assert json.loads(found.raw) == value
+    item = told(kind, value)
+    assert item.text == text
+    assert item.meaning if kind.startswith("olm.") else not item.meaning
+    assert json.loads(item.raw) == value
 
 
 def test_a_constraint_is_a_tree_of_sentences():
@@ -88,4 +88,4 @@ def test_constraints_nest_only_so_deep_on_a_page():
 
 def test_the_properties_of_a_yaml_blob_are_told_too():
     blob = b"schema: olm.bundle\nproperties:\n- type: olm.label\n  value: {label: l}\n- null\n"
-    assert [found.text for found in tell(blob)] == ["l", ""]
+    assert [item.text for item in describe_properties(blob)] == ["l", ""]
