@@ -75,7 +75,7 @@ def holding(field: str, items: Values) -> Q:
 
 
 def read_search(value: str) -> str:
-    if search.take_apart(value).nothing:
+    if search.parse_query(value).empty:
         raise ValueError(f'needs a word to look for, not "{value[:60]}".')
     return value
 
@@ -142,7 +142,7 @@ class PackageParameters(ListParameters):
 def _matching(query: str) -> Q:
     """Packages that a search means: the same as the software catalog shows."""
     index = search.current_index(search.catalog_stamps())
-    hits = search.find_hits(index, search.take_apart(query))
+    hits = search.find_hits(index, search.parse_query(query))
     return Q(pk__in=hits.scores if hits else ())
 
 

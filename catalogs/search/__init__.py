@@ -1,10 +1,9 @@
-"""The software catalog: every package of every catalog merged by name, filtered and counted.
+"""Search over every package of every catalog, merged by name, filtered and counted.
 
-`rows` is the index in memory, `fulltext` the database's; `matching` says which packages a search
-means, `find` filters, counts and orders them. What other parts may use stands here.
+`index` is the index in memory, `query` parses a search, `matching` scores packages, `find` filters,
+counts and orders them. Public names are exported here.
 """
 
-from catalogs.search.asked import IMAGE, MAX_WORDS, PROVIDES, Asked, take_apart
 from catalogs.search.find import (
     ANSWERS,
     FAILED,
@@ -20,7 +19,6 @@ from catalogs.search.find import (
     installed_packages,
     nearest_names,
 )
-from catalogs.search.fulltext import descriptions_of
 from catalogs.search.images import (
     DIGEST_START,
     BundleImages,
@@ -30,8 +28,7 @@ from catalogs.search.images import (
 )
 from catalogs.search.images import packages_with as packages_with_image
 from catalogs.search.images import using as using_image
-from catalogs.search.matching import Hits, find_hits, unplaced_words
-from catalogs.search.rows import (
+from catalogs.search.index import (
     FACETS,
     NO,
     UNCOUNTED,
@@ -41,6 +38,8 @@ from catalogs.search.rows import (
     catalog_stamps,
     current_index,
 )
+from catalogs.search.matching import Hits, descriptions_of, find_hits, unplaced_words
+from catalogs.search.query import IMAGE, MAX_WORDS, PROVIDES, SearchQuery, parse_query
 
 __all__ = [
     "ANSWERS",
@@ -57,7 +56,6 @@ __all__ = [
     "SORTS",
     "UNCOUNTED",
     "YES",
-    "Asked",
     "BundleImages",
     "Filters",
     "Hits",
@@ -66,6 +64,7 @@ __all__ = [
     "Match",
     "Result",
     "Row",
+    "SearchQuery",
     "bundles_with",
     "catalog_stamps",
     "current_index",
@@ -76,7 +75,7 @@ __all__ = [
     "installed_packages",
     "nearest_names",
     "packages_with_image",
-    "take_apart",
+    "parse_query",
     "unplaced_words",
     "using_image",
     "with_images",

@@ -1,7 +1,7 @@
 """Filtering, counting and ordering packages: one pass over the index.
 
-Packages of one name in several catalogs are one match; the catalog that wins is shown. Knows no
-HTTP: `catalogs.views.forms` turns a query string into `Filters`.
+Packages of one name in several catalogs are one match; the catalog with the best rank is shown.
+`catalogs.views.forms` turns a query string into `Filters`.
 """
 
 from collections import Counter
@@ -13,10 +13,9 @@ from django.apps import apps
 
 from catalogs.fbc.search_words import words_of
 from catalogs.install_methods import InstallMethod
-from catalogs.search.asked import Asked, take_apart
+from catalogs.search.index import COUNTED, FACETS, NO, YES, Group, Index, Row
 from catalogs.search.matching import Hits, Score
-from catalogs.search.rows import COUNTED, FACETS, NO, YES, Group, Index, Row
-from catalogs.search.typos import most_alike
+from catalogs.search.query import SearchQuery, most_alike, parse_query
 
 PAGE_SIZE = 48
 SORTS = ("relevance", "name", "-name", "updated")
@@ -32,15 +31,15 @@ INSTALLED = "installed"  # changes with clusters, not with catalogs: counted apa
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a person chose. Values of one facet widen the result, facets narrow it."""
+    """The chosen filters. Values of one facet widen the result, facets narrow it."""
 
     q: str = ""
     chosen: Mapping[str, frozenset[str]] = field(default_factory=dict)  # facet to values
     sort: str = "relevance"
 
     @property
-    def asked(self) -> Asked:
-        return take_apart(self.q)
+    def query(self) -> SearchQuery:
+        return parse_query(self.q)
 
     @property
     def empty(self) -> bool:
@@ -65,8 +64,8 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A package name that passed: the row to show, all its sources, where it is installed, and in
-    what the sources differ when they are not the same package."""
+    """A package name that passed: the row to show, all its sources, its installations, and the
+    fields in which the sources differ when they are not the same package."""
 
     row: Row
     sources: tuple[Row, ...]
@@ -76,8 +75,8 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Every match in order. `counts` maps facet to value to number of package names: what choosing
-    the value would show, given the other filters."""
+    """Every match in order. `counts` maps facet to value to the number of package names that
+    choosing the value would show, given the other filters."""
 
     matches: tuple[Match, ...]
     counts: Mapping[str, Mapping[str, int]]
@@ -85,12 +84,12 @@ class Result:
 
 
 def installed_packages() -> dict[str, tuple[Installation, ...]]:
-    """Package name to where it is installed; one query.
+    """Package name to its installations; one query.
 
     The model is looked up by name because catalogs must not import installs.
     """
     operators = apps.get_model("installs", "Operator")
-    found = (
+    rows = (
         operators._default_manager.exclude(package="")
         .order_by("package", "cluster__name", "kind", "namespace", "name")
         .values_list(
@@ -99,7 +98,7 @@ def installed_packages() -> dict[str, tuple[Installation, ...]]:
     )
     return {
         package: tuple(Installation(*fields[1:]) for fields in group)
-        for package, group in groupby(found, key=lambda fields: fields[0])
+        for package, group in groupby(rows, key=lambda fields: fields[0])
     }
 
 
@@ -109,7 +108,7 @@ def find_packages(
     installed: Mapping[str, tuple[Installation, ...]],
     hits: Hits | None = None,
 ) -> Result:
-    """What passes `filters` and is among `hits` (None: everything is), counted on the way."""
+    """Packages that pass `filters` and are among `hits` (None: all), with the facets' counts."""
     names = list(FACETS)
     active = [(names.index(key), values) for key, values in filters.chosen.items() if key in FACETS]
     wanted = filters.chosen.get(INSTALLED)
@@ -139,22 +138,22 @@ def find_packages(
 
 
 def nearest_names(index: Index, words: Sequence[str], limit: int = 5) -> list[Row]:
-    """Packages called nearly `words`, best first."""
+    """Packages with names similar to `words`, best first."""
     if not words:
         return []
-    spoken: dict[str, Row] = {}
+    by_name: dict[str, Row] = {}
     for group in index.groups:
         for name in (group.rows[0].name, group.rows[0].title):
-            spoken.setdefault(" ".join(words_of(name)), group.rows[0])
-    close = most_alike(" ".join(words), spoken, 2 * limit)
-    return list({spoken[name].id: spoken[name] for name in close}.values())[:limit]
+            by_name.setdefault(" ".join(words_of(name)), group.rows[0])
+    close = most_alike(" ".join(words), by_name, 2 * limit)
+    return list({by_name[name].id: by_name[name] for name in close}.values())[:limit]
 
 
 def _installed_answer(here: Sequence[Installation]) -> str:
-    """A failed attempt is not an installation: saying so would hide what needs attention."""
+    """A failed attempt is not an installation: it needs attention."""
     if not here:
         return NO
-    return FAILED if all(each.health in NOT_INSTALLED for each in here) else YES
+    return FAILED if all(installation.health in NOT_INSTALLED for installation in here) else YES
 
 
 def _values(
@@ -163,14 +162,14 @@ def _values(
     """Per counted facet the values that the group counts for."""
     if len(passed) == len(group.rows):
         return group.values
-    found: list[set[str]] = [set() for _ in range(COUNTED)]
+    values: list[set[str]] = [set() for _ in range(COUNTED)]
     for row in passed:
-        for position, values in enumerate(row.values[:COUNTED]):
-            found[position].update(values)
+        for position, row_values in enumerate(row.values[:COUNTED]):
+            values[position].update(row_values)
     for position, row in near:
         if position < COUNTED:
-            found[position].update(row.values[position])
-    return found
+            values[position].update(row.values[position])
+    return values
 
 
 def _sift(
@@ -206,7 +205,7 @@ def _ordered(matches: list[Match], sort: str, scores: Mapping[int, Score] | None
 
 
 def _best(match: Match, scores: Mapping[int, Score]) -> Score:
-    """Of all sources: a name must not sink because the catalog that wins says less."""
+    """The best score of all sources: the shown catalog may have shorter texts."""
     return min(scores[row.id] for row in match.sources if row.id in scores)
 
 

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from catalogs.fbc.search_words import fold
 
 _RUN = re.compile(r"([\x00-\x7f]+)|.", re.DOTALL)
-AROUND = 90  # characters of a snippet before and after what was found
+AROUND = 90  # characters of a snippet before and after the match
 
 
 @lru_cache(maxsize=256)
@@ -62,11 +62,11 @@ def _spans(text: str, words: tuple[str, ...]) -> list[tuple[int, int]]:
     if pattern is None:
         return []
     folded, places = _folded(text)
-    found = [match.span() for match in pattern.finditer(folded)]
-    if not found:
+    spans = [match.span() for match in pattern.finditer(folded)]
+    if not spans:
         anywhere = [word for word in words if word in folded]
-        found = sorted((folded.index(word), folded.index(word) + len(word)) for word in anywhere)
-    return list(_apart((places[start], places[end - 1] + 1) for start, end in found))
+        spans = sorted((folded.index(word), folded.index(word) + len(word)) for word in anywhere)
+    return list(_apart((places[start], places[end - 1] + 1) for start, end in spans))
 
 
 def _apart(spans: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
@@ -84,12 +84,12 @@ def _folded(text: str) -> tuple[str, range | list[int]]:
         return text.lower(), range(len(text))
     parts: list[str] = []
     places: list[int] = []
-    for found in _RUN.finditer(text):
-        start, end = found.span()
-        if found[1]:
-            parts.append(found[1].lower())
+    for match in _RUN.finditer(text):
+        start, end = match.span()
+        if match[1]:
+            parts.append(match[1].lower())
             places.extend(range(start, end))
         else:
-            parts.append(fold(found[0]))
+            parts.append(fold(match[0]))
             places.extend([start] * len(parts[-1]))
     return "".join(parts), places

@@ -1,7 +1,7 @@
-"""Which packages and bundles use an image.
+"""Packages and bundles that use an image.
 
 A repository (or a part of one, with or without a tag) is looked up in the index's repositories; a
-digest in the database's index of how digests begin.
+digest in the database's index of digest prefixes.
 """
 
 import re
@@ -13,7 +13,7 @@ from django.db.models.lookups import Exact
 
 from catalogs.fbc.search_words import repository_of
 from catalogs.models import Bundle, DigestStart, RelatedImage
-from catalogs.search.rows import Index, Row
+from catalogs.search.index import Index, Row
 
 DIGEST_START = 12  # characters of a digest that the database's index knows
 _DIGEST = re.compile(r"(?:.*@)?(?:sha256:)?([0-9a-f]{12,64})", re.IGNORECASE | re.DOTALL)
@@ -21,16 +21,16 @@ _DIGEST = re.compile(r"(?:.*@)?(?:sha256:)?([0-9a-f]{12,64})", re.IGNORECASE | r
 
 @dataclass(frozen=True, slots=True)
 class BundleImages:
-    """A bundle and those of its images that were asked for."""
+    """A bundle and those of its images that match."""
 
     bundle: Bundle
     images: Sequence[str]
 
 
 def digest_of(image: str) -> str:
-    """The sha256 digest, or its first 12 or more characters, that `image` asks for; else empty."""
-    found = _DIGEST.fullmatch(image)
-    return found[1].lower() if found else ""
+    """The sha256 digest in `image`, or its first 12 or more characters; else empty."""
+    match = _DIGEST.fullmatch(image)
+    return match[1].lower() if match else ""
 
 
 def packages_with(index: Index, image: str) -> set[int]:
@@ -39,13 +39,13 @@ def packages_with(index: Index, image: str) -> set[int]:
         listed = Bundle.objects.filter(_with_digest(digest_of(image)))
         return set(listed.order_by().values_list("package_id", flat=True).distinct())
     repository = repository_of(image).lower()
-    return {row for each, rows in index.using.items() if repository in each for row in rows}
+    return {row for name, rows in index.using.items() if repository in name for row in rows}
 
 
 def using(image: str, packages: Collection[int]) -> Q:
-    """The condition of bundles of `packages` (ids) whose own or related images `image` means.
+    """The condition of bundles of `packages` (ids) whose own or related images match `image`.
 
-    Give those of `packages_with` or fewer: without a digest every image of each is looked at.
+    Give those of `packages_with` or fewer: without a digest it checks every image of each.
     """
     inside, digest = Q(package_id__in=packages), digest_of(image)
     if digest:
@@ -59,28 +59,28 @@ def bundles_with(image: str, packages: Iterable[Row]) -> list[int]:
     """Ids of bundles of `packages` that use `image`: packages by name, the latest of each first,
     of one version that of the catalog that wins; one query."""
     rows = {row.id: row for row in packages}
-    found = list(
+    bundles = list(
         Bundle.objects.filter(using(image, rows.keys()))
         .order_by()
         .values_list("package_id", "version_key", "pk")
     )
-    found.sort(key=lambda each: rows[each[0]].rank)
-    found.sort(key=lambda each: each[1], reverse=True)
-    found.sort(key=lambda each: rows[each[0]].name)
-    return [key for _, _, key in found]
+    bundles.sort(key=lambda bundle: rows[bundle[0]].rank)
+    bundles.sort(key=lambda bundle: bundle[1], reverse=True)
+    bundles.sort(key=lambda bundle: rows[bundle[0]].name)
+    return [key for _, _, key in bundles]
 
 
 def _with_digest(digest: str) -> Q:
     start = Exact(DigestStart("image"), Value(digest[:DIGEST_START]))
     related = RelatedImage.objects.filter(start, image__contains=f":{digest}")
     own = Bundle.objects.filter(start, image__contains=f":{digest}")
-    # A union: of two conditions with OR between them PostgreSQL asks every bundle.
+    # A union: with OR between the two conditions PostgreSQL scans every bundle.
     keys = related.order_by().values_list("bundle_id").union(own.order_by().values_list("pk"))
     return Q(pk__in=keys)
 
 
 def with_images(bundles: Sequence[int], image: str) -> list[BundleImages]:
-    """Each bundle (of these ids) with the references that `image` means; two queries."""
+    """Each bundle (of these ids) with the references that match `image`; two queries."""
     wanted = digest_of(image) or image.lower()
     listed = Bundle.objects.select_related("package__catalog__cluster").in_bulk(bundles)
     images = {key: {bundle.image: None} for key, bundle in listed.items()}
@@ -88,6 +88,8 @@ def with_images(bundles: Sequence[int], image: str) -> list[BundleImages]:
     for key, reference in related.values_list("bundle_id", "image"):
         images[key][reference] = None
     return [
-        BundleImages(listed[key], [each for each in images[key] if wanted in each.lower()])
+        BundleImages(
+            listed[key], [reference for reference in images[key] if wanted in reference.lower()]
+        )
         for key in bundles
     ]

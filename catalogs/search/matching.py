@@ -1,21 +1,38 @@
-"""Which packages a search means, and how well each fits.
+"""The packages that match a search, and their scores.
 
-Where a word stands decides: a name is worth more than a keyword, a keyword more than a line of the
-description. The database knows the words of descriptions; names and the like are looked at here,
-where parts of words count too. A word that none of them has is taken for a mistyped name as well.
+The place of a word decides: a name is worth more than a keyword, a keyword more than a line of the
+description. The database's full text index (migration 0001_initial) has the words of descriptions;
+names and other fields are matched here, where parts of words count too. A word that no field has
+may also be a mistyped name.
 """
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from catalogs.search import fulltext, images
-from catalogs.search.asked import Asked, provides
-from catalogs.search.rows import Index, Row, Spoken
+from django.db import connection
+
+from catalogs.fbc.search_words import plain_text
+from catalogs.models import PackageText
+from catalogs.search import images
+from catalogs.search.index import Index, Row, SearchText
+from catalogs.search.query import SearchQuery, provides
+
+_TABLE = "catalogs_packagesearch"
+# One row a word, with all ids: reading thousands of rows takes longer than finding them.
+_ONE = {
+    "sqlite": f"SELECT %s, json_group_array(rowid) FROM {_TABLE}_fts WHERE {_TABLE}_fts MATCH %s",  # noqa: S608
+    "postgresql": f"SELECT %s, {_TABLE}_with(%s::tsquery)",
+}
+# Words are letters and digits only (catalogs.fbc.search_words): they need no escape.
+_IS = {"sqlite": '"{}"', "postgresql": "'{}'"}
+_BEGINS = {"sqlite": '"{}"*', "postgresql": "'{}':*"}
+SHORT = 2  # characters of a word that must match a whole word: as a prefix it would be everywhere
 
 
-class Place(IntEnum):
-    """Where a word was found, best first."""
+class WordPlace(IntEnum):
+    """The field that has a word, best first."""
 
     NAME_BEGINS = 0
     NAME = 1
@@ -28,7 +45,7 @@ class Place(IntEnum):
 
 
 class Fit(IntEnum):
-    """How the whole search stands to a package's names, best first."""
+    """How the whole search matches a package's names, best first."""
 
     NAME = 0
     NAME_BEGINS = 1
@@ -42,106 +59,106 @@ Score = tuple[int, ...]  # the lowest is shown first
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Row id to score of every row that fits. `read_as` says for words that no name, keyword or
-    the like has, which words of names were taken for them."""
+    """Row id to score of every matching row. `read_as` maps mistyped words, which no field has, to
+    the words of names that are searched instead."""
 
     scores: Mapping[int, Score]
     read_as: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    kinds: frozenset[str] = frozenset()  # every GROUP/KIND that is meant by `provides:`
+    kinds: frozenset[str] = frozenset()  # every GROUP/KIND that `provides:` matches
 
 
-def find_hits(index: Index, asked: Asked) -> Hits | None:
-    """None when nothing is asked: every package fits. At most three queries."""
-    if asked.nothing:
+def find_hits(index: Index, query: SearchQuery) -> Hits | None:
+    """The packages that match; None for an empty search. At most three queries."""
+    if query.empty:
         return None
-    hits = _with_words(index, asked) if asked.words else None
+    hits = _with_words(index, query) if query.words else None
     scores = dict(hits.scores) if hits else {row.id: () for row in index.rows}
     kinds: set[str] = set()
-    for kind in asked.provides:
+    for kind in query.provides:
         meant = _meant(index, kind)
         scores = _providing(index, meant, scores)
         kinds |= meant
-    for image in asked.images:
+    for image in query.images:
         having = images.packages_with(index, image)
         scores = {key: score for key, score in scores.items() if key in having}
     return Hits(scores, hits.read_as if hits else {}, frozenset(kinds))
 
 
-def _with_words(index: Index, asked: Asked) -> Hits:
-    places = {said: [_place(said, word) for word in asked.words] for said in index.saying}
-    read_as = _read_mistyped(index, asked.words, places)
-    described = fulltext.packages_with(asked.words)
+def _with_words(index: Index, query: SearchQuery) -> Hits:
+    places = {text: [_place(text, word) for word in query.words] for text in index.by_text}
+    read_as = _read_mistyped(index, query.words, places)
+    described = packages_with(query.words)
     scores: dict[int, Score] = {}
-    for said, rows in index.saying.items():
-        total = sum(Place.DESCRIPTION if at is None else at for at in places[said])
-        missing = [described[i] for i, at in enumerate(places[said]) if at is None]
-        score = (_fit(said, asked.phrase), total)
+    for text, rows in index.by_text.items():
+        total = sum(WordPlace.DESCRIPTION if at is None else at for at in places[text])
+        missing = [described[i] for i, at in enumerate(places[text]) if at is None]
+        score = (_fit(text, query.phrase), total)
         scores |= dict.fromkeys(set(rows).intersection(*missing), score)
     return Hits(scores, read_as)
 
 
 def _read_mistyped(
-    index: Index, words: tuple[str, ...], places: Mapping[Spoken, list[int | None]]
+    index: Index, words: tuple[str, ...], places: Mapping[SearchText, list[int | None]]
 ) -> dict[str, tuple[str, ...]]:
-    """For words that have no place anywhere: the near words, whose rows get a place for them."""
+    """Near words for words that no row has; rows with a near word get a place for it."""
     read_as = {}
     for i, word in enumerate(words):
-        if any(found[i] is not None for found in places.values()):
+        if any(positions[i] is not None for positions in places.values()):
             continue
         near = index.vocabulary.near(word)
         if near:
             read_as[word] = near
-            for said, found in places.items():
-                if _says(said, near):
-                    found[i] = Place.MISTYPED
+            for text, positions in places.items():
+                if _says(text, near):
+                    positions[i] = WordPlace.MISTYPED
     return read_as
 
 
-def _place(spoken: Spoken, word: str) -> int | None:
-    begins = f" {word}"
-    part = begins if len(word) <= fulltext.SHORT else word  # inside of words it is everywhere
-    if spoken.name.startswith(begins):
-        return Place.NAME_BEGINS
-    if part in spoken.name or part in spoken.title:
-        return Place.NAME
-    if part in spoken.keywords:
-        return Place.KEYWORD
-    if part in spoken.kinds:
-        return Place.KIND
-    if part in spoken.provider:
-        return Place.PROVIDER
-    return Place.CATEGORY if part in spoken.categories else None
+def _place(text: SearchText, word: str) -> int | None:
+    begin = f" {word}"
+    part = begin if len(word) <= SHORT else word  # inside of words it is everywhere
+    if text.name.startswith(begin):
+        return WordPlace.NAME_BEGINS
+    if part in text.name or part in text.title:
+        return WordPlace.NAME
+    if part in text.keywords:
+        return WordPlace.KEYWORD
+    if part in text.kinds:
+        return WordPlace.KIND
+    if part in text.provider:
+        return WordPlace.PROVIDER
+    return WordPlace.CATEGORY if part in text.categories else None
 
 
-def _says(spoken: Spoken, words: tuple[str, ...]) -> bool:
-    said = f"{spoken.name}{spoken.title}{spoken.keywords} "
-    return any(f" {word} " in said for word in words)
+def _says(text: SearchText, words: tuple[str, ...]) -> bool:
+    words_of_text = f"{text.name}{text.title}{text.keywords} "
+    return any(f" {word} " in words_of_text for word in words)
 
 
-def _fit(spoken: Spoken, phrase: str) -> Fit:
-    if spoken.name == phrase:
+def _fit(text: SearchText, phrase: str) -> Fit:
+    if text.name == phrase:
         return Fit.NAME
-    if spoken.name.startswith(phrase):
+    if text.name.startswith(phrase):
         return Fit.NAME_BEGINS
-    if spoken.title == phrase:
+    if text.title == phrase:
         return Fit.TITLE
-    return Fit.TITLE_HAS if phrase in spoken.title else Fit.OTHER
+    return Fit.TITLE_HAS if phrase in text.title else Fit.OTHER
 
 
 def _meant(index: Index, kind: str) -> set[str]:
     """Every GROUP/KIND that `kind` asks for; when nothing is exactly that, kinds that begin so."""
     every = index.providing.keys() | index.provided_before.keys()
-    meant = {each for each in every if provides(kind, each)}
+    meant = {name for name in every if provides(kind, name)}
     if not meant:
         begin = kind.lower()
-        meant = {each for each in every if each.rpartition("/")[2].lower().startswith(begin)}
+        meant = {name for name in every if name.rpartition("/")[2].lower().startswith(begin)}
     return meant
 
 
 def _providing(
     index: Index, meant: Collection[str], scores: Mapping[int, Score]
 ) -> dict[int, Score]:
-    """Those of `scores` that provide what is meant: the newest version's comes first."""
+    """Those of `scores` that provide a matching kind, by their newest version first."""
     now = {row for kind in meant for row in index.providing.get(kind, ())}
     before = {row for kind in meant for row in index.provided_before.get(kind, ())}
     return {
@@ -152,5 +169,32 @@ def _providing(
 
 
 def unplaced_words(row: Row, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of `words` that nothing but the description of `row` can have."""
-    return tuple(word for word in words if _place(row.spoken, word) is None)
+    """Those of `words` that only the description of `row` can have."""
+    return tuple(word for word in words if _place(row.search_text, word) is None)
+
+
+def packages_with(words: Sequence[str]) -> list[set[int]]:
+    """Per word of `words` (folded) the ids of packages with a word that begin so, or for a short
+    one with that very word; one query."""
+    if not words:
+        return []
+    vendor = connection.vendor
+    parameters: list[int | str] = []
+    for i, word in enumerate(words):
+        parameters += (i, (_IS if len(word) <= SHORT else _BEGINS)[vendor].format(word))
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join([_ONE[vendor]] * len(words)), parameters)
+        rows = dict(cursor.fetchall())
+    results = (rows[i] or () for i in range(len(words)))  # PostgreSQL gives a list or nothing
+    return [set(json.loads(ids) if isinstance(ids, str) else ids) for ids in results]
+
+
+def descriptions_of(packages: Collection[int]) -> dict[int, str]:
+    """Package id to its whole description as plain text in one line; one query."""
+    if not packages:
+        return {}
+    texts = PackageText.objects.filter(package__in=packages)
+    return {
+        package: plain_text(html)
+        for package, html in texts.values_list("package_id", "description_html")
+    }

@@ -33,7 +33,7 @@ class SoftwareForm(QueryForm):
         if len(text) > MAX_QUERY:
             text = text[:MAX_QUERY]
             self.notices.append(f"The search was cut to its first {MAX_QUERY} characters.")
-        query = search.take_apart(text)
+        query = search.parse_query(text)
         if query.ignored:
             self.notices.append(f"Only the first {search.MAX_WORDS} words of the search are used.")
         if any(

@@ -261,7 +261,7 @@ def package_url(cluster: str, catalog: str, name: str) -> str:
 
 
 def cards(
-    matches: Sequence[search.Match], query: search.Asked, hits: search.Hits | None
+    matches: Sequence[search.Match], query: search.SearchQuery, hits: search.Hits | None
 ) -> list[Card]:
     """The cards of a page; at most one query, for descriptions that contain a search word."""
     read_as = hits.read_as if hits else {}

@@ -25,7 +25,7 @@ def software(request: HttpRequest) -> HttpResponse:
     form = forms.SoftwareForm(request.GET, notices)
     values, filters = form.cleaned_data, form.filters
     index = search.current_index(stamps)
-    query = filters.asked
+    query = filters.query
     hits = search.find_hits(index, query)
     result = search.find_packages(index, filters, search.installed_packages(), hits)
     page = presenters.paginate(
@@ -52,7 +52,7 @@ def software(request: HttpRequest) -> HttpResponse:
     return render_page(request, "catalogs/software.html", context, partial="results")
 
 
-def _nearest(index: search.Index, query: search.Asked) -> list[tuple[str, str]]:
+def _nearest(index: search.Index, query: search.SearchQuery) -> list[tuple[str, str]]:
     """Names like the search words with the URL of their package."""
     return [
         (row.name, presenters.package_url(row.cluster, row.catalog, row.name))
@@ -71,7 +71,7 @@ def _bundles(
 
     Only the first packages by name are looked through: a search for an image has few matches.
     """
-    images = filters.asked.images
+    images = filters.query.images
     if not (images and result.matches and hits):
         return {}
     image = images[0]

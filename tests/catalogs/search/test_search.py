@@ -22,13 +22,28 @@ from catalogs.fbc.search_words import (
     words_of,
 )
 from catalogs.search import ANSWERS, FACETS, NO, YES, Filters, Installation, find_packages
-from catalogs.search.asked import MAX_WORDS, Asked, provides, take_apart
-from catalogs.search.clashes import bundle_stem, differences
 from catalogs.search.highlight import has_word, mark, snippet
 from catalogs.search.images import digest_of
+from catalogs.search.index import (
+    COUNTED,
+    Index,
+    Row,
+    SearchText,
+    bundle_stem,
+    differences,
+    index_of,
+    with_values,
+)
 from catalogs.search.matching import Hits
-from catalogs.search.rows import COUNTED, Index, Row, Spoken, index_of, with_values
-from catalogs.search.typos import Vocabulary, distance, most_alike
+from catalogs.search.query import (
+    MAX_WORDS,
+    SearchQuery,
+    Vocabulary,
+    distance,
+    most_alike,
+    parse_query,
+    provides,
+)
 
 # -- words -----------------------------------------------------------------------------------------
 
@@ -198,21 +213,21 @@ def test_names_most_alike_come_best_first() -> None:
 
 
 def test_a_search_is_taken_apart() -> None:
-    asked = take_apart('Web provides:kafka.strimzi.io/Kafka "image:quay.io/a" IMAGE:"b" web -x')
-    assert asked == Asked(
+    asked = parse_query('Web provides:kafka.strimzi.io/Kafka "image:quay.io/a" IMAGE:"b" web -x')
+    assert asked == SearchQuery(
         words=("web", "image", "quay", "io", "a", "x"),
         provides=("kafka.strimzi.io/Kafka",),
         images=("b",),
     )
-    assert take_apart("provides: image: ' \" *").nothing
-    assert take_apart(" ".join(f"w{n}" for n in range(50))) == Asked(
+    assert parse_query("provides: image: ' \" *").empty
+    assert parse_query(" ".join(f"w{n}" for n in range(50))) == SearchQuery(
         words=tuple(f"w{n}" for n in range(MAX_WORDS)), ignored=True
     )
 
 
 @given(st.text())
 def test_nothing_that_is_typed_is_an_error(text: str) -> None:
-    asked = take_apart(text)
+    asked = parse_query(text)
     assert len(asked.words) <= MAX_WORDS
 
 
@@ -276,7 +291,7 @@ def test_words_are_marked_and_the_rest_escaped(text: str, words: Any, html: str)
 @settings(max_examples=300)
 @given(st.text(), st.lists(st.text(min_size=1, max_size=4), max_size=4))
 def test_marking_changes_nothing_but_escapes_and_marks(text: str, asked: list[str]) -> None:
-    words = take_apart(" ".join(asked)).words
+    words = parse_query(" ".join(asked)).words
     html = str(mark(text, words))
     assert unmarked(html) == text
     assert not re.search(r"<(?!/?mark>)", html)
@@ -285,7 +300,7 @@ def test_marking_changes_nothing_but_escapes_and_marks(text: str, asked: list[st
 
 @given(st.text(min_size=1, max_size=600), st.text(alphabet="ab<&", min_size=1, max_size=3))
 def test_a_snippet_is_a_marked_part_of_the_text(text: str, asked: str) -> None:
-    words = take_apart(asked).words
+    words = parse_query(asked).words
     html = str(snippet(text, words))
     if html:
         assert "<mark>" in html
@@ -364,7 +379,7 @@ def make_row(number: int, name: str, catalog: str, draw: Any) -> Row:
             install_modes=draw(VALUES), infrastructure_features=draw(VALUES),
             deprecated=draw(st.booleans()), channel_count=0, bundle_count=0,
             provides=draw(VALUES), provided_before=(), repositories=(),
-            spoken=Spoken(*[""] * 6), updated=None, rank=(False, 0, catalog, "-"),
+            search_text=SearchText(*[""] * 6), updated=None, rank=(False, 0, catalog, "-"),
         )
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from catalogs.models import Package, PackageSearch
-from catalogs.search.fulltext import packages_with
+from catalogs.search.matching import packages_with
 from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.deletion import delete_catalog
 from tests.factories import make_package

@@ -369,7 +369,7 @@ def test_a_search_costs_few_queries_whatever_it_finds(
 
 
 def test_the_index_of_words_follows_its_rows() -> None:
-    from catalogs.search.fulltext import packages_with
+    from catalogs.search.matching import packages_with
 
     package = make_package(name="kafka")
     row = PackageSearch.objects.get(package=package)

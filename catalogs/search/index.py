@@ -1,10 +1,12 @@
-"""What lists, facets and search read: every package of every catalog, in memory.
+"""The index of every package of every catalog, in memory, for lists, facets and search.
 
-Owns the index and how it is read; knows neither queries nor results. The index is kept per process,
-not in the shared cache: it is read on every request, and taking megabytes out of a cache costs more
-than filtering them. One small query on each request tells whether it still fits the catalogs.
+Each process has its own index instead of one in the shared cache: every request reads it, and
+taking megabytes out of a cache costs more than filtering them. One small query on each request
+tells whether it is still current. Packages of one name are one group, with the fields in which they
+differ when they are not the same package.
 """
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,27 +14,29 @@ from datetime import datetime
 from itertools import chain, groupby
 from operator import attrgetter
 from sys import intern
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from django.db.models import F, Max, Q
 
 from catalogs.fbc.search_words import words_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, CatalogChange, Package, Prediction, PredictionRun
-from catalogs.search.clashes import differences
-from catalogs.search.typos import Vocabulary
+from catalogs.search.query import Vocabulary
 from catalogs.verdicts.engine import Verdict
 from catalogs.verdicts.stored import TARGETS, MethodVerdict, over_targets
 from olmweb.models import LOCAL
 
 YES, NO = "yes", "no"
+_VERSION = re.compile(r"[.-]?v?\d+\.\d+.*$", re.DOTALL)
+_COMPANY = {"inc", "llc", "ltd", "gmbh", "ag", "corp", "corporation", "limited", "co", "the", "by"}
+LEAST_COMMON = 0.2  # share of common words in two summaries of one package
 Key = TypeVar("Key")
 Stamps = tuple[tuple[object, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spoken:
-    """What a package says, as words after a space each; the same object for equal packages."""
+class SearchText:
+    """The searched texts of a package, words with a space before each; shared by equal packages."""
 
     name: str
     title: str
@@ -69,7 +73,7 @@ class Row:
     provides: tuple[str, ...]  # GROUP/KIND of the head bundle
     provided_before: tuple[str, ...]  # GROUP/KIND of other bundles only
     repositories: tuple[str, ...]  # of all images of all bundles
-    spoken: Spoken
+    search_text: SearchText
     updated: datetime | None  # the last recorded change of this package
     rank: tuple[bool, int, str, str]  # the lowest of a name wins: serving, priority, names
     verdicts: tuple[MethodVerdict, ...] = ()  # on the bundle that each install method would choose
@@ -81,9 +85,11 @@ class Row:
 
 
 def installable(row: Row) -> tuple[str, ...]:
-    """Paths that install it, and `PATH-unknown` where that is not known."""
+    """Install methods whose verdict is installable, and `METHOD-unknown` for unknown verdicts."""
     marks = {Verdict.INSTALLABLE.value: "", Verdict.UNKNOWN.value: "-unknown"}
-    return tuple(each.path + marks[each.verdict] for each in row.verdicts if each.verdict in marks)
+    return tuple(
+        stored.path + marks[stored.verdict] for stored in row.verdicts if stored.verdict in marks
+    )
 
 
 FACETS: dict[str, Callable[[Row], tuple[str, ...]]] = {
@@ -105,8 +111,8 @@ COUNTED = len(FACETS) - len(UNCOUNTED)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """All rows of one package name, the winner first; per facet the values they have; in what
-    their contents differ when they are not the same package."""
+    """All rows of one package name, the best rank first; their values per facet; the fields in
+    which they differ when they are not the same package."""
 
     rows: tuple[Row, ...]
     values: tuple[frozenset[str], ...]
@@ -120,8 +126,8 @@ class Index:
     token: tuple[object, ...]
     groups: tuple[Group, ...]
     vocabulary: Vocabulary  # of names, titles and keywords
-    # What searches begin with: the ids of the rows that say, provide or use something.
-    saying: Mapping[Spoken, Sequence[int]]
+    # Ids of rows by the things that searches look up.
+    by_text: Mapping[SearchText, Sequence[int]]
     providing: Mapping[str, Sequence[int]]  # by GROUP/KIND; the rows whose head does
     provided_before: Mapping[str, Sequence[int]]
     using: Mapping[str, Sequence[int]]  # by repository in lower case
@@ -136,7 +142,7 @@ _index: Index | None = None
 
 
 def catalog_stamps() -> Stamps:
-    """What tells that catalogs or clusters changed since a page was made; one query."""
+    """Stamps that change whenever catalogs or clusters change; one query."""
     return tuple(
         Catalog.objects.order_by("id")
         .annotate(judged=Max("prediction_runs__judged_at"))
@@ -148,12 +154,12 @@ def catalog_stamps() -> Stamps:
 
 
 def current_index(stamps: Stamps) -> Index:
-    """The index of what `stamps` describe; reads the packages only when a catalog changed."""
+    """The index for `stamps`; reads the packages only when a catalog changed."""
     global _index
     token = tuple(stamp[:-1] for stamp in stamps)  # a cluster's state changes no package
-    found = _index
-    if found is not None and found.token == token:
-        return found
+    current = _index
+    if current is not None and current.token == token:
+        return current
     with _lock:
         if _index is None or _index.token != token:
             _index = _read_index(token)
@@ -176,8 +182,8 @@ def _verdicts() -> dict[int, tuple[MethodVerdict, ...]]:
     the catalog was not evaluated for its cluster yet."""
     here = Q(cluster=None) | Q(cluster=F("package__catalog__cluster"))
     evaluated = PredictionRun.objects.filter(cluster=F("catalog__cluster")).values("catalog")
-    known = Q(package__catalog__cluster=None) | Q(package__catalog__in=evaluated)
-    rows = Prediction.objects.filter(here, known, chosen=True, target__in=TARGETS)
+    usable = Q(package__catalog__cluster=None) | Q(package__catalog__in=evaluated)
+    rows = Prediction.objects.filter(here, usable, chosen=True, target__in=TARGETS)
     by_target: dict[int, dict[str, dict[str, MethodVerdict]]] = {}
     ordered = rows.order_by(F("cluster").asc(nulls_first=True))  # a cluster's replace the others
     for package, *values in ordered.values_list("package_id", "path", "target", "verdict", "rule"):
@@ -195,24 +201,24 @@ def index_of(rows: Iterable[Row], token: tuple[object, ...] = ()) -> Index:
     """The rows in groups of one name."""
     rows = sorted(rows, key=attrgetter("name", "rank"))
     groups = (tuple(group) for _, group in groupby(rows, key=attrgetter("name")))
-    saying = _ids(rows, lambda row: (row.spoken,))
+    by_text = _ids(rows, lambda row: (row.search_text,))
     return Index(
         token=token,
-        groups=tuple(Group(each, _union(each), differences(each)) for each in groups),
-        vocabulary=Vocabulary(f"{said.name}{said.title}{said.keywords}" for said in saying),
-        saying=saying,
+        groups=tuple(Group(group, _union(group), differences(group)) for group in groups),
+        vocabulary=Vocabulary(f"{text.name}{text.title}{text.keywords}" for text in by_text),
+        by_text=by_text,
         providing=_ids(rows, lambda row: row.provides),
         provided_before=_ids(rows, lambda row: row.provided_before),
-        using=_ids(rows, lambda row: {each.lower() for each in row.repositories}),
+        using=_ids(rows, lambda row: {group.lower() for group in row.repositories}),
     )
 
 
 def _ids(rows: Iterable[Row], keys: Callable[[Row], Iterable[Key]]) -> dict[Key, list[int]]:
-    found: dict[Key, list[int]] = {}
+    ids: dict[Key, list[int]] = {}
     for row in rows:
         for key in keys(row):
-            found.setdefault(key, []).append(row.id)
-    return found
+            ids.setdefault(key, []).append(row.id)
+    return ids
 
 
 def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:
@@ -235,43 +241,43 @@ def _rows(
         *("bundle_count", "search__provides", "search__provided_before", "search__repositories"),
     )
     same: dict[object, object] = {}  # catalogs repeat one another: equal values are kept once
-    for found in Package.objects.order_by().values(*fields).iterator(chunk_size=2000):
-        catalog = catalogs.get(found["catalog_id"])
+    for values in Package.objects.order_by().values(*fields).iterator(chunk_size=2000):
+        catalog = catalogs.get(values["catalog_id"])
         if catalog is None:  # synced between the two queries: the next request reads it
             continue
-        plain = _row(found, catalog, same, changed.get((catalog.pk, found["name"])))
+        plain = _row(values, catalog, same, changed.get((catalog.pk, values["name"])))
         yield with_values(replace(plain, verdicts=verdicts.get(plain.id, ())))
 
 
 def with_values(row: Row) -> Row:
-    """The row with its values of every facet, which are looked at on every request."""
+    """The row with its values of every facet, which every request reads."""
     return replace(row, values=tuple(values(row) for values in FACETS.values()))
 
 
 def _row(
-    found: Mapping[str, object],
+    values: Mapping[str, object],
     catalog: Catalog,
     same: dict[object, object],
     updated: datetime | None,
 ) -> Row:
     def text(name: str) -> str:
-        return intern(str(found[name] or ""))
+        return intern(str(values[name] or ""))
 
     def texts(name: str) -> tuple[str, ...]:
-        """A JSON list of texts without repeats; authors do repeat themselves."""
-        listed = found[name]
+        """A JSON list of texts, without duplicates."""
+        listed = values[name]
         if not isinstance(listed, list):
             return ()
-        values = tuple(dict.fromkeys(intern(str(value)) for value in listed if value))
-        return same.setdefault(values, values)  # type: ignore[return-value]
+        unique = tuple(dict.fromkeys(intern(str(value)) for value in listed if value))
+        return same.setdefault(unique, unique)  # type: ignore[return-value]
 
     keywords, categories = texts("keywords"), texts("categories")
     provides = texts("search__provides")
-    kinds = [each.rpartition("/")[2] for each in provides]
+    kinds = [gvk.rpartition("/")[2] for gvk in provides]
     names, provider = ([text("name")], [text("display_name")]), [text("provider")]
-    spoken = spoken_of(*names, keywords, kinds, provider, categories)
+    texts_of_row = search_texts(*names, keywords, kinds, provider, categories)
     return Row(
-        id=int(str(found["id"])),
+        id=int(str(values["id"])),
         name=text("name"),
         catalog_id=catalog.pk,
         catalog=catalog.slug,
@@ -288,13 +294,13 @@ def _row(
         capability=text("capability"),
         install_modes=texts("install_modes"),
         infrastructure_features=texts("infrastructure_features"),
-        deprecated=bool(found["deprecated"]),
-        channel_count=int(str(found["channel_count"])),
-        bundle_count=int(str(found["bundle_count"])),
+        deprecated=bool(values["deprecated"]),
+        channel_count=int(str(values["channel_count"])),
+        bundle_count=int(str(values["bundle_count"])),
         provides=provides,
         provided_before=texts("search__provided_before"),
         repositories=texts("search__repositories"),
-        spoken=same.setdefault(spoken, Spoken(*spoken)),  # type: ignore[arg-type]
+        search_text=same.setdefault(texts_of_row, SearchText(*texts_of_row)),  # type: ignore[arg-type]
         updated=updated,
         rank=(
             catalog.state == Catalog.State.DISABLED,
@@ -305,8 +311,50 @@ def _row(
     )
 
 
-def spoken_of(*fields: Sequence[str]) -> tuple[str, ...]:
-    """The fields of a Spoken: each list of texts as words after a space each."""
+def search_texts(*fields: Sequence[str]) -> tuple[str, ...]:
+    """The fields of a SearchText: each list of texts as words with a space before each."""
     return tuple(
         "".join(f" {word}" for part in parts for word in words_of(part)) for parts in fields
     )
+
+
+class Described(Protocol):
+    """The compared fields of a package."""
+
+    @property
+    def provider(self) -> str: ...
+    @property
+    def head_bundle(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+
+
+def bundle_stem(bundle: str) -> str:
+    """A bundle's name without its version: `etcdoperator.v0.9.4` -> `etcdoperator`."""
+    return _VERSION.sub("", bundle).lower() or bundle.lower()
+
+
+def differences(rows: Sequence[Described]) -> tuple[str, ...]:
+    """The fields (provider, bundles, description) in which rows of one name are not one package.
+
+    Catalogs of different releases hold the same package with other versions and texts; another
+    package has another provider, bundles of another name, or an unrelated description.
+    """
+    if len(rows) < 2:
+        return ()
+    first, others = rows[0], rows[1:]
+    fields = []
+    providers = {frozenset(words_of(row.provider)) - _COMPANY for row in rows}
+    if len(providers - {frozenset()}) > 1 and not frozenset.intersection(*providers):
+        fields.append("provider")
+    if len({bundle_stem(row.head_bundle) for row in rows if row.head_bundle}) > 1:
+        fields.append("bundles")
+    if any(not _alike(first.summary, other.summary) for other in others):
+        fields.append("description")
+    return tuple(fields)
+
+
+def _alike(text: str, other: str) -> bool:
+    """Whether two descriptions share enough words; an empty one is like any."""
+    words, others = set(words_of(text)), set(words_of(other))
+    return not words or not others or len(words & others) >= LEAST_COMMON * len(words | others)
