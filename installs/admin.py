@@ -193,9 +193,9 @@ class NotificationAdmin(ReadOnlyAdmin):
 
     @admin.display(description="operator", ordering="transition__name")
     def subject(self, row: Notification) -> str:
-        told = row.body
-        place = "/".join(filter(None, (told.get("namespace"), told.get("name"))))
-        return f"{told.get('cluster')}: {told.get('kind')} {place}"
+        body = row.body
+        place = "/".join(filter(None, (body.get("namespace"), body.get("name"))))
+        return f"{body.get('cluster')}: {body.get('kind')} {place}"
 
     @admin.display(description="change")
     def change(self, row: Notification) -> str:

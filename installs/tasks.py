@@ -147,14 +147,14 @@ def read_surface(cluster_id: int) -> None:
 
 
 @task(name=permissions.TASK, queue=permissions.QUEUE, time_limit=60, expires=60)
-def ask_rights(user_id: int, cluster_id: int, asked: list[list[str]]) -> None:
+def ask_rights(user_id: int, cluster_id: int, rights: list[list[str]]) -> None:
     """Asks a cluster what a person may do there, for the buttons of pages."""
     user = User.objects.filter(pk=user_id).first()
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     if user is None or cluster is None:
         return
     try:
-        permissions.ask(user, cluster, permissions.read_rights(asked))
+        permissions.ask(user, cluster, permissions.read_rights(rights))
     except KubeError as error:
         log.info("rights not read", cluster=cluster.name, code=error.code, error=error.message)
 

@@ -58,11 +58,11 @@ def as_alerts(changes: Sequence[Change], now: datetime) -> list[dict[str, Any]]:
     """Alerts that begin end ALERT_ENDS after `now`, unless they are sent again."""
     alerts = []
     for change in changes:
-        told = change.told
-        if told["ends"]:
-            alerts.append(_alert(told["ends"], change, told["at"]))
-        if told["starts"]:
-            alerts.append(_alert(told["starts"], change, (now + ALERT_ENDS).isoformat()))
+        body = change.told
+        if body["ends"]:
+            alerts.append(_alert(body["ends"], change, body["at"]))
+        if body["starts"]:
+            alerts.append(_alert(body["starts"], change, (now + ALERT_ENDS).isoformat()))
     return alerts
 
 
@@ -74,17 +74,17 @@ FORMATS: dict[str, Callable[[Sequence[Change], datetime], Any]] = {
 
 
 def _plain(change: Change) -> dict[str, Any]:
-    told: dict[str, Any] = {**change.told}
-    told["from"] = told.pop("was")
-    del told["starts"], told["ends"]
-    return {"id": change.id, **told, "url": change.url}
+    body: dict[str, Any] = {**change.told}
+    body["from"] = body.pop("was")
+    del body["starts"], body["ends"]
+    return {"id": change.id, **body, "url": change.url}
 
 
 def _alert(alert: Alert, change: Change, ends: str) -> dict[str, Any]:
-    told, finding = change.told, change.told["finding"]
+    body, finding = change.told, change.told["finding"]
     annotations = {
-        "summary": _sentence(told),
-        "description": told["message"],
+        "summary": _sentence(body),
+        "description": body["message"],
         "cause": finding["cause"] if finding else "",
         "remedy": "\n".join(finding["remedy"]) if finding else "",
     }
@@ -97,23 +97,23 @@ def _alert(alert: Alert, change: Change, ends: str) -> dict[str, Any]:
     }
 
 
-def _sentence(told: Told) -> str:
-    place = f"{told['namespace']}/{told['name']}" if told["namespace"] else told["name"]
-    was = f" (was {told['was']})" if told["was"] else ""
-    return f"{told['kind']} {place} on {told['cluster']} is {told['to']}{was}"
+def _sentence(body: Told) -> str:
+    place = f"{body['namespace']}/{body['name']}" if body["namespace"] else body["name"]
+    was = f" (was {body['was']})" if body["was"] else ""
+    return f"{body['kind']} {place} on {body['cluster']} is {body['to']}{was}"
 
 
 def _line(change: Change, *, detailed: bool) -> str:
-    told, finding = change.told, change.told["finding"]
-    place = f"{told['namespace']}/{told['name']}" if told["namespace"] else told["name"]
-    was = f" (was {told['was']})" if told["was"] else ""
+    body, finding = change.told, change.told["finding"]
+    place = f"{body['namespace']}/{body['name']}" if body["namespace"] else body["name"]
+    was = f" (was {body['was']})" if body["was"] else ""
     parts = [
-        f"{_CIRCLES.get(told['to'], ':white_circle:')} *{told['to']}*{was}: "
-        f"{_code(told['kind'])} {_code(place)} on {_code(told['cluster'])}"
+        f"{_CIRCLES.get(body['to'], ':white_circle:')} *{body['to']}*{was}: "
+        f"{_code(body['kind'])} {_code(place)} on {_code(body['cluster'])}"
     ]
-    parts += [_code(told["reason"])] if told["reason"] else []
+    parts += [_code(body["reason"])] if body["reason"] else []
     parts += [_escaped(finding["title"])] if finding else []
-    parts += [_code(told["message"])] if told["message"] and detailed else []
+    parts += [_code(body["message"])] if body["message"] and detailed else []
     parts += [f"<{_escaped(change.url).replace('|', '%7C')}|open>"] if change.url else []
     return " · ".join(parts)
 

@@ -92,22 +92,22 @@ def remember(transitions: Iterable[Transition], operators: Collection[Operator])
         return 0
     rows = {subject_of(row): row for row in operators}
     changes = [
-        one
-        for one in transitions
-        if one.type == HEALTH and one.to_status in AT_REST and subject_of(one) in rows
+        transition
+        for transition in transitions
+        if transition.type == HEALTH and transition.to_status in AT_REST and subject_of(transition) in rows
     ]
     if not changes:
         return 0
-    clusters = Cluster.objects.in_bulk({one.cluster_id for one in changes})
+    clusters = Cluster.objects.in_bulk({change.cluster_id for change in changes})
     last = _last_told(changes)
-    fresh = []
-    for change in sorted(changes, key=lambda one: one.pk):
+    new = []
+    for change in sorted(changes, key=lambda change: change.pk):
         subject = subject_of(change)
         cluster, before = clusters[change.cluster_id], last.get(subject)
         if _is_news(change, rows[subject], cluster, before):
             last[subject] = _told(change, rows[subject], cluster, before)
-            fresh.append(Notification(transition=change, body=last[subject]))
-    return _save(fresh)
+            new.append(Notification(transition=change, body=last[subject]))
+    return _save(new)
 
 
 def remember_deleted() -> int:
@@ -130,7 +130,7 @@ def remember_deleted() -> int:
         .values_list("gone", "body")
     )
     gone = Transition.objects.in_bulk(rows)
-    return _save([_told_deleted(gone[pk], told) for pk, told in sorted(rows.items())])
+    return _save([_told_deleted(gone[pk], body) for pk, body in sorted(rows.items())])
 
 
 def send_again(rows: QuerySet[Notification]) -> int:
@@ -180,13 +180,13 @@ def _is_news(change: Transition, row: Operator, cluster: Cluster, before: Told |
     if not change.from_status:
         # Seen for the first time: news only if it is in trouble and can't have been so for long.
         is_young = row.created_at is not None and change.at - row.created_at < FRESH
-        known = cluster.synced_at is not None
-        return known and is_young and change.to_status != Health.HEALTHY
+        was_read = cluster.synced_at is not None
+        return was_read and is_young and change.to_status != Health.HEALTHY
     if change.from_status in AT_REST:
         return change.from_status != change.to_status
     # It comes out of a state in between: against what was told, and silence means that all is well.
-    told = before["to"] if before else Health.HEALTHY
-    return change.to_status != (Health.HEALTHY if told == DELETED else told)
+    last_health = before["to"] if before else Health.HEALTHY
+    return change.to_status != (Health.HEALTHY if last_health == DELETED else last_health)
 
 
 def _told(change: Transition, row: Operator, cluster: Cluster, before: Told | None) -> Told:
@@ -255,10 +255,10 @@ def _finding(row: Operator) -> ToldFinding | None:
         "kind": row.kind,
         "package": row.package,
     }
-    found = finding_for(row.finding, row.facts, names) if row.finding else None
-    if found is None:
+    finding = finding_for(row.finding, row.facts, names) if row.finding else None
+    if finding is None:
         return None
-    return ToldFinding(id=found.id, title=found.title, cause=found.cause, remedy=list(found.remedy))
+    return ToldFinding(id=finding.id, title=finding.title, cause=finding.cause, remedy=list(finding.remedy))
 
 
 def _last_told(changes: Sequence[Transition]) -> dict[Subject, Told]:
@@ -273,11 +273,11 @@ def _last_told(changes: Sequence[Transition]) -> dict[Subject, Told]:
     return {tuple(subject): body for *subject, body in rows.values_list(*columns, "body")}
 
 
-def _save(fresh: Sequence[Notification]) -> int:
-    ids = [row.transition_id for row in fresh]
-    known = set(
+def _save(rows: Sequence[Notification]) -> int:
+    ids = [row.transition_id for row in rows]
+    stored = set(
         Notification.objects.filter(transition_id__in=ids).values_list("transition_id", flat=True)
     )
-    new = [row for row in fresh if row.transition_id not in known]
+    new = [row for row in rows if row.transition_id not in stored]
     Notification.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
     return len(new)

@@ -124,8 +124,8 @@ class Receiver:
                 f"{self.host} answered {status}, a redirect, which is not followed; set "
                 "OLMWEB_WEBHOOK_URL to the address that it leads to."
             )
-        said = self._said(answer)
-        error = f"{self.host} answered {status}" + (f": {said}" if said else ".")
+        reported = self._said(answer)
+        error = f"{self.host} answered {status}" + (f": {reported}" if reported else ".")
         if status in AGAIN or status >= 500:
             return Outcome(error, retry=True, answered=True, wait=_retry_after(answer.headers))
         return Outcome(error, content=status in CONTENT, answered=True)
@@ -300,12 +300,12 @@ def _is_any_due() -> bool:
 
 
 def _change(row: Notification, *, standing: bool = False) -> Change:
-    told = row.body | {"ends": None} if standing else row.body
+    body = row.body | {"ends": None} if standing else row.body
     url = ""
     if settings.PUBLIC_URL:
-        place = [told["cluster"], told["kind"], told["namespace"] or "-", told["name"]]
+        place = [body["cluster"], body["kind"], body["namespace"] or "-", body["name"]]
         url = settings.PUBLIC_URL + reverse("installs:operator", args=place)
-    return Change(row.pk, told, url)
+    return Change(row.pk, body, url)
 
 
 def _update(rows: Sequence[Notification], **values: Any) -> None:

@@ -30,11 +30,11 @@ class Asked:
     following: Catalog | None = None
 
     def wants(self, row: Row) -> bool:
-        said = f"{row.name} {row.package} {row.namespace} {row.sentence}".casefold()
+        text = f"{row.name} {row.package} {row.namespace} {row.sentence}".casefold()
         return (
             (not self.weights or row.weight in self.weights)
             and (not self.codes or row.code in self.codes)
-            and all(word in said for word in self.q.casefold().split())
+            and all(word in text for word in self.q.casefold().split())
         )
 
 
@@ -65,10 +65,10 @@ def read_following(value: str) -> Catalog | None:
         ) from error
 
 
-def answer(clusters: Sequence[Cluster], asked: Asked) -> list[Readiness]:
+def answer(clusters: Sequence[Cluster], request: Asked) -> list[Readiness]:
     """Readiness of the asked clusters with every row; `Asked.wants` narrows the rows."""
-    chosen = [one for one in clusters if not asked.cluster or one.name == asked.cluster]
-    return readiness(chosen, asked.following)
+    chosen = [cluster for cluster in clusters if not request.cluster or cluster.name == request.cluster]
+    return readiness(chosen, request.following)
 
 
 def catalogs_to_follow() -> list[Catalog]:
@@ -82,31 +82,31 @@ def catalogs_state() -> list[object]:
     return list(Catalog.objects.order_by("pk").values_list("pk", "revision", "content_hash"))
 
 
-def verdict(one: Readiness) -> str:
+def verdict(readiness_row: Readiness) -> str:
     """One sentence: whether the next minor is open."""
-    if not one.following:
-        return f"The version of cluster {one.cluster} is not known yet."
-    target = f"{one.platform} {one.following}"
-    blocks = one.counts[Weight.BLOCKS]
+    if not readiness_row.following:
+        return f"The version of cluster {readiness_row.cluster} is not known yet."
+    target = f"{readiness_row.platform} {readiness_row.following}"
+    blocks = readiness_row.counts[Weight.BLOCKS]
     if blocks:
         return f"{blocks} {'thing blocks' if blocks == 1 else 'things block'} {target}."
-    unknown = one.counts[Weight.UNKNOWN]
+    unknown = readiness_row.counts[Weight.UNKNOWN]
     if unknown:
         return f"Nothing known blocks {target}; of {unknown} not all is known."
     return f"Nothing blocks {target}."
 
 
-def markdown(found: Iterable[Readiness], asked: Asked) -> Iterator[str]:
+def markdown(reports: Iterable[Readiness], request: Asked) -> Iterator[str]:
     """The report as text for a ticket, cluster by cluster; names can't become markup."""
     yield "# Upgrade readiness\n"
-    if asked.following is not None:
-        yield f"\nCompared with catalog {plain(str(asked.following))}.\n"
-    for one in found:
-        yield f"\n## {plain(one.cluster)}: {plain(one.version) or 'version not known'}\n\n"
-        yield f"{plain(verdict(one))}\n"
-        for row in filter(asked.wants, one.rows):
+    if request.following is not None:
+        yield f"\nCompared with catalog {plain(str(request.following))}.\n"
+    for report in reports:
+        yield f"\n## {plain(report.cluster)}: {plain(report.version) or 'version not known'}\n\n"
+        yield f"{plain(verdict(report))}\n"
+        for row in filter(request.wants, report.rows):
             where = f"{row.namespace}/" if row.namespace else ""
             yield f"\n- **{row.title}** ({row.weight}): {row.kind} {plain(where + row.name)}: "
             yield f"{plain(row.sentence)}\n"
-            for way in row.ways:
-                yield f"  - Way out: {plain(way)}\n"
+            for remedy in row.ways:
+                yield f"  - Way out: {plain(remedy)}\n"

@@ -21,14 +21,14 @@ def package_gone(subject: Subject, following: str) -> Obstacle:
 def gone(subject: Subject, now: Shelf | None, following: Shelf) -> Obstacle | None:
     """Its channel, or every way on from its version. `now` is the package in today's catalog."""
     channels = following.facts.ordered_channels()
-    missing = [one for one in subject.channels if one not in following.facts.channels]
+    missing = [channel for channel in subject.channels if channel not in following.facts.channels]
     going_on = follows(subject, following, channels)
     if subject.channels and len(missing) == len(subject.channels):
         return _channel_gone(subject, following, missing, going_on)
-    asked = [one for one in subject.channels if one not in missing] or channels
-    if not subject.bundle or any(one in going_on for one in asked):
+    channels_now = [channel for channel in subject.channels if channel not in missing] or channels
+    if not subject.bundle or any(channel in going_on for channel in channels_now):
         return None
-    return _version_gone(subject, now, following, asked, going_on)
+    return _version_gone(subject, now, following, channels_now, going_on)
 
 
 def _channel_gone(
@@ -36,18 +36,18 @@ def _channel_gone(
 ) -> Obstacle:
     where = f"in catalog {following.catalog}"
     if going_on:
-        way = f"Change its channel to {_listed(going_on)}, which {following.catalog} has and which "
-        way += f"goes on from {subject.words}; after the update, or before if today's has it, too."
+        remedy = f"Change its channel to {_listed(going_on)}, which {following.catalog} has and which "
+        remedy += f"goes on from {subject.words}; after the update, or before if today's has it, too."
     else:
-        kept = _listed(following.facts.ordered_channels()) or "none"
-        way = f"No channel there goes on from {subject.words} (it has {kept}): upgrade first to a "
-        way += "version that it has, or install it anew from there."
+        remaining = _listed(following.facts.ordered_channels()) or "none"
+        remedy = f"No channel there goes on from {subject.words} (it has {remaining}): upgrade first to a "
+        remedy += "version that it has, or install it anew from there."
     return Obstacle(
         "channel-gone",
         Weight.PLAN,
         f"Channel {_listed(missing)} of {subject.package} is gone {where}: after the update "
         "nothing is offered to it.",
-        (way,),
+        (remedy,),
     )
 
 
@@ -55,10 +55,10 @@ def _version_gone(
     subject: Subject,
     now: Shelf | None,
     following: Shelf,
-    asked: list[str],
+    channels_now: list[str],
     going_on: list[str],
 ) -> Obstacle:
-    ways = []
+    remedies = []
     target = ""
     there = following.facts.by_name()
     if now is not None and subject.kind == "Subscription":
@@ -66,24 +66,24 @@ def _version_gone(
             path = v0_path(now, channel, subject.bundle, lambda name: name in there)
             if path:
                 target = now.version(path[-1])
-                ways.append(
+                remedies.append(
                     f"Upgrade to {target} in channel {channel} before the update: "
                     f"{following.catalog} has it and goes on from there."
                 )
                 break
     if going_on:
-        ways.append(f"Or change its channel to {_listed(going_on)}, which goes on from it.")
-    if not ways:
-        ways.append(
+        remedies.append(f"Or change its channel to {_listed(going_on)}, which goes on from it.")
+    if not remedies:
+        remedies.append(
             f"Upgrade before the update to a version that {following.catalog} has, or remove it "
             "and install it anew from there (its custom resources stay)."
         )
     return Obstacle(
         "version-gone",
         Weight.PLAN,
-        f"Catalog {following.catalog} has no {subject.words} in channel {_listed(asked)}, and "
+        f"Catalog {following.catalog} has no {subject.words} in channel {_listed(channels_now)}, and "
         "nothing there replaces or skips it: after the update it is stranded.",
-        tuple(ways),
+        tuple(remedies),
         target,
     )
 

@@ -31,8 +31,8 @@ class Minor(NamedTuple):
 
 def read_minor(text: str) -> Minor | None:
     """The minor of a version such as 4.16.3 or v1.29.4+build; None for what is none."""
-    found = _TEXT.fullmatch(text.strip())
-    return Minor(int(found[1]), int(found[2])) if found else None
+    match = _TEXT.fullmatch(text.strip())
+    return Minor(int(match[1]), int(match[2])) if match else None
 
 
 def read_maximum(text: str) -> Minor | None:

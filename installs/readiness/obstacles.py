@@ -107,11 +107,11 @@ def max_openshift(subject: Subject, following: Minor) -> Obstacle | None:
     enforced = subject.kind in ("Subscription", "ClusterServiceVersion")
     weight = Weight.BLOCKS if enforced else Weight.PLAN
     if len(values) > 1 or read_maximum(values[0]) is None:
-        said = ", ".join(f'"{one[:40]}"' for one in values[:3])
+        quoted = ", ".join(f'"{value[:40]}"' for value in values[:3])
         return Obstacle(
             "max-openshift-unreadable",
             weight,
-            f"Its property olm.maxOpenShiftVersion says {said}, and OLM wants one value such as "
+            f"Its property olm.maxOpenShiftVersion says {quoted}, and OLM wants one value such as "
             f"{following}: it can't tell, so it holds the cluster.",
         )
     held = (
@@ -129,11 +129,11 @@ def max_openshift(subject: Subject, following: Minor) -> Obstacle | None:
 def operator_condition(subject: Subject) -> Obstacle | None:
     if subject.refused is None:
         return None
-    said = _quoted(subject.refused)
+    message = _quoted(subject.refused)
     return Obstacle(
         "operator-condition",
         Weight.HOLDS,
-        f"OperatorCondition {subject.bundle} says Upgradeable=False{said} OLM upgrades it to "
+        f"OperatorCondition {subject.bundle} says Upgradeable=False{message} OLM upgrades it to "
         "nothing, so no other way out of its works while it says so.",
         (
             "Do what the message asks for; the condition clears by itself.",
@@ -158,9 +158,9 @@ def min_kube(subject: Subject, running: str, needed_is_newer: bool) -> Obstacle 
 def deprecations(subject: Subject, shelf: Shelf) -> list[Obstacle]:
     """The package, each channel that it follows, and the installed version; in this order."""
     where = f"in catalog {shelf.catalog}"
-    found = []
+    blockers = []
     if shelf.deprecated:
-        found.append(
+        blockers.append(
             Obstacle(
                 "package-deprecated",
                 Weight.PLAN,
@@ -170,24 +170,24 @@ def deprecations(subject: Subject, shelf: Shelf) -> list[Obstacle]:
         )
     for channel in subject.channels:
         if channel in shelf.deprecated_channels:
-            said = _quoted(shelf.deprecated_channels[channel])
-            found.append(
+            message = _quoted(shelf.deprecated_channels[channel])
+            blockers.append(
                 Obstacle(
                     "channel-deprecated",
                     Weight.PLAN,
-                    f"Its channel {channel} is deprecated {where}{said}",
+                    f"Its channel {channel} is deprecated {where}{message}",
                 )
             )
     if subject.bundle in shelf.deprecated_bundles:
-        said = _quoted(shelf.deprecated_bundles[subject.bundle])
-        found.append(
+        message = _quoted(shelf.deprecated_bundles[subject.bundle])
+        blockers.append(
             Obstacle(
                 "bundle-deprecated",
                 Weight.PLAN,
-                f"Version {subject.words} is deprecated {where}{said}",
+                f"Version {subject.words} is deprecated {where}{message}",
             )
         )
-    return found
+    return blockers
 
 
 def _quoted(message: str) -> str:

@@ -78,8 +78,8 @@ class Readiness:
 
     @property
     def counts(self) -> dict[str, int]:
-        found = Counter(row.weight for row in self.rows)
-        return {weight.value: found[weight.value] for weight in Weight}
+        counts = Counter(row.weight for row in self.rows)
+        return {weight.value: counts[weight.value] for weight in Weight}
 
 
 def readiness(clusters: Sequence[Cluster], following: Catalog | None = None) -> list[Readiness]:
@@ -114,11 +114,11 @@ def readiness(clusters: Sequence[Cluster], following: Catalog | None = None) -> 
 
 
 def _parts(clusters: Collection[int]) -> dict[int, Parts]:
-    found: dict[int, Parts] = defaultdict(dict)
+    components: dict[int, Parts] = defaultdict(dict)
     rows = Component.objects.filter(cluster__in=clusters, kind__in=KINDS).order_by()
     for row in rows.only("cluster_id", "kind", "namespace", "name", "phase", *_TOLD):
-        found[row.cluster_id][row.kind, row.namespace, row.name] = row
-    return found
+        components[row.cluster_id][row.kind, row.namespace, row.name] = row
+    return components
 
 
 def _of_cluster(
@@ -137,19 +137,19 @@ def _of_cluster(
     place = _Place(cluster.name, text, following, openshift=update is not None)
     rows = [
         place.row(
-            one.kind, _cluster_obstacle(one.kind, one.name, one.reason, one.message), one.name
+            blocker.kind, _cluster_obstacle(blocker.kind, blocker.name, blocker.reason, blocker.message), blocker.name
         )
-        for one in (update.blockers if update else ())
+        for blocker in (update.blockers if update else ())
     ]
     for operator in operators:
         subject = _subject(operator, parts, stock.own.get(operator.pk))
         shelf = stock.own.get(operator.pk)
-        found = list(_obstacles(subject, shelf, place))
+        blockers = list(_obstacles(subject, shelf, place))
         if ahead is not None and subject.package:
             beyond = stock.following.get(subject.package)
             missing = gone(subject, shelf, beyond) if beyond else package_gone(subject, str(ahead))
-            found += [missing] if missing else []
-        rows += [place.row(subject.kind, one, subject.name, subject) for one in found]
+            blockers += [missing] if missing else []
+        rows += [place.row(subject.kind, blocker, subject.name, subject) for blocker in blockers]
     rows.sort(
         key=lambda row: (
             _ORDER.index(Weight(row.weight)), _TITLES.index(row.code), row.name, row.namespace,
@@ -175,7 +175,7 @@ class _Place:
         """Of an OpenShift cluster the version of its Kubernetes is not stored."""
         return None if self.openshift else read_version(self.version)
 
-    def row(self, kind: str, one: Obstacle, name: str, subject: Subject | None = None) -> Row:
+    def row(self, kind: str, blocker: Obstacle, name: str, subject: Subject | None = None) -> Row:
         return Row(
             cluster=self.cluster,
             following=str(self.following or ""),
@@ -184,32 +184,32 @@ class _Place:
             name=name,
             package=subject.package if subject else "",
             version=subject.version if subject else "",
-            code=one.code,
-            title=TITLES[one.code],
-            weight=one.weight.value,
-            sentence=one.sentence,
-            ways=one.ways,
-            target=one.target,
+            code=blocker.code,
+            title=TITLES[blocker.code],
+            weight=blocker.weight.value,
+            sentence=blocker.sentence,
+            ways=blocker.ways,
+            target=blocker.target,
         )
 
 
 def _cluster_obstacle(kind: str, name: str, reason: str, message: str) -> Obstacle:
-    said = " ".join(message.split())[:1000].rstrip(".")
+    text = " ".join(message.split())[:1000].rstrip(".")
     because = f" ({reason})" if reason else ""
     if kind == "ClusterOperator":
-        way = "Do what its message asks for; the condition clears by itself."
+        remedy = "Do what its message asks for; the condition clears by itself."
         if reason == "IncompatibleOperatorsInstalled":
-            way = "The operators that it names have rows of their own here, each with its way out."
+            remedy = "The operators that it names have rows of their own here, each with its way out."
         return Obstacle(
             "cluster-operator",
             Weight.BLOCKS,
-            f"ClusterOperator {name} says Upgradeable=False{because}: {said or 'no message'}.",
-            (way,),
+            f"ClusterOperator {name} says Upgradeable=False{because}: {text or 'no message'}.",
+            (remedy,),
         )
     return Obstacle(
         "cluster-version",
         Weight.BLOCKS,
-        f"ClusterVersion {name} refuses{because}: {said or 'no message'}.",
+        f"ClusterVersion {name} refuses{because}: {text or 'no message'}.",
         ("Do what its message asks for; the condition clears by itself.",),
     )
 
@@ -219,14 +219,14 @@ def _subject(operator: Operator, parts: Parts, shelf: Shelf | None) -> Subject:
     csv = parts.get(("ClusterServiceVersion", operator.namespace, operator.bundle))
     if operator.kind == "ClusterServiceVersion":
         csv = parts.get((operator.kind, operator.namespace, operator.name), csv)
-    told = details_of(csv) if csv is not None else details
-    maximum = told.get("max_openshift")
-    known = shelf is not None and operator.bundle in shelf.facts.by_name()
+    source = details_of(csv) if csv is not None else details
+    maximum = source.get("max_openshift")
+    listed = shelf is not None and operator.bundle in shelf.facts.by_name()
     if not isinstance(maximum, list):
-        maximum = list(shelf.maxima(operator.bundle)) if shelf and known else None
+        maximum = list(shelf.maxima(operator.bundle)) if shelf and listed else None
     condition = parts.get(("OperatorCondition", operator.namespace, operator.bundle))
     plan = parts.get(("InstallPlan", str(details.get("plan_namespace")), str(details.get("plan"))))
-    minimum = str(told.get("min_kube") or "")
+    minimum = str(source.get("min_kube") or "")
     return Subject(
         kind=operator.kind,
         namespace=operator.namespace,
@@ -234,11 +234,11 @@ def _subject(operator: Operator, parts: Parts, shelf: Shelf | None) -> Subject:
         package=operator.package,
         version=operator.version,
         bundle=operator.bundle,
-        channels=tuple(one for one in operator.channel.split(", ") if one),
+        channels=tuple(channel for channel in operator.channel.split(", ") if channel),
         manual=details.get("approval") == "Manual",
         plan=plan.name if plan is not None and plan.phase == "RequiresApproval" else "",
         version_asked=operator.version_asked if operator.kind == "ClusterExtension" else "",
-        maximum=None if maximum is None else tuple(str(one) for one in maximum),
+        maximum=None if maximum is None else tuple(str(value) for value in maximum),
         min_kube=minimum or (shelf.min_kube.get(operator.bundle, "") if shelf else ""),
         refused=not_upgradeable(condition) if condition is not None else None,
     )
@@ -249,31 +249,31 @@ def _obstacles(subject: Subject, shelf: Shelf | None, place: _Place) -> Iterable
         return  # nothing is installed yet
     following = place.following
     if place.openshift and following is not None:
-        found = max_openshift(subject, following)
-        if found is not None and found.weight != Weight.UNKNOWN:
+        blocker = max_openshift(subject, following)
+        if blocker is not None and blocker.weight != Weight.UNKNOWN:
             what = f"supports OpenShift {following}"
-            found = _with_way(
-                found, subject, shelf, place, what,
+            blocker = _with_way(
+                blocker, subject, shelf, place, what,
                 lambda name: shelf is not None and supports(shelf.maxima(name), following),
             )  # fmt: skip
-        yield from (found,) if found else ()
+        yield from (blocker,) if blocker else ()
     if (refused := operator_condition(subject)) is not None:
         yield refused
     needed = read_version(subject.min_kube) if subject.min_kube else None
     newer = needed is not None and place.kube is not None and needed > place.kube
     if (late := min_kube(subject, place.version, newer)) is not None:
         yield late
-    for one in deprecations(subject, shelf) if shelf else ():
-        yield _deprecated(one, subject, shelf, place)
+    for deprecation in deprecations(subject, shelf) if shelf else ():
+        yield _deprecated(deprecation, subject, shelf, place)
 
 
-def _deprecated(one: Obstacle, subject: Subject, shelf: Shelf | None, place: _Place) -> Obstacle:
-    if shelf is None or one.code == "package-deprecated":
-        return one
-    if one.code == "bundle-deprecated":
+def _deprecated(blocker: Obstacle, subject: Subject, shelf: Shelf | None, place: _Place) -> Obstacle:
+    if shelf is None or blocker.code == "package-deprecated":
+        return blocker
+    if blocker.code == "bundle-deprecated":
         fine = set(shelf.facts.by_name()) - set(shelf.deprecated_bundles)
-        return _with_way(one, subject, shelf, place, "is not deprecated", fine.__contains__)
-    kept = {
+        return _with_way(blocker, subject, shelf, place, "is not deprecated", fine.__contains__)
+    remaining = {
         entry.name
         for channel, entries in shelf.facts.channels.items()
         if channel not in shelf.deprecated_channels
@@ -282,40 +282,40 @@ def _deprecated(one: Obstacle, subject: Subject, shelf: Shelf | None, place: _Pl
     others = [
         name for name in shelf.facts.ordered_channels() if name not in shelf.deprecated_channels
     ]
-    if subject.kind == "Subscription" and subject.bundle in kept:
+    if subject.kind == "Subscription" and subject.bundle in remaining:
         holding = [
             name
             for name in others
             if any(entry.name == subject.bundle for entry in shelf.facts.channels[name])
         ]
-        way = f"Change its channel to {' or '.join(holding[:3])}, which has {subject.words}, too."
-        return replace(one, ways=(way,))
+        remedy = f"Change its channel to {' or '.join(holding[:3])}, which has {subject.words}, too."
+        return replace(blocker, ways=(remedy,))
     return _with_way(
-        one, subject, shelf, place, "is in a channel that is not deprecated", kept.__contains__
+        blocker, subject, shelf, place, "is in a channel that is not deprecated", remaining.__contains__
     )
 
 
 def _with_way(
-    one: Obstacle, subject: Subject, shelf: Shelf | None, place: _Place, what: str, clears: Clears
+    blocker: Obstacle, subject: Subject, shelf: Shelf | None, place: _Place, what: str, clears: Clears
 ) -> Obstacle:
     if shelf is None:
         return replace(
-            one,
+            blocker,
             ways=(
                 f"No stored catalog has package {subject.package or 'of it'}, so no way out is "
                 "known: sync the catalog that it came from.",
             ),
         )
-    found = way_out(subject, shelf, clears, what)
-    ways = list(found.sentences)
+    route = way_out(subject, shelf, clears, what)
+    remedies = list(route.sentences)
     needed = next(
-        (shelf.min_kube.get(each.name, "") for each in shelf.facts.bundles
-         if each.version == found.target), "",
+        (shelf.min_kube.get(bundle.name, "") for bundle in shelf.facts.bundles
+         if bundle.version == route.target), "",
     )  # fmt: skip
     wanted = read_version(needed) if needed else None
     if wanted is not None and place.kube is not None and wanted > place.kube:
-        ways.append(
-            f"{found.target} needs Kubernetes {needed}, the cluster has {place.version}: it can "
+        remedies.append(
+            f"{route.target} needs Kubernetes {needed}, the cluster has {place.version}: it can "
             "only follow the update of the cluster."
         )
-    return replace(one, ways=tuple(ways), target=found.target)
+    return replace(blocker, ways=tuple(remedies), target=route.target)

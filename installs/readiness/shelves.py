@@ -29,5 +29,5 @@ class Shelf:
 
     def version(self, bundle: str) -> str:
         """The bundle's version, else its name."""
-        known = self.facts.by_name().get(bundle)
-        return known.version if known and known.version else bundle
+        bundle_facts = self.facts.by_name().get(bundle)
+        return bundle_facts.version if bundle_facts and bundle_facts.version else bundle

@@ -30,11 +30,11 @@ class Stock:
 
 def read_stock(operators: Collection[Operator], following: Catalog | None) -> Stock:
     """Eight queries at most, however many operators; entries are read of their packages only."""
-    names = {one.package for one in operators if one.package}
+    names = {operator.package for operator in operators if operator.package}
     if not names:
         return Stock({}, {})
-    found = _candidates({one.cluster_id for one in operators}, names)
-    chosen = {one.pk: _choose(one, found) for one in operators}
+    candidates = _candidates({operator.cluster_id for operator in operators}, names)
+    chosen = {operator.pk: _choose(operator, candidates) for operator in operators}
     wanted = {package.pk: package for package in chosen.values() if package is not None}
     ahead: dict[int, Package] = {}
     if following is not None:
@@ -73,19 +73,19 @@ def _candidates(clusters: Collection[int], names: Collection[str]) -> _Found:
     return _Found(packages, bundles)
 
 
-def _choose(operator: Operator, found: _Found) -> Package | None:
+def _choose(operator: Operator, candidates: _Found) -> Package | None:
     """The catalog that it names, before one that has its bundle, before one of its own cluster."""
 
     def rank(package: Package) -> tuple[bool, bool, bool, int]:
         catalog = package.catalog
         return (
             bool(operator.catalog) and catalog.name == operator.catalog,
-            operator.bundle in found.bundles.get(package.pk, ()),
+            operator.bundle in candidates.bundles.get(package.pk, ()),
             catalog.cluster_id is not None,
             catalog.priority,
         )
 
-    packages = found.packages.get((operator.cluster_id, operator.package), ())
+    packages = candidates.packages.get((operator.cluster_id, operator.package), ())
     return max(packages, key=rank, default=None)
 
 
@@ -112,14 +112,14 @@ def _fill(packages: Mapping[int, Package]) -> dict[int, Shelf]:
 
 
 def _bundles(packages: Collection[int]) -> dict[int, list[Bundle]]:
-    found: dict[int, list[Bundle]] = defaultdict(list)
+    by_package: dict[int, list[Bundle]] = defaultdict(list)
     rows = Bundle.objects.filter(package__in=packages).order_by("pk")
     for bundle in rows.only(
         *("package_id", "name", "version", "image", "deprecated", "deprecation"),
         *("max_openshift_version", "min_kube_version"),
     ):
-        found[bundle.package_id].append(bundle)
-    return found
+        by_package[bundle.package_id].append(bundle)
+    return by_package
 
 
 def _shelf(
@@ -136,12 +136,12 @@ def _shelf(
             package.name,
             package.default_channel,
             channels,
-            [BundleFacts(one.name, one.version, one.deprecated, image=one.image) for one in listed],
+            [BundleFacts(bundle.name, bundle.version, bundle.deprecated, image=bundle.image) for bundle in listed],
         ),
         deprecated=package.deprecated,
         deprecation=package.deprecation,
         deprecated_channels=deprecated,
-        deprecated_bundles={one.name: one.deprecation for one in listed if one.deprecated},
-        maximum={one.name: one.max_openshift_version for one in listed},
-        min_kube={one.name: one.min_kube_version for one in listed},
+        deprecated_bundles={bundle.name: bundle.deprecation for bundle in listed if bundle.deprecated},
+        maximum={bundle.name: bundle.max_openshift_version for bundle in listed},
+        min_kube={bundle.name: bundle.min_kube_version for bundle in listed},
     )

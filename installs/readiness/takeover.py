@@ -74,104 +74,104 @@ class Hindrance:
     sentence: str
 
 
-def hindrances(taken: Taken) -> list[Hindrance]:
+def hindrances(installation: Taken) -> list[Hindrance]:
     """Everything in the way, worst first."""
-    if not taken.bundle:
+    if not installation.bundle:
         return [Hindrance("not-installed", Fate.NO, "Nothing is installed yet to take over.")]
-    found = [*_of_place(taken), *_of_bundle(taken), *_of_olm_v0(taken)]
-    return sorted(found, key=lambda one: tuple(Fate).index(one.fate))
+    obstacles = [*_of_place(installation), *_of_bundle(installation), *_of_olm_v0(installation)]
+    return sorted(obstacles, key=lambda obstacle: tuple(Fate).index(obstacle.fate))
 
 
-def fate_of(found: Sequence[Hindrance]) -> Fate:
-    return found[0].fate if found else Fate.READY
+def fate_of(obstacles: Sequence[Hindrance]) -> Fate:
+    return obstacles[0].fate if obstacles else Fate.READY
 
 
-def _of_place(taken: Taken) -> Iterator[Hindrance]:
-    if not taken.served:
+def _of_place(installation: Taken) -> Iterator[Hindrance]:
+    if not installation.served:
         yield Hindrance(
             "not-served", Fate.NO, "The cluster does not serve ClusterExtensions: OLM v1 is absent."
         )
         return
-    if not taken.sources:
+    if not installation.sources:
         yield Hindrance(
             "no-cluster-catalog",
             Fate.NO,
-            f"No ClusterCatalog of the cluster has package {taken.package}: OLM v1 installs from "
+            f"No ClusterCatalog of the cluster has package {installation.package}: OLM v1 installs from "
             "no CatalogSource.",
         )
-    elif not any(source.has_version for source in taken.sources):
-        source = taken.sources[0]
+    elif not any(source.has_version for source in installation.sources):
+        source = installation.sources[0]
         goes = f" (its default channel is at {source.newest})" if source.newest else ""
         yield Hindrance(
             "version-not-offered",
             Fate.CHANGES,
-            f"ClusterCatalog {source.catalog} has no {taken.version or taken.bundle}{goes}: taking "
+            f"ClusterCatalog {source.catalog} has no {installation.version or installation.bundle}{goes}: taking "
             "over would change the version, so upgrade to one that it has before.",
         )
 
 
-def _of_bundle(taken: Taken) -> Iterator[Hindrance]:
+def _of_bundle(installation: Taken) -> Iterator[Hindrance]:
     """What operator-controller says of the installed bundle, as prediction knows it."""
-    for found in predict(taken.contents, InstallMethod.CLUSTER_EXTENSION).found:
-        if found.verdict == Verdict.NOT_INSTALLABLE:
-            yield Hindrance(found.rule, Fate.NO, found.sentence)
-        elif found.verdict == Verdict.UNKNOWN:
-            yield Hindrance(found.rule, Fate.UNKNOWN, found.sentence)
+    for finding in predict(installation.contents, InstallMethod.CLUSTER_EXTENSION).found:
+        if finding.verdict == Verdict.NOT_INSTALLABLE:
+            yield Hindrance(finding.rule, Fate.NO, finding.sentence)
+        elif finding.verdict == Verdict.UNKNOWN:
+            yield Hindrance(finding.rule, Fate.UNKNOWN, finding.sentence)
 
 
-def _of_olm_v0(taken: Taken) -> Iterator[Hindrance]:
+def _of_olm_v0(installation: Taken) -> Iterator[Hindrance]:
     """What OLM v0 does for it and OLM v1 would not."""
-    yield from _of_group(taken)
-    if taken.dependents:
+    yield from _of_group(installation)
+    if installation.dependents:
         yield Hindrance(
             "dependents",
             Fate.NO,
-            f"{_listed(taken.dependents)} {'needs' if len(taken.dependents) == 1 else 'need'} its "
+            f"{_listed(installation.dependents)} {'needs' if len(installation.dependents) == 1 else 'need'} its "
             "APIs: OLM v0 would install it again beside the ClusterExtension.",
         )
-    elif taken.asked_by:
+    elif installation.asked_by:
         yield Hindrance(
             "dependency",
             Fate.CHANGES,
-            f"OLM v0 installed it because of {taken.asked_by}: see that nothing needs it first.",
+            f"OLM v0 installed it because of {installation.asked_by}: see that nothing needs it first.",
         )
-    if taken.conditions:
+    if installation.conditions:
         yield Hindrance(
             "operator-conditions",
             Fate.CHANGES,
-            f"It reports {_listed(taken.conditions)} in an OperatorCondition; OLM v1 makes none, "
+            f"It reports {_listed(installation.conditions)} in an OperatorCondition; OLM v1 makes none, "
             "so nothing holds an upgrade that it refuses, and it may not start without one.",
         )
-    if taken.config:
+    if installation.config:
         yield Hindrance(
             "config",
             Fate.CHANGES,
-            f"Its Subscription sets {_listed(taken.config)} of its Deployment (spec.config): find "
+            f"Its Subscription sets {_listed(installation.config)} of its Deployment (spec.config): find "
             "out whether the cluster's OLM v1 can, or do without.",
         )
-    if taken.manual:
+    if installation.manual:
         yield Hindrance(
             "manual-approval",
             Fate.CHANGES,
             "Its upgrades are approved by hand; a ClusterExtension has no approval: pin its "
-            f"version to {taken.version or 'the installed one'} and raise it yourself.",
+            f"version to {installation.version or 'the installed one'} and raise it yourself.",
         )
-    if taken.upgrading:
+    if installation.upgrading:
         yield Hindrance(
             "upgrading", Fate.CHANGES, "An upgrade of it is under way: let it end, or take it back."
         )
 
 
-def _of_group(taken: Taken) -> Iterator[Hindrance]:
-    if len(taken.groups) != 1:
+def _of_group(installation: Taken) -> Iterator[Hindrance]:
+    if len(installation.groups) != 1:
         yield Hindrance(
             "operator-group",
             Fate.UNKNOWN,
-            f"Namespace {taken.namespace} has {len(taken.groups) or 'no'} OperatorGroups, so which "
+            f"Namespace {installation.namespace} has {len(installation.groups) or 'no'} OperatorGroups, so which "
             "namespaces it watches is not known.",
         )
         return
-    group = taken.groups[0]
+    group = installation.groups[0]
     if group.namespaces:
         yield Hindrance(
             "operator-group",
@@ -189,27 +189,27 @@ def _of_group(taken: Taken) -> Iterator[Hindrance]:
         )
 
 
-def steps(taken: Taken) -> tuple[str, ...]:
+def steps(installation: Taken) -> tuple[str, ...]:
     """How to hand over, in order; the operator does not run in between."""
-    crds = f"{taken.crds} CRD{'' if taken.crds == 1 else 's'}"
-    kept = f" Its {crds} and their custom resources stay." if taken.crds else ""
-    found = [
-        f"Delete Subscription {taken.name} and then ClusterServiceVersion {taken.bundle} in "
-        f"{taken.namespace}: its Deployments and roles go with it.{kept}"
+    crds = f"{installation.crds} CRD{'' if installation.crds == 1 else 's'}"
+    crds_stay = f" Its {crds} and their custom resources stay." if installation.crds else ""
+    result = [
+        f"Delete Subscription {installation.name} and then ClusterServiceVersion {installation.bundle} in "
+        f"{installation.namespace}: its Deployments and roles go with it.{crds_stay}"
     ]
-    if taken.crds:
-        found.append(
+    if installation.crds:
+        result.append(
             f"OLM v1 refuses to install over objects that are not its own: mark the {crds} as the "
             "new ClusterExtension's (Helm's ownership labels and annotations), or delete them with "
             "their custom resources after a backup."
         )
-    catalog = next((one.catalog for one in taken.sources if one.has_version), "")
-    pin = f", pinned to {taken.version}" if catalog and taken.version else ""
-    found.append(
-        f"Make a ClusterExtension for package {taken.package}"
+    catalog = next((source.catalog for source in installation.sources if source.has_version), "")
+    pin = f", pinned to {installation.version}" if catalog and installation.version else ""
+    result.append(
+        f"Make a ClusterExtension for package {installation.package}"
         f"{f' of catalog {catalog}' if catalog else ''}{pin}."
     )
-    return tuple(found)
+    return tuple(result)
 
 
 def _listed(names: Sequence[str]) -> str:

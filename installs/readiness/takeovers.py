@@ -49,59 +49,59 @@ def takeovers(clusters: Sequence[Cluster]) -> list[Takeover]:
         rows.defer("conditions", "facts", "message").order_by("cluster__name", "namespace", "name")
     )
     parts = _parts(by_id)
-    sources = _sources(by_id, {one.package for one in operators})
+    sources = _sources(by_id, {operator.package for operator in operators})
     bundles = _bundles(by_id, operators)
     needs = {pk: _needs(parts[pk]) for pk in by_id}
-    found = []
-    for one in operators:
-        cluster = by_id[one.cluster_id]
-        taken = _taken(
-            one, cluster, parts[cluster.pk], sources.get((cluster.pk, one.package), ()),
-            bundles.get((cluster.pk, one.bundle)), needs[cluster.pk],
+    migrations = []
+    for operator in operators:
+        cluster = by_id[operator.cluster_id]
+        installation = _taken(
+            operator, cluster, parts[cluster.pk], sources.get((cluster.pk, operator.package), ()),
+            bundles.get((cluster.pk, operator.bundle)), needs[cluster.pk],
         )  # fmt: skip
-        found.append(_row(cluster.name, taken))
-    return found
+        migrations.append(_row(cluster.name, installation))
+    return migrations
 
 
-def narrowed(found: Iterable[Takeover], fates: Collection[str], q: str) -> list[Takeover]:
+def narrowed(migrations: Iterable[Takeover], fates: Collection[str], q: str) -> list[Takeover]:
     """Those of these fates (none: any) in which every word of `q` occurs."""
     words = q.casefold().split()
     return [
-        one
-        for one in found
-        if (not fates or one.fate in fates)
+        migration
+        for migration in migrations
+        if (not fates or migration.fate in fates)
         and all(
-            word in " ".join((one.name, one.package, one.namespace, *one.reasons)).casefold()
+            word in " ".join((migration.name, migration.package, migration.namespace, *migration.reasons)).casefold()
             for word in words
         )
     ]
 
 
-def _row(cluster: str, taken: Taken) -> Takeover:
-    found = hindrances(taken)
-    fate = fate_of(found)
+def _row(cluster: str, installation: Taken) -> Takeover:
+    obstacles = hindrances(installation)
+    fate = fate_of(obstacles)
     return Takeover(
         cluster=cluster,
-        namespace=taken.namespace,
-        name=taken.name,
-        package=taken.package,
-        version=taken.version,
+        namespace=installation.namespace,
+        name=installation.name,
+        package=installation.package,
+        version=installation.version,
         fate=fate.value,
-        reasons=tuple(one.sentence for one in found),
-        codes=tuple(one.code for one in found),
-        steps=() if fate == Fate.NO else steps(taken),
-        catalog=next((one.catalog for one in taken.sources if one.has_version), ""),
+        reasons=tuple(obstacle.sentence for obstacle in obstacles),
+        codes=tuple(obstacle.code for obstacle in obstacles),
+        steps=() if fate == Fate.NO else steps(installation),
+        catalog=next((source.catalog for source in installation.sources if source.has_version), ""),
     )
 
 
 def _parts(clusters: Collection[int]) -> dict[int, dict[tuple[str, str], list[Component]]]:
-    found: dict[int, dict[tuple[str, str], list[Component]]] = defaultdict(
+    components: dict[int, dict[tuple[str, str], list[Component]]] = defaultdict(
         lambda: defaultdict(list)
     )
     rows = Component.objects.filter(cluster__in=clusters, kind__in=KINDS).order_by("name")
     for row in rows.only("cluster_id", "kind", "namespace", "name", "conditions", "details"):
-        found[row.cluster_id][row.kind, row.namespace].append(row)
-    return found
+        components[row.cluster_id][row.kind, row.namespace].append(row)
+    return components
 
 
 def _sources(
@@ -119,11 +119,11 @@ def _sources(
     of_packages = Bundle.objects.filter(package__in=listed).order_by()
     for package, version in of_packages.values_list("package_id", "version"):
         versions[package].add(version)
-    found: dict[tuple[int, str], list[tuple[Package, set[str]]]] = defaultdict(list)
+    sources: dict[tuple[int, str], list[tuple[Package, set[str]]]] = defaultdict(list)
     for row in listed:
         if row.catalog.cluster_id is not None:
-            found[row.catalog.cluster_id, row.name].append((row, versions[row.pk]))
-    return found
+            sources[row.catalog.cluster_id, row.name].append((row, versions[row.pk]))
+    return sources
 
 
 def _bundles(
@@ -131,8 +131,8 @@ def _bundles(
 ) -> dict[tuple[int, str], tuple[Bundle, bool]]:
     """The installed bundles in any catalog that the cluster can use, and whether each requires
     APIs."""
-    names = {one.bundle for one in operators if one.bundle}
-    found: dict[tuple[int, str], tuple[Bundle, bool]] = {}
+    names = {operator.bundle for operator in operators if operator.bundle}
+    bundles: dict[tuple[int, str], tuple[Bundle, bool]] = {}
     for cluster in clusters:
         catalogs = Catalog.objects.filter(usable_catalogs(cluster)).values("pk")
         rows = list(Bundle.objects.filter(name__in=names, package__catalog__in=catalogs))
@@ -142,51 +142,51 @@ def _bundles(
             )
         )
         for row in rows:
-            found[cluster, row.name] = row, row.pk in needing
-    return found
+            bundles[cluster, row.name] = row, row.pk in needing
+    return bundles
 
 
 def _needs(parts: Parts) -> dict[str, list[str]]:
     """Name of a CRD to the CSVs that require it and do not own it."""
-    found: dict[str, list[str]] = defaultdict(list)
+    dependents: dict[str, list[str]] = defaultdict(list)
     for (kind, _), rows in parts.items():
         for row in rows if kind == "ClusterServiceVersion" else ():
             details = details_of(row)
             for crd in set(_texts(details.get("required_crds"))) - set(
                 _texts(details.get("owned_crds"))
             ):
-                found[crd].append(row.name)
-    return found
+                dependents[crd].append(row.name)
+    return dependents
 
 
 def _taken(
-    one: Operator,
+    operator: Operator,
     cluster: Cluster,
     parts: Parts,
     sources: Sequence[tuple[Package, set[str]]],
     bundle: tuple[Bundle, bool] | None,
     needs: Mapping[str, list[str]],
 ) -> Taken:
-    details = details_of(one)
+    details = details_of(operator)
     installed = str(details.get("installed_csv") or "")
-    csv = _named(parts, "ClusterServiceVersion", one.namespace, installed)
-    told = details_of(csv) if csv is not None else {}
-    condition = _named(parts, "OperatorCondition", one.namespace, installed)
-    crds = _texts(told.get("owned_crds"))
+    csv = _named(parts, "ClusterServiceVersion", operator.namespace, installed)
+    csv_details = details_of(csv) if csv is not None else {}
+    condition = _named(parts, "OperatorCondition", operator.namespace, installed)
+    crds = _texts(csv_details.get("owned_crds"))
     dependents = {name for crd in crds for name in needs.get(crd, ()) if name != installed}
     return Taken(
-        namespace=one.namespace,
-        name=one.name,
-        package=one.package,
-        version=one.version,
+        namespace=operator.namespace,
+        name=operator.name,
+        package=operator.package,
+        version=operator.version,
         bundle=installed,
-        contents=_contents(one, told, bundle),
+        contents=_contents(operator, csv_details, bundle),
         served=cluster.kinds.get("ClusterExtension", {}).get("state") == "served",
         sources=tuple(
-            Source(package.catalog.name, one.version in versions, package.head_version)
+            Source(package.catalog.name, operator.version in versions, package.head_version)
             for package, versions in sources
         ),
-        groups=tuple(_group(row) for row in parts.get(("OperatorGroup", one.namespace), ())),
+        groups=tuple(_group(row) for row in parts.get(("OperatorGroup", operator.namespace), ())),
         manual=details.get("approval") == "Manual",
         upgrading=bool(details.get("current_csv")) and details.get("current_csv") != installed,
         config=_texts(details.get("config")),
@@ -198,27 +198,27 @@ def _taken(
 
 
 def _contents(
-    one: Operator, told: Mapping[str, Any], bundle: tuple[Bundle, bool] | None
+    operator: Operator, csv_details: Mapping[str, Any], bundle: tuple[Bundle, bool] | None
 ) -> Contents:
     """The CSV on the cluster tells everything; a catalog's row what it knows. Of dependencies only
     their types count, so an empty one stands for them."""
     row, needing = bundle or (None, False)
-    modes = told.get("install_modes")
-    types = set(_texts(told.get("dependencies")))
+    modes = csv_details.get("install_modes")
+    types = set(_texts(csv_details.get("dependencies")))
     if row is not None:
         present = (bool(row.required_packages), needing, bool(row.constraint_count))
         types |= {name for name, there in zip(_SUPPORTED, present, strict=True) if there}
-    known = frozenset(row.install_modes) if row and row.install_modes_known else None
+    catalog_modes = frozenset(row.install_modes) if row and row.install_modes_known else None
     return Contents(
-        name=one.bundle,
-        package=one.package,
-        version=one.version,
+        name=operator.bundle,
+        package=operator.package,
+        version=operator.version,
         install_modes=frozenset(mode for mode, there in modes.items() if there)
         if isinstance(modes, dict)
-        else known,
-        owned_api_services=told.get("api_services", row.owned_api_services if row else None),
-        webhooks=told.get("webhooks", row.webhooks if row else None),
-        conversion_webhooks=told.get("conversion_webhooks"),
+        else catalog_modes,
+        owned_api_services=csv_details.get("api_services", row.owned_api_services if row else None),
+        webhooks=csv_details.get("webhooks", row.webhooks if row else None),
+        conversion_webhooks=csv_details.get("conversion_webhooks"),
         required_packages=(("", ""),) if _SUPPORTED[0] in types else (),
         requires=(Kind("", "", ""),) if _SUPPORTED[1] in types else (),
         constraints=({},) if _SUPPORTED[2] in types else (),
@@ -240,8 +240,8 @@ def _reported(condition: Component | None) -> tuple[str, ...]:
     """OLM makes an empty OperatorCondition for every CSV; only types in it were reported."""
     if condition is None:
         return ()
-    told = [*condition.conditions, *(details_of(condition).get("spec_conditions") or ())]
-    return tuple(sorted({str(one.get("type")) for one in told if isinstance(one, dict)}))
+    conditions = [*condition.conditions, *(details_of(condition).get("spec_conditions") or ())]
+    return tuple(sorted({str(reported.get("type")) for reported in conditions if isinstance(reported, dict)}))
 
 
 def _named(parts: Parts, kind: str, namespace: str, name: str) -> Component | None:
@@ -249,15 +249,15 @@ def _named(parts: Parts, kind: str, namespace: str, name: str) -> Component | No
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(str(one) for one in value) if isinstance(value, list) else ()
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
 
-def markdown(found: Sequence[Takeover]) -> Iterator[str]:
+def markdown(migrations: Sequence[Takeover]) -> Iterator[str]:
     """The report as text for a ticket; names can't become markup."""
     yield "# From OLM v0 to OLM v1\n"
-    for one in found:
-        yield f"\n## {plain(f'{one.cluster}: {one.namespace}/{one.name}')} ({one.fate})\n\n"
-        for reason in one.reasons or ("Nothing stands in the way.",):
+    for migration in migrations:
+        yield f"\n## {plain(f'{migration.cluster}: {migration.namespace}/{migration.name}')} ({migration.fate})\n\n"
+        for reason in migration.reasons or ("Nothing stands in the way.",):
             yield f"- {plain(reason)}\n"
-        for number, step in enumerate(one.steps, 1):
+        for number, step in enumerate(migration.steps, 1):
             yield f"  {number}. {plain(step)}\n"

@@ -45,10 +45,10 @@ def way_out(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut
             ),
         )
     if subject.kind == "ClusterExtension":
-        found = _by_v1(subject, shelf, clears, what)
+        route = _by_v1(subject, shelf, clears, what)
     else:
-        found = _by_v0(subject, shelf, clears, what)
-    return found or _without_way(subject, shelf, clears, what)
+        route = _by_v0(subject, shelf, clears, what)
+    return route or _without_way(subject, shelf, clears, what)
 
 
 def _by_v0(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut | None:
@@ -64,10 +64,10 @@ def _by_v0(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut 
             first = f"Channel {channel} leads to {target}, which {what}: "
             first += f"{_arrows(shelf, (subject.bundle, *path))}."
         else:
-            asked = ", ".join(subject.channels) or "its default one"
+            followed = ", ".join(subject.channels) or "its default one"
             first = (
                 f"Change spec.channel of Subscription {subject.name} in {subject.namespace} from "
-                f"{asked} to {channel}. {goes}, which {what}."
+                f"{followed} to {channel}. {goes}, which {what}."
             )
         return WayOut(target, (first, *_approvals(subject, len(path))))
     return None
@@ -98,8 +98,8 @@ def _approvals(subject: Subject, steps: int) -> list[str]:
     if subject.plan:
         return [f"InstallPlan {subject.plan} waits for approval: approve it first."]
     if subject.manual:
-        each = "its InstallPlan" if steps == 1 else f"each of the {steps} InstallPlans"
-        return [f"Approval is Manual: approve {each}."]
+        plans = "its InstallPlan" if steps == 1 else f"each of the {steps} InstallPlans"
+        return [f"Approval is Manual: approve {plans}."]
     return []
 
 
@@ -109,14 +109,14 @@ def _by_v1(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut 
     goal = _own_goal(subject.bundle, steps, clears) or _nearest(analysis, subject.bundle, clears)
     if not goal:
         return None
-    way = way_to(analysis, subject.bundle, goal)
-    if not way.reached:
+    path_to_goal = way_to(analysis, subject.bundle, goal)
+    if not path_to_goal.reached:
         return None
-    names = [subject.bundle, *(hop.target for hop in way.hops)]
+    names = [subject.bundle, *(hop.target for hop in path_to_goal.hops)]
     target = shelf.version(goal)
     path = _arrows(shelf, names)
     sentences = [f"{target} {what}: operator-controller goes there by itself, {path}."]
-    if way.pinned:
+    if path_to_goal.pinned:
         pins = ", then ".join(shelf.version(name) for name in names[1 : NAMED + 1])
         sentences = [
             f"{target} {what}: set spec.source.catalog.version of ClusterExtension {subject.name} "
@@ -144,32 +144,32 @@ def _with_start(analysis: Analysis, start: str) -> dict[str, str]:
         after = successors(
             analysis.entries, start, version_of(start, analysis.versions), analysis.versions
         )
-        analysis.table[start] = {one.name: one.kind for one in after}
-        preferred = [analysis.chosen, *(one.name for one in after)]
+        analysis.table[start] = {successor.name: successor.kind for successor in after}
+        preferred = [analysis.chosen, *(successor.name for successor in after)]
         steps |= next_steps({start: analysis.table[start]}, preferred, stays=False)
     return steps
 
 
 def _own_goal(start: str, steps: dict[str, str], clears: Clears) -> str:
-    seen = {start}
+    visited = {start}
     now = steps.get(start, "")
-    while now and now not in seen:
+    while now and now not in visited:
         if clears(now):
             return now
-        seen.add(now)
+        visited.add(now)
         now = steps.get(now, "")
     return ""
 
 
 def _nearest(analysis: Analysis, start: str, clears: Clears) -> str:
     """Of what upgrades lead to, with pins, the one with the fewest of them."""
-    seen, waiting = {start}, [start]
+    visited, waiting = {start}, [start]
     while waiting:
         following = []
         for name in waiting:
             for after in analysis.table.get(name, {}):
-                if after not in seen:
-                    seen.add(after)
+                if after not in visited:
+                    visited.add(after)
                     following.append(after)
         for name in following:
             if clears(name):
@@ -201,9 +201,9 @@ def _anew(shelf: Shelf, clears: Clears, what: str) -> WayOut:
 
 
 def _without_way(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut:
-    clearing = [one for one in shelf.facts.by_name().values() if one.name != subject.bundle]
+    clearing = [bundle for bundle in shelf.facts.by_name().values() if bundle.name != subject.bundle]
     clearing = sorted(
-        (one for one in clearing if clears(one.name)), key=lambda one: rank(one.version)
+        (bundle for bundle in clearing if clears(bundle.name)), key=lambda bundle: rank(bundle.version)
     )
     if not clearing:
         return WayOut(
@@ -231,18 +231,18 @@ def follows(subject: Subject, shelf: Shelf, channels: Sequence[str]) -> list[str
     """Those of `channels` that hold the installed bundle or an upgrade from it."""
     versions = versions_of(shelf)
     version = _version(subject.version) or version_of(subject.bundle, versions)
-    found = []
+    following = []
     for name in channels:
         entries = shelf.facts.channels.get(name, ())
         listed = any(entry.name == subject.bundle for entry in entries)
         if listed or successors(entries, subject.bundle, version, versions):
-            found.append(name)
-    return found
+            following.append(name)
+    return following
 
 
 def versions_of(shelf: Shelf) -> dict[str, Version]:
     """Bundle name to version, for those whose version can be read."""
-    read = {one.name: _version(one.version) for one in shelf.facts.bundles}
+    read = {bundle.name: _version(bundle.version) for bundle in shelf.facts.bundles}
     return {name: version for name, version in read.items() if version is not None}
 
 

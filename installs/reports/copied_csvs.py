@@ -198,10 +198,10 @@ def summarise(reading: Reading) -> dict[str, Any]:
     """The report's result but for `requests` and `seconds`. Pure."""
     sizes = reading.sizes
     mean = round(sum(sizes.values()) / len(sizes)) if sizes else None
-    each = {key: sizes.get(key, mean) for key in reading.copies}
+    size_of = {key: sizes.get(key, mean) for key in reading.copies}
 
     def weight(keys: list[Key]) -> int | None:
-        return None if mean is None else sum(reading.copies[key] * (each[key] or 0) for key in keys)
+        return None if mean is None else sum(reading.copies[key] * (size_of[key] or 0) for key in keys)
 
     everywhere = [key for key in reading.copies if reading.originals.get(key)]
     orphans = [key for key in reading.copies if key not in reading.originals]
@@ -217,7 +217,7 @@ def summarise(reading: Reading) -> dict[str, Any]:
                 "name": key[0],
                 "namespace": key[1],
                 "copies": count,
-                "bytes_each": each[key],
+                "bytes_each": size_of[key],
                 "bytes": weight([key]),
                 "measured": key in sizes,
                 "orphan": key not in reading.originals,
@@ -258,10 +258,10 @@ def _read_copies(client: KubeClient, reading: Reading) -> None:
             reading.copies.clear()
             reading.namespaces.clear()
             reading.places.clear()
-        reading.copies.update(one.key for one in page.items)
-        reading.namespaces.update(one.namespace for one in page.items)
-        for one in page.items:
-            reading.places.setdefault(one.key, one.namespace)
+        reading.copies.update(copy.key for copy in page.items)
+        reading.namespaces.update(copy.namespace for copy in page.items)
+        for copy in page.items:
+            reading.places.setdefault(copy.key, copy.namespace)
         if number == PAGES and page.continue_token:
             reading.complete = False
             return
@@ -273,10 +273,10 @@ def _read_originals(client: KubeClient, reading: Reading) -> str:
     pages = client.list_metadata(CSVS, CSVS.versions[0], _Meta, label_selector=f"!{COPIED}")
     for page in pages:
         version = page.resource_version
-        for one in page.items:
-            targets = one.annotations.targets
-            said = None if targets is None else targets == ""
-            reading.originals[one.name, one.namespace] = said
+        for csv in page.items:
+            targets = csv.annotations.targets
+            all_namespaces = None if targets is None else targets == ""
+            reading.originals[csv.name, csv.namespace] = all_namespaces
     return version
 
 

@@ -31,7 +31,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         kind, type_, reason = options["kind"], options["type"], options["reason"]
-        kinds = {one for entry in knowledge() for one in entry.kinds} | {row[0] for row in STATES}
+        kinds = {kind for entry in knowledge() for kind in entry.kinds} | {row[0] for row in STATES}
         if kind and kind not in kinds:
             raise CommandError(
                 f"--kind {kind} is not a kind that the knowledge base covers; "
