@@ -8,19 +8,19 @@ from django.http.response import HttpResponseBase
 from ninja import Query, Router
 
 from installs.api.operators import clusters_state
-from installs.readiness import Row
-from installs.readiness.asked import (
+from installs.readiness import ReadinessRow
+from installs.readiness.request import (
     CODES,
     WEIGHTS,
-    Asked,
-    answer,
+    ReadinessRequest,
     catalogs_state,
     markdown,
     read_following,
+    requested_readiness,
 )
-from installs.readiness.takeover import Fate
-from installs.readiness.takeovers import Takeover, narrowed, takeovers
-from installs.readiness.takeovers import markdown as takeover_markdown
+from installs.readiness.v1_migration import Fate
+from installs.readiness.v1_migration_report import V1Migration, narrowed, v1_migrations
+from installs.readiness.v1_migration_report import markdown as takeover_markdown
 from olmweb.api.lists import ComputedRows, Keyed, Page, ReportParameters, answer_list
 from olmweb.api.parameters import OneOf, text, values
 from olmweb.clusters import get_cluster
@@ -49,12 +49,12 @@ class TakeoverParameters(ReportParameters):
     q: str = text("Words that name, package, namespace or a reason contain.")
 
 
-@router.get("/readiness", response=Page[Row])
+@router.get("/readiness", response=Page[ReadinessRow])
 def list_readiness(request: HttpRequest, query: Query[ReadinessParameters]) -> HttpResponseBase:
     """What blocks the next minor version of each cluster, worst first, and the way out of each."""
     if query.cluster:
         get_cluster(query.cluster)
-    filters = Asked(
+    filters = ReadinessRequest(
         cluster=query.cluster,
         weights=tuple(query.weight or ()),
         codes=tuple(query.code or ()),
@@ -64,29 +64,29 @@ def list_readiness(request: HttpRequest, query: Query[ReadinessParameters]) -> H
     clusters = list(Cluster.objects.order_by("name"))
 
     def rows() -> Iterator[Keyed]:
-        for report in answer(clusters, filters):
+        for report in requested_readiness(clusters, filters):
             for number, row in enumerate(report.rows):
-                if filters.wants(row):
+                if filters.matches(row):
                     yield Keyed((report.cluster, number), row)
 
     return answer_list(
         request,
         query,
         "readiness",
-        Row,
+        ReadinessRow,
         ComputedRows(rows),
         [clusters_state(), catalogs_state()],
-        lambda: markdown(answer(clusters, filters), filters),
+        lambda: markdown(requested_readiness(clusters, filters), filters),
     )
 
 
-@router.get("/takeovers", response=Page[Takeover])
+@router.get("/takeovers", response=Page[V1Migration])
 def list_takeovers(request: HttpRequest, query: Query[TakeoverParameters]) -> HttpResponseBase:
     """For each Subscription whether a ClusterExtension can take over, and what is in the way."""
     clusters = [get_cluster(query.cluster)] if query.cluster else list(Cluster.objects.all())
 
-    def matching() -> list[Takeover]:
-        return narrowed(takeovers(clusters), query.fate or (), query.q)
+    def matching() -> list[V1Migration]:
+        return narrowed(v1_migrations(clusters), query.fate or (), query.q)
 
     def rows() -> Iterator[Keyed]:
         for number, row in enumerate(matching()):
@@ -96,7 +96,7 @@ def list_takeovers(request: HttpRequest, query: Query[TakeoverParameters]) -> Ht
         request,
         query,
         "takeovers",
-        Takeover,
+        V1Migration,
         ComputedRows(rows),
         [clusters_state(), catalogs_state()],
         lambda: takeover_markdown(matching()),

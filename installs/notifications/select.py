@@ -94,7 +94,9 @@ def remember(transitions: Iterable[Transition], operators: Collection[Operator])
     changes = [
         transition
         for transition in transitions
-        if transition.type == HEALTH and transition.to_status in AT_REST and subject_of(transition) in rows
+        if transition.type == HEALTH
+        and transition.to_status in AT_REST
+        and subject_of(transition) in rows
     ]
     if not changes:
         return 0
@@ -258,7 +260,9 @@ def _finding(row: Operator) -> ToldFinding | None:
     finding = finding_for(row.finding, row.facts, names) if row.finding else None
     if finding is None:
         return None
-    return ToldFinding(id=finding.id, title=finding.title, cause=finding.cause, remedy=list(finding.remedy))
+    return ToldFinding(
+        id=finding.id, title=finding.title, cause=finding.cause, remedy=list(finding.remedy)
+    )
 
 
 def _last_told(changes: Sequence[Transition]) -> dict[Subject, Told]:

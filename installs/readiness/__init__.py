@@ -1,9 +1,8 @@
-"""Upgrade readiness: what blocks the next minor version of a cluster, and the way out of each.
-
-Owns the rules and reads stored rows only; asks no cluster and knows no page.
+"""Upgrade readiness: what blocks the next minor version of a cluster, with remedies, and whether
+Subscriptions can be migrated to OLM v1. From stored rows only, without requests to clusters.
 """
 
-from installs.readiness.obstacles import TITLES, Weight
-from installs.readiness.report import Readiness, Row, readiness
+from installs.readiness.blockers import TITLES, Weight
+from installs.readiness.report import Readiness, ReadinessRow, readiness
 
-__all__ = ["TITLES", "Readiness", "Row", "Weight", "readiness"]
+__all__ = ["TITLES", "Readiness", "ReadinessRow", "Weight", "readiness"]

@@ -1,6 +1,6 @@
-"""What blocks the next minor version of each cluster, from stored rows alone, with the way out.
+"""What blocks the next minor version of each cluster, from stored rows, with remedies.
 
-Brings rows to the rules of this package; a page, the REST API and the command read the result.
+Applies the rules of this package to rows; used by the page and the REST API.
 """
 
 from collections import Counter, defaultdict
@@ -12,38 +12,39 @@ from catalogs.semver import Version
 from installs.facts.verdict_context import read_version
 from installs.models import ClusterOperator, Component, Operator
 from installs.queries.overview import cluster_versions, update_of
-from installs.readiness.gone import gone, package_gone
-from installs.readiness.minors import Minor, read_minor
-from installs.readiness.obstacles import (
+from installs.readiness.blockers import (
     TITLES,
-    Obstacle,
-    Subject,
+    Blocker,
+    InstalledOperator,
+    Minor,
+    PackageOffer,
     Weight,
     deprecations,
     max_openshift,
     min_kube,
     operator_condition,
+    read_minor,
     supports,
 )
-from installs.readiness.shelves import Shelf
-from installs.readiness.stock import Stock, read_stock
-from installs.readiness.ways import Clears, way_out
+from installs.readiness.catalog_offers import CatalogOffers, read_catalog_offers
+from installs.readiness.removed_packages import channel_or_version_removed, package_removed
+from installs.readiness.upgrade_routes import Clears, upgrade_route
 from installs.state.observation import details_of
 from installs.state.upgrades import not_upgradeable
 from olmweb.models import Cluster
 
 KINDS = ("ClusterServiceVersion", "OperatorCondition", "InstallPlan")
-Parts = dict[tuple[str, str, str], Component]  # (kind, namespace, name)
+ComponentsByKey = dict[tuple[str, str, str], Component]  # (kind, namespace, name)
 
-_TOLD = ("conditions", "details")
+_JSON_FIELDS = ("conditions", "details")
 _ORDER = tuple(Weight)
 _TITLES = tuple(TITLES)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One obstacle of one cluster. `following` is the minor that it stands before; a row about
-    the cluster itself has the kind ClusterVersion or ClusterOperator."""
+class ReadinessRow:
+    """A blocker of a cluster. `following` is the blocked minor; a blocker of the cluster itself has
+    the kind ClusterVersion or ClusterOperator. `ways` are remedies."""
 
     cluster: str
     following: str
@@ -66,15 +67,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """One cluster. `following` is empty when its version is not known; `operators` were looked at.
-    `platform` is OpenShift or Kubernetes."""
+    """The readiness of a cluster. `following` is empty if its version is unknown; `operators` is
+    the number of operators checked. `platform` is OpenShift or Kubernetes."""
 
     cluster: str
     version: str
     following: str
     platform: str
     operators: int
-    rows: tuple[Row, ...]
+    rows: tuple[ReadinessRow, ...]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -83,18 +84,18 @@ class Readiness:
 
 
 def readiness(clusters: Sequence[Cluster], following: Catalog | None = None) -> list[Readiness]:
-    """Each cluster, in the order given; about fifteen queries, however many clusters.
+    """The readiness of the clusters, in their order, with about fifteen queries in total.
 
-    `following` is the catalog of the next minor, which installed versions are looked up in.
+    `following` is the catalog of the next minor, in which installed versions are looked up.
     """
     ids = [cluster.pk for cluster in clusters]
     operators: dict[int, list[Operator]] = defaultdict(list)
     rows = Operator.objects.filter(cluster__in=ids).order_by("kind", "namespace", "name")
-    every = list(rows.defer("conditions", "facts", "message"))
-    for operator in every:
+    all_operators = list(rows.defer("conditions", "facts", "message"))
+    for operator in all_operators:
         operators[operator.cluster_id].append(operator)
-    stock = read_stock(every, following)
-    parts = _parts(ids)
+    offers = read_catalog_offers(all_operators, following)
+    components = _components(ids)
     versions = cluster_versions(ids)
     blocking: dict[int, list[ClusterOperator]] = defaultdict(list)
     for row in ClusterOperator.objects.filter(cluster__in=ids, upgradeable="False"):
@@ -105,18 +106,18 @@ def readiness(clusters: Sequence[Cluster], following: Catalog | None = None) -> 
             versions.get(cluster.pk),
             blocking[cluster.pk],
             operators[cluster.pk],
-            parts[cluster.pk],
-            stock,
+            components[cluster.pk],
+            offers,
             following,
         )
         for cluster in clusters
     ]
 
 
-def _parts(clusters: Collection[int]) -> dict[int, Parts]:
-    components: dict[int, Parts] = defaultdict(dict)
+def _components(clusters: Collection[int]) -> dict[int, ComponentsByKey]:
+    components: dict[int, ComponentsByKey] = defaultdict(dict)
     rows = Component.objects.filter(cluster__in=clusters, kind__in=KINDS).order_by()
-    for row in rows.only("cluster_id", "kind", "namespace", "name", "phase", *_TOLD):
+    for row in rows.only("cluster_id", "kind", "namespace", "name", "phase", *_JSON_FIELDS):
         components[row.cluster_id][row.kind, row.namespace, row.name] = row
     return components
 
@@ -126,30 +127,36 @@ def _of_cluster(
     version: Component | None,
     blocking: Sequence[ClusterOperator],
     operators: Sequence[Operator],
-    parts: Parts,
-    stock: Stock,
-    ahead: Catalog | None,
+    components: ComponentsByKey,
+    offers: CatalogOffers,
+    next_catalog: Catalog | None,
 ) -> Readiness:
     update = update_of(version, blocking)
     text = update.version if update else cluster.version
     now = read_minor(text)
     following = now.next() if now else None
-    place = _Place(cluster.name, text, following, openshift=update is not None)
+    target = _TargetCluster(cluster.name, text, following, openshift=update is not None)
     rows = [
-        place.row(
-            blocker.kind, _cluster_obstacle(blocker.kind, blocker.name, blocker.reason, blocker.message), blocker.name
+        target.row(
+            blocker.kind,
+            _cluster_blocker(blocker.kind, blocker.name, blocker.reason, blocker.message),
+            blocker.name,
         )
         for blocker in (update.blockers if update else ())
     ]
     for operator in operators:
-        subject = _subject(operator, parts, stock.own.get(operator.pk))
-        shelf = stock.own.get(operator.pk)
-        blockers = list(_obstacles(subject, shelf, place))
-        if ahead is not None and subject.package:
-            beyond = stock.following.get(subject.package)
-            missing = gone(subject, shelf, beyond) if beyond else package_gone(subject, str(ahead))
+        subject = _subject(operator, components, offers.own.get(operator.pk))
+        offer = offers.own.get(operator.pk)
+        blockers = list(_blockers(subject, offer, target))
+        if next_catalog is not None and subject.package:
+            next_offer = offers.following.get(subject.package)
+            missing = (
+                channel_or_version_removed(subject, offer, next_offer)
+                if next_offer
+                else package_removed(subject, str(next_catalog))
+            )
             blockers += [missing] if missing else []
-        rows += [place.row(subject.kind, blocker, subject.name, subject) for blocker in blockers]
+        rows += [target.row(subject.kind, blocker, subject.name, subject) for blocker in blockers]
     rows.sort(
         key=lambda row: (
             _ORDER.index(Weight(row.weight)), _TITLES.index(row.code), row.name, row.namespace,
@@ -162,8 +169,8 @@ def _of_cluster(
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """The cluster that obstacles stand in the way of."""
+class _TargetCluster:
+    """The cluster that is to be updated."""
 
     cluster: str
     version: str
@@ -172,11 +179,13 @@ class _Place:
 
     @property
     def kube(self) -> Version | None:
-        """Of an OpenShift cluster the version of its Kubernetes is not stored."""
+        """The Kubernetes version; None for OpenShift, where it is not stored."""
         return None if self.openshift else read_version(self.version)
 
-    def row(self, kind: str, blocker: Obstacle, name: str, subject: Subject | None = None) -> Row:
-        return Row(
+    def row(
+        self, kind: str, blocker: Blocker, name: str, subject: InstalledOperator | None = None
+    ) -> ReadinessRow:
+        return ReadinessRow(
             cluster=self.cluster,
             following=str(self.following or ""),
             kind=kind,
@@ -193,20 +202,22 @@ class _Place:
         )
 
 
-def _cluster_obstacle(kind: str, name: str, reason: str, message: str) -> Obstacle:
+def _cluster_blocker(kind: str, name: str, reason: str, message: str) -> Blocker:
     text = " ".join(message.split())[:1000].rstrip(".")
     because = f" ({reason})" if reason else ""
     if kind == "ClusterOperator":
         remedy = "Do what its message asks for; the condition clears by itself."
         if reason == "IncompatibleOperatorsInstalled":
-            remedy = "The operators that it names have rows of their own here, each with its way out."
-        return Obstacle(
+            remedy = (
+                "The operators that it names have rows of their own here, each with its way out."
+            )
+        return Blocker(
             "cluster-operator",
             Weight.BLOCKS,
             f"ClusterOperator {name} says Upgradeable=False{because}: {text or 'no message'}.",
             (remedy,),
         )
-    return Obstacle(
+    return Blocker(
         "cluster-version",
         Weight.BLOCKS,
         f"ClusterVersion {name} refuses{because}: {text or 'no message'}.",
@@ -214,20 +225,24 @@ def _cluster_obstacle(kind: str, name: str, reason: str, message: str) -> Obstac
     )
 
 
-def _subject(operator: Operator, parts: Parts, shelf: Shelf | None) -> Subject:
+def _subject(
+    operator: Operator, components: ComponentsByKey, offer: PackageOffer | None
+) -> InstalledOperator:
     details = details_of(operator)
-    csv = parts.get(("ClusterServiceVersion", operator.namespace, operator.bundle))
+    csv = components.get(("ClusterServiceVersion", operator.namespace, operator.bundle))
     if operator.kind == "ClusterServiceVersion":
-        csv = parts.get((operator.kind, operator.namespace, operator.name), csv)
+        csv = components.get((operator.kind, operator.namespace, operator.name), csv)
     source = details_of(csv) if csv is not None else details
     maximum = source.get("max_openshift")
-    listed = shelf is not None and operator.bundle in shelf.facts.by_name()
+    listed = offer is not None and operator.bundle in offer.facts.by_name()
     if not isinstance(maximum, list):
-        maximum = list(shelf.maxima(operator.bundle)) if shelf and listed else None
-    condition = parts.get(("OperatorCondition", operator.namespace, operator.bundle))
-    plan = parts.get(("InstallPlan", str(details.get("plan_namespace")), str(details.get("plan"))))
+        maximum = list(offer.maxima(operator.bundle)) if offer and listed else None
+    condition = components.get(("OperatorCondition", operator.namespace, operator.bundle))
+    plan = components.get(
+        ("InstallPlan", str(details.get("plan_namespace")), str(details.get("plan")))
+    )
     minimum = str(source.get("min_kube") or "")
-    return Subject(
+    return InstalledOperator(
         kind=operator.kind,
         namespace=operator.namespace,
         name=operator.name,
@@ -239,66 +254,85 @@ def _subject(operator: Operator, parts: Parts, shelf: Shelf | None) -> Subject:
         plan=plan.name if plan is not None and plan.phase == "RequiresApproval" else "",
         version_asked=operator.version_asked if operator.kind == "ClusterExtension" else "",
         maximum=None if maximum is None else tuple(str(value) for value in maximum),
-        min_kube=minimum or (shelf.min_kube.get(operator.bundle, "") if shelf else ""),
+        min_kube=minimum or (offer.min_kube.get(operator.bundle, "") if offer else ""),
         refused=not_upgradeable(condition) if condition is not None else None,
     )
 
 
-def _obstacles(subject: Subject, shelf: Shelf | None, place: _Place) -> Iterable[Obstacle]:
+def _blockers(
+    subject: InstalledOperator, offer: PackageOffer | None, target: _TargetCluster
+) -> Iterable[Blocker]:
     if not subject.bundle and not subject.version:
         return  # nothing is installed yet
-    following = place.following
-    if place.openshift and following is not None:
+    following = target.following
+    if target.openshift and following is not None:
         blocker = max_openshift(subject, following)
         if blocker is not None and blocker.weight != Weight.UNKNOWN:
             what = f"supports OpenShift {following}"
-            blocker = _with_way(
-                blocker, subject, shelf, place, what,
-                lambda name: shelf is not None and supports(shelf.maxima(name), following),
+            blocker = _with_route(
+                blocker, subject, offer, target, what,
+                lambda name: offer is not None and supports(offer.maxima(name), following),
             )  # fmt: skip
         yield from (blocker,) if blocker else ()
     if (refused := operator_condition(subject)) is not None:
         yield refused
     needed = read_version(subject.min_kube) if subject.min_kube else None
-    newer = needed is not None and place.kube is not None and needed > place.kube
-    if (late := min_kube(subject, place.version, newer)) is not None:
+    newer = needed is not None and target.kube is not None and needed > target.kube
+    if (late := min_kube(subject, target.version, newer)) is not None:
         yield late
-    for deprecation in deprecations(subject, shelf) if shelf else ():
-        yield _deprecated(deprecation, subject, shelf, place)
+    for deprecation in deprecations(subject, offer) if offer else ():
+        yield _deprecated(deprecation, subject, offer, target)
 
 
-def _deprecated(blocker: Obstacle, subject: Subject, shelf: Shelf | None, place: _Place) -> Obstacle:
-    if shelf is None or blocker.code == "package-deprecated":
+def _deprecated(
+    blocker: Blocker,
+    subject: InstalledOperator,
+    offer: PackageOffer | None,
+    target: _TargetCluster,
+) -> Blocker:
+    if offer is None or blocker.code == "package-deprecated":
         return blocker
     if blocker.code == "bundle-deprecated":
-        fine = set(shelf.facts.by_name()) - set(shelf.deprecated_bundles)
-        return _with_way(blocker, subject, shelf, place, "is not deprecated", fine.__contains__)
+        fine = set(offer.facts.by_name()) - set(offer.deprecated_bundles)
+        return _with_route(blocker, subject, offer, target, "is not deprecated", fine.__contains__)
     remaining = {
         entry.name
-        for channel, entries in shelf.facts.channels.items()
-        if channel not in shelf.deprecated_channels
+        for channel, entries in offer.facts.channels.items()
+        if channel not in offer.deprecated_channels
         for entry in entries
     }
     others = [
-        name for name in shelf.facts.ordered_channels() if name not in shelf.deprecated_channels
+        name for name in offer.facts.ordered_channels() if name not in offer.deprecated_channels
     ]
     if subject.kind == "Subscription" and subject.bundle in remaining:
         holding = [
             name
             for name in others
-            if any(entry.name == subject.bundle for entry in shelf.facts.channels[name])
+            if any(entry.name == subject.bundle for entry in offer.facts.channels[name])
         ]
-        remedy = f"Change its channel to {' or '.join(holding[:3])}, which has {subject.words}, too."
+        remedy = (
+            f"Change its channel to {' or '.join(holding[:3])}, which has {subject.words}, too."
+        )
         return replace(blocker, ways=(remedy,))
-    return _with_way(
-        blocker, subject, shelf, place, "is in a channel that is not deprecated", remaining.__contains__
+    return _with_route(
+        blocker,
+        subject,
+        offer,
+        target,
+        "is in a channel that is not deprecated",
+        remaining.__contains__,
     )
 
 
-def _with_way(
-    blocker: Obstacle, subject: Subject, shelf: Shelf | None, place: _Place, what: str, clears: Clears
-) -> Obstacle:
-    if shelf is None:
+def _with_route(
+    blocker: Blocker,
+    subject: InstalledOperator,
+    offer: PackageOffer | None,
+    target: _TargetCluster,
+    what: str,
+    clears: Clears,
+) -> Blocker:
+    if offer is None:
         return replace(
             blocker,
             ways=(
@@ -306,16 +340,16 @@ def _with_way(
                 "known: sync the catalog that it came from.",
             ),
         )
-    route = way_out(subject, shelf, clears, what)
+    route = upgrade_route(subject, offer, clears, what)
     remedies = list(route.sentences)
     needed = next(
-        (shelf.min_kube.get(bundle.name, "") for bundle in shelf.facts.bundles
+        (offer.min_kube.get(bundle.name, "") for bundle in offer.facts.bundles
          if bundle.version == route.target), "",
     )  # fmt: skip
     wanted = read_version(needed) if needed else None
-    if wanted is not None and place.kube is not None and wanted > place.kube:
+    if wanted is not None and target.kube is not None and wanted > target.kube:
         remedies.append(
-            f"{route.target} needs Kubernetes {needed}, the cluster has {place.version}: it can "
+            f"{route.target} needs Kubernetes {needed}, the cluster has {target.version}: it can "
             "only follow the update of the cluster."
         )
     return replace(blocker, ways=tuple(remedies), target=route.target)

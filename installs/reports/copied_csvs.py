@@ -201,7 +201,9 @@ def summarise(reading: Reading) -> dict[str, Any]:
     size_of = {key: sizes.get(key, mean) for key in reading.copies}
 
     def weight(keys: list[Key]) -> int | None:
-        return None if mean is None else sum(reading.copies[key] * (size_of[key] or 0) for key in keys)
+        return (
+            None if mean is None else sum(reading.copies[key] * (size_of[key] or 0) for key in keys)
+        )
 
     everywhere = [key for key in reading.copies if reading.originals.get(key)]
     orphans = [key for key in reading.copies if key not in reading.originals]

@@ -6,19 +6,19 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from installs.readiness import TITLES, Readiness, Row
-from installs.readiness.asked import (
+from installs.readiness import TITLES, Readiness, ReadinessRow
+from installs.readiness.request import (
     CODES,
     WEIGHTS,
-    Asked,
-    answer,
+    ReadinessRequest,
     catalogs_state,
     catalogs_to_follow,
     read_following,
+    requested_readiness,
     verdict,
 )
-from installs.readiness.takeover import Fate
-from installs.readiness.takeovers import narrowed, takeovers
+from installs.readiness.v1_migration import Fate
+from installs.readiness.v1_migration_report import narrowed, v1_migrations
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
@@ -63,14 +63,14 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
     token = revision_token(cluster_revision(request), catalogs_state())
     if (same := unchanged(request, token)) is not None:
         return same
-    query = Asked(
+    query = ReadinessRequest(
         cluster=chosen["cluster"],
         weights=(chosen["weight"],) if chosen["weight"] else (),
         codes=(chosen["code"],) if chosen["code"] else (),
         q=chosen["q"],
         following=read_following(chosen["next"]),
     )
-    results = answer(clusters(request), query)
+    results = requested_readiness(clusters(request), query)
     shown = [(result, verdict(result), _tone(result), *_rows(result, query)) for result in results]
     words = {
         **chosen,
@@ -104,7 +104,7 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
     chosen_clusters = [
         cluster for cluster in clusters(request) if chosen["cluster"] in ("", cluster.name)
     ]
-    every = takeovers(chosen_clusters)
+    every = v1_migrations(chosen_clusters)
     matches = narrowed(every, [chosen["fate"]] if chosen["fate"] else [], chosen["q"])
     names = {"cluster": "Cluster", "fate": "Only", "q": "Text"}
     words = {**chosen, "fate": FATES.get(chosen["fate"], "")}
@@ -126,9 +126,9 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
     return render_live(request, "installs/olm_v1_migration.html", context, token=token)
 
 
-def _rows(readiness: Readiness, query: Asked) -> tuple[list[Row], int]:
+def _rows(readiness: Readiness, query: ReadinessRequest) -> tuple[list[ReadinessRow], int]:
     """The rows shown, and how many more there are."""
-    wanted = [row for row in readiness.rows if query.wants(row)]
+    wanted = [row for row in readiness.rows if query.matches(row)]
     return wanted[:SHOWN], max(0, len(wanted) - SHOWN)
 
 

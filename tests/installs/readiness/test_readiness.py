@@ -6,10 +6,9 @@ import pytest
 
 from catalogs.models import Catalog, Channel
 from installs.models import Operator
-from installs.readiness import Row, readiness
-from installs.readiness.asked import Asked, markdown
-from installs.readiness.minors import read_maximum, read_minor
-from installs.readiness.obstacles import supports
+from installs.readiness import ReadinessRow, readiness
+from installs.readiness.blockers import read_maximum, read_minor, supports
+from installs.readiness.request import ReadinessRequest, markdown
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_component, make_operator, make_package
 from tests.worlds.operators import make_clusteroperator
@@ -32,11 +31,11 @@ def catalog(prod: Cluster) -> Catalog:
     return make_catalog(name=CATALOG, cluster=prod)
 
 
-def rows_of(cluster: Cluster, following: Catalog | None = None) -> list[Row]:
+def rows_of(cluster: Cluster, following: Catalog | None = None) -> list[ReadinessRow]:
     return list(readiness([cluster], following)[0].rows)
 
 
-def the_row(cluster: Cluster, code: str, following: Catalog | None = None) -> Row:
+def the_row(cluster: Cluster, code: str, following: Catalog | None = None) -> ReadinessRow:
     found = [row for row in rows_of(cluster, following) if row.code == code]
     assert len(found) == 1, [row.code for row in rows_of(cluster, following)]
     return found[0]
@@ -316,7 +315,7 @@ def test_the_number_of_queries_does_not_grow_with_operators_and_clusters(
 def test_the_report_for_a_ticket_has_no_markup_of_others(prod: Cluster, catalog: Catalog) -> None:
     evil = "<img src=x>[a](b)"
     make_operator(cluster=prod, kind="ClusterExtension", name="evil", bundle=evil)
-    text = "".join(markdown(readiness([prod]), Asked()))
+    text = "".join(markdown(readiness([prod]), ReadinessRequest()))
     assert "## prod: 4.16.3" in text
     assert "\\<img src=x\\>\\[a\\](b)" in text
     assert "[a](b)" not in text

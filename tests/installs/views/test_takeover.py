@@ -7,7 +7,7 @@ from django.test import Client
 
 from catalogs.models import Catalog
 from installs.models import Component, Operator
-from installs.readiness.takeovers import Takeover, takeovers
+from installs.readiness.v1_migration_report import V1Migration, v1_migrations
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_component, make_operator, make_package
 from tests.worlds.html import assert_fragment, assert_page
@@ -61,8 +61,8 @@ def make_group(cluster: Cluster, name: str = "global", **details: Any) -> None:
     )  # fmt: skip
 
 
-def the_one(cluster: Cluster) -> Takeover:
-    found = [one for one in takeovers([cluster]) if one.name == "grafana"]
+def the_one(cluster: Cluster) -> V1Migration:
+    found = [one for one in v1_migrations([cluster]) if one.name == "grafana"]
     assert len(found) == 1
     return found[0]
 
@@ -162,7 +162,7 @@ def test_the_number_of_queries_does_not_grow_with_subscriptions(
     for number in range(5):
         make_subscription(prod, name=f"op-{number}")
     with django_assert_max_num_queries(7):
-        assert len(takeovers([prod])) == 6
+        assert len(v1_migrations([prod])) == 6
 
 
 def test_the_page_and_the_api_tell_the_same(reader: Client, row: Operator) -> None:

@@ -1,6 +1,6 @@
-"""How an installed operator gets to a version that clears an obstacle, in sentences. Pure.
+"""Upgrade routes: how an installed operator gets to a version that clears a blocker. Pure.
 
-The steps are the controllers' own (`catalogs.resolve.analysis`): OLM v0 goes along one channel and
+The steps are those of the controllers (`catalogs.resolve.analysis`): OLM v0 follows one channel and
 can't be pinned, OLM v1 can, a PlatformOperator is never upgraded.
 """
 
@@ -14,72 +14,75 @@ from catalogs.install_methods import InstallMethod
 from catalogs.resolve import resolve
 from catalogs.resolve.analysis import V1, Analysis, analyse, way_to
 from catalogs.semver import Version, parse
-from installs.readiness.obstacles import Subject
-from installs.readiness.shelves import Shelf
+from installs.readiness.blockers import InstalledOperator, PackageOffer
 
 MAX_STEPS = 60
 NAMED = 6  # versions of a path that a sentence names
 
-Clears = Callable[[str], bool]  # whether a bundle, by name, clears the obstacle
+Clears = Callable[[str], bool]  # whether a bundle, by name, clears the blocker
 
 
 @dataclass(frozen=True, slots=True)
-class WayOut:
-    """`target` is the version that clears it; empty when no upgrade leads to one."""
+class UpgradeRoute:
+    """`target` is the version that clears the blocker, empty if no upgrade leads to one."""
 
     target: str
     sentences: tuple[str, ...]
 
 
-def way_out(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut:
-    """The way to the nearest version that clears it. `what` says of a version that it does, as in
-    "supports OpenShift 4.17"; it stands after the version."""
+def upgrade_route(
+    subject: InstalledOperator, offer: PackageOffer, clears: Clears, what: str
+) -> UpgradeRoute:
+    """The route to the nearest version that clears the blocker. `what` follows the version in
+    sentences, as in "supports OpenShift 4.17"."""
     if subject.kind == "PlatformOperator":
-        return _anew(shelf, clears, what)
+        return _by_reinstall(offer, clears, what)
     if subject.kind == "ClusterServiceVersion":
-        return WayOut(
+        return UpgradeRoute(
             "",
             (
                 f"No Subscription upgrades {subject.bundle or subject.name}: make one for package "
-                f"{shelf.package}, or remove it.",
+                f"{offer.package}, or remove it.",
             ),
         )
     if subject.kind == "ClusterExtension":
-        route = _by_v1(subject, shelf, clears, what)
+        route = _by_v1(subject, offer, clears, what)
     else:
-        route = _by_v0(subject, shelf, clears, what)
-    return route or _without_way(subject, shelf, clears, what)
+        route = _by_v0(subject, offer, clears, what)
+    return route or _without_route(subject, offer, clears, what)
 
 
-def _by_v0(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut | None:
-    ordered = shelf.facts.ordered_channels()
+def _by_v0(
+    subject: InstalledOperator, offer: PackageOffer, clears: Clears, what: str
+) -> UpgradeRoute | None:
+    ordered = offer.facts.ordered_channels()
     own = [name for name in subject.channels if name in ordered] or ordered[:1]
     for channel in dict.fromkeys((*own, *ordered)):
-        path = v0_path(shelf, channel, subject.bundle, clears)
+        path = v0_path(offer, channel, subject.bundle, clears)
         if not path:
             continue
-        target = shelf.version(path[-1])
-        goes = f"OLM then goes {_arrows(shelf, (subject.bundle, *path))}"
+        target = offer.version(path[-1])
+        goes = f"OLM then goes {_arrows(offer, (subject.bundle, *path))}"
         if channel in own:
             first = f"Channel {channel} leads to {target}, which {what}: "
-            first += f"{_arrows(shelf, (subject.bundle, *path))}."
+            first += f"{_arrows(offer, (subject.bundle, *path))}."
         else:
             followed = ", ".join(subject.channels) or "its default one"
             first = (
                 f"Change spec.channel of Subscription {subject.name} in {subject.namespace} from "
                 f"{followed} to {channel}. {goes}, which {what}."
             )
-        return WayOut(target, (first, *_approvals(subject, len(path))))
+        return UpgradeRoute(target, (first, *_approvals(subject, len(path))))
     return None
 
 
-def v0_path(shelf: Shelf, channel: str, start: str, clears: Clears) -> list[str]:
-    """The bundles that OLM v0 goes to by itself in this channel, up to the first that clears it;
-    empty when it comes by none."""
-    entries = shelf.facts.channels.get(channel, ())
-    if not entries or v0_fault(entries, shelf.package, channel):
+def v0_path(offer: PackageOffer, channel: str, start: str, clears: Clears) -> list[str]:
+    """The bundles that OLM v0 upgrades to in this channel, up to the first that clears the blocker;
+    empty if there is none."""
+    entries = offer.facts.channels.get(channel, ())
+    if not entries or v0_fault(entries, offer.package, channel):
         return []
-    versions = versions_of(shelf)
+    versions = versions_of(offer)
     path: list[str] = []
     now = start
     while len(path) < MAX_STEPS:
@@ -94,7 +97,7 @@ def v0_path(shelf: Shelf, channel: str, start: str, clears: Clears) -> list[str]
     return []
 
 
-def _approvals(subject: Subject, steps: int) -> list[str]:
+def _approvals(subject: InstalledOperator, steps: int) -> list[str]:
     if subject.plan:
         return [f"InstallPlan {subject.plan} waits for approval: approve it first."]
     if subject.manual:
@@ -103,8 +106,10 @@ def _approvals(subject: Subject, steps: int) -> list[str]:
     return []
 
 
-def _by_v1(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut | None:
-    analysis = analyse(shelf.facts, V1)
+def _by_v1(
+    subject: InstalledOperator, offer: PackageOffer, clears: Clears, what: str
+) -> UpgradeRoute | None:
+    analysis = analyse(offer.facts, V1)
     steps = _with_start(analysis, subject.bundle)
     goal = _own_goal(subject.bundle, steps, clears) or _nearest(analysis, subject.bundle, clears)
     if not goal:
@@ -113,11 +118,11 @@ def _by_v1(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut 
     if not path_to_goal.reached:
         return None
     names = [subject.bundle, *(hop.target for hop in path_to_goal.hops)]
-    target = shelf.version(goal)
-    path = _arrows(shelf, names)
+    target = offer.version(goal)
+    path = _arrows(offer, names)
     sentences = [f"{target} {what}: operator-controller goes there by itself, {path}."]
     if path_to_goal.pinned:
-        pins = ", then ".join(shelf.version(name) for name in names[1 : NAMED + 1])
+        pins = ", then ".join(offer.version(name) for name in names[1 : NAMED + 1])
         sentences = [
             f"{target} {what}: set spec.source.catalog.version of ClusterExtension {subject.name} "
             f"to {pins} ({path})."
@@ -126,7 +131,7 @@ def _by_v1(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut 
         sentences.append(f"Its version range {subject.version_asked} has to allow {target}.")
     listed = {
         channel
-        for channel, entries in shelf.facts.channels.items()
+        for channel, entries in offer.facts.channels.items()
         if any(entry.name == goal for entry in entries)
     }
     if subject.channels and not listed & set(subject.channels):
@@ -134,11 +139,11 @@ def _by_v1(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut 
             f"{target} is in {', '.join(sorted(listed)[:NAMED])}: name one of them in "
             "spec.source.catalog.channels."
         )
-    return WayOut(target, tuple(sentences))
+    return UpgradeRoute(target, tuple(sentences))
 
 
 def _with_start(analysis: Analysis, start: str) -> dict[str, str]:
-    """The controller's steps, from an installed bundle that the catalog no longer lists, too."""
+    """The controller's steps, also from an installed bundle that the catalog no longer lists."""
     steps = dict(analysis.steps)
     if not analysis.table.get(start):
         after = successors(
@@ -162,7 +167,7 @@ def _own_goal(start: str, steps: dict[str, str], clears: Clears) -> str:
 
 
 def _nearest(analysis: Analysis, start: str, clears: Clears) -> str:
-    """Of what upgrades lead to, with pins, the one with the fewest of them."""
+    """The clearing bundle that upgrades with the fewest pins lead to."""
     visited, waiting = {start}, [start]
     while waiting:
         following = []
@@ -178,38 +183,43 @@ def _nearest(analysis: Analysis, start: str, clears: Clears) -> str:
     return ""
 
 
-def _anew(shelf: Shelf, clears: Clears, what: str) -> WayOut:
-    """A PlatformOperator is sourced once."""
-    chosen = resolve(shelf.facts, InstallMethod.PLATFORM_OPERATOR).bundle
+def _by_reinstall(offer: PackageOffer, clears: Clears, what: str) -> UpgradeRoute:
+    """The route of a PlatformOperator, which is resolved only once."""
+    chosen = resolve(offer.facts, InstallMethod.PLATFORM_OPERATOR).bundle
     if chosen and clears(chosen):
-        return WayOut(
-            shelf.version(chosen),
+        return UpgradeRoute(
+            offer.version(chosen),
             (
                 "A PlatformOperator is never upgraded: remove it and make it again. It then takes "
-                f"{shelf.version(chosen)}, which {what}. Its CRDs go with it, and their custom "
+                f"{offer.version(chosen)}, which {what}. Its CRDs go with it, and their custom "
                 "resources.",
             ),
         )
-    return WayOut(
+    return UpgradeRoute(
         "",
         (
             "A PlatformOperator is never upgraded, and one made anew would take "
-            f"{shelf.version(chosen) if chosen else 'nothing'}, which does not clear it either: "
+            f"{offer.version(chosen) if chosen else 'nothing'}, which does not clear it either: "
             "remove it, or install the package by another path.",
         ),
     )
 
 
-def _without_way(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> WayOut:
-    clearing = [bundle for bundle in shelf.facts.by_name().values() if bundle.name != subject.bundle]
+def _without_route(
+    subject: InstalledOperator, offer: PackageOffer, clears: Clears, what: str
+) -> UpgradeRoute:
+    clearing = [
+        bundle for bundle in offer.facts.by_name().values() if bundle.name != subject.bundle
+    ]
     clearing = sorted(
-        (bundle for bundle in clearing if clears(bundle.name)), key=lambda bundle: rank(bundle.version)
+        (bundle for bundle in clearing if clears(bundle.name)),
+        key=lambda bundle: rank(bundle.version),
     )
     if not clearing:
-        return WayOut(
+        return UpgradeRoute(
             "",
             (
-                f"No version of {shelf.package} in catalog {shelf.catalog} {what}: look in the "
+                f"No version of {offer.package} in catalog {offer.catalog} {what}: look in the "
                 "catalog of the next minor, ask its provider, or remove it.",
             ),
         )
@@ -224,30 +234,30 @@ def _without_way(subject: Subject, shelf: Shelf, clears: Clears, what: str) -> W
             f"remove Subscription {subject.name} and ClusterServiceVersion {subject.bundle} (its "
             f"custom resources stay) and install it anew with startingCSV: {nearest.name}."
         )
-    return WayOut("", (f"{nearest.version} {what}, but no upgrade leads to it: {how}",))
+    return UpgradeRoute("", (f"{nearest.version} {what}, but no upgrade leads to it: {how}",))
 
 
-def follows(subject: Subject, shelf: Shelf, channels: Sequence[str]) -> list[str]:
-    """Those of `channels` that hold the installed bundle or an upgrade from it."""
-    versions = versions_of(shelf)
+def follows(subject: InstalledOperator, offer: PackageOffer, channels: Sequence[str]) -> list[str]:
+    """The channels that contain the installed bundle or an upgrade from it."""
+    versions = versions_of(offer)
     version = _version(subject.version) or version_of(subject.bundle, versions)
     following = []
     for name in channels:
-        entries = shelf.facts.channels.get(name, ())
+        entries = offer.facts.channels.get(name, ())
         listed = any(entry.name == subject.bundle for entry in entries)
         if listed or successors(entries, subject.bundle, version, versions):
             following.append(name)
     return following
 
 
-def versions_of(shelf: Shelf) -> dict[str, Version]:
-    """Bundle name to version, for those whose version can be read."""
-    read = {bundle.name: _version(bundle.version) for bundle in shelf.facts.bundles}
+def versions_of(offer: PackageOffer) -> dict[str, Version]:
+    """Bundle name -> version, for valid versions."""
+    read = {bundle.name: _version(bundle.version) for bundle in offer.facts.bundles}
     return {name: version for name, version in read.items() if version is not None}
 
 
 def rank(text: str) -> tuple[bool, Version]:
-    """Sorts versions; what is none first."""
+    """A sort key for versions; invalid ones come first."""
     version = _version(text)
     return version is not None, version or Version(0, 0, 0)
 
@@ -259,8 +269,8 @@ def _version(text: str) -> Version | None:
         return None
 
 
-def _arrows(shelf: Shelf, names: Sequence[str]) -> str:
-    shown = [shelf.version(name) for name in names]
+def _arrows(offer: PackageOffer, names: Sequence[str]) -> str:
+    shown = [offer.version(name) for name in names]
     if len(shown) > NAMED:
         shown = [*shown[:3], f"{len(shown) - 5} more", *shown[-2:]]
     return " → ".join(shown)

@@ -1,32 +1,91 @@
-"""What stands between a cluster and its next minor version, one sentence each. Pure.
+"""What blocks the next minor version of a cluster: rules on one operator, a sentence each. Pure.
 
-The rules look at one operator (`Subject`) or at what the cluster itself says; `ways` says how out.
+OpenShift counts 4.23 and 5.0 as one minor (operator-lifecycle-manager pkg/controller/operators/
+openshift/helpers.go): minors of 5 continue those of 4.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
-from installs.readiness.minors import Minor, read_maximum
-from installs.readiness.shelves import Shelf
+from catalogs.resolve.facts import PackageFacts
+
+_TEXT = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.+-].*)?")
+_EXACT = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
+_LAST_OF_4 = 22  # 4.23 is 5.0
+
+
+class Minor(NamedTuple):
+    """Compares in OpenShift's order: 4.22 < 4.23 == 5.0 < 5.1."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return (4, self.minor + _LAST_OF_4 + 1) if self.major == 5 else (self.major, self.minor)
+
+    def next(self) -> "Minor":
+        return Minor(self.major, self.minor + 1)
+
+
+def read_minor(text: str) -> Minor | None:
+    """The minor of a version such as 4.16.3 or v1.29.4+build; None if invalid."""
+    match = _TEXT.fullmatch(text.strip())
+    return Minor(int(match[1]), int(match[2])) if match else None
+
+
+def read_maximum(text: str) -> Minor | None:
+    """The value of olm.maxOpenShiftVersion; None unless it is <major>.<minor>."""
+    return read_minor(text) if _EXACT.fullmatch(text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PackageOffer:
+    """A package in a catalog. `deprecated_*` map a name to its author's message; `maximum` and
+    `min_kube` map a bundle to its olm.maxOpenShiftVersion and minKubeVersion, if it has one."""
+
+    catalog: str
+    package: str
+    facts: PackageFacts
+    deprecated: bool = False
+    deprecation: str = ""
+    deprecated_channels: Mapping[str, str] = field(default_factory=dict)
+    deprecated_bundles: Mapping[str, str] = field(default_factory=dict)
+    maximum: Mapping[str, str] = field(default_factory=dict)
+    min_kube: Mapping[str, str] = field(default_factory=dict)
+
+    def maxima(self, bundle: str) -> tuple[str, ...]:
+        return (self.maximum[bundle],) if self.maximum.get(bundle) else ()
+
+    def version(self, bundle: str) -> str:
+        """The bundle's version, else its name."""
+        bundle_facts = self.facts.by_name().get(bundle)
+        return bundle_facts.version if bundle_facts and bundle_facts.version else bundle
+
 
 QUOTED = 500  # characters of a message or of a catalog's text that are quoted
 
 
 class Weight(StrEnum):
-    """How much an obstacle weighs, worst first."""
+    """The severity of a blocker, worst first."""
 
     BLOCKS = "blocks"  # the update can't start
-    HOLDS = "holds"  # an operator says that it must not be changed now
-    UNKNOWN = "unknown"  # a fact that would decide is stored nowhere
-    PLAN = "plan"  # the update goes on, and leaves something behind that needs a plan
+    HOLDS = "holds"  # an operator refuses upgrades now
+    UNKNOWN = "unknown"  # a deciding fact is not stored
+    PLAN = "plan"  # the update succeeds, but leaves something that needs a plan
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """An installed operator. `maximum` holds the values of olm.maxOpenShiftVersion, None when
-    neither its CSV nor a catalog tells them; `refused` is what its OperatorCondition says against
-    an upgrade, None when it says nothing; `plan` an InstallPlan that waits for approval."""
+class InstalledOperator:
+    """An installed operator. `maximum` holds the values of olm.maxOpenShiftVersion, None if neither
+    its CSV nor a catalog has them; `refused` is the message of its OperatorCondition against an
+    upgrade, None without one; `plan` is an InstallPlan that waits for approval."""
 
     kind: str
     namespace: str
@@ -48,9 +107,9 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
-    """`code` names the rule. The ways out are sentences, what to do first; `target` is the version
-    that clears it, empty when none is known."""
+class Blocker:
+    """`code` names the rule. `ways` are sentences on what to do, the first choice first; `target`
+    is the version that clears the blocker, empty if none is known."""
 
     code: str
     weight: Weight
@@ -79,7 +138,7 @@ TITLES = {
 def supports(values: Sequence[str], minor: Minor) -> bool:
     """Whether a bundle with these values of olm.maxOpenShiftVersion lets a cluster go to `minor`.
 
-    As incompatibleOperators in operator-lifecycle-manager pkg/controller/operators/openshift/
+    Like incompatibleOperators in operator-lifecycle-manager pkg/controller/operators/openshift/
     helpers.go: more than one value, or one that can't be read, is an error, which also blocks.
     """
     if not values:
@@ -88,11 +147,11 @@ def supports(values: Sequence[str], minor: Minor) -> bool:
     return maximum is not None and maximum.order >= minor.order
 
 
-def max_openshift(subject: Subject, following: Minor) -> Obstacle | None:
-    """OLM v0 enforces the property on its ClusterServiceVersions; nothing does on the others."""
+def max_openshift(subject: InstalledOperator, following: Minor) -> Blocker | None:
+    """OLM v0 enforces the property on its ClusterServiceVersions; others are not checked."""
     values = subject.maximum
     if values is None:
-        return Obstacle(
+        return Blocker(
             "max-openshift-unknown",
             Weight.UNKNOWN,
             f"Neither the cluster nor a stored catalog tells whether {subject.words} supports "
@@ -108,7 +167,7 @@ def max_openshift(subject: Subject, following: Minor) -> Obstacle | None:
     weight = Weight.BLOCKS if enforced else Weight.PLAN
     if len(values) > 1 or read_maximum(values[0]) is None:
         quoted = ", ".join(f'"{value[:40]}"' for value in values[:3])
-        return Obstacle(
+        return Blocker(
             "max-openshift-unreadable",
             weight,
             f"Its property olm.maxOpenShiftVersion says {quoted}, and OLM wants one value such as "
@@ -119,18 +178,18 @@ def max_openshift(subject: Subject, following: Minor) -> Obstacle | None:
         if enforced
         else f"OLM does not enforce it for a {subject.kind}, so it would simply run unsupported."
     )
-    return Obstacle(
+    return Blocker(
         "max-openshift",
         weight,
         f"{subject.words} supports OpenShift up to {values[0]}, the next is {following}. {held}",
     )
 
 
-def operator_condition(subject: Subject) -> Obstacle | None:
+def operator_condition(subject: InstalledOperator) -> Blocker | None:
     if subject.refused is None:
         return None
     message = _quoted(subject.refused)
-    return Obstacle(
+    return Blocker(
         "operator-condition",
         Weight.HOLDS,
         f"OperatorCondition {subject.bundle} says Upgradeable=False{message} OLM upgrades it to "
@@ -143,10 +202,10 @@ def operator_condition(subject: Subject) -> Obstacle | None:
     )
 
 
-def min_kube(subject: Subject, running: str, needed_is_newer: bool) -> Obstacle | None:
+def min_kube(subject: InstalledOperator, running: str, needed_is_newer: bool) -> Blocker | None:
     if not needed_is_newer:
         return None
-    return Obstacle(
+    return Blocker(
         "min-kube",
         Weight.PLAN,
         f"{subject.words} asks for Kubernetes {subject.min_kube} or later, the cluster has "
@@ -155,33 +214,33 @@ def min_kube(subject: Subject, running: str, needed_is_newer: bool) -> Obstacle 
     )
 
 
-def deprecations(subject: Subject, shelf: Shelf) -> list[Obstacle]:
-    """The package, each channel that it follows, and the installed version; in this order."""
-    where = f"in catalog {shelf.catalog}"
+def deprecations(subject: InstalledOperator, offer: PackageOffer) -> list[Blocker]:
+    """Deprecations of the package, of the channels that it follows, and of its version."""
+    where = f"in catalog {offer.catalog}"
     blockers = []
-    if shelf.deprecated:
+    if offer.deprecated:
         blockers.append(
-            Obstacle(
+            Blocker(
                 "package-deprecated",
                 Weight.PLAN,
-                f"Package {shelf.package} is deprecated {where}{_quoted(shelf.deprecation)}",
+                f"Package {offer.package} is deprecated {where}{_quoted(offer.deprecation)}",
                 ("Plan to move to what its message names, or to another package.",),
             )
         )
     for channel in subject.channels:
-        if channel in shelf.deprecated_channels:
-            message = _quoted(shelf.deprecated_channels[channel])
+        if channel in offer.deprecated_channels:
+            message = _quoted(offer.deprecated_channels[channel])
             blockers.append(
-                Obstacle(
+                Blocker(
                     "channel-deprecated",
                     Weight.PLAN,
                     f"Its channel {channel} is deprecated {where}{message}",
                 )
             )
-    if subject.bundle in shelf.deprecated_bundles:
-        message = _quoted(shelf.deprecated_bundles[subject.bundle])
+    if subject.bundle in offer.deprecated_bundles:
+        message = _quoted(offer.deprecated_bundles[subject.bundle])
         blockers.append(
-            Obstacle(
+            Blocker(
                 "bundle-deprecated",
                 Weight.PLAN,
                 f"Version {subject.words} is deprecated {where}{message}",

@@ -1,6 +1,6 @@
-"""What a request for readiness asks for: clusters, filters, the catalog of the next minor.
+"""Requests for readiness: clusters, filters, the catalog of the next minor, and the text report.
 
-Shared by the page and the REST API, so that both answer alike.
+Shared by the page and the REST API.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +10,8 @@ from catalogs import lookup
 from catalogs.models import Catalog
 from catalogs.revisions.text import plain
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
-from installs.readiness.obstacles import TITLES, Weight
-from installs.readiness.report import Readiness, Row, readiness
+from installs.readiness.blockers import TITLES, Weight
+from installs.readiness.report import Readiness, ReadinessRow, readiness
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 
@@ -20,8 +20,8 @@ CODES = tuple(TITLES)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Empty fields narrow nothing. `following` is the catalog of the next minor."""
+class ReadinessRequest:
+    """Empty fields match everything. `following` is the catalog of the next minor."""
 
     cluster: str = ""
     weights: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Asked:
     q: str = ""
     following: Catalog | None = None
 
-    def wants(self, row: Row) -> bool:
+    def matches(self, row: ReadinessRow) -> bool:
         text = f"{row.name} {row.package} {row.namespace} {row.sentence}".casefold()
         return (
             (not self.weights or row.weight in self.weights)
@@ -65,46 +65,48 @@ def read_following(value: str) -> Catalog | None:
         ) from error
 
 
-def answer(clusters: Sequence[Cluster], request: Asked) -> list[Readiness]:
-    """Readiness of the asked clusters with every row; `Asked.wants` narrows the rows."""
-    chosen = [cluster for cluster in clusters if not request.cluster or cluster.name == request.cluster]
+def requested_readiness(clusters: Sequence[Cluster], request: ReadinessRequest) -> list[Readiness]:
+    """The readiness of the requested clusters with all rows; see `ReadinessRequest.matches`."""
+    chosen = [
+        cluster for cluster in clusters if not request.cluster or cluster.name == request.cluster
+    ]
     return readiness(chosen, request.following)
 
 
 def catalogs_to_follow() -> list[Catalog]:
-    """Catalogs with content that tell an upgrade graph, each with its cluster."""
+    """Catalogs with content and an upgrade graph, with their clusters."""
     rows = Catalog.objects.filter(revision__gt=0).exclude(way=PACKAGE_MANIFEST)
     return list(rows.select_related("cluster").order_by("cluster__name", "name"))
 
 
 def catalogs_state() -> list[object]:
-    """What changes whenever a catalog's content does; one query."""
+    """A value that changes with the content of any catalog; one query."""
     return list(Catalog.objects.order_by("pk").values_list("pk", "revision", "content_hash"))
 
 
-def verdict(readiness_row: Readiness) -> str:
+def verdict(report: Readiness) -> str:
     """One sentence: whether the next minor is open."""
-    if not readiness_row.following:
-        return f"The version of cluster {readiness_row.cluster} is not known yet."
-    target = f"{readiness_row.platform} {readiness_row.following}"
-    blocks = readiness_row.counts[Weight.BLOCKS]
+    if not report.following:
+        return f"The version of cluster {report.cluster} is not known yet."
+    target = f"{report.platform} {report.following}"
+    blocks = report.counts[Weight.BLOCKS]
     if blocks:
         return f"{blocks} {'thing blocks' if blocks == 1 else 'things block'} {target}."
-    unknown = readiness_row.counts[Weight.UNKNOWN]
+    unknown = report.counts[Weight.UNKNOWN]
     if unknown:
         return f"Nothing known blocks {target}; of {unknown} not all is known."
     return f"Nothing blocks {target}."
 
 
-def markdown(reports: Iterable[Readiness], request: Asked) -> Iterator[str]:
-    """The report as text for a ticket, cluster by cluster; names can't become markup."""
+def markdown(reports: Iterable[Readiness], request: ReadinessRequest) -> Iterator[str]:
+    """The report as Markdown, cluster by cluster; names are escaped."""
     yield "# Upgrade readiness\n"
     if request.following is not None:
         yield f"\nCompared with catalog {plain(str(request.following))}.\n"
     for report in reports:
         yield f"\n## {plain(report.cluster)}: {plain(report.version) or 'version not known'}\n\n"
         yield f"{plain(verdict(report))}\n"
-        for row in filter(request.wants, report.rows):
+        for row in filter(request.matches, report.rows):
             where = f"{row.namespace}/" if row.namespace else ""
             yield f"\n- **{row.title}** ({row.weight}): {row.kind} {plain(where + row.name)}: "
             yield f"{plain(row.sentence)}\n"

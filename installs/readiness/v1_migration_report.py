@@ -1,6 +1,6 @@
-"""Every Subscription with what a ClusterExtension would need to take it over, from stored rows.
+"""Whether each Subscription can be migrated to a ClusterExtension, from stored rows.
 
-Reads rows for `installs.readiness.takeover`; the page and the REST API read the result.
+Reads rows for the rules of `installs.readiness.v1_migration`; used by the page and the REST API.
 """
 
 from collections import defaultdict
@@ -13,7 +13,15 @@ from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.revisions.text import plain
 from catalogs.verdicts.engine import Contents
 from installs.models import Component, Operator
-from installs.readiness.takeover import Fate, Group, Source, Taken, fate_of, hindrances, steps
+from installs.readiness.v1_migration import (
+    ClusterCatalogOffer,
+    Fate,
+    InstalledSubscription,
+    OperatorGroup,
+    fate_of,
+    migration_obstacles,
+    steps,
+)
 from installs.state.catalog_offers import usable_catalogs
 from installs.state.observation import details_of
 from olmweb.models import Cluster
@@ -24,10 +32,10 @@ Parts = Mapping[tuple[str, str], list[Component]]  # (kind, namespace)
 
 
 @dataclass(frozen=True, slots=True)
-class Takeover:
-    """`fate` is one of Fate; `reasons` are sentences, worst first, `codes` their rules in the same
-    order; `steps` are empty when it can't be taken over. `catalog` is the ClusterCatalog that has
-    the installed version, empty when none has."""
+class V1Migration:
+    """`fate` is a Fate; `reasons` are sentences, worst first, `codes` their rules in that order;
+    `steps` are empty if a migration is impossible. `catalog` is the ClusterCatalog with the
+    installed version, empty if there is none."""
 
     cluster: str
     namespace: str
@@ -41,7 +49,7 @@ class Takeover:
     catalog: str
 
 
-def takeovers(clusters: Sequence[Cluster]) -> list[Takeover]:
+def v1_migrations(clusters: Sequence[Cluster]) -> list[V1Migration]:
     """The Subscriptions of these clusters, by cluster, namespace and name; seven queries."""
     by_id = {cluster.pk: cluster for cluster in clusters}
     rows = Operator.objects.filter(cluster__in=by_id, kind="Subscription")
@@ -51,36 +59,41 @@ def takeovers(clusters: Sequence[Cluster]) -> list[Takeover]:
     parts = _parts(by_id)
     sources = _sources(by_id, {operator.package for operator in operators})
     bundles = _bundles(by_id, operators)
-    needs = {pk: _needs(parts[pk]) for pk in by_id}
+    dependents = {pk: _dependents(parts[pk]) for pk in by_id}
     migrations = []
     for operator in operators:
         cluster = by_id[operator.cluster_id]
-        installation = _taken(
+        installation = _installed_subscription(
             operator, cluster, parts[cluster.pk], sources.get((cluster.pk, operator.package), ()),
-            bundles.get((cluster.pk, operator.bundle)), needs[cluster.pk],
+            bundles.get((cluster.pk, operator.bundle)), dependents[cluster.pk],
         )  # fmt: skip
         migrations.append(_row(cluster.name, installation))
     return migrations
 
 
-def narrowed(migrations: Iterable[Takeover], fates: Collection[str], q: str) -> list[Takeover]:
-    """Those of these fates (none: any) in which every word of `q` occurs."""
+def narrowed(
+    migrations: Iterable[V1Migration], fates: Collection[str], q: str
+) -> list[V1Migration]:
+    """The migrations with one of these fates (empty: any) that contain every word of `q`."""
     words = q.casefold().split()
     return [
         migration
         for migration in migrations
         if (not fates or migration.fate in fates)
         and all(
-            word in " ".join((migration.name, migration.package, migration.namespace, *migration.reasons)).casefold()
+            word
+            in " ".join(
+                (migration.name, migration.package, migration.namespace, *migration.reasons)
+            ).casefold()
             for word in words
         )
     ]
 
 
-def _row(cluster: str, installation: Taken) -> Takeover:
-    obstacles = hindrances(installation)
+def _row(cluster: str, installation: InstalledSubscription) -> V1Migration:
+    obstacles = migration_obstacles(installation)
     fate = fate_of(obstacles)
-    return Takeover(
+    return V1Migration(
         cluster=cluster,
         namespace=installation.namespace,
         name=installation.name,
@@ -107,7 +120,7 @@ def _parts(clusters: Collection[int]) -> dict[int, dict[tuple[str, str], list[Co
 def _sources(
     clusters: Collection[int], packages: Collection[str]
 ) -> dict[tuple[int, str], list[tuple[Package, set[str]]]]:
-    """The packages of the ClusterCatalogs of each cluster, with the versions that they have."""
+    """(cluster id, package name) -> packages of its ClusterCatalogs with their versions."""
     rows = Package.objects.filter(
         catalog__cluster__in=clusters,
         catalog__source_kind=Catalog.SourceKind.CLUSTER_CATALOG,
@@ -146,8 +159,8 @@ def _bundles(
     return bundles
 
 
-def _needs(parts: Parts) -> dict[str, list[str]]:
-    """Name of a CRD to the CSVs that require it and do not own it."""
+def _dependents(parts: Parts) -> dict[str, list[str]]:
+    """Name of a CRD -> the CSVs that require it and do not own it."""
     dependents: dict[str, list[str]] = defaultdict(list)
     for (kind, _), rows in parts.items():
         for row in rows if kind == "ClusterServiceVersion" else ():
@@ -159,22 +172,22 @@ def _needs(parts: Parts) -> dict[str, list[str]]:
     return dependents
 
 
-def _taken(
+def _installed_subscription(
     operator: Operator,
     cluster: Cluster,
     parts: Parts,
     sources: Sequence[tuple[Package, set[str]]],
     bundle: tuple[Bundle, bool] | None,
-    needs: Mapping[str, list[str]],
-) -> Taken:
+    dependents_of: Mapping[str, list[str]],
+) -> InstalledSubscription:
     details = details_of(operator)
     installed = str(details.get("installed_csv") or "")
     csv = _named(parts, "ClusterServiceVersion", operator.namespace, installed)
     csv_details = details_of(csv) if csv is not None else {}
     condition = _named(parts, "OperatorCondition", operator.namespace, installed)
     crds = _texts(csv_details.get("owned_crds"))
-    dependents = {name for crd in crds for name in needs.get(crd, ()) if name != installed}
-    return Taken(
+    dependents = {name for crd in crds for name in dependents_of.get(crd, ()) if name != installed}
+    return InstalledSubscription(
         namespace=operator.namespace,
         name=operator.name,
         package=operator.package,
@@ -183,7 +196,9 @@ def _taken(
         contents=_contents(operator, csv_details, bundle),
         served=cluster.kinds.get("ClusterExtension", {}).get("state") == "served",
         sources=tuple(
-            Source(package.catalog.name, operator.version in versions, package.head_version)
+            ClusterCatalogOffer(
+                package.catalog.name, operator.version in versions, package.head_version
+            )
             for package, versions in sources
         ),
         groups=tuple(_group(row) for row in parts.get(("OperatorGroup", operator.namespace), ())),
@@ -192,7 +207,7 @@ def _taken(
         config=_texts(details.get("config")),
         conditions=_reported(condition),
         dependents=tuple(sorted(dependents)),
-        asked_by=str(details.get("generated_by") or ""),
+        generated_by=str(details.get("generated_by") or ""),
         crds=len(crds),
     )
 
@@ -200,8 +215,8 @@ def _taken(
 def _contents(
     operator: Operator, csv_details: Mapping[str, Any], bundle: tuple[Bundle, bool] | None
 ) -> Contents:
-    """The CSV on the cluster tells everything; a catalog's row what it knows. Of dependencies only
-    their types count, so an empty one stands for them."""
+    """The contents by the CSV on the cluster, completed by the catalog's row. Only the types of
+    dependencies count, so empty entries represent them."""
     row, needing = bundle or (None, False)
     modes = csv_details.get("install_modes")
     types = set(_texts(csv_details.get("dependencies")))
@@ -225,11 +240,11 @@ def _contents(
     )
 
 
-def _group(row: Component) -> Group:
-    """Status tells which namespaces it came to; all is a list of one empty name."""
+def _group(row: Component) -> OperatorGroup:
+    """Its status lists the selected namespaces; all of them is a list with an empty name."""
     details = details_of(row)
     namespaces = _texts(details.get("namespaces")) or _texts(details.get("targets"))
-    return Group(
+    return OperatorGroup(
         row.name,
         tuple(name for name in namespaces if name),
         str(details.get("service_account") or ""),
@@ -237,11 +252,13 @@ def _group(row: Component) -> Group:
 
 
 def _reported(condition: Component | None) -> tuple[str, ...]:
-    """OLM makes an empty OperatorCondition for every CSV; only types in it were reported."""
+    """The reported condition types; OLM creates an empty OperatorCondition for every CSV."""
     if condition is None:
         return ()
     conditions = [*condition.conditions, *(details_of(condition).get("spec_conditions") or ())]
-    return tuple(sorted({str(reported.get("type")) for reported in conditions if isinstance(reported, dict)}))
+    return tuple(
+        sorted({str(reported.get("type")) for reported in conditions if isinstance(reported, dict)})
+    )
 
 
 def _named(parts: Parts, kind: str, namespace: str, name: str) -> Component | None:
@@ -252,11 +269,12 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
 
-def markdown(migrations: Sequence[Takeover]) -> Iterator[str]:
-    """The report as text for a ticket; names can't become markup."""
+def markdown(migrations: Sequence[V1Migration]) -> Iterator[str]:
+    """The report as Markdown; names are escaped."""
     yield "# From OLM v0 to OLM v1\n"
     for migration in migrations:
-        yield f"\n## {plain(f'{migration.cluster}: {migration.namespace}/{migration.name}')} ({migration.fate})\n\n"
+        name = f"{migration.cluster}: {migration.namespace}/{migration.name}"
+        yield f"\n## {plain(name)} ({migration.fate})\n\n"
         for reason in migration.reasons or ("Nothing stands in the way.",):
             yield f"- {plain(reason)}\n"
         for number, step in enumerate(migration.steps, 1):

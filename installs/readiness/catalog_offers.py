@@ -1,6 +1,6 @@
-"""Packages of the stored catalogs as `Shelf`s, read for many operators at once.
+"""Reads the packages of stored catalogs for many operators at once, as `PackageOffer`s.
 
-Reads rows; decides only which catalog an operator is looked up in.
+Decides only in which catalog an operator is looked up.
 """
 
 from collections import defaultdict
@@ -15,45 +15,47 @@ from catalogs.graph import Entry
 from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
 from catalogs.resolve.facts import BundleFacts, PackageFacts
 from installs.models import Operator
-from installs.readiness.shelves import Shelf
+from installs.readiness.blockers import PackageOffer
 from installs.state.catalog_offers import usable_catalogs
 
 
 @dataclass(slots=True)
-class Stock:
-    """The shelf that each operator came from, by its key; where no catalog has it, there is none.
-    `following` has the packages of the chosen catalog of the next minor, by name."""
+class CatalogOffers:
+    """`own`: operator id -> the package in the catalog that the operator was installed from, if any
+    catalog has it. `following`: package name -> the package in the catalog of the next minor."""
 
-    own: dict[int, Shelf]
-    following: dict[str, Shelf]
+    own: dict[int, PackageOffer]
+    following: dict[str, PackageOffer]
 
 
-def read_stock(operators: Collection[Operator], following: Catalog | None) -> Stock:
-    """Eight queries at most, however many operators; entries are read of their packages only."""
+def read_catalog_offers(
+    operators: Collection[Operator], following: Catalog | None
+) -> CatalogOffers:
+    """Reads all offers with at most eight queries."""
     names = {operator.package for operator in operators if operator.package}
     if not names:
-        return Stock({}, {})
+        return CatalogOffers({}, {})
     candidates = _candidates({operator.cluster_id for operator in operators}, names)
     chosen = {operator.pk: _choose(operator, candidates) for operator in operators}
     wanted = {package.pk: package for package in chosen.values() if package is not None}
-    ahead: dict[int, Package] = {}
+    next_packages: dict[int, Package] = {}
     if following is not None:
         rows = Package.objects.filter(catalog=following, name__in=names)
-        ahead = {package.pk: package for package in rows.select_related("catalog__cluster")}
-    shelves = _fill({**wanted, **ahead})
-    own = {pk: shelves[package.pk] for pk, package in chosen.items() if package is not None}
-    return Stock(own, {package.name: shelves[pk] for pk, package in ahead.items()})
+        next_packages = {package.pk: package for package in rows.select_related("catalog__cluster")}
+    offers = _fill({**wanted, **next_packages})
+    own = {pk: offers[package.pk] for pk, package in chosen.items() if package is not None}
+    return CatalogOffers(own, {package.name: offers[pk] for pk, package in next_packages.items()})
 
 
 @dataclass(slots=True)
-class _Found:
-    """Packages by cluster and name, and which of the asked bundles each of them has."""
+class _Candidates:
+    """Packages by (cluster id, name), and the names of installed bundles by package id."""
 
     packages: dict[tuple[int, str], list[Package]]
     bundles: Mapping[int, set[str]]
 
 
-def _candidates(clusters: Collection[int], names: Collection[str]) -> _Found:
+def _candidates(clusters: Collection[int], names: Collection[str]) -> _Candidates:
     catalogs = {
         row.pk: row
         for row in Catalog.objects.filter(reduce(or_, map(usable_catalogs, sorted(clusters)), Q()))
@@ -70,11 +72,11 @@ def _candidates(clusters: Collection[int], names: Collection[str]) -> _Found:
     held = Bundle.objects.filter(package__in=listed, name__in=installed).order_by()
     for package_id, name in held.values_list("package_id", "name"):
         bundles[package_id].add(name)
-    return _Found(packages, bundles)
+    return _Candidates(packages, bundles)
 
 
-def _choose(operator: Operator, candidates: _Found) -> Package | None:
-    """The catalog that it names, before one that has its bundle, before one of its own cluster."""
+def _choose(operator: Operator, candidates: _Candidates) -> Package | None:
+    """Prefers the catalog that it names, then one with its bundle, then one of its cluster."""
 
     def rank(package: Package) -> tuple[bool, bool, bool, int]:
         catalog = package.catalog
@@ -89,24 +91,24 @@ def _choose(operator: Operator, candidates: _Found) -> Package | None:
     return max(packages, key=rank, default=None)
 
 
-def _fill(packages: Mapping[int, Package]) -> dict[int, Shelf]:
+def _fill(packages: Mapping[int, Package]) -> dict[int, PackageOffer]:
     channels: dict[int, dict[str, list[Entry]]] = {pk: {} for pk in packages}
     deprecated: dict[int, dict[str, str]] = defaultdict(dict)
-    places: dict[int, list[Entry]] = {}
+    by_channel: dict[int, list[Entry]] = {}
     rows = Channel.objects.filter(package__in=packages).order_by()
     fields = ("id", "package_id", "name", "deprecated", "deprecation")
     for pk, package, name, is_deprecated, message in rows.values_list(*fields):
-        channels[package][name] = places[pk] = []
+        channels[package][name] = by_channel[pk] = []
         if is_deprecated:
             deprecated[package][name] = message
-    entries = ChannelEntry.objects.filter(channel__in=places).order_by("channel_id", "ordinal")
+    entries = ChannelEntry.objects.filter(channel__in=by_channel).order_by("channel_id", "ordinal")
     for channel, name, replaces, skips, skip_range in entries.values_list(
         "channel_id", "name", "replaces", "skips", "skip_range"
     ):
-        places[channel].append(Entry(name, replaces, tuple(map(str, skips)), skip_range))
+        by_channel[channel].append(Entry(name, replaces, tuple(map(str, skips)), skip_range))
     bundles = _bundles(packages)
     return {
-        pk: _shelf(package, channels[pk], deprecated[pk], bundles.get(pk, ()))
+        pk: _package_offer(package, channels[pk], deprecated[pk], bundles.get(pk, ()))
         for pk, package in packages.items()
     }
 
@@ -122,26 +124,31 @@ def _bundles(packages: Collection[int]) -> dict[int, list[Bundle]]:
     return by_package
 
 
-def _shelf(
+def _package_offer(
     package: Package,
     channels: Mapping[str, list[Entry]],
     deprecated: Mapping[str, str],
     bundles: Iterable[Bundle],
-) -> Shelf:
+) -> PackageOffer:
     listed = list(bundles)
-    return Shelf(
+    return PackageOffer(
         catalog=str(package.catalog),
         package=package.name,
         facts=PackageFacts(
             package.name,
             package.default_channel,
             channels,
-            [BundleFacts(bundle.name, bundle.version, bundle.deprecated, image=bundle.image) for bundle in listed],
+            [
+                BundleFacts(bundle.name, bundle.version, bundle.deprecated, image=bundle.image)
+                for bundle in listed
+            ],
         ),
         deprecated=package.deprecated,
         deprecation=package.deprecation,
         deprecated_channels=deprecated,
-        deprecated_bundles={bundle.name: bundle.deprecation for bundle in listed if bundle.deprecated},
+        deprecated_bundles={
+            bundle.name: bundle.deprecation for bundle in listed if bundle.deprecated
+        },
         maximum={bundle.name: bundle.max_openshift_version for bundle in listed},
         min_kube={bundle.name: bundle.min_kube_version for bundle in listed},
     )

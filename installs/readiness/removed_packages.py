@@ -1,15 +1,14 @@
-"""What of an installed operator the catalog of the next minor no longer has. Pure."""
+"""Packages, channels and versions that the catalog of the next minor no longer has. Pure."""
 
-from installs.readiness.obstacles import Obstacle, Subject, Weight
-from installs.readiness.shelves import Shelf
-from installs.readiness.ways import follows, v0_path
+from installs.readiness.blockers import Blocker, InstalledOperator, PackageOffer, Weight
+from installs.readiness.upgrade_routes import follows, v0_path
 
 NAMED = 4
 
 
-def package_gone(subject: Subject, following: str) -> Obstacle:
+def package_removed(subject: InstalledOperator, following: str) -> Blocker:
     """`following` names the catalog of the next minor."""
-    return Obstacle(
+    return Blocker(
         "package-gone",
         Weight.PLAN,
         f"Catalog {following} has no package {subject.package}: after the update it keeps running "
@@ -18,31 +17,39 @@ def package_gone(subject: Subject, following: str) -> Obstacle:
     )
 
 
-def gone(subject: Subject, now: Shelf | None, following: Shelf) -> Obstacle | None:
-    """Its channel, or every way on from its version. `now` is the package in today's catalog."""
+def channel_or_version_removed(
+    subject: InstalledOperator, now: PackageOffer | None, following: PackageOffer
+) -> Blocker | None:
+    """The removal of its channel or of all upgrades from its version. `now`: in today's catalog."""
     channels = following.facts.ordered_channels()
     missing = [channel for channel in subject.channels if channel not in following.facts.channels]
     going_on = follows(subject, following, channels)
     if subject.channels and len(missing) == len(subject.channels):
-        return _channel_gone(subject, following, missing, going_on)
+        return _channel_removed(subject, following, missing, going_on)
     channels_now = [channel for channel in subject.channels if channel not in missing] or channels
     if not subject.bundle or any(channel in going_on for channel in channels_now):
         return None
-    return _version_gone(subject, now, following, channels_now, going_on)
+    return _version_removed(subject, now, following, channels_now, going_on)
 
 
-def _channel_gone(
-    subject: Subject, following: Shelf, missing: list[str], going_on: list[str]
-) -> Obstacle:
+def _channel_removed(
+    subject: InstalledOperator, following: PackageOffer, missing: list[str], going_on: list[str]
+) -> Blocker:
     where = f"in catalog {following.catalog}"
     if going_on:
-        remedy = f"Change its channel to {_listed(going_on)}, which {following.catalog} has and which "
-        remedy += f"goes on from {subject.words}; after the update, or before if today's has it, too."
+        remedy = (
+            f"Change its channel to {_listed(going_on)}, which {following.catalog} has and which "
+        )
+        remedy += (
+            f"goes on from {subject.words}; after the update, or before if today's has it, too."
+        )
     else:
         remaining = _listed(following.facts.ordered_channels()) or "none"
-        remedy = f"No channel there goes on from {subject.words} (it has {remaining}): upgrade first to a "
-        remedy += "version that it has, or install it anew from there."
-    return Obstacle(
+        remedy = (
+            f"No channel there goes on from {subject.words} (it has {remaining}): upgrade first "
+            "to a version that it has, or install it anew from there."
+        )
+    return Blocker(
         "channel-gone",
         Weight.PLAN,
         f"Channel {_listed(missing)} of {subject.package} is gone {where}: after the update "
@@ -51,13 +58,13 @@ def _channel_gone(
     )
 
 
-def _version_gone(
-    subject: Subject,
-    now: Shelf | None,
-    following: Shelf,
+def _version_removed(
+    subject: InstalledOperator,
+    now: PackageOffer | None,
+    following: PackageOffer,
     channels_now: list[str],
     going_on: list[str],
-) -> Obstacle:
+) -> Blocker:
     remedies = []
     target = ""
     there = following.facts.by_name()
@@ -78,11 +85,11 @@ def _version_gone(
             f"Upgrade before the update to a version that {following.catalog} has, or remove it "
             "and install it anew from there (its custom resources stay)."
         )
-    return Obstacle(
+    return Blocker(
         "version-gone",
         Weight.PLAN,
-        f"Catalog {following.catalog} has no {subject.words} in channel {_listed(channels_now)}, and "
-        "nothing there replaces or skips it: after the update it is stranded.",
+        f"Catalog {following.catalog} has no {subject.words} in channel {_listed(channels_now)}, "
+        "and nothing there replaces or skips it: after the update it is stranded.",
         tuple(remedies),
         target,
     )
