@@ -21,7 +21,7 @@ from installs.models import (
     Transition,
     UnknownMessage,
 )
-from installs.notifications.select import going_on
+from installs.notifications.select import ongoing
 from olmweb.models import SyncRun
 
 BATCH = 1000
@@ -37,7 +37,7 @@ def prune(now: datetime) -> dict[str, int]:
     limit = now - timedelta(days=settings.RETENTION_DAYS)
     events = now - timedelta(days=settings.EVENT_RETENTION_DAYS)
     old: dict[str, QuerySet[Any]] = {
-        "transitions": Transition.objects.filter(at__lt=limit).exclude(notification__in=going_on()),
+        "transitions": Transition.objects.filter(at__lt=limit).exclude(notification__in=ongoing()),
         "events": Event.objects.filter(last_at__lt=events),
         "runs": SyncRun.objects.filter(started_at__lt=limit),
         "actions": Action.objects.filter(finished_at__lt=limit).exclude(state__in=Action.OPEN),

@@ -161,7 +161,7 @@ def ask_rights(user_id: int, cluster_id: int, rights: list[list[str]]) -> None:
 
 @task(name="installs.prune", time_limit=600, expires=3600)
 def prune() -> None:
-    """Deletes what is older than it is to be kept."""
+    """Deletes rows that are older than their retention period."""
     deleted = retention.prune(timezone.now())
     if any(deleted.values()):
         log.info("history pruned", **deleted)
@@ -192,7 +192,7 @@ def resume_actions() -> None:
 
 @task(name=copied_csvs.TASK, time_limit=copied_csvs.TASK_LIMIT)
 def count_copies(report_id: int) -> None:
-    """Makes a report of copied ClusterServiceVersions, unless it is made already."""
+    """Makes a report of copied ClusterServiceVersions, unless it is done or in progress."""
     with lease(f"copies:{report_id}", copied_csvs.TASK_LIMIT + 30) as held:
         waiting = CopyReport.objects.filter(pk=report_id, state__in=copied_csvs.OPEN)
         report = waiting.select_related("cluster").first()
@@ -208,8 +208,8 @@ def count_copies(report_id: int) -> None:
 
 @task(name="installs.notify", time_limit=send.TASK_LIMIT, expires=60)
 def notify() -> None:
-    """Sends the changes of health that the webhook was not told of yet."""
+    """Sends pending changes of health to the webhook."""
     try:
-        send.send_waiting()
+        send.send_pending()
     except Exception:
         log.exception("notifications crashed")  # the rows wait for the next run

@@ -1,17 +1,17 @@
-"""The bodies that receivers get, each of at most GROUP changes. Pure.
+"""The formats of webhook requests, each with at most GROUP changes. Pure.
 
 `json` is our own: `{"version": 1, "changes": [...]}`, oldest first. A change has `id` (the same
 when it is sent again: a receiver that keeps ids sees nothing twice), `cluster`, `kind`,
 `namespace`, `name`, `from`, `to`, `reason`, `finding` (null, or `id`, `title`, `cause` and the
-steps of `remedy`), `message` (the cluster's own words, cut at 1000 characters), `at` (when it was
-seen), `since` (when this health began) and `url` (of the operator's page, or empty).
+steps of `remedy`), `message` (of the cluster, cut at 1000 characters), `at` (when it was observed),
+`since` (when this health began) and `url` (of the operator's page, or empty).
 
-`slack` is an incoming webhook's `{"text": ...}`, one line a change. Whatever comes from a cluster
-stands in code spans, where Slack reads no mentions, links or emphasis.
+`slack` is an incoming webhook's `{"text": ...}` with a line per change. Texts of a cluster are in
+code spans, in which Slack parses no mentions, links or emphasis.
 
-`alertmanager` is the array of POST /api/v2/alerts. An alert is resolved by its own labels with an
-`endsAt`; one that stands is sent again every few minutes, as that API wants of its clients, and
-would end by itself ALERT_ENDS after the last time.
+`alertmanager` is the array of POST /api/v2/alerts. An alert is resolved by its labels with an
+`endsAt`. An active alert is sent again every few minutes, as that API expects of its clients, and
+would end ALERT_ENDS after the last time.
 """
 
 import re
@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from installs.notifications.select import Alert, Told
+from installs.notifications.select import Alert, ChangeBody
 
-GROUP = {"json": 50, "slack": 50, "alertmanager": 25}  # a change may end one alert and begin one
+GROUP = {"json": 50, "slack": 50, "alertmanager": 25}  # a change may end an alert and begin another
 ALERT_ENDS = timedelta(hours=1)
-DETAILED = 10  # a Slack message of more changes than this leaves out what the cluster said
+DETAILED = 10  # a Slack message of more changes has no messages of the cluster
 _EXCERPT = 200
 _CIRCLES = {
     "Failed": ":red_circle:",
@@ -36,29 +36,29 @@ _CIRCLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What is told of one change: its row's id and body, and the address of its page."""
+class HealthChange:
+    """A change to send: id and body of its row, and the URL of its page."""
 
     id: int
-    told: Told
+    body: ChangeBody
     url: str = ""
 
 
-def as_json(changes: Sequence[Change], now: datetime) -> dict[str, Any]:
+def as_json(changes: Sequence[HealthChange], now: datetime) -> dict[str, Any]:
     return {"version": 1, "changes": [_plain(change) for change in changes]}
 
 
-def as_slack(changes: Sequence[Change], now: datetime) -> dict[str, Any]:
+def as_slack(changes: Sequence[HealthChange], now: datetime) -> dict[str, Any]:
     lines = [f"*{len(changes)} operators changed*"] if len(changes) > 1 else []
     lines += [_line(change, detailed=len(changes) <= DETAILED) for change in changes]
     return {"text": "\n".join(lines)}
 
 
-def as_alerts(changes: Sequence[Change], now: datetime) -> list[dict[str, Any]]:
-    """Alerts that begin end ALERT_ENDS after `now`, unless they are sent again."""
+def as_alerts(changes: Sequence[HealthChange], now: datetime) -> list[dict[str, Any]]:
+    """New alerts end ALERT_ENDS after `now` unless they are sent again."""
     alerts = []
     for change in changes:
-        body = change.told
+        body = change.body
         if body["ends"]:
             alerts.append(_alert(body["ends"], change, body["at"]))
         if body["starts"]:
@@ -66,22 +66,22 @@ def as_alerts(changes: Sequence[Change], now: datetime) -> list[dict[str, Any]]:
     return alerts
 
 
-FORMATS: dict[str, Callable[[Sequence[Change], datetime], Any]] = {
+FORMATS: dict[str, Callable[[Sequence[HealthChange], datetime], Any]] = {
     "json": as_json,
     "slack": as_slack,
     "alertmanager": as_alerts,
 }
 
 
-def _plain(change: Change) -> dict[str, Any]:
-    body: dict[str, Any] = {**change.told}
+def _plain(change: HealthChange) -> dict[str, Any]:
+    body: dict[str, Any] = {**change.body}
     body["from"] = body.pop("was")
     del body["starts"], body["ends"]
     return {"id": change.id, **body, "url": change.url}
 
 
-def _alert(alert: Alert, change: Change, ends: str) -> dict[str, Any]:
-    body, finding = change.told, change.told["finding"]
+def _alert(alert: Alert, change: HealthChange, ends: str) -> dict[str, Any]:
+    body, finding = change.body, change.body["finding"]
     annotations = {
         "summary": _sentence(body),
         "description": body["message"],
@@ -97,14 +97,14 @@ def _alert(alert: Alert, change: Change, ends: str) -> dict[str, Any]:
     }
 
 
-def _sentence(body: Told) -> str:
+def _sentence(body: ChangeBody) -> str:
     place = f"{body['namespace']}/{body['name']}" if body["namespace"] else body["name"]
     was = f" (was {body['was']})" if body["was"] else ""
     return f"{body['kind']} {place} on {body['cluster']} is {body['to']}{was}"
 
 
-def _line(change: Change, *, detailed: bool) -> str:
-    body, finding = change.told, change.told["finding"]
+def _line(change: HealthChange, *, detailed: bool) -> str:
+    body, finding = change.body, change.body["finding"]
     place = f"{body['namespace']}/{body['name']}" if body["namespace"] else body["name"]
     was = f" (was {body['was']})" if body["was"] else ""
     parts = [
@@ -123,7 +123,7 @@ def _escaped(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """One line in a code span, cut; a backtick would end the span."""
+    """A code span of one line, cut, without backticks."""
     line = " ".join(re.sub(r"[^\S ]|`|\x00", " ", text).split())
     cut = line if len(line) <= _EXCERPT else f"{line[: _EXCERPT - 1]}…"
     return f"`{_escaped(cut)}`"

@@ -1,24 +1,22 @@
-"""Which changes of health people are told of through the webhook, and what is said.
+"""Which changes of health are notified through the webhook, and the content of a notification.
 
-Off while OLMWEB_WEBHOOK_URL is empty. `remember` writes a row per change in the transaction that
-made the change, so none is lost and none is told that was rolled back; installs.notifications.send
-sends the rows, installs.notifications.formats has the shapes that receivers get.
+Off while OLMWEB_WEBHOOK_URL is empty. `record_changes` writes a row per change in the transaction
+that made the change, so none is lost and none is sent that was rolled back. The rows are sent by
+installs.notifications.send in the shapes of installs.notifications.formats.
 
-Told is where an operator comes to rest: Failed, Blocked, Degraded, NeedsApproval and Healthy.
-Installing, Upgrading and Unknown are ways there: coming out of one counts as a change only when it
-ends elsewhere than where we last told, so a smooth upgrade (Healthy, Upgrading, Healthy) and an
-install that goes well are quiet, and Failed, Installing, Failed is told once. A new reason within
-the same health is not told. What is first seen in trouble is told only if it was created within
-FRESH of that and its cluster had been read before: the first sight of a cluster, or of a kind that
-we newly read, is not news. An operator that is deleted while it was told to be in trouble is told
-as `Deleted`, or its alert would never end.
-
-Knows neither HTTP nor how rows come about. What a row's `body` holds is `Told`.
+Notified are the states in which operators rest: Failed, Blocked, Degraded, NeedsApproval and
+Healthy. Installing, Upgrading and Unknown are transitional: leaving one counts as a change only if
+it ends in another state than was last notified, so a smooth upgrade (Healthy, Upgrading, Healthy)
+and a successful install are silent, and Failed, Installing, Failed is notified once. A new reason
+within the same health is not notified. An operator observed for the first time in trouble is
+notified only if it was created within NEW_WITHIN and its cluster had been read before: the first
+pass over a cluster or kind is not news. An operator that is deleted after trouble was notified gets
+the health `Deleted`, as its alert would never end otherwise.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from django.conf import settings
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet, Subquery
@@ -32,7 +30,7 @@ from olmweb.models import Cluster
 HEALTH, OBJECT = "Health", "Object"
 DELETED = "Deleted"
 AT_REST = (*NEEDS_ATTENTION, Health.HEALTHY)
-FRESH = timedelta(hours=1)
+NEW_WITHIN = timedelta(hours=1)
 MESSAGE_LIMIT = 1000
 REASON_LIMIT = 200  # as a label; Kubernetes' own reasons are words
 SEVERITY = {
@@ -42,11 +40,17 @@ SEVERITY = {
     Health.NEEDS_APPROVAL: "info",
 }
 
-Subject = tuple[int, str, str, str]  # cluster id, kind, namespace, name
-_SUBJECT = ("cluster_id", "kind", "namespace", "name")
+
+class OperatorKey(NamedTuple):
+    """The identity of an operator in history and notifications."""
+
+    cluster_id: int
+    kind: str
+    namespace: str
+    name: str
 
 
-class ToldFinding(TypedDict):
+class FindingBody(TypedDict):
     id: str
     title: str
     cause: str
@@ -54,17 +58,17 @@ class ToldFinding(TypedDict):
 
 
 class Alert(TypedDict):
-    """An alert as Alertmanager knows it: the labels are its identity."""
+    """An alert of Alertmanager; its labels are its identity."""
 
     labels: dict[str, str]
     since: str
 
 
-class Told(TypedDict):
-    """What happened, as it was then. Times are RFC 3339.
+class ChangeBody(TypedDict):
+    """The stored body of a notification. Times are RFC 3339.
 
-    `was` is what was told before, else the health that it changed from, empty when it is new; `to`
-    is a Health or DELETED. `starts` is the alert that begins, `ends` the one that is over.
+    `was` is the health last notified, else the previous one, empty for a new operator; `to` is a
+    Health or DELETED. `starts` is the alert that begins, `ends` the one that ends.
     """
 
     cluster: str
@@ -75,49 +79,49 @@ class Told(TypedDict):
     to: str
     reason: str
     message: str
-    finding: ToldFinding | None
+    finding: FindingBody | None
     at: str
     since: str
     starts: Alert | None
     ends: Alert | None
 
 
-def remember(transitions: Iterable[Transition], operators: Collection[Operator]) -> int:
-    """Writes a row for each of these saved transitions that is worth telling; returns how many.
+def record_changes(transitions: Iterable[Transition], operators: Collection[Operator]) -> int:
+    """Writes a row for each of these saved transitions to be notified; returns their number.
 
-    `operators` are the rows that they are about, as they are now. To be called in the transaction
-    that saves them. Does nothing while no webhook is set, and nothing twice.
+    `operators` are the current rows of their operators. Must be called in the transaction that
+    saves the transitions. Without a webhook it does nothing, and it may be repeated.
     """
     if not settings.WEBHOOK_URL:
         return 0
-    rows = {subject_of(row): row for row in operators}
+    rows = {operator_key(row): row for row in operators}
     changes = [
         transition
         for transition in transitions
         if transition.type == HEALTH
         and transition.to_status in AT_REST
-        and subject_of(transition) in rows
+        and operator_key(transition) in rows
     ]
     if not changes:
         return 0
     clusters = Cluster.objects.in_bulk({change.cluster_id for change in changes})
-    last = _last_told(changes)
+    last = _last_bodies(changes)
     new = []
     for change in sorted(changes, key=lambda change: change.pk):
-        subject = subject_of(change)
-        cluster, before = clusters[change.cluster_id], last.get(subject)
-        if _is_news(change, rows[subject], cluster, before):
-            last[subject] = _told(change, rows[subject], cluster, before)
-            new.append(Notification(transition=change, body=last[subject]))
+        key = operator_key(change)
+        cluster, before = clusters[change.cluster_id], last.get(key)
+        if _is_reportable(change, rows[key], cluster, before):
+            last[key] = _body(change, rows[key], cluster, before)
+            new.append(Notification(transition=change, body=last[key]))
     return _save(new)
 
 
-def remember_deleted() -> int:
-    """Writes a row for each operator that was deleted while in the trouble last told of.
+def record_deletions() -> int:
+    """Writes a row for each operator that was deleted after trouble was notified.
 
-    A deleted operator has no health, so `remember` never hears of it. Returns how many.
+    A deleted operator has no transition of its health. Returns the number of rows.
     """
-    same = {part: OuterRef(f"transition__{part}") for part in _SUBJECT}
+    same = {part: OuterRef(f"transition__{part}") for part in OperatorKey._fields}
     deletion = Transition.objects.filter(
         **same,
         type=OBJECT,
@@ -132,15 +136,15 @@ def remember_deleted() -> int:
         .values_list("gone", "body")
     )
     gone = Transition.objects.in_bulk(rows)
-    return _save([_told_deleted(gone[pk], body) for pk, body in sorted(rows.items())])
+    return _save([_deletion(gone[pk], body) for pk, body in sorted(rows.items())])
 
 
 def send_again(rows: QuerySet[Notification]) -> int:
-    """Lets those of `rows` that were sent or given up wait to be sent anew; returns how many.
+    """Queues rows again that were sent or given up; returns their number.
 
-    Not those that a later one of the same operator has overtaken: they would tell what is over.
+    Leaves out rows that are superseded by a later one of the same operator.
     """
-    chosen = rows.filter(~_overtaken()).exclude(state=Notification.State.PENDING)
+    chosen = rows.filter(~_superseded()).exclude(state=Notification.State.PENDING)
     ids = list(chosen.values_list("pk", flat=True))
     return Notification.objects.filter(pk__in=ids).update(
         state=Notification.State.PENDING, attempts=0, error="", next_at=timezone.now()
@@ -148,15 +152,14 @@ def send_again(rows: QuerySet[Notification]) -> int:
 
 
 def standing() -> QuerySet[Notification]:
-    """Rows of the trouble that operators are in as far as was told: the last one of each, unless
-    that said that it is over."""
+    """The last row of each operator, if it notified trouble."""
     return Notification.objects.filter(
-        ~_overtaken(), transition__type=HEALTH, transition__to_status__in=NEEDS_ATTENTION
+        ~_superseded(), transition__type=HEALTH, transition__to_status__in=NEEDS_ATTENTION
     )
 
 
-def going_on() -> QuerySet[Notification]:
-    """Those of `standing` that we still see: the operator is there, and its cluster is ours."""
+def ongoing() -> QuerySet[Notification]:
+    """The rows of `standing` whose operator exists and whose cluster is configured."""
     return (
         standing()
         .filter(_operator_exists())
@@ -164,34 +167,38 @@ def going_on() -> QuerySet[Notification]:
     )
 
 
-def subject_of(row: Transition | Operator) -> Subject:
-    return (row.cluster_id, row.kind, row.namespace, row.name)
+def operator_key(row: Transition | Operator) -> OperatorKey:
+    return OperatorKey(row.cluster_id, row.kind, row.namespace, row.name)
 
 
-def _overtaken() -> Exists:
-    same = {f"transition__{part}": OuterRef(f"transition__{part}") for part in _SUBJECT}
+def _superseded() -> Exists:
+    same = {f"transition__{part}": OuterRef(f"transition__{part}") for part in OperatorKey._fields}
     return Exists(Notification.objects.filter(**same, id__gt=OuterRef("id")))
 
 
 def _operator_exists() -> Exists:
-    same = {part: OuterRef(f"transition__{part}") for part in _SUBJECT}
+    same = {part: OuterRef(f"transition__{part}") for part in OperatorKey._fields}
     return Exists(Operator.objects.filter(**same))
 
 
-def _is_news(change: Transition, row: Operator, cluster: Cluster, before: Told | None) -> bool:
+def _is_reportable(
+    change: Transition, row: Operator, cluster: Cluster, before: ChangeBody | None
+) -> bool:
     if not change.from_status:
-        # Seen for the first time: news only if it is in trouble and can't have been so for long.
-        is_young = row.created_at is not None and change.at - row.created_at < FRESH
+        # Observed for the first time: only trouble of new operators is notified.
+        is_young = row.created_at is not None and change.at - row.created_at < NEW_WITHIN
         was_read = cluster.synced_at is not None
         return was_read and is_young and change.to_status != Health.HEALTHY
     if change.from_status in AT_REST:
         return change.from_status != change.to_status
-    # It comes out of a state in between: against what was told, and silence means that all is well.
+    # It leaves a transitional state: compared with the last notification, healthy without one.
     last_health = before["to"] if before else Health.HEALTHY
     return change.to_status != (Health.HEALTHY if last_health == DELETED else last_health)
 
 
-def _told(change: Transition, row: Operator, cluster: Cluster, before: Told | None) -> Told:
+def _body(
+    change: Transition, row: Operator, cluster: Cluster, before: ChangeBody | None
+) -> ChangeBody:
     since = (row.since or change.at).isoformat()
     starts, ends = _alert(change, cluster, since), before["starts"] if before else None
     if starts and ends and starts["labels"] == ends["labels"]:
@@ -199,7 +206,7 @@ def _told(change: Transition, row: Operator, cluster: Cluster, before: Told | No
     was = change.from_status
     if was not in AT_REST and before:
         was = before["to"]
-    return Told(
+    return ChangeBody(
         cluster=cluster.name,
         kind=change.kind,
         namespace=change.namespace,
@@ -217,7 +224,7 @@ def _told(change: Transition, row: Operator, cluster: Cluster, before: Told | No
 
 
 def _alert(change: Transition, cluster: Cluster, since: str) -> Alert | None:
-    """The alert that trouble raises; None for an operator that is fine."""
+    """The alert of an operator in trouble; None for a healthy one."""
     severity = SEVERITY.get(Health(change.to_status))
     if severity is None:
         return None
@@ -230,11 +237,11 @@ def _alert(change: Transition, cluster: Cluster, since: str) -> Alert | None:
         "severity": severity,
         "reason": change.to_reason[:REASON_LIMIT],
     }
-    # To Alertmanager an empty label is one that is not there.
+    # Alertmanager treats an empty label as absent.
     return Alert(labels={key: value for key, value in labels.items() if value}, since=since)
 
 
-def _told_deleted(gone: Transition, last: Told) -> Notification:
+def _deletion(gone: Transition, last: ChangeBody) -> Notification:
     at = gone.at.isoformat()
     body = last | {
         "was": last["to"],
@@ -250,7 +257,7 @@ def _told_deleted(gone: Transition, last: Told) -> Notification:
     return Notification(transition=gone, body=body)
 
 
-def _finding(row: Operator) -> ToldFinding | None:
+def _finding(row: Operator) -> FindingBody | None:
     names = {
         "name": row.name,
         "namespace": row.namespace,
@@ -260,21 +267,24 @@ def _finding(row: Operator) -> ToldFinding | None:
     finding = finding_for(row.finding, row.facts, names) if row.finding else None
     if finding is None:
         return None
-    return ToldFinding(
+    return FindingBody(
         id=finding.id, title=finding.title, cause=finding.cause, remedy=list(finding.remedy)
     )
 
 
-def _last_told(changes: Sequence[Transition]) -> dict[Subject, Told]:
-    """What was last told of each subject; two queries in one."""
-    parts: tuple[set[Any], ...] = tuple(map(set, zip(*map(subject_of, changes), strict=True)))
+def _last_bodies(changes: Sequence[Transition]) -> dict[OperatorKey, ChangeBody]:
+    """The last notification of each operator, with one query."""
+    parts: tuple[set[Any], ...] = tuple(map(set, zip(*map(operator_key, changes), strict=True)))
     wanted = Q(
-        **{f"transition__{part}__in": values for part, values in zip(_SUBJECT, parts, strict=True)}
+        **{
+            f"transition__{part}__in": values
+            for part, values in zip(OperatorKey._fields, parts, strict=True)
+        }
     )
-    columns = [f"transition__{part}" for part in _SUBJECT]
+    columns = [f"transition__{part}" for part in OperatorKey._fields]
     newest = Notification.objects.filter(wanted).order_by().values(*columns)
     rows = Notification.objects.filter(pk__in=newest.annotate(last=Max("id")).values("last"))
-    return {tuple(subject): body for *subject, body in rows.values_list(*columns, "body")}
+    return {OperatorKey(*key): body for *key, body in rows.values_list(*columns, "body")}
 
 
 def _save(rows: Sequence[Notification]) -> int:

@@ -1,12 +1,12 @@
-"""Sends what installs.notifications.select remembered to the one webhook, each row at least once.
+"""Sends the rows of installs.notifications.select to the webhook, each at least once.
 
-Everything that a retry needs is in the rows, so a restart or a lost broker loses nothing. One
-sender at a time holds a lease, which names the receiver; when the receiver is down or asks us to
-wait, the lease is kept until then instead of given back, so nobody asks sooner. Changes of one
-object go out in their order; others overtake an object whose body the receiver can't digest.
+All state of retries is in the rows, so a restart or a lost broker loses nothing. One sender at a
+time holds a lease that names the receiver. If the receiver is down or asks to wait, the lease is
+kept until then, so nothing is sent sooner. Changes of one operator are sent in order; others may
+overtake an operator whose body the receiver rejects.
 
-The address is a setting, so it may well be one of this network; no redirect leads elsewhere. It may
-hold a secret: errors and logs name its host only.
+The address is a setting, so it may be inside this network; redirects are not followed. It may
+contain a secret, so errors and logs name only its host.
 """
 
 import hashlib
@@ -37,8 +37,8 @@ from urllib3.exceptions import (
 from urllib3.util import Timeout, Url, make_headers, parse_url
 
 from installs.models import Notification
-from installs.notifications.formats import FORMATS, GROUP, Change
-from installs.notifications.select import Subject, going_on, remember_deleted, subject_of
+from installs.notifications.formats import FORMATS, GROUP, HealthChange
+from installs.notifications.select import OperatorKey, ongoing, operator_key, record_deletions
 from olmweb.kube.errors import shorten
 from olmweb.runtime.leases import acquire, release
 
@@ -48,15 +48,15 @@ TIMEOUT = Timeout(connect=5, read=10)
 RUN_SECONDS = 60  # a run begins no request after this
 TASK_LIMIT = 150
 LEASE_SECONDS = TASK_LIMIT + 30
-QUEUE_LIMIT = 2000  # rows looked at in one run
+QUEUE_LIMIT = 2000  # rows read in one run
 FIRST_WAIT, LONGEST_WAIT = 10.0, 1800.0  # seconds; doubled after each attempt
 RETRY_AFTER_LIMIT = 3600.0
 GIVE_UP_AFTER = timedelta(days=1)
 ATTEMPTS = 5  # at least, however old
 RENEW = timedelta(minutes=5)
-LOOK_AGAIN = timedelta(days=1)
+CHECK_AGAIN = timedelta(days=1)
 AGAIN = frozenset({408, 425, 429})
-CONTENT = frozenset({400, 413, 422})  # one change of several may be at fault
+CONTENT = frozenset({400, 413, 422})  # a single change may be the cause
 ANSWER_LIMIT = 2048
 SECRET_LENGTH = 8
 _random = SystemRandom()
@@ -64,9 +64,9 @@ _random = SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one request. `wait`: seconds that the receiver asked for.
+    """The result of a request. `wait`: seconds that the receiver requested.
 
-    `answered` with an error may be the fault of this body; without, of the receiver.
+    If it `answered` with an error, the body may be the cause; otherwise the receiver is.
     """
 
     error: str = ""
@@ -77,24 +77,24 @@ class Outcome:
 
 
 class Receiver:
-    """The webhook of the settings. Raises LocationParseError for an address that is none."""
+    """The webhook of the settings. Raises LocationParseError for an invalid address."""
 
     def __init__(self, url: str, form: str) -> None:
         self._url = _alerts_path(parse_url(url)) if form == "alertmanager" else parse_url(url)
         self._form = form
         self.group = GROUP[form]
         self.host = self._url.netloc or ""
-        # The same receiver under another token is another one: it is not waited for.
+        # A changed token counts as another receiver, without waiting.
         self.lease = f"webhook:{hashlib.sha256(url.encode()).hexdigest()[:32]}"
         self._pool = urllib3.PoolManager(retries=False)
 
     def close(self) -> None:
         self._pool.clear()
 
-    def send(self, changes: Sequence[Change]) -> Outcome:
+    def send(self, changes: Sequence[HealthChange]) -> Outcome:
         body = FORMATS[self._form](changes, timezone.now())
         if not body:
-            return Outcome()  # Alertmanager is not told of what neither begins nor ends an alert
+            return Outcome()  # nothing begins or ends an alert
         headers = {"Content-Type": "application/json", "User-Agent": "olmweb"}
         if self._url.auth:
             headers |= make_headers(basic_auth=self._url.auth)
@@ -109,13 +109,13 @@ class Receiver:
                 preload_content=False,
             )
         except (HTTPError, OSError) as error:
-            return Outcome(f"{self.host} {_fault(error)}.", retry=True)
+            return Outcome(f"{self.host} {_describe(error)}.", retry=True)
         try:
-            return self._judge(answer)
+            return self._outcome(answer)
         finally:
             answer.close()
 
-    def _judge(self, answer: Any) -> Outcome:
+    def _outcome(self, answer: Any) -> Outcome:
         status = int(answer.status)
         if 200 <= status < 300:
             return Outcome()
@@ -124,14 +124,14 @@ class Receiver:
                 f"{self.host} answered {status}, a redirect, which is not followed; set "
                 "OLMWEB_WEBHOOK_URL to the address that it leads to."
             )
-        reported = self._said(answer)
+        reported = self._response_text(answer)
         error = f"{self.host} answered {status}" + (f": {reported}" if reported else ".")
         if status in AGAIN or status >= 500:
             return Outcome(error, retry=True, answered=True, wait=_retry_after(answer.headers))
         return Outcome(error, content=status in CONTENT, answered=True)
 
-    def _said(self, answer: Any) -> str:
-        """What the receiver says, if it is for people and repeats nothing of the address."""
+    def _response_text(self, answer: Any) -> str:
+        """The text of the response, unless it is HTML or repeats secrets of the address."""
         if "html" in answer.headers.get("Content-Type", ""):
             return ""
         try:
@@ -147,8 +147,8 @@ class Receiver:
         return shorten(text, 200)
 
 
-def send_waiting() -> None:
-    """Sends what is due, unless another worker is at it or the receiver wants to be left alone."""
+def send_pending() -> None:
+    """Sends due rows, unless another worker sends or the receiver has requested to wait."""
     if not settings.WEBHOOK_URL:
         return
     try:
@@ -156,13 +156,13 @@ def send_waiting() -> None:
     except LocationParseError:
         log.error("webhook address is wrong", hint="OLMWEB_WEBHOOK_URL: write https://host/path.")
         return
-    remember_deleted()
+    record_deletions()
     held = acquire(receiver.lease, LEASE_SECONDS) if _is_any_due() else None
     if held is None:
         return
     pause = 0.0
     try:
-        pause = _Run(receiver).all()
+        pause = _Run(receiver).send_all()
     finally:
         receiver.close()
         if pause:
@@ -172,16 +172,16 @@ def send_waiting() -> None:
 
 
 class _Run:
-    """One run over the rows that wait. `blocked`: objects of which an older change waits."""
+    """One run over the pending rows. `blocked`: operators with an older change that waits."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
-        self._blocked: set[Subject] = set()
+        self._blocked: set[OperatorKey] = set()
         self._failures = 0
         self._until = time.monotonic() + RUN_SECONDS
 
-    def all(self) -> float:
-        """Returns for how many seconds the receiver is to be left alone."""
+    def send_all(self) -> float:
+        """Sends everything due; returns the seconds to wait before the next request."""
         pause = self._send_pending()
         if not pause and settings.WEBHOOK_FORMAT == "alertmanager":
             pause = self._renew()
@@ -201,17 +201,17 @@ class _Run:
     def _next_batch(
         self, rows: Sequence[Notification]
     ) -> tuple[list[Notification], list[Notification]]:
-        """The next rows to send together, and those behind them.
+        """The next rows to send together, and the remaining ones.
 
-        A body that failed before is sent again in smaller parts, until what is wrong stands alone.
+        A body that failed before is sent again in smaller parts, to isolate the rejected change.
         """
         now = timezone.now()
         batch: list[Notification] = []
         for number, row in enumerate(rows):
-            subject = subject_of(row.transition)
+            key = operator_key(row.transition)
             if row.next_at > now:
-                self._blocked.add(subject)
-            if subject in self._blocked:
+                self._blocked.add(key)
+            if key in self._blocked:
                 continue
             batch.append(row)
             if len(batch) >= max(1, self._receiver.group >> min(batch[0].attempts, 8)):
@@ -219,7 +219,7 @@ class _Run:
         return batch, []
 
     def _deliver(self, batch: Sequence[Notification]) -> float:
-        """Sends one body and writes down what became of it; returns seconds to pause."""
+        """Sends one body and stores the result; returns the seconds to wait."""
         outcome = self._receiver.send([_change(row) for row in batch])
         if not outcome.error:
             self._failures = 0
@@ -238,7 +238,7 @@ class _Run:
         wait = _wait(batch, outcome)
         self._postpone(batch, outcome.error, wait)
         self._failures += 1
-        # Two bodies in a row: it is the receiver, not what it was sent.
+        # Two failures in a row are caused by the receiver, not by the bodies.
         is_down = not outcome.answered or outcome.wait is not None or self._failures > 1
         return wait if is_down else 0.0
 
@@ -256,23 +256,23 @@ class _Run:
             error=error,
             next_at=now + timedelta(seconds=wait),
         )
-        self._blocked |= {subject_of(row.transition) for row in batch}
+        self._blocked |= {operator_key(row.transition) for row in batch}
 
     def _renew(self) -> float:
-        """Sends standing alerts again, as Alertmanager wants; their rows are sent already.
+        """Sends active alerts again, as Alertmanager expects; their rows were sent before.
 
-        Other rows are over for now: they are put off, so that few are looked at in each run.
+        Other sent rows are postponed, so that each run reads few.
         """
         now = timezone.now()
-        due = list(_sent_due(now).filter(pk__in=going_on()))
+        due = list(_sent_due(now).filter(pk__in=ongoing()))
         over = _sent_due(now).exclude(pk__in=[row.pk for row in due])
-        over.update(next_at=now + LOOK_AGAIN)
+        over.update(next_at=now + CHECK_AGAIN)
         size = self._receiver.group
         for start in range(0, len(due), size):
             if time.monotonic() > self._until:
                 break
             batch = due[start : start + size]
-            # What it once ended is over: only the alert that stands.
+            # Without the alert that it ended before.
             outcome = self._receiver.send([_change(row, standing=True) for row in batch])
             if outcome.error:
                 log.warning("alerts not renewed", host=self._receiver.host, error=outcome.error)
@@ -292,24 +292,24 @@ def _sent_due(now: datetime) -> QuerySet[Notification]:
 
 
 def _is_any_due() -> bool:
-    """Looked at first: a lease is written for, and most of the time there is nothing to send."""
+    """Checked first, as taking the lease is a write and mostly nothing is due."""
     now = timezone.now()
     pending = Notification.objects.filter(state=Notification.State.PENDING, next_at__lte=now)
     renews = settings.WEBHOOK_FORMAT == "alertmanager"
     return pending.exists() or (renews and _sent_due(now).exists())
 
 
-def _change(row: Notification, *, standing: bool = False) -> Change:
+def _change(row: Notification, *, standing: bool = False) -> HealthChange:
     body = row.body | {"ends": None} if standing else row.body
     url = ""
     if settings.PUBLIC_URL:
         place = [body["cluster"], body["kind"], body["namespace"] or "-", body["name"]]
         url = settings.PUBLIC_URL + reverse("installs:operator", args=place)
-    return Change(row.pk, body, url)
+    return HealthChange(row.pk, body, url)
 
 
 def _update(rows: Sequence[Notification], **values: Any) -> None:
-    """Only what still waits: somebody else may have sent it when our lease ran out."""
+    """Updates pending rows only: another worker may have sent some after the lease expired."""
     Notification.objects.filter(
         pk__in=[row.pk for row in rows], state=Notification.State.PENDING
     ).update(attempts=F("attempts") + 1, **values)
@@ -329,7 +329,7 @@ def _wait(batch: Sequence[Notification], outcome: Outcome) -> float:
 
 
 def _retry_after(headers: Any) -> float | None:
-    """Seconds, at most an hour; the header has a number of them or a date."""
+    """The seconds of the header, which is a number or a date; at most an hour."""
     text = headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():
         return min(float(text), RETRY_AFTER_LIMIT)
@@ -343,13 +343,13 @@ def _retry_after(headers: Any) -> float | None:
 
 
 def _alerts_path(url: Url) -> Url:
-    """Alertmanager's own address is enough."""
+    """Appends the path of the API to the address of Alertmanager."""
     path = (url.path or "").rstrip("/")
     return url if path.endswith("/alerts") else url._replace(path=f"{path}/api/v2/alerts")
 
 
-def _fault(error: Exception) -> str:
-    """What happened, by type: urllib3's own texts quote the whole address."""
+def _describe(error: Exception) -> str:
+    """A description by error type, as urllib3's own texts quote the whole address."""
     if isinstance(error, NameResolutionError):
         return "can't be found: its name is not known"
     if isinstance(error, NewConnectionError) and "refused" in str(error):

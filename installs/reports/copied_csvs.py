@@ -1,42 +1,42 @@
-"""What copied ClusterServiceVersions cost a cluster: counted when a person asks, never stored.
+"""The cost of copied ClusterServiceVersions for a cluster, counted on request.
 
 OLM v0 copies the ClusterServiceVersion of an operator into every namespace that its OperatorGroup
-targets. Copies carry the label `olm.copiedFrom` (the namespace of the original) and nobody acts on
-them; they weigh in etcd and in every cache, and a controller that fights over one rewrites it
-without end. A report reads metadata only (and one whole copy of each operator, for its size),
-watches for a minute, and keeps sums. `CopyReport.result`, every count an int:
+targets. Copies have the label `olm.copiedFrom` (the namespace of the original) and no function;
+they take space in etcd and in every cache, and controllers in conflict over one rewrite it
+endlessly. A report reads metadata (and one whole copy of each operator, for its size), watches for
+a minute, and stores sums. `CopyReport.result`, all counts are integers:
 
     originals          real ClusterServiceVersions of the cluster
     copies             copied ones
-    bytes              what the copies weigh: an estimate, as `operators[].bytes` are; null when
-                       none could be measured
+    bytes              estimated size of the copies, like `operators[].bytes`; null if none could
+                       be measured
     orphans            copies whose original is no longer in its namespace (counted in `copies`)
     operators_total    operators (name and source namespace) that have copies
     operators          at most ROWS of them, most copies first:
         name             of the ClusterServiceVersion, e.g. etcdoperator.v0.9.4
         namespace        of the original
         copies
-        bytes_each       size of one copy, as JSON, as the API server keeps custom resources
-        bytes            copies * bytes_each; null when nothing could be measured
-        measured         false: bytes_each is the mean of those that were measured
-        orphan           the original is gone
-        all_namespaces   its OperatorGroup targets all namespaces; null when that is not known
-        updates          MODIFIED events of its copies while we watched
+        bytes_each       size of one copy as JSON, as the API server stores custom resources
+        bytes            copies * bytes_each; null if nothing could be measured
+        measured         false: bytes_each is the mean of the measured ones
+        orphan           the original does not exist
+        all_namespaces   its OperatorGroup targets all namespaces; null if unknown
+        updates          MODIFIED events of its copies during the watch
     namespaces_total   namespaces that hold copies
     namespaces         at most ROWS of them, most copies first: {"namespace", "copies"}
-    watch              {"seconds": float, how long we watched; "added", "modified", "deleted":
-                       events of copies meanwhile; "error": sentence, why it ended early or ""}.
+    watch              {"seconds": float, duration; "added", "modified", "deleted": events of
+                       copies; "error": sentence, why it ended early, or ""}.
                        A healthy cluster at rest has 0 modified.
     setting            {"state": "on" (OLM copies), "off" (OLMConfig `cluster` has
                        spec.features.disableCopiedCSVs), "absent" (this OLM has no OLMConfig) or
                        "unreadable"; "error": sentence or "";
                        "copies", "bytes": what disabling saves: the copies of operators that
-                       target all namespaces, the only ones that the setting is about}
-    complete           false when the cluster has more than PAGES pages and the rest is not counted
-    requests           API requests that the report cost
-    seconds            float, how long it took
+                       target all namespaces, the only ones that the setting affects}
+    complete           false if the cluster has more than PAGES pages, the rest is not counted
+    requests           number of API requests
+    seconds            float, duration
 
-Knows the cluster only through olmweb.kube, and no page. `summarise` is pure.
+`summarise` is pure.
 """
 
 import time
@@ -99,7 +99,7 @@ class _Meta(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class Watched:
+class CopyEvents:
     """Events of copies by type, and how often the copies of each operator were updated."""
 
     seconds: float = 0.0
@@ -109,53 +109,52 @@ class Watched:
 
 
 @dataclass(slots=True)
-class Reading:
-    """What was read. `places` has the namespace of one copy of each operator; `originals` maps the
-    real ones to whether they target all namespaces (None: not said)."""
+class CopyCounts:
+    """What was read. `sample_namespaces` has the namespace of a copy of each operator; `originals`
+    maps originals to whether they target all namespaces (None: unknown)."""
 
     copies: Counter[Key] = field(default_factory=Counter)
     namespaces: Counter[str] = field(default_factory=Counter)
-    places: dict[Key, str] = field(default_factory=dict)
+    sample_namespaces: dict[Key, str] = field(default_factory=dict)
     originals: dict[Key, bool | None] = field(default_factory=dict)
     sizes: dict[Key, int] = field(default_factory=dict)
-    watched: Watched = field(default_factory=Watched)
+    watched: CopyEvents = field(default_factory=CopyEvents)
     setting: str = "unreadable"
     setting_error: str = ""
     complete: bool = True
 
 
 def request_report(cluster: Cluster, user: User | AnonymousUser) -> CopyReport:
-    """The report of this cluster that is being made, or a new one that a worker will make.
+    """The open report of this cluster, or a new one for a worker.
 
-    Asked twice, the second call returns the first one's report. Raises OlmwebError (403) for
-    somebody who is not signed in: a report costs the cluster requests.
+    Raises OlmwebError (403) for anonymous users, as a report costs the cluster requests.
     """
     if not isinstance(user, User):
         raise OlmwebError(
             "Sign in to have copied ClusterServiceVersions counted.", code="not-allowed", status=403
         )
     with transaction.atomic():
-        # Locked, so that two people who ask at once get one report.
+        # Locked, so that two concurrent requests get one report.
         Cluster.objects.select_for_update().get(pk=cluster.pk)
         report = CopyReport.objects.filter(cluster=cluster, state__in=OPEN).first()
         if report and timezone.now() - report.created_at > timedelta(seconds=2 * TASK_LIMIT):
             fail(report, "The worker that made this report is gone.", "Ask for it again.")
             report = None
         report = report or CopyReport.objects.create(cluster=cluster, user=user)
-        # Also for one that waits already: its message may be lost, and a second one does no harm.
+        # Also for a pending report: its message may be lost, and a second one does no harm.
         enqueue(TASK, report.pk)
     return report
 
 
 def make_report(report: CopyReport) -> None:
-    """Reads the cluster and finishes the report, done or failed. Takes a minute or more."""
+    """Reads the cluster and completes the report as done or failed. Takes a minute or more."""
     report.state = CopyReport.State.RUNNING
     report.save(update_fields=["state"])
     began = time.monotonic()
     try:
         with client_for(report.cluster) as client:
-            reading = read(client)
-            result = summarise(reading)
+            counts = read(client)
+            result = summarise(counts)
             result["requests"] = client.requests
     except NotFound:
         fail(
@@ -182,38 +181,38 @@ def fail(report: CopyReport, text: str, hint: str) -> None:
     report.save(update_fields=["state", "error_text", "error_hint", "finished_at"])
 
 
-def read(client: KubeClient) -> Reading:
-    """Everything that a report needs. Raises KubeError when the lists can't be read."""
-    reading = Reading()
-    _read_copies(client, reading)
-    # After the copies: an original that is younger than this list can't be missed by it.
-    version = _read_originals(client, reading)
-    reading.watched = _watch(client, version)
-    _read_sizes(client, reading)
-    _read_setting(client, reading)
-    return reading
+def read(client: KubeClient) -> CopyCounts:
+    """Reads everything for a report. Raises KubeError if the lists can't be read."""
+    counts = CopyCounts()
+    _read_copies(client, counts)
+    # After the copies, so that it contains the originals of all of them.
+    version = _read_originals(client, counts)
+    counts.watched = _watch(client, version)
+    _read_sizes(client, counts)
+    _read_setting(client, counts)
+    return counts
 
 
-def summarise(reading: Reading) -> dict[str, Any]:
+def summarise(counts: CopyCounts) -> dict[str, Any]:
     """The report's result but for `requests` and `seconds`. Pure."""
-    sizes = reading.sizes
+    sizes = counts.sizes
     mean = round(sum(sizes.values()) / len(sizes)) if sizes else None
-    size_of = {key: sizes.get(key, mean) for key in reading.copies}
+    size_of = {key: sizes.get(key, mean) for key in counts.copies}
 
     def weight(keys: list[Key]) -> int | None:
         return (
-            None if mean is None else sum(reading.copies[key] * (size_of[key] or 0) for key in keys)
+            None if mean is None else sum(counts.copies[key] * (size_of[key] or 0) for key in keys)
         )
 
-    everywhere = [key for key in reading.copies if reading.originals.get(key)]
-    orphans = [key for key in reading.copies if key not in reading.originals]
-    types = reading.watched.types
+    everywhere = [key for key in counts.copies if counts.originals.get(key)]
+    orphans = [key for key in counts.copies if key not in counts.originals]
+    types = counts.watched.types
     return {
-        "originals": len(reading.originals),
-        "copies": reading.copies.total(),
-        "bytes": weight(list(reading.copies)),
-        "orphans": sum(reading.copies[key] for key in orphans),
-        "operators_total": len(reading.copies),
+        "originals": len(counts.originals),
+        "copies": counts.copies.total(),
+        "bytes": weight(list(counts.copies)),
+        "orphans": sum(counts.copies[key] for key in orphans),
+        "operators_total": len(counts.copies),
         "operators": [
             {
                 "name": key[0],
@@ -222,30 +221,30 @@ def summarise(reading: Reading) -> dict[str, Any]:
                 "bytes_each": size_of[key],
                 "bytes": weight([key]),
                 "measured": key in sizes,
-                "orphan": key not in reading.originals,
-                "all_namespaces": reading.originals.get(key),
-                "updates": reading.watched.updates[key],
+                "orphan": key not in counts.originals,
+                "all_namespaces": counts.originals.get(key),
+                "updates": counts.watched.updates[key],
             }
-            for key, count in _largest(reading.copies)
+            for key, count in _largest(counts.copies)
         ],
-        "namespaces_total": len(reading.namespaces),
+        "namespaces_total": len(counts.namespaces),
         "namespaces": [
-            {"namespace": name, "copies": count} for name, count in _largest(reading.namespaces)
+            {"namespace": name, "copies": count} for name, count in _largest(counts.namespaces)
         ],
         "watch": {
-            "seconds": round(reading.watched.seconds, 1),
+            "seconds": round(counts.watched.seconds, 1),
             "added": types["ADDED"],
             "modified": types["MODIFIED"],
             "deleted": types["DELETED"],
-            "error": reading.watched.error,
+            "error": counts.watched.error,
         },
         "setting": {
-            "state": reading.setting,
-            "error": reading.setting_error,
-            "copies": sum(reading.copies[key] for key in everywhere),
+            "state": counts.setting,
+            "error": counts.setting_error,
+            "copies": sum(counts.copies[key] for key in everywhere),
             "bytes": weight(everywhere),
         },
-        "complete": reading.complete,
+        "complete": counts.complete,
     }
 
 
@@ -253,24 +252,24 @@ def _largest(counts: Mapping[Any, int]) -> list[tuple[Any, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:ROWS]
 
 
-def _read_copies(client: KubeClient, reading: Reading) -> None:
+def _read_copies(client: KubeClient, counts: CopyCounts) -> None:
     pages = client.list_metadata(CSVS, CSVS.versions[0], _Meta, label_selector=COPIED)
     for number, page in enumerate(pages, start=1):
         if page.restart:
-            reading.copies.clear()
-            reading.namespaces.clear()
-            reading.places.clear()
-        reading.copies.update(copy.key for copy in page.items)
-        reading.namespaces.update(copy.namespace for copy in page.items)
+            counts.copies.clear()
+            counts.namespaces.clear()
+            counts.sample_namespaces.clear()
+        counts.copies.update(copy.key for copy in page.items)
+        counts.namespaces.update(copy.namespace for copy in page.items)
         for copy in page.items:
-            reading.places.setdefault(copy.key, copy.namespace)
+            counts.sample_namespaces.setdefault(copy.key, copy.namespace)
         if number == PAGES and page.continue_token:
-            reading.complete = False
+            counts.complete = False
             return
 
 
-def _read_originals(client: KubeClient, reading: Reading) -> str:
-    """Returns the version of the list, from which a watch goes on."""
+def _read_originals(client: KubeClient, counts: CopyCounts) -> str:
+    """Returns the resourceVersion of the list, from which a watch continues."""
     version = ""
     pages = client.list_metadata(CSVS, CSVS.versions[0], _Meta, label_selector=f"!{COPIED}")
     for page in pages:
@@ -278,12 +277,12 @@ def _read_originals(client: KubeClient, reading: Reading) -> str:
         for csv in page.items:
             targets = csv.annotations.targets
             all_namespaces = None if targets is None else targets == ""
-            reading.originals[csv.name, csv.namespace] = all_namespaces
+            counts.originals[csv.name, csv.namespace] = all_namespaces
     return version
 
 
-def _watch(client: KubeClient, version: str) -> Watched:
-    watched = Watched()
+def _watch(client: KubeClient, version: str) -> CopyEvents:
+    watched = CopyEvents()
     began = time.monotonic()
     try:
         watch = MetadataWatch(
@@ -304,43 +303,42 @@ def _watch(client: KubeClient, version: str) -> Watched:
             if time.monotonic() - began > WATCH_SECONDS:
                 break
     except KubeError as error:
-        watched.error = error.message  # what was counted so far still says something
+        watched.error = error.message  # what was counted so far is kept
     watched.seconds = time.monotonic() - began
     return watched
 
 
-def _read_sizes(client: KubeClient, reading: Reading) -> None:
-    """Measures one copy of each operator, at most MEASURED of them; one that can't be read stays
-    unmeasured."""
-    for key, _ in reading.copies.most_common(MEASURED):
-        path = CSVS.path(CSVS.versions[0], reading.places[key], key[0])
+def _read_sizes(client: KubeClient, counts: CopyCounts) -> None:
+    """Measures one copy of at most MEASURED operators; copies that can't be read are skipped."""
+    for key, _ in counts.copies.most_common(MEASURED):
+        path = CSVS.path(CSVS.versions[0], counts.sample_namespaces[key], key[0])
         try:
             body = client.transport.send(Call("GET", path, headers=_JSON))
         except NotFound:
             continue
         except KubeError:
             return  # it would fail 200 times
-        reading.sizes[key] = len(body)
+        counts.sizes[key] = len(body)
 
 
-def _read_setting(client: KubeClient, reading: Reading) -> None:
+def _read_setting(client: KubeClient, counts: CopyCounts) -> None:
     try:
         pages = list(client.list_pages(CONFIGS, CONFIGS.versions[0]))
     except NotFound:
-        reading.setting = "absent"
+        counts.setting = "absent"
         return
     except KubeError as error:
-        reading.setting_error = error.message
+        counts.setting_error = error.message
         return
-    reading.setting = "on"
+    counts.setting = "on"
     for config in (config for page in pages for config in page.items):
-        if _at(config, "metadata", "name") == "cluster" and (
-            _at(config, "spec", "features", "disableCopiedCSVs") is True
+        if _dig(config, "metadata", "name") == "cluster" and (
+            _dig(config, "spec", "features", "disableCopiedCSVs") is True
         ):
-            reading.setting = "off"
+            counts.setting = "off"
 
 
-def _at(value: Any, *path: str) -> Any:
+def _dig(value: Any, *path: str) -> Any:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value

@@ -134,7 +134,7 @@ def assess(
                 touched.append(row)
         update(Operator, touched, _DERIVED_COLUMNS)
         insert(Transition, history)
-        select.remember(history, operators.rows)
+        select.record_changes(history, operators.rows)
         count_unknown_messages(with_unknown_message, context)
         written += len(touched)
     return written

@@ -8,7 +8,13 @@ import pytest
 from django.utils import timezone
 
 from installs.models import Notification, Operator, Transition
-from installs.notifications.select import going_on, remember, remember_deleted, send_again, standing
+from installs.notifications.select import (
+    ongoing,
+    record_changes,
+    record_deletions,
+    send_again,
+    standing,
+)
 from olmweb.clusters import NOT_CONFIGURED
 from olmweb.models import Cluster
 from tests.factories import make_cluster, make_operator
@@ -54,7 +60,7 @@ def walk(operator: Operator, *healths: str) -> list[tuple[str, str]]:
     """Lets the operator take these healths in turn; (was, to) of what is told meanwhile."""
     told = Notification.objects.count()
     for was, to in pairwise(healths):
-        remember([change(operator, was, to, reason=f"{to}Reason")], [operator])
+        record_changes([change(operator, was, to, reason=f"{to}Reason")], [operator])
     rows = Notification.objects.order_by("id")[told:]
     return [(row.body["was"], row.body["to"]) for row in rows]
 
@@ -85,7 +91,7 @@ def test_where_an_operator_comes_to_rest_is_told_and_the_way_there_is_not(
 
 def test_several_changes_of_one_pass_are_told_in_their_order(etcd: Operator) -> None:
     both = [change(etcd, "Healthy", "Failed"), change(etcd, "Failed", "Healthy")]
-    assert remember(reversed(both), [etcd]) == 2
+    assert record_changes(reversed(both), [etcd]) == 2
     told = [row.body["to"] for row in Notification.objects.order_by("id")]
     assert told == ["Failed", "Healthy"]
 
@@ -106,13 +112,13 @@ def test_what_is_first_seen_in_trouble_is_told_only_when_it_is_new(
     cluster.synced_at = timezone.now() if synced else None
     cluster.save()
     etcd.created_at = None if age is None else timezone.now() - age
-    assert remember([change(etcd, "", to)], [etcd]) == expected
+    assert record_changes([change(etcd, "", to)], [etcd]) == expected
 
 
 def test_nothing_is_written_twice(etcd: Operator) -> None:
     failed = change(etcd, "Healthy", "Failed")
-    assert remember([failed], [etcd]) == 1
-    assert remember([failed], [etcd]) == 0
+    assert record_changes([failed], [etcd]) == 1
+    assert record_changes([failed], [etcd]) == 0
     assert Notification.objects.count() == 1
 
 
@@ -122,7 +128,7 @@ def test_without_a_webhook_nothing_is_written_or_asked(
     settings.WEBHOOK_URL = ""
     failed = change(etcd, "Healthy", "Failed")
     with django_assert_num_queries(0):
-        assert remember([failed], [etcd]) == 0
+        assert record_changes([failed], [etcd]) == 0
 
 
 def test_only_changes_of_health_of_known_operators_are_told(etcd: Operator) -> None:
@@ -130,7 +136,7 @@ def test_only_changes_of_health_of_known_operators_are_told(etcd: Operator) -> N
     stranger = Transition(cluster=etcd.cluster, kind="Subscription", name="else", type="Health",
                           from_status="Healthy", to_status="Failed")  # fmt: skip
     stranger.save()
-    assert remember([other, stranger], [etcd]) == 0
+    assert record_changes([other, stranger], [etcd]) == 0
 
 
 def test_the_body_says_what_happened_as_it_was_then(cluster: Cluster) -> None:
@@ -139,7 +145,7 @@ def test_the_body_says_what_happened_as_it_was_then(cluster: Cluster) -> None:
         facts={"bundle": "loki.v1"},
     )  # fmt: skip
     failed = change(operator, "Healthy", "Failed", reason="InstallFailed")
-    remember([failed], [operator])
+    record_changes([failed], [operator])
     body = Notification.objects.get().body
     assert (body["cluster"], body["kind"], body["name"]) == ("prod", "PlatformOperator", "loki")
     assert (body["was"], body["to"], body["reason"]) == ("Healthy", "Failed", "InstallFailed")
@@ -155,7 +161,7 @@ def test_the_body_says_what_happened_as_it_was_then(cluster: Cluster) -> None:
 
 def test_an_unknown_finding_is_no_finding(etcd: Operator) -> None:
     etcd.finding = "an-id-of-an-older-version"
-    remember([change(etcd, "Healthy", "Failed")], [etcd])
+    record_changes([change(etcd, "Healthy", "Failed")], [etcd])
     assert Notification.objects.get().body["finding"] is None
 
 
@@ -178,7 +184,7 @@ def test_an_alert_ends_with_the_very_labels_that_it_began_with(etcd: Operator) -
 
 
 def test_a_label_that_is_empty_is_left_out(etcd: Operator) -> None:
-    remember([change(etcd, "Healthy", "Failed")], [etcd])
+    record_changes([change(etcd, "Healthy", "Failed")], [etcd])
     assert "reason" not in Notification.objects.get().body["starts"]["labels"]
 
 
@@ -186,10 +192,10 @@ def test_trouble_that_ends_by_deletion_is_told_once(etcd: Operator, cluster: Clu
     fine = make_operator(cluster=cluster, name="fine")
     walk(etcd, "Healthy", "Failed")
     walk(fine, "Failed", "Healthy")
-    assert remember_deleted() == 0
+    assert record_deletions() == 0
     delete(etcd)
     delete(fine)
-    assert (remember_deleted(), remember_deleted()) == (1, 0)
+    assert (record_deletions(), record_deletions()) == (1, 0)
     started, _, told = Notification.objects.order_by("id")
     assert (told.body["was"], told.body["to"]) == ("Failed", "Deleted")
     assert (told.body["ends"], told.body["starts"]) == (started.body["starts"], None)
@@ -199,7 +205,7 @@ def test_trouble_that_ends_by_deletion_is_told_once(etcd: Operator, cluster: Clu
 def test_what_comes_back_after_its_deletion_starts_anew(etcd: Operator, cluster: Cluster) -> None:
     walk(etcd, "Healthy", "Failed")
     delete(etcd)
-    remember_deleted()
+    record_deletions()
     again = make_operator(cluster=cluster, name="etcd", namespace="db", kind="Subscription")
     assert walk(again, "Installing", "Healthy", "Failed") == [("Healthy", "Failed")]
 
@@ -213,10 +219,10 @@ def test_what_stands_is_the_last_trouble_told_of_each_operator(
     walk(gone, "Healthy", "Failed")
     assert [row.body["to"] for row in standing().order_by("id")] == ["Blocked", "Failed"]
     gone.delete()
-    assert [row.body["name"] for row in going_on()] == ["etcd"]
+    assert [row.body["name"] for row in ongoing()] == ["etcd"]
     cluster.error_code = NOT_CONFIGURED
     cluster.save()
-    assert not going_on().exists()
+    assert not ongoing().exists()
 
 
 def test_a_burst_costs_a_fixed_number_of_queries(
@@ -225,7 +231,7 @@ def test_a_burst_costs_a_fixed_number_of_queries(
     operators = [make_operator(cluster=cluster, name=f"op{n}") for n in range(60)]
     changes = [change(operator, "Healthy", "Failed") for operator in operators]
     with django_assert_max_num_queries(4):
-        assert remember(changes, operators) == 60
+        assert record_changes(changes, operators) == 60
 
 
 def test_what_was_not_overtaken_can_be_sent_again(etcd: Operator, cluster: Cluster) -> None:

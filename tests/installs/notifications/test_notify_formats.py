@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from installs.notifications.formats import FORMATS, Change, as_alerts, as_json, as_slack
-from installs.notifications.select import Told
+from installs.notifications.formats import FORMATS, HealthChange, as_alerts, as_json, as_slack
+from installs.notifications.select import ChangeBody
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 AT = "2026-01-02T03:00:00+00:00"
 
 
-def told(**fields: Any) -> Told:
+def told(**fields: Any) -> ChangeBody:
     starts = {"labels": {"alertname": "OperatorNeedsAttention", "name": "etcd"}, "since": AT}
     values: dict[str, Any] = {
         "cluster": "prod", "kind": "Subscription", "namespace": "db", "name": "etcd",
@@ -24,7 +24,7 @@ def told(**fields: Any) -> Told:
 
 
 def test_json_says_everything_by_name() -> None:
-    change = Change(7, told(), "https://olmweb.example/operators/prod")
+    change = HealthChange(7, told(), "https://olmweb.example/operators/prod")
     assert as_json([change], NOW) == {
         "version": 1,
         "changes": [
@@ -53,7 +53,7 @@ def test_json_says_everything_by_name() -> None:
 
 
 def test_slack_gets_one_line_that_says_status_in_words() -> None:
-    text = as_slack([Change(7, told(), "https://olmweb.example/o?a=1&b=2")], NOW)["text"]
+    text = as_slack([HealthChange(7, told(), "https://olmweb.example/o?a=1&b=2")], NOW)["text"]
     assert text == (
         ":red_circle: *Failed* (was Healthy): `Subscription` `db/etcd` on `prod` · "
         "`InstallFailed` · No &lt;room&gt; · `it broke` · "
@@ -66,16 +66,16 @@ def test_slack_gets_one_line_that_says_status_in_words() -> None:
 )
 @pytest.mark.parametrize("place", ["name", "reason", "message", "cluster", "namespace"])
 def test_nothing_from_a_cluster_is_markup_to_slack(hostile: str, place: str) -> None:
-    text = as_slack([Change(7, told(**{place: hostile}))], NOW)["text"]
+    text = as_slack([HealthChange(7, told(**{place: hostile}))], NOW)["text"]
     assert "<" not in text.replace("&lt;", "")
     assert "\n" not in text
     assert "\x00" not in text
     # Spans alternate with our own words: an even number of backticks, none of them from outside.
-    assert text.count("`") == as_slack([Change(7, told())], NOW)["text"].count("`")
+    assert text.count("`") == as_slack([HealthChange(7, told())], NOW)["text"].count("`")
 
 
 def test_a_long_slack_message_says_how_many_and_leaves_out_what_clusters_said() -> None:
-    text = as_slack([Change(n, told(message="x" * 1000)) for n in range(50)], NOW)["text"]
+    text = as_slack([HealthChange(n, told(message="x" * 1000)) for n in range(50)], NOW)["text"]
     assert text.startswith("*50 operators changed*\n")
     assert len(text.splitlines()) == 51
     assert "xxx" not in text
@@ -85,8 +85,8 @@ def test_a_long_slack_message_says_how_many_and_leaves_out_what_clusters_said() 
 def test_an_alert_fires_for_an_hour_and_is_resolved_by_the_same_labels() -> None:
     began = told()
     ended = told(was="Failed", to="Healthy", starts=None, ends=began["starts"], message="")
-    (firing,) = as_alerts([Change(7, began, "https://olmweb.example/o")], NOW)
-    (resolved,) = as_alerts([Change(8, ended)], NOW)
+    (firing,) = as_alerts([HealthChange(7, began, "https://olmweb.example/o")], NOW)
+    (resolved,) = as_alerts([HealthChange(8, ended)], NOW)
     assert firing == {
         "labels": {"alertname": "OperatorNeedsAttention", "name": "etcd"},
         "annotations": {
@@ -105,11 +105,11 @@ def test_an_alert_fires_for_an_hour_and_is_resolved_by_the_same_labels() -> None
 
 def test_a_change_of_trouble_ends_one_alert_and_begins_another() -> None:
     other = {"labels": {"alertname": "OperatorNeedsAttention", "severity": "warning"}, "since": AT}
-    alerts = as_alerts([Change(7, told(ends=other))], NOW)
+    alerts = as_alerts([HealthChange(7, told(ends=other))], NOW)
     assert [one["labels"].get("severity") for one in alerts] == ["warning", None]
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_takes_a_change_with_nothing_but_names(form: str) -> None:
     bare = told(finding=None, message="", reason="", was="", namespace="", starts=None)
-    assert FORMATS[form]([Change(1, bare)], NOW) is not None
+    assert FORMATS[form]([HealthChange(1, bare)], NOW) is not None

@@ -17,9 +17,9 @@ from django.utils import timezone
 from installs import tasks
 from installs.models import Notification, Operator
 from installs.notifications import send as notify_send
-from installs.notifications.formats import Change
-from installs.notifications.select import remember
-from installs.notifications.send import Outcome, send_waiting
+from installs.notifications.formats import HealthChange
+from installs.notifications.select import record_changes
+from installs.notifications.send import Outcome, send_pending
 from olmweb.models import Cluster, Lease
 from tests.factories import make_cluster, make_operator
 from tests.installs.notifications.test_notify import change, delete, walk
@@ -50,7 +50,7 @@ def etcd(cluster: Cluster) -> Operator:
 
 def burst(cluster: Cluster, number: int) -> None:
     operators = [make_operator(cluster=cluster, name=f"op{n}") for n in range(number)]
-    remember([change(operator, "Healthy", "Failed") for operator in operators], operators)
+    record_changes([change(operator, "Healthy", "Failed") for operator in operators], operators)
 
 
 def states() -> list[str]:
@@ -258,7 +258,7 @@ def test_one_array_has_at_most_fifty_alerts(
     settings.WEBHOOK_FORMAT = "alertmanager"
     burst(cluster, 60)
     operators = list(Operator.objects.order_by("id"))
-    remember([change(operator, "Failed", "Blocked") for operator in operators], operators)
+    record_changes([change(operator, "Failed", "Blocked") for operator in operators], operators)
     tasks.notify()
     assert sum(map(len, receiver.bodies)) == 60 + 60 * 2
     assert max(map(len, receiver.bodies)) <= 50
@@ -315,13 +315,13 @@ def test_a_second_worker_in_the_middle_of_the_first_ones_run_sends_nothing(
     send = notify_send.Receiver.send
     depth: list[int] = []
 
-    def sending(self: notify_send.Receiver, changes: Sequence[Change]) -> Outcome:
+    def sending(self: notify_send.Receiver, changes: Sequence[HealthChange]) -> Outcome:
         depth.append(len(depth))
-        send_waiting()
+        send_pending()
         return send(self, changes)
 
     monkeypatch.setattr(notify_send.Receiver, "send", sending)
-    send_waiting()
+    send_pending()
     assert depth == [0]
     assert len(receiver.got) == 1
     assert states() == [State.SENT]
@@ -335,7 +335,7 @@ def test_a_crash_is_logged_and_the_rows_wait(
 ) -> None:
     walk(etcd, "Healthy", "Failed")
     with monkeypatch.context() as patched:
-        patched.setattr(notify_send, "remember_deleted", lambda: 1 / 0)
+        patched.setattr(notify_send, "record_deletions", lambda: 1 / 0)
         tasks.notify()
     assert "notifications crashed" in caplog.text
     tasks.notify()

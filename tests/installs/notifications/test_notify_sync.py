@@ -1,4 +1,4 @@
-"""From a change in a cluster to the webhook: passes remember, the task tells."""
+"""From a change in a cluster to the webhook: passes record_changes, the task tells."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -12,7 +12,7 @@ from django.utils import timezone
 from installs import tasks
 from installs.models import CopyReport
 from installs.reports import copied_csvs
-from installs.reports.copied_csvs import Reading, Watched, request_report, summarise
+from installs.reports.copied_csvs import CopyCounts, CopyEvents, request_report, summarise
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.runtime.leases import lease
@@ -321,12 +321,12 @@ def test_a_visitor_can_not_make_a_cluster_count(
 def test_long_lists_are_cut_with_their_totals_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copied_csvs, "ROWS", 2)
     keys = [(f"op{n}", "src") for n in range(5)]
-    reading = Reading(
+    reading = CopyCounts(
         copies=Counter({key: n + 1 for n, key in enumerate(keys)}),
         namespaces=Counter({f"ns{n}": 1 for n in range(5)}),
         originals=dict.fromkeys(keys, True),
         sizes=dict.fromkeys(keys, 10),
-        watched=Watched(),
+        watched=CopyEvents(),
     )
     result = summarise(reading)
     assert [one["name"] for one in result["operators"]] == ["op4", "op3"]
