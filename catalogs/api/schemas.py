@@ -126,7 +126,7 @@ class ChannelRow:
 
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
-    """What is predicted of a bundle by one path; `rule` is empty for an installable one. `watch`
+    """The stored verdict on a bundle and install method; `rule` is empty for an installable one. `watch`
     is what a Subscription's OperatorGroup selects."""
 
     path: str
@@ -148,7 +148,7 @@ class PackageDetail(PackageRow):
 
 @dataclass(frozen=True, slots=True)
 class BundleRow:
-    """`install_modes`, `webhooks`, `owned_api_services`: null where only the full CSV tells."""
+    """`install_modes`, `webhooks`, `owned_api_services`: null where only the full CSV has them."""
 
     cluster: str
     catalog: str
@@ -333,7 +333,7 @@ def catalog_row(catalog: Catalog) -> CatalogRow:
 
 
 def catalog_detail(catalog: Catalog, *, revisions: int) -> CatalogDetail:
-    """`revisions`: how many of the newest are told; one query."""
+    """`revisions`: how many of the newest to include; one query."""
     return CatalogDetail(
         **shallow(catalog_row(catalog)),
         source=catalog.source,

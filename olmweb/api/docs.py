@@ -70,13 +70,13 @@ def docs_view(document: Callable[[], Mapping[str, Any]]) -> Callable[..., HttpRe
 
 def groups(document: Mapping[str, Any]) -> list[tuple[str, list[Endpoint]]]:
     """Endpoints by tag, in the document's order."""
-    found: dict[str, list[Endpoint]] = {}
+    endpoints: dict[str, list[Endpoint]] = {}
     schemas = document["components"]["schemas"]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             endpoint = _endpoint(path, method, operation, schemas)
-            found.setdefault(operation["tags"][0], []).append(endpoint)
-    return list(found.items())
+            endpoints.setdefault(operation["tags"][0], []).append(endpoint)
+    return list(endpoints.items())
 
 
 def _endpoint(
@@ -94,9 +94,9 @@ def _endpoint(
         path=path,
         about=operation.get("description", ""),
         is_list=items is not None,
-        parameters=tuple(_parameter(one) for one in operation.get("parameters", ())),
+        parameters=tuple(_parameter(parameter) for parameter in operation.get("parameters", ())),
         fields=tuple(
-            Field(name, _type_name(one)) for name, one in shown.get("properties", {}).items()
+            Field(name, _type_name(part)) for name, part in shown.get("properties", {}).items()
         ),
         example=path.format_map(EXAMPLES),
     )
@@ -114,14 +114,14 @@ def _parameter(described: Mapping[str, Any]) -> Parameter:
 
 def _resolve(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
     reference = schema.get("$ref", "")
-    found: Mapping[str, Any] = schemas[reference.rpartition("/")[2]] if reference else schema
-    return found
+    target: Mapping[str, Any] = schemas[reference.rpartition("/")[2]] if reference else schema
+    return target
 
 
 def _type_name(schema: Mapping[str, Any]) -> str:
     """A short name for a property's type: `string`, `list of EntryRow`, `integer or null`."""
     if "anyOf" in schema:
-        return " or ".join(_type_name(one) for one in schema["anyOf"])
+        return " or ".join(_type_name(part) for part in schema["anyOf"])
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2].removesuffix("Row")
     if schema.get("type") == "array":

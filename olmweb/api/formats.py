@@ -35,8 +35,8 @@ def make_etag(request: HttpRequest, *state: object) -> str:
 
 def not_modified(request: HttpRequest, etag: str) -> HttpResponse | None:
     """The 304 when If-None-Match names `etag` (weakly compared, as for every GET)."""
-    asked = parse_etags(request.headers.get("If-None-Match", ""))
-    if "*" in asked or etag.removeprefix("W/") in (tag.removeprefix("W/") for tag in asked):
+    tags = parse_etags(request.headers.get("If-None-Match", ""))
+    if "*" in tags or etag.removeprefix("W/") in (tag.removeprefix("W/") for tag in tags):
         return finish(HttpResponse(status=304), etag)
     return None
 

@@ -3,9 +3,10 @@
 A route declares its parameters as a `ListParameters` and answers with `answer_list`, from stored
 rows or computed ones. Knows no model of the apps.
 
-Paging is not django-ninja's: its CursorPagination counts no rows and knows no order per list, and
-an export needs the same cursors. Items are dataclasses that msgspec encodes: pydantic takes 6 to 10
-times as long for a page of 500 packages, and the OpenAPI document is made from the same classes.
+Paging is not django-ninja's: an export needs the same cursors, and its CursorPagination makes none
+that are signed or belong to one list and its filters. Items are dataclasses that msgspec encodes:
+the response model of django-ninja takes twice as long (2.6 ms, not 1.4 ms, for 500 packages) and
+can't leave out fields. The OpenAPI document is made from the same dataclasses.
 """
 
 import hashlib

@@ -13,6 +13,7 @@ from catalogs.verdicts.stored import ANY_TARGET
 from installs.audit.audit import WATCHES, Audit, audit, read_watch
 from installs.audit.report import TITLES, agreement, as_csv, as_json
 from installs.facts.refresh_verdicts import refresh
+from olmweb.clusters import get_cluster
 from olmweb.errors import Missing
 from olmweb.models import Cluster
 
@@ -80,11 +81,10 @@ def _catalog(name: str) -> Catalog:
 def _cluster(name: str) -> Cluster | None:
     if not name:
         return None
-    found = Cluster.objects.filter(name=name).first()
-    if found is None:
-        known = ", ".join(Cluster.objects.values_list("name", flat=True)) or "none"
-        raise CommandError(f'No cluster is called "{name}"; known are: {known}.')
-    return found
+    try:
+        return get_cluster(name)
+    except Missing as error:
+        raise CommandError(f"{error.message} {error.hint}") from None
 
 
 def _as_text(found: Audit) -> str:

@@ -182,7 +182,7 @@ def test_the_terminal_names_counts_buckets_and_disagreements(catalog: Catalog) -
     ("arguments", "sentence"),
     [
         (["nothing", "--path", "subscription"], 'No catalog is called "nothing"'),
-        (["demo", "--path", "subscription", "--cluster", "x"], 'No cluster is called "x"'),
+        (["demo", "--path", "subscription", "--cluster", "x"], "There is no cluster x"),
     ],
 )
 def test_a_name_that_is_not_known_gets_one_sentence(
