@@ -126,8 +126,8 @@ class ChannelRow:
 
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
-    """The stored verdict on a bundle and install method; `rule` is empty for an installable one. `watch`
-    is what a Subscription's OperatorGroup selects."""
+    """The stored verdict on a bundle and install method; `rule` is empty for an installable one.
+    `watch` is what a Subscription's OperatorGroup selects."""
 
     path: str
     watch: str
