@@ -24,7 +24,7 @@ from catalogs.api.schemas import (
 from catalogs.contents import stored
 from catalogs.contents.request import ask_inspection
 from catalogs.models import Bundle, BundleGVK, Channel, ChannelEntry
-from catalogs.verdicts.stored import verdicts_of
+from catalogs.verdicts.read import verdicts_of
 from olmweb.accounts.api_tokens import require_scope
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list

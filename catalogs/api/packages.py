@@ -32,8 +32,8 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Channel, Package, PackageText, Prediction, PredictionRun
 from catalogs.resolve import BadQuestion, read_method, resolve
 from catalogs.resolve.stored import facts_of
-from catalogs.verdicts.engine import Verdict
-from catalogs.verdicts.stored import TARGETS, WAYS, overlaid, predicted
+from catalogs.verdicts import Verdict
+from catalogs.verdicts.read import TARGETS, WAYS, overlaid, predicted
 from olmweb.api.formats import answer_one, refuse
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
 from olmweb.api.parameters import OneOf, Parameters, Values, any_of, text, values

@@ -21,7 +21,7 @@ from catalogs.models import (
     ContentProblem,
     Package,
 )
-from catalogs.verdicts.stored import Predicted
+from catalogs.verdicts.read import Predicted
 from catalogs.views.presenters import origin
 from olmweb.errors import Missing
 

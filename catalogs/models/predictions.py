@@ -1,6 +1,6 @@
-"""Verdicts as rows: `catalogs.verdicts.evaluate` writes them, `catalogs.verdicts.stored` reads.
+"""Verdicts as rows: `catalogs.verdicts.store` writes them, `catalogs.verdicts.read` reads.
 
-Knows no rule: a verdict is a value of `catalogs.verdicts.engine.Verdict`.
+Knows no rule: a verdict is a value of `catalogs.verdicts.Verdict`.
 """
 
 from django.db import models

@@ -10,9 +10,9 @@ from django.db.models import Exists, Q
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
-from catalogs.verdicts.engine import Found, Scope, Site, Source, on_site
-from catalogs.verdicts.engine.sites import CATALOG_SOURCE, CLUSTER_CATALOG
-from catalogs.verdicts.stored import Predicted, Said
+from catalogs.verdicts import Found, Scope, Site, Source, on_site
+from catalogs.verdicts.health_checks import CATALOG_SOURCE, CLUSTER_CATALOG
+from catalogs.verdicts.read import Predicted, Said
 from olmweb.models import Stream
 
 

@@ -15,7 +15,7 @@ from catalogs.contents import inspect, stored
 from catalogs.contents.request import ask_inspection
 from catalogs.models import Bundle, BundleInspection, ChannelEntry, Package
 from catalogs.verdicts.catalog_health import beside
-from catalogs.verdicts.stored import verdicts_of
+from catalogs.verdicts.read import verdicts_of
 from catalogs.views import presenters
 from catalogs.views.forms import read_target_cluster
 from olmweb.accounts.roles import may_inspect, sign_in_required

@@ -12,7 +12,7 @@ from catalogs import lookup, queries, search
 from catalogs.models import Package
 from catalogs.resolve.stored import entries_of
 from catalogs.verdicts.catalog_health import beside
-from catalogs.verdicts.stored import verdicts_of
+from catalogs.verdicts.read import verdicts_of
 from catalogs.views import forms, presenters
 from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab

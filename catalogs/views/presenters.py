@@ -21,8 +21,8 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.search.highlight import has_word, mark, snippet
 from catalogs.sources import access_methods
-from catalogs.verdicts.engine import Verdict
-from catalogs.verdicts.stored import MethodVerdict, Predicted, title_of
+from catalogs.verdicts import Verdict
+from catalogs.verdicts.read import MethodVerdict, Predicted, title_of
 from catalogs.views.forms import FILTER_NAMES
 from olmweb.models import LOCAL
 

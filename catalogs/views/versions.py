@@ -14,7 +14,7 @@ from catalogs.resolve.analysis import V1
 from catalogs.resolve.facts import PackageFacts
 from catalogs.resolve.stored import facts_of
 from catalogs.semver import identifiers_key
-from catalogs.verdicts.stored import Predicted, verdicts
+from catalogs.verdicts.read import Predicted, verdicts
 from catalogs.views import presenters
 from catalogs.views.channels import semantics_of
 from olmweb.web.forms import clean_text

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
-from catalogs.verdicts.engine import RULES, Verdict
+from catalogs.verdicts import RULES, Verdict
 from installs.actions.buttons import path_refusal
 from installs.actions.plan import paths_of, plan_install
 from installs.models import Operator

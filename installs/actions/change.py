@@ -9,7 +9,7 @@ from catalogs.models import Package
 from catalogs.resolve import analysis, v1
 from catalogs.resolve.facts import BadQuestion
 from catalogs.resolve.stored import facts_of
-from catalogs.verdicts.stored import Predicted
+from catalogs.verdicts.read import Predicted
 from installs.actions.objects import step
 from installs.actions.plan import RESOURCES, Plan, served_version, verdict_on
 from installs.diagnosis import Approval, approval

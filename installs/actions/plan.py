@@ -14,8 +14,8 @@ from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
 from catalogs.semver import parse
-from catalogs.verdicts.engine import Target
-from catalogs.verdicts.stored import Predicted, best_rows, chosen_rows
+from catalogs.verdicts import Target
+from catalogs.verdicts.read import Predicted, best_rows, chosen_rows
 from installs import methods
 from installs.actions import objects as writing
 from installs.actions.objects import is_deletion

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
+from catalogs.verdicts import RULES
 from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
-from catalogs.verdicts.engine import RULES
 from installs.audit.namespaces import Spots
 from installs.diagnosis.knowledge import by_id
 from installs.facts.operator_groups import groups_in

@@ -11,9 +11,9 @@ from datetime import datetime
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package, PredictionRun
+from catalogs.verdicts import RULES_VERSION, Target, Verdict
 from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
-from catalogs.verdicts.engine import RULES_VERSION, Target, Verdict
-from catalogs.verdicts.stored import (
+from catalogs.verdicts.read import (
     ANY_TARGET,
     TARGETS,
     Predicted,

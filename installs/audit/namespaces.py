@@ -1,7 +1,7 @@
 """What a Subscription's namespace says before its bundle does: its OperatorGroup, its catalogs.
 
 Reads stored objects: three queries for all namespaces of a cluster. The rules are
-`catalogs.verdicts.engine`'s.
+`catalogs.verdicts`'s.
 """
 
 from collections import defaultdict
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from catalogs.install_methods import InstallMethod
+from catalogs.verdicts import Group, Scope, Site, Source, Target, Verdict, on_site
 from catalogs.verdicts.catalog_health import said
-from catalogs.verdicts.engine import Group, Scope, Site, Source, Target, Verdict, on_site
-from catalogs.verdicts.engine.sites import CATALOG_SOURCE
-from catalogs.verdicts.stored import Predicted, Said
+from catalogs.verdicts.health_checks import CATALOG_SOURCE
+from catalogs.verdicts.read import Predicted, Said
 from installs.facts.operator_groups import groups_of
 from installs.models import Component
 from olmweb.models import Cluster

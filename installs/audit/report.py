@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from catalogs.verdicts.stored import ANY_TARGET, Said
+from catalogs.verdicts.read import ANY_TARGET, Said
 from installs.audit.audit import Audit
 
 COLUMNS = ("package", "bundle", "version", "channel", "verdict", "rule", "sentence")

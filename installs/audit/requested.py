@@ -11,8 +11,8 @@ from catalogs.models import Catalog, Package, Prediction
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import PackageFacts, Resolution
 from catalogs.resolve.stored import facts_of_all
-from catalogs.verdicts.engine import Target, Verdict
-from catalogs.verdicts.stored import Predicted, Said, overlaid, predicted, title_of
+from catalogs.verdicts import Target, Verdict
+from catalogs.verdicts.read import Predicted, Said, overlaid, predicted, title_of
 from installs.models import Operator
 
 Verdicts = Mapping[tuple[int, Target], Predicted]  # bundle key, target

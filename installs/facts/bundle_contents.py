@@ -17,7 +17,7 @@ from catalogs.contents.stored import contents_of, manifests_of
 from catalogs.fbc import blob as fbc
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.storage import blobs
-from catalogs.verdicts.engine import Contents, read_contents
+from catalogs.verdicts import Contents, read_contents
 from installs.models import CRDState, Operator
 from installs.state.catalog_offers import usable_catalogs
 from olmweb.models import Cluster

@@ -13,7 +13,7 @@ import structlog
 from django.db.models import Q
 from django.utils import timezone
 
-from catalogs.verdicts.engine.surroundings import PLATFORM_NAMESPACE
+from catalogs.verdicts.facts import PLATFORM_NAMESPACE
 from installs.facts.gates import read_gates
 from installs.models import CRDState, Surface
 from olmweb.clusters import client_for

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from catalogs.verdicts.engine import Group
+from catalogs.verdicts import Group
 from installs.models import Component
 from installs.state.observation import details_of
 from olmweb.models import Cluster

@@ -1,6 +1,6 @@
 """Keeps the stored predictions true: when catalogs, clusters or the rules changed, and only then.
 
-Brings facts of clusters to `catalogs.verdicts.evaluate`, which writes the rows; remembers by a hash
+Brings facts of clusters to `catalogs.verdicts.store`, which writes the rows; remembers by a hash
 what they were made of. For tasks and commands. Pages read by `verdicts`, which runs no rule.
 """
 
@@ -14,10 +14,10 @@ from django.utils import timezone
 
 from catalogs.contents.stored import inspected_in
 from catalogs.models import Catalog, PredictionRun
-from catalogs.verdicts.engine import RULES_VERSION, ClusterFacts
-from catalogs.verdicts.engine.surroundings import NO_CLUSTER
-from catalogs.verdicts.evaluate import Judged, Place, judge
-from catalogs.verdicts.stored import Predicted, verdicts, verdicts_of
+from catalogs.verdicts import RULES_VERSION, ClusterFacts
+from catalogs.verdicts.facts import NO_CLUSTER
+from catalogs.verdicts.read import Predicted, verdicts, verdicts_of
+from catalogs.verdicts.store import Judged, Place, judge
 from installs.facts.cluster import awaited
 from installs.facts.verdict_context import cluster_facts, market_of
 from installs.state.catalog_offers import usable_catalogs

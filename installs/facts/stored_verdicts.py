@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
-from catalogs.verdicts.engine import Group, Target
-from catalogs.verdicts.evaluate import Place, evaluate_bundle
-from catalogs.verdicts.stored import Predicted, verdicts
+from catalogs.verdicts import Group, Target
+from catalogs.verdicts.read import Predicted, verdicts
+from catalogs.verdicts.store import Place, evaluate_bundle
 from installs.facts.verdict_context import cluster_facts, market_of
 from olmweb.models import Cluster
 

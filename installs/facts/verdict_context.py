@@ -1,6 +1,6 @@
 """What rows tell of the place that a bundle would be installed into: a cluster, and its catalogs.
 
-Reads rows into the facts of `catalogs.verdicts.engine`; decides nothing.
+Reads rows into the facts of `catalogs.verdicts`; decides nothing.
 """
 
 from collections import Counter, defaultdict
@@ -12,8 +12,8 @@ from catalogs.contents.bundle_facts import Kind
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.semver import Version, parse
-from catalogs.verdicts.engine import ClusterFacts, Crd, Installed, Market
-from catalogs.verdicts.engine.surroundings import Offered
+from catalogs.verdicts import ClusterFacts, Crd, Installed, Market
+from catalogs.verdicts.facts import Offered
 from installs.facts.operator_groups import groups_of
 from installs.models import Component, CRDState, Operator, Surface
 from installs.state.catalog_offers import usable_catalogs

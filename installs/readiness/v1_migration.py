@@ -1,6 +1,6 @@
 """Whether a Subscription can be migrated to a ClusterExtension, and the obstacles. Pure.
 
-What operator-controller rejects comes from the rules of `catalogs.verdicts.engine`; what OLM v0
+What operator-controller rejects comes from the rules of `catalogs.verdicts`; what OLM v0
 does for an operator and OLM v1 does not is defined here.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from catalogs.install_methods import InstallMethod
-from catalogs.verdicts.engine import Contents, Verdict, predict
+from catalogs.verdicts import Contents, Verdict, predict
 
 NAMED = 4
 

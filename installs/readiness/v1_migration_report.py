@@ -11,7 +11,7 @@ from typing import Any
 from catalogs.contents.bundle_facts import Kind
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.revisions.text import plain
-from catalogs.verdicts.engine import Contents
+from catalogs.verdicts import Contents
 from installs.models import Component, Operator
 from installs.readiness.v1_migration import (
     ClusterCatalogOffer,

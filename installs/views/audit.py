@@ -11,8 +11,8 @@ from django.views.decorators.http import require_safe
 from catalogs import lookup
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
-from catalogs.verdicts.engine import Target
-from catalogs.verdicts.stored import ANY_TARGET
+from catalogs.verdicts import Target
+from catalogs.verdicts.read import ANY_TARGET
 from catalogs.views import forms, presenters
 from catalogs.views.forms import ALONE
 from installs.audit.audit import WATCHES, Audit, Row, audit, read_watch

@@ -10,7 +10,7 @@ import pytest
 
 from catalogs.contents.bundle_facts import Kind, Shipped
 from catalogs.install_methods import InstallMethod
-from catalogs.verdicts.engine import Contents, predict
+from catalogs.verdicts import Contents, predict
 from installs.facts.cluster import read_surface
 from installs.facts.gates import NAME
 from installs.facts.verdict_context import cluster_facts

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
-from catalogs.verdicts.engine import Target, Verdict
-from catalogs.verdicts.stored import Predicted, best_rows, chosen_rows, predicted
+from catalogs.verdicts import Target, Verdict
+from catalogs.verdicts.read import Predicted, best_rows, chosen_rows, predicted
 from installs.actions.plan import paths_of
 from installs.models import Action, Operator
 from olmweb.models import LOCAL, Cluster

@@ -1,4 +1,4 @@
-"""The rules of `catalogs.verdicts.engine`: the samples of each, and what they make of a bundle."""
+"""The rules of `catalogs.verdicts`: the samples of each, and what they make of a bundle."""
 
 import base64
 import dataclasses
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from catalogs.contents.bundle_facts import Hook, Kind, Shipped
 from catalogs.install_methods import InstallMethod
 from catalogs.semver import parse
-from catalogs.verdicts.engine import (
+from catalogs.verdicts import (
     RULES,
     ClusterFacts,
     Contents,
@@ -27,12 +27,12 @@ from catalogs.verdicts.engine import (
     predict,
     read_contents,
 )
-from catalogs.verdicts.engine.check import Answer, Asked
-from catalogs.verdicts.engine.checks import CHECKS
-from catalogs.verdicts.engine.evaluate import result_of
-from catalogs.verdicts.engine.rules import Rule
-from catalogs.verdicts.engine.sites import SITE_CHECKS
-from catalogs.verdicts.engine.surroundings import Offered
+from catalogs.verdicts.check_input import Answer, Asked
+from catalogs.verdicts.checks import CHECKS
+from catalogs.verdicts.evaluate import result_of
+from catalogs.verdicts.facts import Offered
+from catalogs.verdicts.health_checks import SITE_CHECKS
+from catalogs.verdicts.rules import Rule
 
 ON_SITE = {Scope.CATALOG, Scope.NAMESPACE}
 SAMPLES = [

@@ -11,7 +11,7 @@ import pytest
 from catalogs.contents.bundle_facts import Kind
 from catalogs.install_methods import InstallMethod
 from catalogs.semver import parse
-from catalogs.verdicts.engine import (
+from catalogs.verdicts import (
     ClusterFacts,
     Contents,
     Market,
@@ -21,7 +21,7 @@ from catalogs.verdicts.engine import (
     predict,
     read_contents,
 )
-from catalogs.verdicts.engine.surroundings import built_in
+from catalogs.verdicts.facts import built_in
 
 pytestmark = pytest.mark.data
 OLM_KINDS = (

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from catalogs.verdicts import Source
 from catalogs.verdicts.catalog_health import source_of
-from catalogs.verdicts.engine import Source
 from installs.audit.namespaces import Spots
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_component, make_stream

@@ -15,7 +15,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Prediction
 from catalogs.storage.blobs import read_blob
 from catalogs.sync.catalog import sync_catalog
-from catalogs.verdicts.engine import predict, read_contents
+from catalogs.verdicts import predict, read_contents
 from installs.audit.audit import Audit, audit
 from installs.facts.cluster import read_surface
 from installs.facts.refresh_verdicts import refresh

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from catalogs.install_methods import InstallMethod
-from catalogs.verdicts.engine import ClusterFacts, Contents, predict
+from catalogs.verdicts import ClusterFacts, Contents, predict
 from installs.actions.warnings import cautions_of
 from installs.facts.gates import NAME, gates_of, read_gates
 from installs.methods import Choice

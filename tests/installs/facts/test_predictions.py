@@ -14,8 +14,8 @@ from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.deletion import delete_catalog
-from catalogs.verdicts.engine import Target, Verdict
-from catalogs.verdicts.engine.surroundings import Offered
+from catalogs.verdicts import Target, Verdict
+from catalogs.verdicts.facts import Offered
 from installs import tasks
 from installs.facts import refresh_verdicts
 from installs.facts.refresh_verdicts import refresh, verdicts, verdicts_of

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from catalogs.models import Catalog, PredictionRun
 from catalogs.sync.catalog import sync_catalog
-from catalogs.verdicts import evaluate as judge_module
+from catalogs.verdicts import store as judge_module
 from installs import tasks
 from installs.facts.refresh_verdicts import verdicts, verdicts_of
 from installs.facts.verdict_context import cluster_facts

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from catalogs.contents.bundle_facts import Contents, Kind
-from catalogs.verdicts.engine.check import Answer, Asked, Known, Unread, listed, same_package
-from catalogs.verdicts.engine.surroundings import Market, Offered
+from catalogs.verdicts.check_input import Answer, Asked, Known, Unread, listed, same_package
+from catalogs.verdicts.facts import Market, Offered
 
 CSV = "ClusterServiceVersion"
 

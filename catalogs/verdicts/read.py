@@ -1,6 +1,6 @@
 """Predictions as they are stored, for pages and the REST interface: one query, no rule is run.
 
-`catalogs.verdicts.evaluate` wrote the rows. Knows no HTTP.
+`catalogs.verdicts.store` wrote the rows. Knows no HTTP.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package, Prediction, PredictionRun
-from catalogs.verdicts.engine import RULES, Target, Verdict
+from catalogs.verdicts import RULES, Target, Verdict
 
 # In what ways a bundle can be installed: a Subscription's OperatorGroup has two common targets.
 WAYS = (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from catalogs.contents.bundle_facts import Contents, Kind
-from catalogs.verdicts.engine.surroundings import ClusterFacts, Installed, Market, Target
+from catalogs.verdicts.facts import ClusterFacts, Installed, Market, Target
 
 ALL_NAMESPACES = "AllNamespaces"
 MENTIONED = 5  # names in one sentence; more are counted

@@ -6,7 +6,7 @@ A gate of which its Deployment says nothing is as its version has it, and so not
 from collections.abc import Mapping
 
 from catalogs.contents.bundle_facts import Contents, Kind
-from catalogs.verdicts.engine.check import ALL_NAMESPACES, Answer, Asked, Known, counted, modes_text
+from catalogs.verdicts.check_input import ALL_NAMESPACES, Answer, Asked, Known, counted, modes_text
 
 ONE_NAMESPACE = "SingleOwnNamespaceInstallSupport"
 CERT_MANAGER = "WebhookProviderCertManager"

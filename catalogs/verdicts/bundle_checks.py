@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TypeVar
 
 from catalogs.contents.bundle_facts import Contents
-from catalogs.verdicts.engine.check import Answer, Asked, Known, kinds_text, listed
+from catalogs.verdicts.check_input import Answer, Asked, Known, kinds_text, listed
 
 # What a registry+v1 bundle may contain: operator-registry pkg/lib/bundle/supported_resources.go.
 SUPPORTED = frozenset(

@@ -7,8 +7,8 @@ alike. What it says stands beside them.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from catalogs.verdicts.engine.check import Answer, Known
-from catalogs.verdicts.engine.surroundings import Group
+from catalogs.verdicts.check_input import Answer, Known
+from catalogs.verdicts.facts import Group
 
 CLUSTER_CATALOG, CATALOG_SOURCE = "ClusterCatalog", "CatalogSource"
 # A CatalogSource that is read by the PackageManifest API.

@@ -150,7 +150,7 @@ PLATFORM_NAMESPACE = "openshift-platform-operators"
 @cache
 def built_in() -> frozenset[Kind]:
     """The kinds that every supported Kubernetes serves (1.25 and later)."""
-    text = File(__file__).with_name("kubernetes.yaml").read_text(encoding="utf-8")
+    text = File(__file__).with_name("built_in_kinds.yaml").read_text(encoding="utf-8")
     found = set()
     for api_version, kinds in yaml.load(text, yaml.CSafeLoader).items():
         group, _, version = api_version.rpartition("/")

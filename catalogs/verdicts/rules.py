@@ -60,8 +60,8 @@ class Rule:
     scope: Scope = Scope.BUNDLE
 
 
-FOLDER = Path(__file__).with_name("rules")
-FILES = ("subscription", "cluster_extension", "platform_operator", ANY, "places")
+FOLDER = Path(__file__).with_name("rule_data")
+FILES = ("subscription", "cluster_extension", "platform_operator", ANY, "catalog_health")
 
 
 def _load(name: str) -> tuple[Rule, ...]:
