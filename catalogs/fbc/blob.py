@@ -181,7 +181,7 @@ class Gvk(msgspec.Struct):
 
 def properties_of(bundle: BundleIn) -> list[PropertyIn]:
     """Null among the properties is one without type and value, as Go reads it."""
-    return [found or PropertyIn() for found in bundle.properties or ()]
+    return [item or PropertyIn() for item in bundle.properties or ()]
 
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
@@ -228,12 +228,12 @@ _KNOWN: dict[str, str] = {
 
 
 def _fold(data: bytes) -> tuple[Header, bytes]:
-    found = msgspec.json.decode(data)
-    if not isinstance(found, dict):
+    members = msgspec.json.decode(data)
+    if not isinstance(members, dict):
         raise BadBlob("not-an-object", "the blob is not a JSON object; remove it or wrap it in one")
     folded: dict[str, Any] = {}
     spelled: dict[str, str] = {}
-    for key, value in found.items():
+    for key, value in members.items():
         low = str(key).lower()
         if low in spelled:
             keys = " ".join(sorted((key, spelled[low])))
@@ -283,14 +283,14 @@ def _salvage(value: Any, kind: Any, path: str, faults: list[Fault]) -> Any:
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(part for part in get_args(kind) if part is not type(None))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, dict):
-        kept: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for field in msgspec.structs.fields(kind):
             if field.encode_name in value:
                 inner = f"{path}.{field.encode_name}" if path else field.encode_name
                 part = _salvage(value[field.encode_name], field.type, inner, faults)
                 if part is not msgspec.UNSET:
-                    kept[field.name] = part
-        return kind(**kept)
+                    fields[field.name] = part
+        return kind(**fields)
     if get_origin(kind) is list and isinstance(value, list):
         item = get_args(kind)[0]
         parts = (_salvage(part, item, f"{path}[{i}]", faults) for i, part in enumerate(value))

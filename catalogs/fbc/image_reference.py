@@ -47,13 +47,13 @@ def _fault(text: str) -> str:
     name = rest.partition(":")[0]
     if name.lower() != name:
         return "invalid reference format: repository name must be lowercase"
-    found = _REFERENCE.fullmatch(f"{domain}/{rest}")
-    if found is None:
+    match = _REFERENCE.fullmatch(f"{domain}/{rest}")
+    if match is None:
         lower = _REFERENCE.fullmatch(f"{domain}/{rest}".lower())
         return "repository name must be lowercase" if lower else "invalid reference format"
-    if len(found[1]) > LONGEST_NAME:
+    if len(match[1]) > LONGEST_NAME:
         return f"repository name must not be more than {LONGEST_NAME} characters"
-    return _digest_fault(found[2]) if found[2] else ""
+    return _digest_fault(match[2]) if match[2] else ""
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -71,8 +71,8 @@ def _split(text: str) -> tuple[str, str]:
 def _digest_fault(digest: str) -> str:
     algorithm, _, encoded = digest.partition(":")
     if algorithm not in _LENGTHS:
-        known = _DIGEST.fullmatch(digest)
-        return "unsupported digest algorithm" if known else "invalid checksum digest format"
+        valid = _DIGEST.fullmatch(digest)
+        return "unsupported digest algorithm" if valid else "invalid checksum digest format"
     if len(encoded) != _LENGTHS[algorithm]:
         return "invalid checksum digest length"
     return "" if encoded == encoded.lower() else "invalid checksum digest format"

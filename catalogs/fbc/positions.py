@@ -42,8 +42,8 @@ class Places:
 
     def fill(self, problems: Sequence[Problem], blobs: Iterable[BlobAt] = ()) -> list[Problem]:
         """The problems with offset, file, line and excerpt; `blobs` are where most of them are."""
-        known = {blob.offset: blob for blob in blobs} if problems else {}
-        return [self._fill(problem, known) for problem in problems]
+        by_offset = {blob.offset: blob for blob in blobs} if problems else {}
+        return [self._fill(problem, by_offset) for problem in problems]
 
     def _fill(self, problem: Problem, blobs: Mapping[int, BlobAt]) -> Problem:
         if problem.offset is None:
@@ -92,8 +92,8 @@ class Places:
 
     def _count_to(self, offset: int, begin: int) -> int:
         """The line, from 1, in the file that begins at `begin`; what was counted is known."""
-        known = bisect_right(self._lines, (offset, 1 << 62)) - 1
-        place, line = self._lines[known] if known >= 0 else (begin, 1)
+        i = bisect_right(self._lines, (offset, 1 << 62)) - 1
+        place, line = self._lines[i] if i >= 0 else (begin, 1)
         if place < begin:
             place, line = begin, 1
         while place < offset:
@@ -121,10 +121,10 @@ def locate_json(data: bytes, steps: Sequence[Step]) -> int:
     at = _space(text, 0)
     try:
         for step in steps:
-            found = _item(text, at, step) if isinstance(step, int) else _member(text, at, step)
-            if found < 0:
+            position = _item(text, at, step) if isinstance(step, int) else _member(text, at, step)
+            if position < 0:
                 break
-            at = found
+            at = position
     except (JSONDecodeError, RecursionError, IndexError):
         pass
     return at
@@ -181,9 +181,9 @@ def _locate_node(node: yaml.Node | None, steps: Sequence[Step], data: bytes) -> 
     if node is None:
         return 0
     for step in steps:
-        found: yaml.Node | None = None
+        child: yaml.Node | None = None
         if isinstance(node, yaml.MappingNode) and isinstance(step, str):
-            found = next(
+            child = next(
                 (
                     value
                     for key, value in node.value
@@ -192,9 +192,9 @@ def _locate_node(node: yaml.Node | None, steps: Sequence[Step], data: bytes) -> 
                 None,
             )
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-            found = node.value[step] if step < len(node.value) else None
-        if found is None:
+            child = node.value[step] if step < len(node.value) else None
+        if child is None:
             break
-        node = found
+        node = child
     characters = node.start_mark.index
     return len(data.decode(errors="replace")[:characters].encode())

@@ -27,9 +27,9 @@ from catalogs.fbc.blob import (
 
 BLOB_LIMIT = 32 * 1024 * 1024
 CHUNK = 1 << 18
-TOLD_EVERY = 1 << 22  # bytes between two words about how far the reading is
+REPORT_BYTES = 1 << 22  # bytes between two progress reports
 _YAML_MARK = re.compile(rb"(?:---|\.\.\.)(?:\s|$)")
-MOST = 1000  # unreadable blobs told of one catalog; one of nothing else must not fill the database
+MAX_UNREADABLE = 1000  # blobs listed of one catalog, so that it does not fill the database
 FIRST_LOOK = 1 << 12  # bytes read of what may be a blob of several lines; mostly it isn't one
 # Bytes looked at in vain, of one file, before what follows an unreadable blob is looked for only
 # after all that was looked at: each of many beginnings can lead to the same far end.
@@ -119,11 +119,11 @@ class Splitter:
     def _pass(self, offset: int, end: int) -> int:
         """The line breaks from `offset` to `end`, where the spool is left."""
         self._spool.seek(offset)
-        found = 0
+        count = 0
         while offset < end and (chunk := self._spool.read(min(CHUNK, end - offset))):
-            found += chunk.count(b"\n")
+            count += chunk.count(b"\n")
             offset += len(chunk)
-        return found
+        return count
 
     def _json(self, offset: int, number: int) -> Iterator[Piece]:
         limit, readline = self._limit, self._spool.readline
@@ -227,9 +227,9 @@ class Splitter:
         tail = b""
         while chunk := self._spool.read(size):
             size = min(2 * size, CHUNK)
-            found = (tail + chunk).find(b"\n{")
-            if found >= 0:
-                return position - len(tail) + found + 1
+            line_break = (tail + chunk).find(b"\n{")
+            if line_break >= 0:
+                return position - len(tail) + line_break + 1
             position += len(chunk)
             tail = chunk[-1:]
         return position
@@ -274,11 +274,14 @@ class Splitter:
 
 
 def _tell(problems: list[Problem], problem: Problem) -> None:
-    if len(problems) < MOST:
+    if len(problems) < MAX_UNREADABLE:
         problems.append(problem)
-    elif len(problems) == MOST:
-        told = f"the catalog has more blobs that can't be read than the {MOST} that are listed"
-        problems.append(Problem("more", told, offset=problem.offset))
+    elif len(problems) == MAX_UNREADABLE:
+        message = (
+            f"the catalog has more blobs that can't be read than the {MAX_UNREADABLE} "
+            "that are listed"
+        )
+        problems.append(Problem("more", message, offset=problem.offset))
 
 
 def _may_go_on(error: JSONDecodeError, text: str) -> bool:
@@ -381,25 +384,25 @@ def index_spool(
     progress: Callable[[int], None] | None = None,
 ) -> Index:
     """Reads the spool once. `files` says where each file begins in a spool of several (offset,
-    name); `progress` is told now and then how many bytes were read. Raises NotFbc when no blob is
+    name); `progress` receives the number of bytes read. Raises NotFbc when no blob is
     usable, CutShort when the end of a file is cut."""
     problems: list[Problem] = []
     packages: dict[str, PackageIndex] = {}
     pack, sha256 = _ENTRY.pack, hashlib.sha256
-    told = -TOLD_EVERY
+    reported = -REPORT_BYTES
     for piece in _pieces(spool, limit, files, problems):
         header, data = piece.header, piece.data
-        if progress is not None and piece.offset - told >= TOLD_EVERY:
-            told = piece.offset
-            progress(told)
+        if progress is not None and piece.offset - reported >= REPORT_BYTES:
+            reported = piece.offset
+            progress(reported)
         owner = header.owner
         if (fault := _unstorable(piece)) is not None:
             _tell(problems, fault)
             continue
-        found = packages.get(owner)
-        if found is None:
-            found = packages[owner] = PackageIndex()
-        found.packed += pack(
+        package = packages.get(owner)
+        if package is None:
+            package = packages[owner] = PackageIndex()
+        package.packed += pack(
             piece.offset,
             len(data),
             piece.line,

@@ -115,13 +115,13 @@ class _Writer:
         self.uses += local == "use"
         if self.uses > MAX_USES:
             raise SvgFault(f"has more than {MAX_USES} use elements")
-        kept = "".join(
+        text = "".join(
             f' {key}="{escape(value).translate(_LINES)}"'
             for key, value in sorted(_attributes(local, attributes).items())
         )
         root = f' xmlns="{_SVG}"' if not self.open else ""
         self.open.append(local)
-        self.out.append(f"<{local}{root}{kept}>")
+        self.out.append(f"<{local}{root}{text}>")
 
     def end(self, name: str) -> None:
         if self.dropped:
@@ -151,16 +151,16 @@ def _without_comments(css: str) -> str:
 
 
 def _attributes(element: str, attributes: dict[str, str]) -> dict[str, str]:
-    kept: dict[str, str] = {}
+    safe: dict[str, str] = {}
     for name, value in attributes.items():
         space, _, local = name.rpartition(" ")
         if local == "href" and space in ("", _XLINK):
             raster = element == "image" and _RASTER.fullmatch(value.strip())
             if _LOCAL.fullmatch(value.strip()) or raster:
-                kept["href"] = value.strip()
+                safe["href"] = value.strip()
         elif not space and not local.lower().startswith("on") and _harmless(value):
-            kept[local] = value
-    return kept
+            safe[local] = value
+    return safe
 
 
 def _harmless(value: str) -> bool:

@@ -1,9 +1,9 @@
-"""Syncing a catalog: from its source to rows, doing as little as the source's state allows.
+"""Syncs a catalog from its source to rows, with as little work as the source's state allows.
 
-The ladder: the digest of a ClusterCatalog is the one we have: no request. The source answers
-"not modified", or the body is the one we have: one row is touched. A package whose blobs are the
-same: none of its rows is. Readers see the old content or the new one, never a mixture, and a
-failure leaves the old one in place. Must not know: tasks, pages.
+The steps: if the digest of a ClusterCatalog did not change, no request is sent. If the source
+responds "not modified", or the body did not change, one row is updated. Packages whose blobs did
+not change are not written. Readers see the old content or the new one, never a mixture, and a
+failure leaves the old one in place.
 """
 
 import time
@@ -55,8 +55,8 @@ CHANGED, UNCHANGED, FAILED, CANCELLED = (
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What one attempt did. `rows_written` counts rows inserted, updated and deleted, `bytes_read`
-    bytes as they came from the source (encoded), `error` is a sentence or ""."""
+    """The result of one attempt. `rows_written` counts rows inserted, updated and deleted,
+    `bytes_read` the encoded bytes of the source, `error` is a sentence or ""."""
 
     outcome: str
     packages: int
@@ -80,13 +80,13 @@ def sync_catalog(
     limits: Limits = LIMITS,
     progress: Progress = no_progress,
 ) -> SyncResult:
-    """Reads the catalog's source and makes the rows match it. See the module for the ladder.
+    """Reads the catalog's source and updates the rows to match it, by the steps above.
 
-    `force` skips the ladder and writes every package anew. `source` replaces the one the row
-    names; `progress` is told (packages done, packages to do). Never raises for a bad source or
-    bad content: the outcome is `failed`, the sentence is on the catalog and on a SyncRun. Other
-    errors are recorded and raised. A run that somebody cancelled (see `catalogs.sync.progress`)
-    ends as `cancelled`. Call it under the catalog's lease and outside a transaction.
+    `force` rewrites every package. `source` replaces the source of the row; `progress` receives
+    (packages done, packages to do). Never raises for a bad source or bad content: the outcome is
+    `failed`, the sentence is on the catalog and on a SyncRun. Other errors are recorded and
+    raised. A cancelled run (see `catalogs.sync.progress`) ends as `cancelled`. Call it under the
+    catalog's lease and outside a transaction.
     """
     attempt = _Attempt(catalog, force, limits, progress)
     try:
@@ -106,7 +106,7 @@ def sync_catalog(
 
 
 class _Attempt:
-    """One run of `sync_catalog`, and what it cost so far."""
+    """One run of `sync_catalog`, and its cost."""
 
     def __init__(self, catalog: Catalog, force: bool, limits: Limits, progress: Progress) -> None:
         self.progress = progress
@@ -115,35 +115,35 @@ class _Attempt:
         self.started = time.monotonic()
         self.started_at = timezone.now()
         self.row = Run(catalog, self.started_at)
-        # Rows that other rules derived say nothing about what these rules would derive.
+        # Rows of another derivation can't be compared with rows of this one.
         self.everything = force or catalog.derivation != DERIVATION
-        # Kept for the whole attempt: the row may learn of another digest while we read this one.
+        # Constant during the attempt: the row may receive another digest meanwhile.
         self.digest = catalog.resolved_digest
         self.source: Source | None = None
-        self.way = ""
+        self.access_method = ""
 
     def run(self, source: Source | None) -> SyncResult:
         catalog = self.catalog
-        fresh = not self.everything and bool(catalog.content_hash)
-        if fresh and source is None and self.digest and self.digest == catalog.synced_digest:
+        reusable = not self.everything and bool(catalog.content_hash)
+        if reusable and source is None and self.digest and self.digest == catalog.synced_digest:
             return self.unchanged("digest unchanged")
         source = self.source = source or source_of(catalog, self.limits)
-        if fresh and self.is_resolved(source):
+        if reusable and self.is_resolved(source):
             return self.unchanged("digest unchanged")
-        # A stamp counts whole seconds: content that the cluster calls another one may have it too.
-        told_another = (
+        # Last-Modified counts whole seconds: content with another digest may have the same.
+        digest_changed = (
             self.digest and catalog.synced_digest and self.digest != catalog.synced_digest
         )
-        stamp = catalog.last_modified if fresh and not told_another else ""
+        stamp = catalog.last_modified if reusable and not digest_changed else ""
         with opened(source, stamp) as fetched:
             self.digest = self.digest or fetched.digest
-            self.way = fetched.access_method
+            self.access_method = fetched.access_method
             if fetched.body is None:
                 return self.unchanged("not modified", fetched)
-            if fresh and fetched.sha256 == catalog.content_hash:
+            if reusable and fetched.sha256 == catalog.content_hash:
                 return self.unchanged("same content", fetched)
             with no_cyclic_gc(), self.pool(fetched, fetched.body) as pool:
-                if not fresh:  # every package will be read
+                if not reusable:  # every package will be read
                     pool.expect(fetched.size)
                 index = self.index(source, fetched, fetched.body)
                 written = self.replace(index, fetched, pool)
@@ -151,19 +151,19 @@ class _Attempt:
         return self.changed(written, fetched, rows)
 
     def is_resolved(self, source: Source) -> bool:
-        """Whether the source tells, without its content, the digest of the content that we have."""
+        """Whether the source reports, without its content, the digest of the stored content."""
         resolve = getattr(source, "resolve", None)
-        found = resolve() if resolve and not self.digest and self.catalog.synced_digest else ""
-        if not found or found != self.catalog.synced_digest:
+        digest = resolve() if resolve and not self.digest and self.catalog.synced_digest else ""
+        if not digest or digest != self.catalog.synced_digest:
             return False
-        self.digest = found
+        self.digest = digest
         return True
 
-    def ways(self) -> dict[str, object]:
-        """How the source was read, where there is more than one way to."""
-        told: dict[str, object] = {"way": self.way} if self.way else {}
-        found = getattr(self.source, "outcomes", None) if self.way else None
-        return told if found is None else told | {"ways": found}
+    def access_methods(self) -> dict[str, object]:
+        """How the source was read, if it has several access methods."""
+        fields: dict[str, object] = {"way": self.access_method} if self.access_method else {}
+        outcomes = getattr(self.source, "outcomes", None) if self.access_method else None
+        return fields if outcomes is None else fields | {"ways": outcomes}
 
     @contextmanager
     def pool(self, fetched: Fetched, body: BinaryIO) -> Iterator[Pool]:
@@ -257,7 +257,7 @@ class _Attempt:
             "error_text": "",
             "error_hint": "",
             "last_cost": cost,
-            **self.ways(),
+            **self.access_methods(),
         }
 
     def state(self, state: Catalog.State) -> Catalog.State:
@@ -271,7 +271,7 @@ class _Attempt:
         return f"{what}{f', {size}' if count else ''}, {milliseconds:,} ms"
 
     def save(self, **values: object) -> None:
-        """Writes these columns and no others: a cluster's sync may write the rest meanwhile."""
+        """Writes only these columns: a cluster's sync may write the others meanwhile."""
         Catalog.objects.filter(pk=self.catalog.pk).update(**values)
         for name, value in values.items():
             setattr(self.catalog, name, value)
@@ -303,8 +303,8 @@ class _Attempt:
         self.row.leave()
         cancelled = error.code == "cancelled"
         now = timezone.now()
-        ways = getattr(self.source, "outcomes", self.catalog.ways)
-        told = {"error_code": error.code, "error_text": error.message, "error_hint": error.hint}
+        outcomes = getattr(self.source, "outcomes", self.catalog.ways)
+        fields = {"error_code": error.code, "error_text": error.message, "error_hint": error.hint}
         if cancelled:
             # Not a failure of the catalog: only `catalogs.tasks` asks, to wait for the next poll.
             self.save(checked_at=now, error_code=error.code)
@@ -313,8 +313,8 @@ class _Attempt:
                 state=self.state(Catalog.State.FAILED),
                 checked_at=now,
                 failing_since=self.catalog.failing_since or now,
-                ways=ways,
-                **told,
+                ways=outcomes,
+                **fields,
             )
         cost = Fetched(None, bytes_read=error.bytes_read, requests=error.requests)
         result = self.result(CANCELLED if cancelled else FAILED, 1, cost, error=error)

@@ -1,4 +1,4 @@
-"""Rows of a cluster's catalogs: what their objects say, not their content."""
+"""Records the catalogs of a cluster from their Kubernetes objects, without their content."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any
@@ -17,13 +17,12 @@ _Fields = dict[str, Any]
 def record_cluster_catalogs(
     cluster: Cluster, objects: Iterable[Mapping[str, Any]], only: Collection[str] | None = None
 ) -> int:
-    """Makes the ClusterCatalog rows of `cluster` those of `objects`; returns the rows written.
+    """Replaces the ClusterCatalog rows of `cluster` with `objects`; returns the rows written.
 
-    `objects` is the authoritative list, of the catalogs named in `only` or of all of them: a
-    catalog that isn't in it is deleted with its content. They are ClusterCatalogs of any version,
-    or Catalogs, as catalogd's first versions called them.
-    One that is only unready or unavailable keeps its content. Content that the object says is
-    another one is enqueued to be synced on commit. Nothing is written for what is the same.
+    `objects` is the complete list of the catalogs named in `only`, or of all: a missing catalog is
+    deleted with its content. They are ClusterCatalogs of any version, or Catalogs of catalogd's
+    first versions. An unready or unavailable catalog keeps its content. A catalog whose content
+    changed is enqueued for a sync on commit. Unchanged rows are not written.
     """
     keys = None if only is None else {("", name) for name in only}
     kind = Catalog.SourceKind.CLUSTER_CATALOG
@@ -48,37 +47,37 @@ def _record_all(
 ) -> int:
     written = 0
     with transaction.atomic():
-        known = cluster.catalogs.filter(source_kind=kind)
-        rows = {(row.namespace, row.name): row for row in known}
+        stored = cluster.catalogs.filter(source_kind=kind)
+        rows = {(row.namespace, row.name): row for row in stored}
         if only is not None:
             rows = {key: row for key, row in rows.items() if key in only}
-        for found in objects:
-            name = _text(_dig(found, "metadata", "name"))
-            namespace = _text(_dig(found, "metadata", "namespace"))
+        for item in objects:
+            name = _text(_dig(item, "metadata", "name"))
+            namespace = _text(_dig(item, "metadata", "namespace"))
             if not name or len(name) > 253 or len(namespace) > 63:  # no API server has such
                 continue
             row = rows.pop((namespace, name), None) or Catalog(
                 cluster=cluster, source_kind=kind, namespace=namespace, name=name
             )
-            written += _record(row, fields_of(found))
+            written += _record(row, fields_of(item))
         for row in rows.values():
             written += delete_catalog(row.pk)
     return written
 
 
 def _free_slug(row: Catalog) -> str:
-    """The catalog's name, or a longer one where another catalog of the cluster has that already.
+    """The catalog's name, or a longer text if another catalog of the cluster has that slug.
 
-    It is chosen once: links to a catalog stay what they are when others come and go.
+    Chosen only when the row is created, so that links to a catalog do not change.
     """
-    taken = set(Catalog.objects.filter(cluster=row.cluster).values_list("slug", flat=True))
+    slugs = set(Catalog.objects.filter(cluster=row.cluster).values_list("slug", flat=True))
     longer = f"{row.namespace or row.source_kind.lower()}.{row.name}"
     names = (row.name, longer[:253], *(f"{longer[:240]}.{number}" for number in range(2, 1000)))
-    return next(name for name in names if name not in taken)
+    return next(name for name in names if name not in slugs)
 
 
 def _dig(value: Any, *path: str) -> Any:
-    """`value[path[0]][path[1]]...`, or None where there is no such thing."""
+    """`value[path[0]][path[1]]...`, or None if a part is missing."""
     for part in path:
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
@@ -94,27 +93,27 @@ def _priority(value: object) -> int:
     return value if isinstance(value, int) and -(2**31) <= value < 2**31 else 0
 
 
-def _cluster_catalog(found: Mapping[str, Any]) -> _Fields:
+def _cluster_catalog(item: Mapping[str, Any]) -> _Fields:
     """`status.urls.base` came with v1; before it there was `contentURL`, the address of the content
     itself, and `resolvedRef` beside `ref`."""
-    image = _dig(found, "status", "resolvedSource", "image")
-    base = _dig(found, "status", "urls", "base") or _dig(found, "status", "contentURL")
+    image = _dig(item, "status", "resolvedSource", "image")
+    base = _dig(item, "status", "urls", "base") or _dig(item, "status", "contentURL")
     return {
-        "source": _text(_dig(found, "spec", "source", "image", "ref"), 2000),
-        "priority": _priority(_dig(found, "spec", "priority")),
-        "availability": _text(_dig(found, "spec", "availabilityMode") or "Available", 20),
+        "source": _text(_dig(item, "spec", "source", "image", "ref"), 2000),
+        "priority": _priority(_dig(item, "spec", "priority")),
+        "availability": _text(_dig(item, "spec", "availabilityMode") or "Available", 20),
         "resolved_digest": _text(_dig(image, "resolvedRef") or _dig(image, "ref"), 1000),
         "base_url": _text(base, 2000),
-        "conditions": _conditions(found),
+        "conditions": _conditions(item),
     }
 
 
-def _catalog_source(found: Mapping[str, Any]) -> _Fields:
-    """Its status names no digest: that of its pod is asked for when it is read.
+def _catalog_source(item: Mapping[str, Any]) -> _Fields:
+    """The status has no digest: a read of the catalog takes that of its pod.
 
-    The state of OLM's connection is shown as a condition.
+    The state of OLM's connection becomes a condition.
     """
-    spec, status = _dig(found, "spec"), _dig(found, "status")
+    spec, status = _dig(item, "spec"), _dig(item, "status")
     connection, service = _dig(status, "connectionState"), _dig(status, "registryService")
     address = _dig(connection, "address") or _dig(spec, "address")
     if not address and _dig(service, "serviceName"):
@@ -132,25 +131,25 @@ def _catalog_source(found: Mapping[str, Any]) -> _Fields:
         "source": _text(_dig(spec, "image") or _dig(spec, "address"), 2000),
         "priority": _priority(_dig(spec, "priority")),
         "base_url": _text(address, 2000),
-        "conditions": ([connected] if state else []) + _conditions(found),
+        "conditions": ([connected] if state else []) + _conditions(item),
     }
 
 
-def _conditions(found: Mapping[str, Any]) -> list[dict[str, str]]:
-    conditions = _dig(found, "status", "conditions")
-    kept = ("type", "status", "reason", "message", "lastTransitionTime")
+def _conditions(item: Mapping[str, Any]) -> list[dict[str, str]]:
+    conditions = _dig(item, "status", "conditions")
+    fields = ("type", "status", "reason", "message", "lastTransitionTime")
     return [
-        {key: _text(condition.get(key)) for key in kept}
+        {key: _text(condition.get(key)) for key in fields}
         for condition in (conditions if isinstance(conditions, list) else [])
         if isinstance(condition, Mapping)
     ]
 
 
 def _record(row: Catalog, fields: _Fields) -> int:
-    """Writes what differs; 1 when anything did."""
+    """Writes the changed fields; 1 if there are any."""
     states = Catalog.State
     if fields.get("availability") == Catalog.UNAVAILABLE:
-        # catalogd clears these on purpose then; what we read under that digest is still shown.
+        # catalogd clears these fields; the content of the last digest is still shown.
         fields["state"] = states.DISABLED
     elif row.state == states.DISABLED:
         fields["state"] = states.SERVING if row.content_hash else states.NEW
@@ -163,14 +162,14 @@ def _record(row: Catalog, fields: _Fields) -> int:
         row.save()
     elif changed:
         row.save(update_fields=sorted(changed))
-    told = new or changed & {"resolved_digest", "base_url", "availability"}
+    source_changed = new or changed & {"resolved_digest", "base_url", "availability"}
     readable = row.base_url and row.state != states.DISABLED
     if row.source_kind == Catalog.SourceKind.CATALOG_SOURCE:
         # A new image is a new pod, and that a new connection.
-        told = told or changed & {"source", "conditions"}
-        another = True
+        source_changed = source_changed or changed & {"source", "conditions"}
+        content_changed = True
     else:
-        another = row.resolved_digest != row.synced_digest
-    if told and readable and another:
+        content_changed = row.resolved_digest != row.synced_digest
+    if source_changed and readable and content_changed:
         enqueue("catalogs.sync_catalog", row.pk)
     return int(new or bool(changed))

@@ -1,9 +1,8 @@
-"""One run of a sync while it goes on: its row, how far it is, and whether it was asked to stop.
+"""The progress of a running sync, and its cancellation.
 
-Readers see nothing that the content's transaction writes before its end, and SQLite lets nobody
-else write meanwhile. So the row says which step a run is at, and the cache, which the web shares
-with its workers (Redis, or one process), how far; a wish to cancel goes both ways as well.
-Must not know what is synced.
+Readers do not see the writes of the content's transaction before its end, and SQLite blocks other
+writers meanwhile. So the row holds the step of a run, and the cache, which the web shares with its
+workers (Redis, or one process), the progress. A request to cancel is written to both as well.
 """
 
 import time
@@ -19,16 +18,16 @@ from catalogs.models import Catalog
 from catalogs.sources.base import SourceError
 from olmweb.models import Lease, SyncRun
 
-EVERY = 0.5  # seconds between two reports
-KEPT = 1800  # seconds that the cache keeps one
+REPORT_INTERVAL = 0.5  # seconds
+CACHE_SECONDS = 1800  # that a report stays in the cache
 READING, INDEXING, WRITING = "reading", "indexing", "writing"
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a run stands. `done` of `total` are bytes, or packages when it writes; `total` is 0
-    when it isn't known."""
+    """The progress of a run. `done` of `total` are bytes, or packages while it writes; `total` is 0
+    when unknown."""
 
     run: int
     step: str
@@ -42,7 +41,7 @@ class Standing:
 
 
 class Run:
-    """What one attempt tells of itself; a row is written once there is something to tell."""
+    """Reports the progress of one attempt; a row is written with the first report."""
 
     def __init__(self, catalog: Catalog, started_at: datetime, clock: Clock = time.monotonic):
         self.row: SyncRun | None = None
@@ -50,37 +49,37 @@ class Run:
         self._started_at = started_at
         self._clock = clock
         self._step = ""
-        self._told = clock()
+        self._reported_at = clock()
         self._inside = False  # the content's transaction
 
     def reading(self, done: int, total: int) -> None:
-        """A listener for sources. A short read leaves no row: it may find nothing new."""
-        if self.row is None and self._clock() - self._told < EVERY:
+        """A listener for sources. A short read writes no row: the content may be unchanged."""
+        if self.row is None and self._clock() - self._reported_at < REPORT_INTERVAL:
             return
-        self.tell(READING, done, total)
+        self.report(READING, done, total)
 
     def indexing(self, done: int, total: int) -> None:
-        self.tell(INDEXING, done, total)
+        self.report(INDEXING, done, total)
 
     def writing(self, done: int, total: int) -> None:
-        self.tell(WRITING, done, total)
+        self.report(WRITING, done, total)
 
     def enter(self) -> None:
-        """From now on this thread is inside the content's transaction."""
-        self.tell(WRITING, 0, 0)
+        """Marks the start of the content's transaction in this thread."""
+        self.report(WRITING, 0, 0)
         self._inside = True
 
     def leave(self) -> None:
         self._inside = False
 
-    def tell(self, step: str, done: int, total: int) -> None:
-        """Raises SourceError, code "cancelled", when somebody asked for that."""
+    def report(self, step: str, done: int, total: int) -> None:
+        """Raises SourceError, code "cancelled", after a request to cancel."""
         now = self._clock()
-        if step == self._step and now - self._told < EVERY:
+        if step == self._step and now - self._reported_at < REPORT_INTERVAL:
             return
         row = self._start()
-        self._step, self._told = step, now
-        cache.set(_key(row.pk), (step, done, total), KEPT)
+        self._step, self._reported_at = step, now
+        cache.set(_key(row.pk), (step, done, total), CACHE_SECONDS)
         if not self._inside:
             SyncRun.objects.filter(pk=row.pk).update(step=step, done=done, total=total)
         if self._is_cancelled(row.pk):
@@ -91,7 +90,7 @@ class Run:
             )
 
     def _start(self) -> SyncRun:
-        """The row. We hold the lease: an older run that still seems to go on is dead."""
+        """The row. Because this run holds the lease, an older row that still runs is dead."""
         if self.row is None:
             same = {"kind": SyncRun.Kind.CATALOG, "target": str(self._catalog)}
             SyncRun.objects.filter(outcome=SyncRun.Outcome.RUNNING, **same).update(
@@ -110,11 +109,11 @@ class Run:
         if cache.get(_key(run, "cancel")):
             return True
         if self._inside and connection.vendor == "sqlite":
-            return False  # a transaction there sees what was there at its start
+            return False  # its transactions don't see later writes
         return SyncRun.objects.filter(pk=run, cancel_asked=True).exists()
 
     def finish(self, outcome: str, counts: dict[str, int], error: SourceError | None) -> None:
-        """Writes how it ended: the row that was there, or one of an attempt that failed at once."""
+        """Writes the outcome to the row, or to a new one if the attempt made no report."""
         row = self.row or SyncRun(
             kind=SyncRun.Kind.CATALOG,
             target=str(self._catalog),
@@ -130,9 +129,9 @@ class Run:
 
 
 def standings(catalogs: Iterable[Catalog]) -> dict[int, Standing]:
-    """Where the runs of these catalogs stand, by the catalog's key; one that is not being synced
-    is missing. One query when none is, two otherwise."""
-    by_target = {str(each): each.pk for each in catalogs}
+    """The progress of the running syncs of these catalogs, by the catalog's key. One query when
+    none is running, two otherwise."""
+    by_target = {str(catalog): catalog.pk for catalog in catalogs}
     running = SyncRun.objects.filter(kind=SyncRun.Kind.CATALOG, outcome=SyncRun.Outcome.RUNNING)
     rows = [row for row in running.order_by("id") if row.target in by_target]
     if not rows:
@@ -141,25 +140,25 @@ def standings(catalogs: Iterable[Catalog]) -> dict[int, Standing]:
     names = [f"catalog:{by_target[row.target]}" for row in rows]
     leases = Lease.objects.filter(name__in=names, expires_at__gt=timezone.now())
     held = set(leases.values_list("name", flat=True))
-    found = {}
+    result = {}
     for row in rows:
-        catalog = by_target[row.target]
-        if f"catalog:{catalog}" in held:
+        catalog_id = by_target[row.target]
+        if f"catalog:{catalog_id}" in held:
             step, done, total = cache.get(_key(row.pk)) or (row.step, row.done, row.total)
             cancelling = row.cancel_asked or bool(cache.get(_key(row.pk, "cancel")))
-            found[catalog] = Standing(row.pk, step, done, total, cancelling)
-    return found
+            result[catalog_id] = Standing(row.pk, step, done, total, cancelling)
+    return result
 
 
 def cancel(catalog: Catalog) -> bool:
-    """Asks the run of this catalog to stop; False when none goes on. It stops within a second or
-    so, and its lease is then free."""
-    found = standings([catalog]).get(catalog.pk)
-    if found is None:
+    """Requests the running sync of this catalog to stop; False when none is running. It stops
+    within about a second and releases its lease."""
+    standing = standings([catalog]).get(catalog.pk)
+    if standing is None:
         return False
-    cache.set(_key(found.run, "cancel"), True, KEPT)
-    if connection.vendor != "sqlite" or found.step != WRITING:  # else it would wait for the lock
-        SyncRun.objects.filter(pk=found.run, outcome=SyncRun.Outcome.RUNNING).update(
+    cache.set(_key(standing.run, "cancel"), True, CACHE_SECONDS)
+    if connection.vendor != "sqlite" or standing.step != WRITING:  # else it would wait for the lock
+        SyncRun.objects.filter(pk=standing.run, outcome=SyncRun.Outcome.RUNNING).update(
             cancel_asked=True
         )
     return True

@@ -9,7 +9,7 @@ import pytest
 
 from catalogs.fbc import blob as fbc
 from catalogs.fbc.package import PackageReader
-from catalogs.fbc.split import MOST, CutShort, NotFbc, Splitter, index_spool, read_blob
+from catalogs.fbc.split import MAX_UNREADABLE, CutShort, NotFbc, Splitter, index_spool, read_blob
 from tests.worlds.fbc import bundle_blob, channel_blob, jsonl, package, package_blob
 
 
@@ -150,7 +150,7 @@ def test_beginnings_that_lead_to_the_same_far_end_are_not_all_followed():
 def test_unreadable_blobs_are_listed_up_to_a_bound_and_the_rest_is_served(junk):
     index = index_spool(io.BytesIO(b'{"schema":"a"}\n' + junk * 20_000 + b'{"schema":"b"}\n'))
     assert len(index.packages[""]) == 2
-    assert len(index.problems) == MOST + 1
+    assert len(index.problems) == MAX_UNREADABLE + 1
     assert index.problems[-1].code == "more"
 
 

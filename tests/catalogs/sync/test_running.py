@@ -24,7 +24,7 @@ HTMX = {"HX-Request": "true"}
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every word of progress is a report."""
-    monkeypatch.setattr(running, "EVERY", 0)
+    monkeypatch.setattr(running, "REPORT_INTERVAL", 0)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def going_on(db: None) -> tuple[Catalog, Run]:
     assert leases.acquire(f"catalog:{catalog.pk}", 60)
     run = Run(catalog, timezone.now())
     run.enter()
-    run.tell("writing", 0, 0)
+    run.report("writing", 0, 0)
     return catalog, run
 
 
