@@ -106,10 +106,10 @@ def test_a_subscription_has_no_candidates_without_one_head():
 def test_every_layout_holds_each_name_once_and_only_edges_between_its_nodes(entries):
     drawn = layout(entries, {})
     shown = [name for node in drawn.nodes for name in (node.folded or (node.id,))]
-    mentioned = {name for each in entries for name in (each.name, each.replaces, *each.skips)}
+    mentioned = {name for item in entries for name in (item.name, item.replaces, *item.skips)}
 
     assert sorted(shown) == sorted(set(shown))
-    assert {each.name for each in entries} <= set(shown) <= mentioned
+    assert {item.name for item in entries} <= set(shown) <= mentioned
     ids = {node.id for node in drawn.nodes}
     assert all({edge.source, edge.target} <= ids for edge in drawn.edges)
     assert len({(node.x, node.y) for node in drawn.nodes}) == len(drawn.nodes)
@@ -165,7 +165,7 @@ def test_a_skip_range_is_one_edge_from_the_newest_version_it_takes():
 @pytest.mark.parametrize("skip_range", ["<99999.0.0", " || ".join([">0.x"] * 70)])
 def test_skip_ranges_that_take_every_version_are_drawn_from_the_newest_before_them(skip_range):
     entries = [Entry(f"p.v{i}.0.0", skip_range=skip_range) for i in range(3_000)]
-    edges = drawn_edges(entries, {each.name: each for each in entries}, known(entries))
+    edges = drawn_edges(entries, {item.name: item for item in entries}, known(entries))
     assert {(edge.source, edge.target) for edge in edges} == {
         (f"p.v{i}.0.0", f"p.v{i + 1}.0.0") for i in range("||" in skip_range, 2_999)
     }
@@ -261,30 +261,30 @@ def test_rules_agree_with_the_reference_on_every_real_channel():
         raw = blob["entries"]
         entries = [
             Entry(
-                each["name"],
-                each.get("replaces") or "",
-                tuple(each.get("skips") or ()),
-                each.get("skipRange") or "",
+                item["name"],
+                item.get("replaces") or "",
+                tuple(item.get("skips") or ()),
+                item.get("skipRange") or "",
             )
-            for each in raw
+            for item in raw
         ]
         assert [reference.validate_channel(raw)] == heads(entries)
         assert validate_channel(entries) == []
-        for each in entries:
-            version = versions[each.name]
+        for item in entries:
+            version = versions[item.name]
             old = reference.parse(str(version))
             expected = {
                 other["name"]
                 for other in raw
-                if other["name"] != each.name and reference.is_successor(other, each.name, old)
+                if other["name"] != item.name and reference.is_successor(other, item.name, old)
             }
-            found = {step.name for step in successors(entries, each.name, version, versions)}
-            assert found == expected
-            assert v0_candidates(entries, (each.name, version)) == reference.v0_candidates(
-                raw, (each.name, str(version))
+            result = {step.name for step in successors(entries, item.name, version, versions)}
+            assert result == expected
+            assert v0_candidates(entries, (item.name, version)) == reference.v0_candidates(
+                raw, (item.name, str(version))
             )
-            if each.skip_range:
-                ours, theirs = blang_range(each.skip_range), reference.blang_range(each.skip_range)
+            if item.skip_range:
+                ours, theirs = blang_range(item.skip_range), reference.blang_range(item.skip_range)
                 assert all(
                     ours(versions[other.name]) == theirs(reference.parse(str(versions[other.name])))
                     for other in entries

@@ -21,7 +21,7 @@ def test_names_edges_and_facts_are_written():
         Entry("p.v1.2.0", "p.v1.1.0", ("p.v0.9.0",), "<1.2.0"),
         Entry("p.v2.0.0", skip_range="<1.1.0"),
     ]
-    versions = {each.name: parse(each.name[3:]) for each in entries}
+    versions = {item.name: parse(item.name[3:]) for item in entries}
     text = mermaid(
         entries,
         versions,

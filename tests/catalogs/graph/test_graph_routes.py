@@ -28,7 +28,7 @@ CHANNEL = [
 
 
 def facts(channels=None, versions=VERSIONS, deprecated=()):
-    bundles = [BundleFacts(f"p.v{each}", each, each in deprecated) for each in versions]
+    bundles = [BundleFacts(f"p.v{item}", item, item in deprecated) for item in versions]
     return PackageFacts("p", "stable", channels or {"stable": CHANNEL}, bundles)
 
 
@@ -114,8 +114,8 @@ def test_v0_moves_nothing_in_a_channel_without_order_and_v1_does():
     assert analysis.heads == ["p.v1.1.0", "p.v2.0.0"]
     assert (analysis.chosen, analysis.steps, analysis.stranded) == ("", {}, frozenset())
     assert "2 replacement chains were found" in analysis.fault
-    way = way_to(analysis, "p.v1.0.0", "p.v1.1.0")
-    assert "can't order channel stable" in why_no_way(analysis, of, way)[0]
+    route = way_to(analysis, "p.v1.0.0", "p.v1.1.0")
+    assert "can't order channel stable" in why_no_way(analysis, of, route)[0]
     assert analyse(of, V1).steps == {"p.v1.0.0": "p.v1.1.0"}
     assert analyse(of, V1).stranded == {"p.v1.0.0", "p.v1.1.0"}
 
@@ -129,7 +129,7 @@ def test_v1_stays_rather_than_go_to_a_deprecated_version():
 
 def test_v1_takes_bundles_of_the_same_version_and_release_for_candidates():
     bundles = [BundleFacts("a", "1.0.0+1"), BundleFacts("b", "1.0.0+1"), BundleFacts("c", "1.0.0")]
-    channels = {"stable": [Entry(each.name) for each in bundles]}
+    channels = {"stable": [Entry(item.name) for item in bundles]}
     of = PackageFacts("p", "stable", channels, bundles)
     assert analyse(of, V1).table["b"] == {"a": "same version"}
     assert resolve(of, InstallMethod.CLUSTER_EXTENSION, installed="b").bundle == "a"
@@ -142,7 +142,7 @@ def test_v1_takes_bundles_of_the_same_version_and_release_for_candidates():
 )
 def test_edges_beyond_counting_are_not_followed_and_that_is_said(skip_range, build):
     bundles = [BundleFacts(f"p{i}", build(i)) for i in range(1_000)]
-    channels = {"stable": [Entry(each.name, skip_range=skip_range) for each in bundles]}
+    channels = {"stable": [Entry(item.name, skip_range=skip_range) for item in bundles]}
     of = PackageFacts("p", "stable", channels, bundles)
     analysis = analyse(of, V1)
     assert analysis.too_large
@@ -150,8 +150,8 @@ def test_edges_beyond_counting_are_not_followed_and_that_is_said(skip_range, bui
     assert not analysis.steps
     assert not analysis.stranded
     assert not analysis.unreachable
-    (said,) = why_no_way(analysis, of, way_to(analysis, "p1", "p2"))
-    assert said == "It has more than 500,000 upgrade edges, which are not followed here."
+    (message,) = why_no_way(analysis, of, way_to(analysis, "p1", "p2"))
+    assert message == "It has more than 500,000 upgrade edges, which are not followed here."
     assert len(analyse(of, V0, "stable").names) == 1_000
 
 
@@ -176,11 +176,11 @@ channel = st.lists(entry, min_size=1, max_size=6, unique_by=lambda each: each.na
 
 @given(channel)
 def test_the_table_of_successors_is_what_is_asked_for_one_by_one(entries):
-    known = {name: parse(name[3:]) for name in (e.name for e in entries) if name.startswith("p.v")}
-    table = successor_table(entries, known)
-    for each in entries:
-        found = successors(entries, each.name, known.get(each.name), known)
-        assert table[each.name] == {step.name: step.kind for step in found}
+    names = {name: parse(name[3:]) for name in (e.name for e in entries) if name.startswith("p.v")}
+    table = successor_table(entries, names)
+    for item in entries:
+        result = successors(entries, item.name, names.get(item.name), names)
+        assert table[item.name] == {step.name: step.kind for step in result}
 
 
 @given(channel)
@@ -189,18 +189,18 @@ def test_the_table_of_successors_is_what_is_asked_for_one_by_one(entries):
 )
 def test_every_step_is_the_one_that_the_resolver_takes(semantics, path, entries):
     bundles = [
-        BundleFacts(each.name, each.name[3:], each.name == "p.v1.1.0")
-        for each in entries
-        if each.name.startswith("p.v")
+        BundleFacts(item.name, item.name[3:], item.name == "p.v1.1.0")
+        for item in entries
+        if item.name.startswith("p.v")
     ]
     of = PackageFacts("p", "stable", {"stable": entries}, bundles)
     analysis = analyse(of, semantics, "stable")
     for bundle in bundles:
-        if semantics == V0 and "odd" in {each.name for each in entries}:
+        if semantics == V0 and "odd" in {item.name for item in entries}:
             continue  # an entry without a bundle: nothing a registry would list
-        found = resolve(of, path, channels=["stable"], installed=bundle.name)
+        result = resolve(of, path, channels=["stable"], installed=bundle.name)
         expected = analysis.steps.get(bundle.name, "")
-        assert (found.bundle if found.bundle != bundle.name else "") == expected
+        assert (result.bundle if result.bundle != bundle.name else "") == expected
 
 
 @given(channel, names, names)
@@ -210,11 +210,11 @@ def test_a_way_is_made_of_edges_and_ends_at_its_goal(entries, start, goal):
         return
     order = sorted(table)
     steps = next_steps(table, order, stays=False)
-    way = find_route(start, goal, table, steps, pins=True)
-    stops = [way.start, *(hop.target for hop in way.hops)]
+    route = find_route(start, goal, table, steps, pins=True)
+    stops = [route.start, *(hop.target for hop in route.hops)]
     assert all(new in table[old] for old, new in pairwise(stops))
-    assert way.reached == (start in leading_to(table, [goal]))
-    if way.reached:
+    assert route.reached == (start in leading_to(table, [goal]))
+    if route.reached:
         assert stops[-1] == goal
     assert len(set(stops)) == len(stops)
 
@@ -222,12 +222,12 @@ def test_a_way_is_made_of_edges_and_ends_at_its_goal(entries, start, goal):
 @given(channel)
 def test_what_is_on_a_ring_can_reach_itself(entries):
     table = successor_table(entries, {})
-    found = cyclic(table)
+    result = cyclic(table)
     for name, after in table.items():
-        on_ring = any(name in leading_to(table, [name]) and each in leading_to(table, [name])
-                      for each in after)  # fmt: skip
+        on_ring = any(name in leading_to(table, [name]) and item in leading_to(table, [name])
+                      for item in after)  # fmt: skip
         if on_ring:
-            assert name in found
+            assert name in result
 
 
 def test_thousands_of_entries_in_a_row_or_ring_cost_time_and_no_stack():
@@ -235,7 +235,7 @@ def test_thousands_of_entries_in_a_row_or_ring_cost_time_and_no_stack():
     table = successor_table(chain, {})
     assert len(cyclic(table)) == 5000
     assert len(leading_to(table, ["p0"])) == 5000
-    way = find_route(
+    route = find_route(
         "p0", "p4998", table, next_steps(table, sorted(table), stays=False), pins=False
     )
-    assert len(way.hops) == 4998
+    assert len(route.hops) == 4998

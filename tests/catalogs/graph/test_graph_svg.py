@@ -36,13 +36,13 @@ def classes(svg):
 
 
 def test_each_fact_of_an_entry_is_a_class():
-    found = classes(draw(deprecated={"p.v1.1.0"}, installed={"p.v1.1.0"}))
+    result = classes(draw(deprecated={"p.v1.1.0"}, installed={"p.v1.1.0"}))
 
-    assert "olm-graph-head" in found["p.v1.2.0"]
-    assert "olm-graph-skipped" in found["p.v1.1.5"]
-    assert {"olm-graph-deprecated", "olm-graph-installed"} <= found["p.v1.1.0"]
-    assert "olm-graph-missing" in found["p.v1.0.0"]
-    assert "olm-graph-deprecated" not in found["p.v1.2.0"]
+    assert "olm-graph-head" in result["p.v1.2.0"]
+    assert "olm-graph-skipped" in result["p.v1.1.5"]
+    assert {"olm-graph-deprecated", "olm-graph-installed"} <= result["p.v1.1.0"]
+    assert "olm-graph-missing" in result["p.v1.0.0"]
+    assert "olm-graph-deprecated" not in result["p.v1.2.0"]
 
 
 def test_each_kind_of_edge_is_a_class():

@@ -59,15 +59,15 @@ def test_the_kinds_are_those_of_the_rows() -> None:
 
 
 def test_an_outline_comes_back_as_it_was_and_equal_ones_have_equal_hashes() -> None:
-    one = outline("1.0.0", "1.1.0", deprecated_bundles=["etcd.v1.0.0"])
-    encoded = encode(one)
-    assert decode(encoded.data) == one
+    item = outline("1.0.0", "1.1.0", deprecated_bundles=["etcd.v1.0.0"])
+    encoded = encode(item)
+    assert decode(encoded.data) == item
     turned = structs.replace(
-        one,
-        bundles=dict(reversed(one.bundles.items())),
-        channels=dict(reversed(one.channels.items())),
+        item,
+        bundles=dict(reversed(item.bundles.items())),
+        channels=dict(reversed(item.channels.items())),
     )
-    assert list(turned.bundles) != list(one.bundles)
+    assert list(turned.bundles) != list(item.bundles)
     assert encode(turned) == encoded, "the order of blobs in a catalog means nothing"
     assert encode(outline("1.0.0")).content_hash != encoded.content_hash
 

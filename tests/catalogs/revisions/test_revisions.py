@@ -56,7 +56,9 @@ def told(number: int) -> list[tuple[str, str, str]]:
 
 def between(catalog: Catalog, first: int, last: int) -> list[tuple[str, str, str]]:
     points = find_point(catalog, first), find_point(catalog, last)
-    return [(one.kind, one.package, one.subject) for d in differences(*points) for one in d.changes]
+    return [
+        (item.kind, item.package, item.subject) for d in differences(*points) for item in d.changes
+    ]
 
 
 NEWER = ("1.0.0", "1.1.0", "1.2.0")
@@ -138,7 +140,7 @@ def test_a_catalog_read_before_outlines_were_kept_goes_on_without_false_changes(
         ("package removed", "mongo", ""),
     ]
     assert spans() == [("etcd", 3, None), ("redis", 3, None)]
-    assert [each.number for each in retained_revisions(catalog)] == [3]
+    assert [item.number for item in retained_revisions(catalog)] == [3]
     read(catalog, package("etcd", NEWER))
     assert between(catalog, 3, 4) == [("package removed", "redis", "")]
 
@@ -209,7 +211,7 @@ def test_an_empty_catalog_can_be_compared(tmp_path: Path, catalog: Catalog) -> N
     ]  # fmt: skip
     empty = read(make(tmp_path, [], name="empty"), nothing)
     full = find_point(catalog, 1)
-    assert [each.fate for each in differences(find_point(empty), full)] == ["added", "added"]
+    assert [item.fate for item in differences(find_point(empty), full)] == ["added", "added"]
 
 
 def test_two_catalogs_are_compared_by_content_however_their_blobs_are_written(
@@ -218,24 +220,24 @@ def test_two_catalogs_are_compared_by_content_however_their_blobs_are_written(
     other = make(tmp_path, [], name="other")
     spaced = [dict(reversed(blob.items())) for blob in package("etcd")]
     read(other, spaced, package("redis", ("1.0.0",)), package("mongo"))
-    found = list(differences(find_point(catalog), find_point(other)))
-    assert [(each.package, each.fate) for each in found] == [
+    result = list(differences(find_point(catalog), find_point(other)))
+    assert [(item.package, item.fate) for item in result] == [
         ("mongo", "added"),
         ("redis", "changed"),
     ]
-    assert [change.kind for change in found[1].changes] == ["bundle removed", "channel head moved"]
-    one = list(differences(find_point(catalog), find_point(other), "mongo"))
-    assert one == found[:1]
+    assert [change.kind for change in result[1].changes] == ["bundle removed", "channel head moved"]
+    element = list(differences(find_point(catalog), find_point(other), "mongo"))
+    assert element == result[:1]
 
 
 def test_comparing_reads_outlines_some_packages_at_a_time(django_assert_num_queries: Any) -> None:
-    one, other = make_catalog(name="one"), make_catalog(name="other")
-    write_packages(one, {f"p{i}": ("1.0.0",) for i in range(332)})
+    item, other = make_catalog(name="one"), make_catalog(name="other")
+    write_packages(item, {f"p{i}": ("1.0.0",) for i in range(332)})
     write_packages(other, {f"p{i}": ("1.0.0", "1.1.0")[: 1 + i % 2] for i in range(40, 372)})
-    before, after = find_point(one), find_point(other)
+    before, after = find_point(item), find_point(other)
     with django_assert_num_queries(2 + ceil((80 + 146) / PACKAGES_AT_ONCE)):
-        found = list(differences(before, after))
-    assert len(found) == 80 + 146
+        result = list(differences(before, after))
+    assert len(result) == 80 + 146
     with django_assert_num_queries(2):
         assert list(differences(before, before)) == []
 
@@ -270,5 +272,5 @@ def test_the_current_revision_stays_however_old(catalog: Catalog) -> None:
     read(catalog, package("etcd"))
     age(catalog, 2, days=3000)
     assert record.prune(timezone.now()) == {"revisions": 1, "outlines": 1}
-    assert [each.number for each in retained_revisions(catalog)] == [2]
+    assert [item.number for item in retained_revisions(catalog)] == [2]
     assert spans() == [("etcd", 1, None)]

@@ -22,18 +22,21 @@ Raw = dict[str, dict[str, Any]]
 
 def raw(path: Path) -> Raw:
     """Package to what of it is compared, read without any code of ours."""
-    found: Raw = defaultdict(lambda: {"default": None, "channels": {}, "bundles": {}})
+    result: Raw = defaultdict(lambda: {"default": None, "channels": {}, "bundles": {}})
     with lzma.open(path) as lines:
         for line in lines:
             blob = json.loads(line)
             if blob["schema"] == "olm.package":
-                found[blob["name"]]["default"] = blob["defaultChannel"]
+                result[blob["name"]]["default"] = blob["defaultChannel"]
             elif blob["schema"] == "olm.channel":
-                found[blob["package"]]["channels"][blob["name"]] = blob["entries"]
+                result[blob["package"]]["channels"][blob["name"]] = blob["entries"]
             elif blob["schema"] == "olm.bundle":
-                images = {one.get("image") for one in blob.get("relatedImages") or ()} - {None, ""}
-                found[blob["package"]]["bundles"][blob["name"]] = (blob.get("image"), images)
-    return found
+                images = {item.get("image") for item in blob.get("relatedImages") or ()} - {
+                    None,
+                    "",
+                }
+                result[blob["package"]]["bundles"][blob["name"]] = (blob.get("image"), images)
+    return result
 
 
 def head(entries: list[dict[str, Any]]) -> str:
@@ -45,28 +48,28 @@ def head(entries: list[dict[str, Any]]) -> str:
 
 def expected(before: Raw, after: Raw) -> dict[str, set[tuple[str, str]]]:
     """(package, subject) by kind; pruned bundles count as removed."""
-    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    found["package removed"] = {(name, "") for name in before.keys() - after.keys()}
-    found["package added"] = {(name, "") for name in after.keys() - before.keys()}
+    result: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    result["package removed"] = {(name, "") for name in before.keys() - after.keys()}
+    result["package added"] = {(name, "") for name in after.keys() - before.keys()}
     for name in before.keys() & after.keys():
         old, new = before[name], after[name]
         for kind, part in (("bundle", "bundles"), ("channel", "channels")):
             gone, come = old[part].keys() - new[part].keys(), new[part].keys() - old[part].keys()
-            found[f"{kind} removed"] |= {(name, one) for one in gone}
-            found[f"{kind} added"] |= {(name, one) for one in come}
-        found["channel head moved"] |= {
+            result[f"{kind} removed"] |= {(name, item) for item in gone}
+            result[f"{kind} added"] |= {(name, item) for item in come}
+        result["channel head moved"] |= {
             (name, channel)
             for channel in old["channels"].keys() & new["channels"].keys()
             if head(old["channels"][channel]) != head(new["channels"][channel])
         }
-        found["images changed"] |= {
+        result["images changed"] |= {
             (name, bundle)
             for bundle in old["bundles"].keys() & new["bundles"].keys()
             if old["bundles"][bundle] != new["bundles"][bundle]
         }
         if old["default"] != new["default"]:
-            found["default channel changed"].add((name, ""))
-    return {kind: subjects for kind, subjects in found.items() if subjects}
+            result["default channel changed"].add((name, ""))
+    return {kind: subjects for kind, subjects in result.items() if subjects}
 
 
 @pytest.fixture
@@ -82,12 +85,12 @@ def synced(name: str, path: Path) -> Catalog:
 
 
 def found_between(one: Catalog, other: Catalog) -> dict[str, set[tuple[str, str]]]:
-    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for each in differences(find_point(one), find_point(other)):
-        for change in each.changes:
+    result: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for item in differences(find_point(one), find_point(other)):
+        for change in item.changes:
             kind = change.kind.replace("pruned", "removed")
-            found[kind].add((change.package, change.subject))
-    return found
+            result[kind].add((change.package, change.subject))
+    return result
 
 
 OURS = {"bundle changed", "channel changed", "deprecated", "no longer deprecated"}
@@ -98,10 +101,10 @@ def test_4_16_against_4_20_and_each_against_the_full_one_are_what_the_files_say(
 ) -> None:
     catalogs = {name: synced(name, path) for name, path in files.items()}
     contents = {name: raw(path) for name, path in files.items()}
-    for one, other in (("4.16", "4.20"), ("4.20", "4.16"), ("4.16", "full"), ("full", "4.20")):
-        found = found_between(catalogs[one], catalogs[other])
-        wanted = expected(contents[one], contents[other])
-        assert {kind: found[kind] for kind in found.keys() - OURS} == wanted, (one, other)
+    for item, other in (("4.16", "4.20"), ("4.20", "4.16"), ("4.16", "full"), ("full", "4.20")):
+        result = found_between(catalogs[item], catalogs[other])
+        wanted = expected(contents[item], contents[other])
+        assert {kind: result[kind] for kind in result.keys() - OURS} == wanted, (item, other)
     upgrade = found_between(catalogs["4.16"], catalogs["4.20"])
     assert (len(upgrade["package removed"]), len(upgrade["package added"])) == (3, 22)
     assert "bundle changed" not in upgrade, "the same bundles, with the CSV in another form"

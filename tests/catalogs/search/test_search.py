@@ -174,12 +174,12 @@ def test_the_distance_is_that_of_the_whole_table_up_to_the_most(
 def test_a_vocabulary_finds_what_comparing_with_every_word_finds(
     words: list[str], data: st.DataObject
 ) -> None:
-    asked = data.draw(st.text(alphabet="abcdef", min_size=4, max_size=10))
-    most = 2 if len(asked) >= 8 else 1
-    far = {word: plain_distance(asked, word) for word in words}
+    requested = data.draw(st.text(alphabet="abcdef", min_size=4, max_size=10))
+    most = 2 if len(requested) >= 8 else 1
+    far = {word: plain_distance(requested, word) for word in words}
     best = min(far.values(), default=99)
     expected = {word for word in words if far[word] == best} if best <= most else set()
-    assert set(Vocabulary([" ".join(words)]).near(asked)) == expected
+    assert set(Vocabulary([" ".join(words)]).near(requested)) == expected
 
 
 @pytest.mark.parametrize(
@@ -213,8 +213,10 @@ def test_names_most_alike_come_best_first() -> None:
 
 
 def test_a_search_is_taken_apart() -> None:
-    asked = parse_query('Web provides:kafka.strimzi.io/Kafka "image:quay.io/a" IMAGE:"b" web -x')
-    assert asked == SearchQuery(
+    requested = parse_query(
+        'Web provides:kafka.strimzi.io/Kafka "image:quay.io/a" IMAGE:"b" web -x'
+    )
+    assert requested == SearchQuery(
         words=("web", "image", "quay", "io", "a", "x"),
         provides=("kafka.strimzi.io/Kafka",),
         images=("b",),
@@ -227,8 +229,8 @@ def test_a_search_is_taken_apart() -> None:
 
 @given(st.text())
 def test_nothing_that_is_typed_is_an_error(text: str) -> None:
-    asked = parse_query(text)
-    assert len(asked.words) <= MAX_WORDS
+    requested = parse_query(text)
+    assert len(requested.words) <= MAX_WORDS
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def found(word: str) -> set[str]:
     (ids,) = packages_with([word])
     names = Package.objects.in_bulk(ids)
     assert names.keys() == ids  # no words of packages that are gone
-    return {each.name for each in names.values()}
+    return {item.name for item in names.values()}
 
 
 @pytest.fixture

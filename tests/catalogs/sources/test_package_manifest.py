@@ -47,14 +47,14 @@ def manifest(package: str = "tea", source: str = "teas", namespace: str = "olm",
         "currentCSVDesc": head,
         "entries": entries,
     }
-    told = {
+    reported = {
         "catalogSource": source,
         "catalogSourceNamespace": namespace,
         "packageName": package,
         "defaultChannel": "stable",
         "channels": [channel],
     }
-    return {"metadata": {"name": package}, "status": told | status}
+    return {"metadata": {"name": package}, "status": reported | status}
 
 
 def source_of(client: Answering) -> PackageManifestSource:
@@ -88,8 +88,8 @@ def test_a_package_keeps_its_channels_versions_kinds_and_images():
 
 def test_packages_of_other_sources_and_namespaces_are_none_of_ours():
     others = [manifest(source="coffees"), manifest(namespace="other"), {"status": 5}, {}]
-    found = blobs(*others, manifest())
-    assert [one["name"] for one in found if one["schema"] == "olm.package"] == ["tea"]
+    result = blobs(*others, manifest())
+    assert [item["name"] for item in result if item["schema"] == "olm.package"] == ["tea"]
 
 
 def test_deprecations_are_kept():
@@ -99,9 +99,9 @@ def test_deprecations_are_kept():
 
 
 def test_nothing_listed_is_not_an_empty_catalog():
-    with pytest.raises(SourceError, match="lists no package of CatalogSource olm/teas") as told:
+    with pytest.raises(SourceError, match="lists no package of CatalogSource olm/teas") as reported:
         blobs(manifest(source="coffees"))
-    assert told.value.code == "not-ready"
+    assert reported.value.code == "not-ready"
 
 
 def test_one_list_is_asked_for_and_the_selector_is_only_a_help():
@@ -122,6 +122,6 @@ def test_an_answer_that_is_no_list_is_told(body):
 
 
 def test_a_cluster_without_the_api_or_the_right_says_so():
-    with pytest.raises(SourceError) as told:
+    with pytest.raises(SourceError) as reported:
         source_of(Answering(b"no", 403)).fetch()
-    assert told.value.code == "forbidden"
+    assert reported.value.code == "forbidden"

@@ -78,9 +78,9 @@ def test_the_answers_become_a_catalog_with_its_graph_heads_and_texts(registry):
         },
     ]
     head = bundles[-1]
-    assert [one["name"] for one in bundles] == [one["name"] for one in channel["entries"]]
+    assert [item["name"] for item in bundles] == [item["name"] for item in channel["entries"]]
     assert head["relatedImages"] == [{"name": "run", "image": "registry.example/run:1"}]
-    shown = {one["type"]: one["value"] for one in head["properties"]}
+    shown = {item["type"]: item["value"] for item in head["properties"]}
     assert shown["olm.csv.metadata"]["displayName"] == "Etcd"
     assert shown["olm.csv.metadata"]["annotations"]["capabilities"] == "Deep Insights"
     assert shown["olm.package"] == {"packageName": "etcd", "version": "1.10.0"}
@@ -95,9 +95,9 @@ def test_the_order_of_the_answers_does_not_change_the_bytes(registry):
     assert first.sha256 == second.sha256
     assert first.bytes_read > 0
     assert first.requests == 4
-    for one in (first, second):
-        assert one.body
-        one.body.close()
+    for item in (first, second):
+        assert item.body
+        item.body.close()
 
 
 def test_a_bundle_of_two_channels_is_one_blob_and_deprecations_become_theirs(registry):
@@ -105,13 +105,13 @@ def test_a_bundle_of_two_channels_is_one_blob_and_deprecations_become_theirs(reg
     registry.bundles.append(
         bundle("etcd.v1.0.0", channel="old", deprecation={"message": "Too old."})
     )
-    told = registry.packages["etcd"]
-    told.channels.add(name="old", csvName="etcd.v1.0.0", deprecation={"message": "Use stable."})
-    told.deprecation.message = "Use zetcd."
-    found = blobs_of(registry)
-    assert [one["name"] for one in found if one["schema"] == "olm.channel"] == ["old", "stable"]
-    assert len([one for one in found if one["schema"] == "olm.bundle"]) == 3
-    assert found[-1]["entries"] == [
+    reported = registry.packages["etcd"]
+    reported.channels.add(name="old", csvName="etcd.v1.0.0", deprecation={"message": "Use stable."})
+    reported.deprecation.message = "Use zetcd."
+    result = blobs_of(registry)
+    assert [item["name"] for item in result if item["schema"] == "olm.channel"] == ["old", "stable"]
+    assert len([item for item in result if item["schema"] == "olm.bundle"]) == 3
+    assert result[-1]["entries"] == [
         {"reference": {"schema": "olm.package"}, "message": "Use zetcd."},
         {"reference": {"schema": "olm.channel", "name": "old"}, "message": "Use stable."},
         {"reference": {"schema": "olm.bundle", "name": "etcd.v1.0.0"}, "message": "Too old."},
@@ -120,10 +120,10 @@ def test_a_bundle_of_two_channels_is_one_blob_and_deprecations_become_theirs(reg
 
 def test_a_bundle_without_an_image_keeps_its_manifests(registry):
     manifest = '{"kind":"ClusterServiceVersion"}'
-    one = bundle("etcd.v1.0.0", bundlePath="", object=[manifest], csvJson=manifest)
-    registry.serve_channel(one)
-    (found,) = [one for one in blobs_of(registry) if one["schema"] == "olm.bundle"]
-    kinds = [one["type"] for one in found["properties"]]
+    item = bundle("etcd.v1.0.0", bundlePath="", object=[manifest], csvJson=manifest)
+    registry.serve_channel(item)
+    (result,) = [item for item in blobs_of(registry) if item["schema"] == "olm.bundle"]
+    kinds = [item["type"] for item in result["properties"]]
     assert kinds == ["olm.package", "olm.bundle.object"]
 
 
@@ -139,14 +139,14 @@ def test_a_server_from_before_properties_tells_apis_and_dependencies_otherwise(r
             ],
         )
     )
-    found = blobs_of(registry)[-1]["properties"]
-    assert [(one["type"], one["value"].get("kind", "")) for one in found] == [
+    result = blobs_of(registry)[-1]["properties"]
+    assert [(item["type"], item["value"].get("kind", "")) for item in result] == [
         ("olm.package", ""),
         ("olm.gvk", "Etcd"),
         ("olm.gvk.required", "Vault"),
         ("olm.package.required", ""),
     ]
-    assert found[-1]["value"] == {"packageName": "tea", "versionRange": ">1.0.0"}
+    assert result[-1]["value"] == {"packageName": "tea", "versionRange": ">1.0.0"}
 
 
 @pytest.mark.parametrize(
@@ -160,10 +160,10 @@ def test_a_server_from_before_properties_tells_apis_and_dependencies_otherwise(r
 def test_an_error_half_way_through_the_stream_is_no_catalog(registry, status, code):
     registry.serve_channel(*chain())
     registry.fail, registry.after = {"ListBundles": grpc.StatusCode[status]}, 2
-    with pytest.raises(SourceError, match=r"CatalogSource teas .*ListBundles") as told:
+    with pytest.raises(SourceError, match=r"CatalogSource teas .*ListBundles") as reported:
         source_at(registry.target).fetch()
-    assert told.value.code == code
-    assert told.value.requests == 2
+    assert reported.value.code == code
+    assert reported.value.requests == 2
 
 
 @pytest.mark.parametrize("method", ["ListPackages", "GetPackage", "GetBundle"])
@@ -178,17 +178,17 @@ def test_an_error_of_any_other_call_is_no_catalog(registry, method):
 def test_a_registry_that_never_answers_is_left(registry, method):
     registry.serve_channel(*chain())
     registry.silent = {method}
-    with pytest.raises(SourceError, match="in time") as told:
+    with pytest.raises(SourceError, match="in time") as reported:
         source_at(registry.target).fetch()
-    assert told.value.code == "timeout"
+    assert reported.value.code == "timeout"
 
 
 def test_a_port_where_nobody_speaks_grpc_is_left():
     with socket.create_server(("127.0.0.1", 0)) as mute:
         target = f"127.0.0.1:{mute.getsockname()[1]}"
-        with pytest.raises(SourceError, match="no answer within") as told:
+        with pytest.raises(SourceError, match="no answer within") as reported:
             source_at(target, timeouts=Timeouts(connect=0.3)).fetch()
-    assert told.value.code == "unreachable"
+    assert reported.value.code == "unreachable"
 
 
 def test_an_empty_registry_is_no_catalog(registry):
@@ -198,9 +198,9 @@ def test_an_empty_registry_is_no_catalog(registry):
 
 def test_a_message_or_a_sum_that_is_too_large_is_refused(registry):
     registry.serve_channel(bundle("etcd.v1.0.0", csvJson="x" * 20_000))
-    with pytest.raises(SourceError, match="too large") as told:
+    with pytest.raises(SourceError, match="too large") as reported:
         source_at(registry.target, limits=Limits(blob=10_000)).fetch()
-    assert told.value.code == "too-large"
+    assert reported.value.code == "too-large"
     with pytest.raises(SourceError, match="larger than"):
         source_at(registry.target, limits=Limits(body=10_000)).fetch()
 
@@ -213,7 +213,7 @@ def test_broken_json_in_a_property_is_a_problem_of_its_bundle_alone(registry):
     catalog = Catalog.objects.create(name="teas", slug="teas", source_kind="CatalogSource")
     result = sync_catalog(catalog, source=source_at(registry.target))
     assert (result.outcome, result.packages, result.bundles) == ("changed", 2, 2)
-    assert {one.package for one in ContentProblem.objects.filter(catalog=catalog)} == {"etcd"}
+    assert {item.package for item in ContentProblem.objects.filter(catalog=catalog)} == {"etcd"}
     assert Package.objects.get(name="tea").head_version == "1.0.0"
 
 

@@ -309,10 +309,10 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path, monkeypatch):
 
 def test_reading_is_told_in_bytes(tmp_path):
     fill(tmp_path, {"a": ONE, "b": TWO})
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     with (
-        progress_callback(lambda read, total: told.append((read, total))),
+        progress_callback(lambda read, total: reported.append((read, total))),
         progress_callback(lambda *_: None),
     ):
         read(tmp_path)
-    assert told == [(35, 70), (70, 70)]
+    assert reported == [(35, 70), (70, 70)]

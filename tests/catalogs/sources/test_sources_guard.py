@@ -17,23 +17,23 @@ BODY = jsonl(package())
 @pytest.fixture
 def names(monkeypatch):
     """What host names stand for: a list of answers, one per question. Counts the questions."""
-    known: dict[str, list[list[str]]] = {}
-    asked: list[str] = []
+    names: dict[str, list[list[str]]] = {}
+    requested: list[str] = []
     real = socket.getaddrinfo
 
     def look_up(host, port, *args, **kwargs):
-        if host not in known:
+        if host not in names:
             return real(host, port, *args, **kwargs)
-        asked.append(host)
-        found = known[host].pop(0) if len(known[host]) > 1 else known[host][0]
-        family = [socket.AF_INET6 if ":" in at else socket.AF_INET for at in found]
+        requested.append(host)
+        result = names[host].pop(0) if len(names[host]) > 1 else names[host][0]
+        family = [socket.AF_INET6 if ":" in at else socket.AF_INET for at in result]
         return [
-            (f, socket.SOCK_STREAM, 6, "", (at, port)) for f, at in zip(family, found, strict=True)
+            (f, socket.SOCK_STREAM, 6, "", (at, port)) for f, at in zip(family, result, strict=True)
         ]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    known["asked"] = [asked]
-    return known
+    names["asked"] = [requested]
+    return names
 
 
 def refusal(url: str, rules: guard.Rules | None = None) -> str:
@@ -90,8 +90,8 @@ def test_a_name_that_stands_for_what_only_this_server_reaches_is_refused(names, 
 def test_addresses_that_others_have_too_may_be_read(names, address, plain):
     assert str(guard.unwrapped(ipaddress.ip_address(address))) == plain
     names["catalog.example"] = [[address]]
-    found = guard.checked_address("catalog.example", 443, "https://x", guard.Rules())
-    assert found == str(ipaddress.ip_address(address))
+    result = guard.checked_address("catalog.example", 443, "https://x", guard.Rules())
+    assert result == str(ipaddress.ip_address(address))
 
 
 def test_one_forbidden_address_of_several_is_enough(names):

@@ -40,32 +40,32 @@ def fake() -> Iterator[RegistryFake]:
 
 
 def test_an_image_is_read_by_tag_and_by_digest(fake):
-    found = fake.image(CATALOG)
-    for wanted in (":v1", f"@{found}", f":whatever@{found}"):
+    result = fake.image(CATALOG)
+    for wanted in (":v1", f"@{result}", f":whatever@{result}"):
         assert files(fake, wanted) == FILES
         with opened(source(fake, wanted)) as fetched:
-            assert (fetched.access_method, fetched.digest, fetched.requests) == ("image", found, 3)
+            assert (fetched.access_method, fetched.digest, fetched.requests) == ("image", result, 3)
             assert fetched.bytes_read > 0
-        assert source(fake, wanted).resolve() == found
+        assert source(fake, wanted).resolve() == result
 
 
 def test_resolving_a_tag_costs_one_head_and_a_digest_nothing(fake):
-    found = fake.image(CATALOG)
-    assert source(fake).resolve() == found
+    result = fake.image(CATALOG)
+    assert source(fake).resolve() == result
     assert [(method, path) for method, path, _ in fake.seen] == [
         ("HEAD", "/v2/olm/catalog/manifests/v1")
     ]
-    source(fake, f"@{found}").resolve()
+    source(fake, f"@{result}").resolve()
     assert len(fake.seen) == 1
 
 
 def test_reading_is_told_in_bytes_of_all_layers(fake):
     fake.image(CATALOG, tar(("x", b"y")))
-    told: list[tuple[int, int]] = []
-    with progress_callback(lambda read, total: told.append((read, total))):
+    reported: list[tuple[int, int]] = []
+    with progress_callback(lambda read, total: reported.append((read, total))):
         files(fake)
     total = sum(layer["size"] for layer in json.loads(fake.manifests["v1"][1])["layers"])
-    assert (total, total) in told
+    assert (total, total) in reported
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_of_several_platforms_amd64_is_read_else_the_first(fake, kinds):
     arm = fake.image(tar(("configs/arm", ONE)), tag="arm")
     amd = fake.image(tar(("configs/amd", TWO)), tag="amd")
     every = [
-        {"digest": found, "size": 1, "platform": {"os": os, "architecture": architecture}}
-        for found, os, architecture in (
+        {"digest": result, "size": 1, "platform": {"os": os, "architecture": architecture}}
+        for result, os, architecture in (
             ("sha256:" + "0" * 64, "unknown", "unknown"),
             (arm, "linux", "arm64"),
             (amd, "linux", "amd64"),

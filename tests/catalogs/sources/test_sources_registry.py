@@ -22,9 +22,9 @@ from tests.worlds.image_registry_fake import (
 @pytest.fixture
 def waits(monkeypatch) -> list[float]:
     """Seconds that were waited between tries; none is."""
-    found: list[float] = []
-    monkeypatch.setattr("catalogs.sources.oci.client.time.sleep", found.append)
-    return found
+    result: list[float] = []
+    monkeypatch.setattr("catalogs.sources.oci.client.time.sleep", result.append)
+    return result
 
 
 @pytest.fixture
@@ -132,26 +132,26 @@ def test_plain_http_is_spoken_only_where_a_setting_says_so(fake):
 
 @pytest.mark.parametrize("what", ["manifest", "config", "layer 1"])
 def test_what_is_not_as_its_digest_says_is_refused(fake, what):
-    found = fake.image(CATALOG)
+    result = fake.image(CATALOG)
     manifest = json.loads(fake.manifests["v1"][1])
     named = {
-        "manifest": found,
+        "manifest": result,
         "config": manifest["config"]["digest"],
         "layer 1": manifest["layers"][0]["digest"],
     }[what]
-    other = fake.manifests[found][1] if what == "manifest" else fake.blobs[named]
+    other = fake.manifests[result][1] if what == "manifest" else fake.blobs[named]
     other = (
         other.replace(b"2", b"3", 1) if what == "manifest" else other[:4] + b"?" + other[5:]
     )  # another time in gzip's header
     fake.wrong[named] = lambda request: send(request, 200, other)
-    error = failure(fake, f"@{found}")
+    error = failure(fake, f"@{result}")
     assert (error.code, digest(other) in error.message) == ("wrong-digest", True)
-    assert error.message.startswith(f"The {what} of {fake.host}/olm/catalog@{found} is not what")
+    assert error.message.startswith(f"The {what} of {fake.host}/olm/catalog@{result} is not what")
 
 
 def test_a_manifest_that_is_not_the_one_the_registry_names_is_refused(fake):
-    told = {"Docker-Content-Digest": "sha256:" + "1" * 64}
-    fake.wrong["v1"] = lambda request: send(request, 200, fake.manifests["v1"][1], told)
+    reported = {"Docker-Content-Digest": "sha256:" + "1" * 64}
+    fake.wrong["v1"] = lambda request: send(request, 200, fake.manifests["v1"][1], reported)
     assert failure(fake).code == "wrong-digest"
 
 

@@ -42,9 +42,9 @@ def fake() -> Iterator[RegistryFake]:
     ],
 )
 def test_a_reference_has_a_registry_a_repository_and_a_tag_or_digest(text, whole, host):
-    found = parse_reference(text)
-    assert (str(found), found.host) == (whole, host)
-    assert found.wanted == (DIGEST if "@" in text else found.tag)
+    result = parse_reference(text)
+    assert (str(result), result.host) == (whole, host)
+    assert result.wanted == (DIGEST if "@" in text else result.tag)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,10 @@ def written(folder: Path, **config: object) -> Path:
     ],
 )
 def test_the_login_of_the_longest_path_wins(tmp_path, auths, user):
-    found = credentials_for(parse_reference("quay.io/team/catalog"), written(tmp_path, auths=auths))
-    assert (found.user, found.complete) == (user, bool(user))
+    result = credentials_for(
+        parse_reference("quay.io/team/catalog"), written(tmp_path, auths=auths)
+    )
+    assert (result.user, result.complete) == (user, bool(user))
 
 
 def test_docker_hub_is_known_by_its_old_name(tmp_path):
@@ -115,9 +117,9 @@ def test_a_login_is_shown_nowhere(tmp_path):
     path = written(
         tmp_path, auths={"quay.io": {"username": "u", "password": "hush", "identitytoken": "hush"}}
     )
-    found = credentials_for(parse_reference("quay.io/a"), path)
-    assert found.password == found.identity == "hush"
-    assert "hush" not in repr(found)
+    result = credentials_for(parse_reference("quay.io/a"), path)
+    assert result.password == result.identity == "hush"
+    assert "hush" not in repr(result)
 
 
 def test_no_file_and_a_file_that_is_not_there_hold_no_login(tmp_path):

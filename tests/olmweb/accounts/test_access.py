@@ -15,8 +15,10 @@ def granted() -> dict[str, set[str]]:
     """Role -> the permissions of its group."""
     return {
         role.name: {
-            f"{one.content_type.app_label}.{one.codename}"
-            for one in Group.objects.get(name=role.group).permissions.select_related("content_type")
+            f"{item.content_type.app_label}.{item.codename}"
+            for item in Group.objects.get(name=role.group).permissions.select_related(
+                "content_type"
+            )
         }
         for role in ROLES
     }
@@ -62,9 +64,9 @@ def test_a_permission_given_to_one_person_counts_too(bob: User) -> None:
 
 
 def test_the_cluster_sees_the_person_with_their_groups(olivia: User) -> None:
-    who = impersonation_for(olivia)
-    assert who is not None
-    assert (who.user, who.groups) == ("olivia", ("olmweb-operators",))
+    user = impersonation_for(olivia)
+    assert user is not None
+    assert (user.user, user.groups) == ("olivia", ("olmweb-operators",))
 
 
 def test_with_the_service_account_the_cluster_sees_nobody(alice: User, settings: Any) -> None:
@@ -74,9 +76,9 @@ def test_with_the_service_account_the_cluster_sees_nobody(alice: User, settings:
 
 def test_nobody_becomes_a_master_of_the_cluster_by_a_name(olivia: User) -> None:
     olivia.groups.add(Group.objects.create(name="system:masters"))
-    who = impersonation_for(olivia)
-    assert who is not None
-    assert who.groups == ("olmweb-operators",)
+    user = impersonation_for(olivia)
+    assert user is not None
+    assert user.groups == ("olmweb-operators",)
     system = User.objects.create_superuser("system:admin", password="x")
     assert may_act(system)[0] is False
     with pytest.raises(OlmwebError) as caught:

@@ -23,9 +23,9 @@ GOOD = {
 def read(**changed: str) -> OidcSettings | None:
     given = {f"OLMWEB_OIDC_{name}": value for name, value in {**GOOD, **changed}.items()}
     env = Env(given, "OLMWEB_", ignore="OLMWEB_TEST_")
-    found = read_oidc(env)
+    result = read_oidc(env)
     env.finish()
-    return found
+    return result
 
 
 def test_the_names_of_roles_are_those_of_the_table() -> None:
@@ -39,11 +39,11 @@ def test_without_an_issuer_it_is_off() -> None:
 
 
 def test_groups_may_hold_equals_signs_and_stand_for_themselves() -> None:
-    found = read(ROLES="cn=sre;dc=x=operator, boss=admin", CLUSTER_GROUPS="sre, boss=cluster-boss")
-    assert found is not None
-    assert found.roles == {"cn=sre;dc=x": "operator", "boss": "admin"}
-    assert found.cluster_groups == {"sre": "sre", "boss": "cluster-boss"}
-    assert found.default_role == ""
+    result = read(ROLES="cn=sre;dc=x=operator, boss=admin", CLUSTER_GROUPS="sre, boss=cluster-boss")
+    assert result is not None
+    assert result.roles == {"cn=sre;dc=x": "operator", "boss": "admin"}
+    assert result.cluster_groups == {"sre": "sre", "boss": "cluster-boss"}
+    assert result.default_role == ""
 
 
 @pytest.mark.parametrize(

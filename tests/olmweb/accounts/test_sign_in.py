@@ -32,7 +32,7 @@ def clean_end(settings: Any) -> None:
 
 
 def use(settings: Any, idp: RunningProvider, **changed: Any) -> OidcSettings:
-    told = OidcSettings(
+    reported = OidcSettings(
         issuer=idp.issuer,
         client_id="olmweb",
         client_secret="secret",
@@ -43,7 +43,7 @@ def use(settings: Any, idp: RunningProvider, **changed: Any) -> OidcSettings:
         cluster_groups={"sre": "cluster-sre"},
         default_role="viewer",
     )
-    settings.OIDC = replace(told, **changed)
+    settings.OIDC = replace(reported, **changed)
     settings.OIDC_RP_SCOPES = "openid profile email"
     return settings.OIDC
 

@@ -33,12 +33,12 @@ LIST = "/apis/platform.openshift.io/v1alpha1/platformoperators"
 
 
 def names_of(client: KubeClient, limit: int) -> list[str]:
-    found: list[str] = []
+    result: list[str] = []
     for page in client.list_pages(PO, "v1alpha1", limit=limit):
         if page.restart:
-            found.clear()
-        found += [item["metadata"]["name"] for item in page.items]
-    return found
+            result.clear()
+        result += [item["metadata"]["name"] for item in page.items]
+    return result
 
 
 def fill(fake: KubeFake, count: int) -> list[str]:
@@ -50,7 +50,7 @@ def fill(fake: KubeFake, count: int) -> list[str]:
 
 def test_discovery_finds_every_kind_in_its_preferred_version(client: KubeClient) -> None:
     served = client.discover().served
-    assert {kind: one.version for kind, one in served.items()} == {
+    assert {kind: item.version for kind, item in served.items()} == {
         resource.kind: resource.versions[0] for resource in ALL
     }
     assert client.requests == 13  # one a group and version
@@ -61,10 +61,10 @@ def test_discovery_takes_an_older_version_and_leaves_out_what_is_missing(
 ) -> None:
     fake.hide(BUNDLE_DEPLOYMENTS, "v1alpha2")
     fake.hide(PO)
-    found = client.discover()
-    assert found.served["BundleDeployment"].version == "v1alpha1"
-    assert "PlatformOperator" not in found.served
-    assert found.failed == {}
+    result = client.discover()
+    assert result.served["BundleDeployment"].version == "v1alpha1"
+    assert "PlatformOperator" not in result.served
+    assert result.failed == {}
 
 
 def test_a_group_whose_discovery_fails_does_not_hide_the_others(
@@ -72,19 +72,19 @@ def test_a_group_whose_discovery_fails_does_not_hide_the_others(
 ) -> None:
     fake.hide(CLUSTER_CATALOGS, "v1alpha1")
     fake.script("GET", "/apis/olm.operatorframework.io/v1", status_answer(503, "backend is away"))
-    found = client.discover()
-    assert set(found.failed) == {"ClusterExtension", "ClusterCatalog", "ClusterObjectSet"}
-    assert isinstance(found.failed["ClusterExtension"], Broken)
-    assert set(found.served) == {resource.kind for resource in ALL} - set(found.failed)
+    result = client.discover()
+    assert set(result.failed) == {"ClusterExtension", "ClusterCatalog", "ClusterObjectSet"}
+    assert isinstance(result.failed["ClusterExtension"], Broken)
+    assert set(result.served) == {resource.kind for resource in ALL} - set(result.failed)
 
 
 def test_a_failing_newer_version_falls_back_to_the_older_one(
     fake: KubeFake, client: KubeClient
 ) -> None:
     fake.script("GET", "/apis/core.rukpak.io/v1alpha2", status_answer(500, "no"))
-    found = client.discover()
-    assert found.served["BundleDeployment"].version == "v1alpha1"
-    assert found.served["Bundle"].resource is BUNDLES
+    result = client.discover()
+    assert result.served["BundleDeployment"].version == "v1alpha1"
+    assert result.served["Bundle"].resource is BUNDLES
 
 
 def test_discovery_stops_when_nobody_may_ask(fake: KubeFake, client: KubeClient) -> None:
@@ -108,8 +108,8 @@ def test_version_is_the_servers(client: KubeClient) -> None:
 def test_a_list_is_read_page_by_page(fake: KubeFake, client: KubeClient) -> None:
     names = fill(fake, 5)
     assert names_of(client, 2) == names
-    assert [seen.query.get("continue") for seen in fake.requests] == [None, "2", "4"]
-    assert {seen.query["limit"] for seen in fake.requests} == {"2"}
+    assert [received.query.get("continue") for received in fake.requests] == [None, "2", "4"]
+    assert {received.query["limit"] for received in fake.requests} == {"2"}
 
 
 def test_an_expired_continue_token_starts_the_list_again_once(
@@ -125,7 +125,12 @@ def test_an_expired_continue_token_starts_the_list_again_once(
     )
     fake.script("GET", LIST, first, status_answer(410, "token expired", "Expired"))
     assert names_of(client, 2) == names
-    assert [seen.query.get("continue") for seen in fake.requests] == [None, "old", None, "2"]
+    assert [received.query.get("continue") for received in fake.requests] == [
+        None,
+        "old",
+        None,
+        "2",
+    ]
 
 
 def test_a_second_expired_token_is_an_error(fake: KubeFake, client: KubeClient) -> None:
@@ -197,7 +202,7 @@ def test_an_object_nested_deeper_than_we_decode_hides_nothing_else(
     body = b'{"metadata":{"resourceVersion":"7"},"items":[%s,{"metadata":{"name":"b"}}]}' % item
     fake.script("GET", LIST, Answer(200, body))
     (page,) = client.list_pages(PO, "v1alpha1", narrow="PlatformOperator")
-    assert [one["metadata"]["name"] for one in page.items] == ["deep", "b"]
+    assert [element["metadata"]["name"] for element in page.items] == ["deep", "b"]
     assert page.items[0]["spec"] == {"package": {"name": "etcd"}}
     fake.script("GET", LIST, Answer(200, body))
     (listed,) = client.list_metadata(PO, "v1alpha1", dict[str, str])
@@ -253,7 +258,7 @@ def test_delete_can_be_tried_dry(fake: KubeFake, client: KubeClient) -> None:
     fake.script("DELETE", f"{LIST}/one", Answer(200, {"kind": "Status"}), Answer(200, {}))
     client.delete(PO, "v1alpha1", "one", dry_run=True)
     client.delete(PO, "v1alpha1", "one")
-    assert [seen.query for seen in fake.requests] == [{"dryRun": "All"}, {}]
+    assert [received.query for received in fake.requests] == [{"dryRun": "All"}, {}]
 
 
 def test_each_group_of_the_impersonated_person_arrives_by_itself(
@@ -264,10 +269,10 @@ def test_each_group_of_the_impersonated_person_arrives_by_itself(
     alice = Impersonation("alice", ("team-a", "team,b"))
     answer = client.may("create", PO, name="one", as_user=alice)
     assert (answer.allowed, answer.reason) == (False, "no rule")
-    (seen,) = fake.requests
-    assert seen.header("Impersonate-User") == ["alice"]
-    assert seen.header("Impersonate-Group") == ["team-a", "team,b"]
-    assert json.loads(seen.body)["spec"] == {
+    (received,) = fake.requests
+    assert received.header("Impersonate-User") == ["alice"]
+    assert received.header("Impersonate-Group") == ["team-a", "team,b"]
+    assert json.loads(received.body)["spec"] == {
         "resourceAttributes": {
             "verb": "create",
             "group": "platform.openshift.io",
@@ -311,10 +316,10 @@ def test_a_stream_is_read_as_it_came_with_the_callers_headers(
             parts.append(part)
     assert b"".join(parts) == packed
     assert max(map(len, parts)) == 7
-    (seen,) = fake.requests
-    assert seen.query == {"a": "b"}
-    assert seen.header("Accept-Encoding") == ["zstd, gzip"]
-    assert seen.header("If-Modified-Since") == ["now"]
+    (received,) = fake.requests
+    assert received.query == {"a": "b"}
+    assert received.header("Accept-Encoding") == ["zstd, gzip"]
+    assert received.header("If-Modified-Since") == ["now"]
 
 
 def test_a_stream_gives_any_status_and_its_error_on_request(

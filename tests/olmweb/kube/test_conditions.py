@@ -44,8 +44,8 @@ def test_conditions_are_read_from_whatever_a_controller_wrote() -> None:
 def test_a_field_of_another_type_than_its_own_is_left_out() -> None:
     odd = {"type": "Installed", "status": True, "message": 5, "reason": "Ok"}
     odd["observedGeneration"] = "3"
-    found = conditions.read({"status": {"conditions": [odd]}})
-    assert found == [{"type": "Installed", "reason": "Ok"}]
+    result = conditions.read({"status": {"conditions": [odd]}})
+    assert result == [{"type": "Installed", "reason": "Ok"}]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_last_condition_of_a_type_wins() -> None:
 
 
 def test_a_missing_condition_is_unknown() -> None:
-    found = [{"type": "A", "status": "True"}]
-    assert conditions.status_of(found, "A") == "True"
-    assert conditions.status_of(found, "B") == "Unknown"
-    assert conditions.text(conditions.find(found, "A"), "reason", "-") == "-"
+    result = [{"type": "A", "status": "True"}]
+    assert conditions.status_of(result, "A") == "True"
+    assert conditions.status_of(result, "B") == "Unknown"
+    assert conditions.text(conditions.find(result, "A"), "reason", "-") == "-"

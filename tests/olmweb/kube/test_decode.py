@@ -38,9 +38,9 @@ def test_what_is_too_deep_is_null_and_its_surroundings_stay(value: Any) -> None:
 
 
 def test_a_document_that_fits_is_decoded_as_it_is() -> None:
-    seen: list[bytes] = []
-    decoded(seen.append, b"[1]")
-    assert seen == [b"[1]"]
+    received: list[bytes] = []
+    decoded(received.append, b"[1]")
+    assert received == [b"[1]"]
 
 
 @pytest.mark.parametrize("text", [b"[" * 200, b'{"a":' * 200 + b'"}', b'["' + b"\\" * 99])

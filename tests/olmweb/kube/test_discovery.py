@@ -12,8 +12,8 @@ WIDGETS = ("example.com", "v1", "Widget")
 
 
 def _kind(group: str, version: str, kind: str) -> dict[str, object]:
-    found = {"group": group, "version": version, "kind": kind}
-    return {"resource": kind.lower() + "s", "responseKind": found}
+    result = {"group": group, "version": version, "kind": kind}
+    return {"resource": kind.lower() + "s", "responseKind": result}
 
 
 def _aggregated(fake: KubeFake, freshness: str = "Current") -> None:

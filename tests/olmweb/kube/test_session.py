@@ -32,9 +32,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_an_unknown_context_lists_those_that_there_are(tmp_path: Path) -> None:
-    one = write_kubeconfig(tmp_path / "one", "http://127.0.0.1:1", "prod")
+    item = write_kubeconfig(tmp_path / "one", "http://127.0.0.1:1", "prod")
     two = write_kubeconfig(tmp_path / "two", "http://127.0.0.1:1", "lab")
-    error = refusal_of("prdo", f"{one}:{two}:{tmp_path / 'missing'}")
+    error = refusal_of("prdo", f"{item}:{two}:{tmp_path / 'missing'}")
     assert error.message.endswith("has no context named prdo; it has: lab, prod.")
 
 

@@ -76,12 +76,12 @@ def test_events_come_in_order_and_move_the_position(fake: KubeFake, client: Kube
         watch_answer(("ADDED", po("a", 6)), ("MODIFIED", po("a", 7)), ("DELETED", po("a", 9))),
     )
     stream = start(client)
-    seen = []
+    received = []
     for event in stream:
         assert stream.position == event.resource_version
-        seen.append(event)
-    assert told(seen) == [("ADDED", "6"), ("MODIFIED", "7"), ("DELETED", "9")]
-    assert seen[0].object["metadata"]["name"] == "a"
+        received.append(event)
+    assert told(received) == [("ADDED", "6"), ("MODIFIED", "7"), ("DELETED", "9")]
+    assert received[0].object["metadata"]["name"] == "a"
     assert stream.position == "9"
 
 

@@ -98,10 +98,10 @@ def test_every_setting_is_in_the_readme() -> None:
 
 def test_compose_uses_only_settings_that_exist_and_holds_no_secret() -> None:
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
-    known = settings.env.names | {f"{name}_FILE" for name in settings.env.names}
+    names = settings.env.names | {f"{name}_FILE" for name in settings.env.names}
     for name in ("web", "worker", "beat", "migrate"):
         service = compose["services"][name]
-        assert set(service["environment"]) <= known
+        assert set(service["environment"]) <= names
         assert service["user"] != "0"
         assert service["read_only"] is True
     for name, service in compose["services"].items():

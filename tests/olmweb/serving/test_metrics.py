@@ -134,7 +134,7 @@ def test_details_of_another_type_than_they_should_be_break_nothing(
         cluster=olm, kind="ClusterServiceVersion", name="odd", phase="Failed",
         details={"version": {"a": 1}, "reason": ["x" * 2000]},
     )  # fmt: skip
-    odd = next(one for one in Scrape(client).labels("csv_abnormal") if one["name"] == "odd")
+    odd = next(item for item in Scrape(client).labels("csv_abnormal") if item["name"] == "odd")
     assert (odd["version"], odd["reason"]) == ("", "")
 
 
@@ -148,7 +148,7 @@ def test_each_feed_tells_how_long_it_was_silent(olm: Cluster, client: Client) ->
     scrape = Scrape(client)
     assert scrape.value("feed_age_seconds", cluster="lab", feed="Subscription") < 60
     assert 299 < scrape.value("feed_age_seconds", cluster="lab", feed="InstallPlan") < 400
-    assert {one["feed"] for one in scrape.labels("feed_age_seconds")} == {
+    assert {item["feed"] for item in scrape.labels("feed_age_seconds")} == {
         "Subscription",
         "InstallPlan",
     }
@@ -176,9 +176,9 @@ def test_series_per_object_are_bounded_and_that_is_told(
     for number in range(5):
         make_operator(cluster=olm, name=f"op{number}", health="Failed", reason="x" * 1000)
     scrape = Scrape(client)
-    told = scrape.labels("operator_abnormal")
-    assert len(told) == 3
-    assert {len(one["reason"]) for one in told if one["kind"] != "Subscription"} == {100}
+    reported = scrape.labels("operator_abnormal")
+    assert len(reported) == 3
+    assert {len(item["reason"]) for item in reported if item["kind"] != "Subscription"} == {100}
     assert scrape.value("series_limited", metric="olmweb_operator_abnormal") == 1
     assert scrape.value("series_limited", metric="olmweb_subscription") == 0
 
@@ -224,12 +224,12 @@ def test_requests_to_a_cluster_are_counted_by_verb_and_code(
                     kube.version()
                 kube.discover()
             kube.close()  # a second time: nothing is counted twice
-        sent = [seen.path for seen in fake.requests]
-    found = {
-        (one["verb"], one["code"]): Scrape(client).value("api_requests_total", **one)
-        for one in Scrape(client).labels("api_requests_total")
+        sent = [received.path for received in fake.requests]
+    result = {
+        (item["verb"], item["code"]): Scrape(client).value("api_requests_total", **item)
+        for item in Scrape(client).labels("api_requests_total")
     }
-    assert found == {("GET", "503"): 2, ("GET", "200"): len(sent) - 2}
+    assert result == {("GET", "503"): 2, ("GET", "200"): len(sent) - 2}
 
 
 def test_counting_in_a_cache_that_is_away_breaks_nothing(
