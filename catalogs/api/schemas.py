@@ -21,7 +21,7 @@ from catalogs.models import (
     ContentProblem,
     Package,
 )
-from catalogs.verdicts.read import Predicted
+from catalogs.verdicts.read import StoredVerdict
 from catalogs.views.presenters import origin
 from olmweb.errors import Missing
 
@@ -472,7 +472,7 @@ def inspection_row(bundle: Bundle, row: BundleInspection | None) -> InspectionRo
     )
 
 
-def verdict_row(verdict: Predicted, bundle: str) -> VerdictRow:
+def verdict_row(verdict: StoredVerdict, bundle: str) -> VerdictRow:
     return VerdictRow(
         verdict.path.value,
         verdict.target.value,

@@ -5,13 +5,13 @@ bundles of a catalog into rows, `read` reads those rows, `catalog_health` looks 
 """
 
 from catalogs.contents.bundle_facts import Contents, read_contents
-from catalogs.verdicts.evaluate import Found, Prediction, on_site, predict
+from catalogs.verdicts.evaluate import Prediction, RuleResult, on_site, predict
 from catalogs.verdicts.facts import (
+    CatalogOffers,
     ClusterFacts,
     Crd,
     Group,
     Installed,
-    Market,
     Target,
 )
 from catalogs.verdicts.health_checks import Site, Source
@@ -20,14 +20,14 @@ from catalogs.verdicts.rules import RULES, RULES_VERSION, Scope, Verdict
 __all__ = [
     "RULES",
     "RULES_VERSION",
+    "CatalogOffers",
     "ClusterFacts",
     "Contents",
     "Crd",
-    "Found",
     "Group",
     "Installed",
-    "Market",
     "Prediction",
+    "RuleResult",
     "Scope",
     "Site",
     "Source",

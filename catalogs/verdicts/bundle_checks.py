@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TypeVar
 
 from catalogs.contents.bundle_facts import Contents
-from catalogs.verdicts.check_input import Answer, Asked, Known, kinds_text, listed
+from catalogs.verdicts.check_input import Answer, CheckContext, Unread, kinds_text, listed
 
 # What a registry+v1 bundle may contain: operator-registry pkg/lib/bundle/supported_resources.go.
 SUPPORTED = frozenset(
@@ -23,43 +23,43 @@ _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\Z")
 
 
-def mode_told_twice(asked: Asked) -> Answer:
-    modes = asked.bundle.modes_told_twice
+def mode_told_twice(context: CheckContext) -> Answer:
+    modes = context.bundle.modes_told_twice
     return {"modes": listed(modes)} if modes else None
 
 
-def webhook_name_twice(asked: Asked) -> Answer:
+def webhook_name_twice(context: CheckContext) -> Answer:
     """OLM v0 counts the names of all webhooks together."""
-    names = _twice(hook.name for hook in asked.bundle.hooks)
+    names = _twice(hook.name for hook in context.bundle.hooks)
     return {"names": listed(name or "none" for name in names)} if names else None
 
 
-def folders(asked: Asked) -> Answer:
+def folders(context: CheckContext) -> Answer:
     """Only an inspected image tells; what a catalog has of a bundle are objects without a place."""
-    found = asked.bundle.folders
+    found = context.bundle.folders
     return {"folders": listed(found)} if found else None
 
 
-def unnamed_object(asked: Asked) -> Answer:
+def unnamed_object(context: CheckContext) -> Answer:
     """Helm looks each object up by its name; one with generateName has none."""
-    if asked.bundle.shipped is None:
-        return Known.NOT
-    found = [each.kind for each in asked.bundle.shipped if not each.name]
+    if context.bundle.shipped is None:
+        return Unread.FACT
+    found = [each.kind for each in context.bundle.shipped if not each.name]
     return {"kinds": kinds_text(found)} if found else None
 
 
-def unsupported_kind(asked: Asked) -> Answer:
-    if asked.bundle.shipped is None:
-        return Known.NOT
-    found = [each.kind for each in asked.bundle.shipped if each.kind.kind not in SUPPORTED]
+def unsupported_kind(context: CheckContext) -> Answer:
+    if context.bundle.shipped is None:
+        return Unread.FACT
+    found = [each.kind for each in context.bundle.shipped if each.kind.kind not in SUPPORTED]
     return {"kinds": kinds_text(found)} if found else None
 
 
-def inconsistent(asked: Asked) -> Answer:
+def inconsistent(context: CheckContext) -> Answer:
     """The first of what operator-controller finds wrong in a bundle before it renders it."""
-    bundle = asked.bundle
+    bundle = context.bundle
     if bundle.deployments is None or bundle.crd_versions is None:
-        return Known.NOT
+        return Unread.FACT
     fault = next(_inconsistencies(bundle), "")
     return {"fault": fault} if fault else None
 

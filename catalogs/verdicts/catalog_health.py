@@ -10,9 +10,9 @@ from django.db.models import Exists, Q
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
-from catalogs.verdicts import Found, Scope, Site, Source, on_site
+from catalogs.verdicts import RuleResult, Scope, Site, Source, on_site
 from catalogs.verdicts.health_checks import CATALOG_SOURCE, CLUSTER_CATALOG
-from catalogs.verdicts.read import Predicted, Said
+from catalogs.verdicts.read import StoredRuleResult, StoredVerdict
 from olmweb.models import Stream
 
 
@@ -31,12 +31,14 @@ def site_of(catalog: Catalog, cluster: int | None, namespace: str = "") -> Site:
     return Site(own, tuple(map(source_of, found)), read, namespace)
 
 
-def notes_on(site: Site) -> dict[InstallMethod, tuple[Said, ...]]:
+def notes_on(site: Site) -> dict[InstallMethod, tuple[StoredRuleResult, ...]]:
     """What stands beside every verdict on the catalog's bundles, by path; in the rules' order."""
     return {path: tuple(map(said, on_site(path, Scope.CATALOG, site))) for path in InstallMethod}
 
 
-def beside(verdicts: Sequence[Predicted], catalog: Catalog, cluster: int | None) -> list[Predicted]:
+def beside(
+    verdicts: Sequence[StoredVerdict], catalog: Catalog, cluster: int | None
+) -> list[StoredVerdict]:
     """The verdicts on a bundle of the catalog on a cluster (None: none), with their notes."""
     if not verdicts:
         return []
@@ -44,8 +46,8 @@ def beside(verdicts: Sequence[Predicted], catalog: Catalog, cluster: int | None)
     return [replace(one, notes=notes[one.path]) for one in verdicts]
 
 
-def said(found: Found) -> Said:
-    return Said(found.rule, found.verdict, found.sentence)
+def said(found: RuleResult) -> StoredRuleResult:
+    return StoredRuleResult(found.rule, found.verdict, found.sentence)
 
 
 def source_of(row: Catalog) -> Source:

@@ -2,22 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import StrEnum
 
 from catalogs.contents.bundle_facts import Contents, Kind
-from catalogs.verdicts.facts import ClusterFacts, Installed, Market, Target
+from catalogs.verdicts.facts import CatalogOffers, ClusterFacts, Installed, Target
 
 ALL_NAMESPACES = "AllNamespaces"
 MENTIONED = 5  # names in one sentence; more are counted
 
 
-class Known(Enum):
-    NOT = "not"
-
-
 class Unread(StrEnum):
-    """Facts of the cluster that a rule needs and that were not read."""
+    """Facts that a rule needs and that are not there: FACT stands for any but the cluster's."""
 
+    FACT = "a fact"
     KINDS = "the kinds that the cluster serves"
     CRDS = "the CustomResourceDefinitions of the cluster"
     NAMESPACES = "the namespaces of the cluster"
@@ -27,16 +24,16 @@ class Unread(StrEnum):
     VERSION = "the versions of the cluster"
 
 
-Answer = Mapping[str, str] | Known | Unread | None
+Answer = Mapping[str, str] | Unread | None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CheckContext:
     """What every check may look at."""
 
     bundle: Contents
     cluster: ClusterFacts
-    market: Market | None
+    market: CatalogOffers | None
     target: Target
 
 
@@ -52,7 +49,7 @@ def modes_text(bundle: Contents) -> str:
 
 def counted(count: int | None, what: str) -> Answer:
     if count is None:
-        return Known.NOT
+        return Unread.FACT
     return {"counted": f"{count} {what}{'' if count == 1 else 's'}"} if count else None
 
 
@@ -60,11 +57,11 @@ def kinds_text(kinds: Iterable[Kind]) -> str:
     return listed(each.told for each in kinds)
 
 
-def same_package(asked: Asked, *kinds: str) -> list[Installed]:
+def same_package(context: CheckContext, *kinds: str) -> list[Installed]:
     """What is installed of the bundle's package, by these kinds or any."""
-    package = asked.bundle.package
+    package = context.bundle.package
     return [
         each
-        for each in asked.cluster.installed
+        for each in context.cluster.installed
         if each.package == package and (not kinds or each.kind in kinds)
     ]

@@ -1,5 +1,5 @@
 """How each rule on a bundle decides. A check answers None (passes), the facts of its sentence
-(hits), or Known.NOT when the fact it needs is not there.
+(hits), or a value of Unread when the fact it needs is not there.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,8 +11,7 @@ from catalogs.verdicts import bundle_checks, conflict_checks, feature_gate_check
 from catalogs.verdicts.check_input import (
     ALL_NAMESPACES,
     Answer,
-    Asked,
-    Known,
+    CheckContext,
     Unread,
     counted,
     kinds_text,
@@ -44,31 +43,31 @@ WEBHOOK_KINDS = frozenset(("*", "MutatingWebhookConfiguration", "ValidatingWebho
 # -- what every path asks --------------------------------------------------------------------------
 
 
-def _all_namespaces(asked: Asked) -> Answer:
-    modes = asked.bundle.install_modes
+def _all_namespaces(context: CheckContext) -> Answer:
+    modes = context.bundle.install_modes
     if modes is None:
-        return Known.NOT
-    return None if ALL_NAMESPACES in modes else {"modes": modes_text(asked.bundle)}
+        return Unread.FACT
+    return None if ALL_NAMESPACES in modes else {"modes": modes_text(context.bundle)}
 
 
-def _api_services(asked: Asked) -> Answer:
-    return counted(asked.bundle.owned_api_services, "APIService")
+def _api_services(context: CheckContext) -> Answer:
+    return counted(context.bundle.owned_api_services, "APIService")
 
 
-def _webhooks(asked: Asked) -> Answer:
-    return counted(asked.bundle.webhooks, "webhook")
+def _webhooks(context: CheckContext) -> Answer:
+    return counted(context.bundle.webhooks, "webhook")
 
 
-def _conversion_mode(asked: Asked) -> Answer:
-    if not asked.bundle.conversion_webhooks or asked.bundle.install_modes is None:
+def _conversion_mode(context: CheckContext) -> Answer:
+    if not context.bundle.conversion_webhooks or context.bundle.install_modes is None:
         return None  # without the full CSV the rule for webhooks says what is not known
-    only = asked.bundle.install_modes == {ALL_NAMESPACES}
-    return None if only else {"modes": modes_text(asked.bundle)}
+    only = context.bundle.install_modes == {ALL_NAMESPACES}
+    return None if only else {"modes": modes_text(context.bundle)}
 
 
-def _forbidden_webhook(asked: Asked) -> Answer:
+def _forbidden_webhook(context: CheckContext) -> Answer:
     """What a webhook may not watch: everything, OLM itself, or webhooks."""
-    for groups, resources in asked.bundle.webhook_rules:
+    for groups, resources in context.bundle.webhook_rules:
         if "*" in groups:
             return {"what": "all API groups"}
         if "operators.coreos.com" in groups:
@@ -78,11 +77,11 @@ def _forbidden_webhook(asked: Asked) -> Answer:
     return None
 
 
-def _unserved_kinds(asked: Asked) -> Answer:
-    bundle = asked.bundle
+def _unserved_kinds(context: CheckContext) -> Answer:
+    bundle = context.bundle
     if bundle.shipped is None:
-        return Known.NOT
-    served = [(each.kind, asked.cluster.serves(each.kind, bundle)) for each in bundle.shipped]
+        return Unread.FACT
+    served = [(each.kind, context.cluster.serves(each.kind, bundle)) for each in bundle.shipped]
     unserved = [kind for kind, is_served in served if is_served is False and not _own(kind, bundle)]
     if unserved:
         return {"kinds": kinds_text(unserved)}
@@ -95,14 +94,14 @@ def _own(kind: Kind, bundle: Contents) -> bool:
     return kind.group in groups
 
 
-def _stored_versions(asked: Asked) -> Answer:
-    """Asked when CRDs are written: nobody writes those of the bundle that is installed again."""
-    crds, bundle = asked.cluster.crds, asked.bundle
+def _stored_versions(context: CheckContext) -> Answer:
+    """Applies when CRDs are written; those of the installed bundle are not written again."""
+    crds, bundle = context.cluster.crds, context.bundle
     if bundle.crd_versions is None:
-        return Known.NOT
+        return Unread.FACT
     if crds is None:
         return Unread.CRDS if bundle.crd_versions else None
-    if bundle.name and any(each.bundle == bundle.name for each in same_package(asked)):
+    if bundle.name and any(each.bundle == bundle.name for each in same_package(context)):
         return None
     for name, versions in bundle.crd_versions:
         dropped = crds[name].stored - versions if name in crds else frozenset()
@@ -117,12 +116,12 @@ def _crds(bundle: Contents) -> dict[str, None]:
     return dict.fromkeys((*bundle.owned_crds, *shipped))
 
 
-def _crd_of_another(asked: Asked, own: set[tuple[str, str]]) -> Answer:
+def _crd_of_another(context: CheckContext, own: set[tuple[str, str]]) -> Answer:
     """A CRD of the bundle that is on the cluster, and `own`s (kind, name) are not its owner."""
-    crds = asked.cluster.crds
+    crds = context.cluster.crds
     if crds is None:
-        return Unread.CRDS if _crds(asked.bundle) else None
-    for name in _crds(asked.bundle):
+        return Unread.CRDS if _crds(context.bundle) else None
+    for name in _crds(context.bundle):
         crd = crds.get(name)
         if crd is not None and (crd.owner_kind, crd.owner) not in own:
             owner = f"{crd.owner_kind} {crd.owner}" if crd.owner else "no release"
@@ -130,17 +129,17 @@ def _crd_of_another(asked: Asked, own: set[tuple[str, str]]) -> Answer:
     return None
 
 
-def _releases(asked: Asked, kind: str) -> list[str]:
+def _releases(context: CheckContext, kind: str) -> list[str]:
     """Names of the objects of `kind` that have the package; one of its own name when none has."""
-    return [each.name for each in same_package(asked, kind)] or [asked.bundle.package]
+    return [each.name for each in same_package(context, kind)] or [context.bundle.package]
 
 
-def _min_kube(asked: Asked) -> Answer:
-    needed, version = asked.bundle.min_kube_version, asked.cluster.kube_version
+def _min_kube(context: CheckContext) -> Answer:
+    needed, version = context.bundle.min_kube_version, context.cluster.kube_version
     if not needed:
         return None
     if version is None:  # that of OpenShift tells none of Kubernetes
-        return Known.NOT if asked.cluster.openshift_version else Unread.VERSION
+        return Unread.FACT if context.cluster.openshift_version else Unread.VERSION
     wanted = _version(needed.removeprefix("v"))
     bare = Version(version.major, version.minor, version.patch)
     if wanted is None or wanted <= bare:
@@ -155,83 +154,83 @@ def _version(text: str) -> Version | None:
         return None
 
 
-def _max_openshift(asked: Asked) -> Answer:
+def _max_openshift(context: CheckContext) -> Answer:
     """OpenShift's own rule: it blocks when the next minor version is above the maximum."""
-    allowed, version = asked.bundle.max_openshift_version, asked.cluster.openshift_version
+    allowed, version = context.bundle.max_openshift_version, context.cluster.openshift_version
     if not allowed:
         return None
     if version is None:
-        return Known.NOT
+        return Unread.FACT
     maximum = _version(f"{allowed}.0")
     if maximum is None or (maximum.major, maximum.minor) > (version.major, version.minor):
         return None
     return {"max": allowed}
 
 
-def _deprecated(asked: Asked) -> Answer:
-    return {} if asked.bundle.deprecated else None
+def _deprecated(context: CheckContext) -> Answer:
+    return {} if context.bundle.deprecated else None
 
 
 # -- Subscription ----------------------------------------------------------------------------------
 
 
-def _prohibited(asked: Asked) -> Answer:
-    return {} if asked.bundle.prohibited else None
+def _prohibited(context: CheckContext) -> Answer:
+    return {} if context.bundle.prohibited else None
 
 
-def _required_packages(asked: Asked) -> Answer:
-    for name, wanted in asked.bundle.required_packages:
-        met = _offers(asked, name, wanted)
+def _required_packages(context: CheckContext) -> Answer:
+    for name, wanted in context.bundle.required_packages:
+        met = _offers(context, name, wanted)
         if isinstance(met, str):
             return {"package": name, "range": wanted, "fault": met}
-    return None if asked.market or not asked.bundle.required_packages else Known.NOT
+    return None if context.market or not context.bundle.required_packages else Unread.FACT
 
 
-def _offers(asked: Asked, name: str, wanted: str) -> str | None:
+def _offers(context: CheckContext, name: str, wanted: str) -> str | None:
     """What is wrong with a required package, or None."""
     try:
         within = blang_range(wanted)
     except ValueError as error:
         return f"the range can't be read ({error})"
-    if asked.market is None:
+    if context.market is None:
         return None
-    versions = asked.market.versions.get(name)
+    versions = context.market.versions.get(name)
     if not versions:
         return "no catalog has the package"
     return None if any(within(each) for each in versions) else "no version is in the range"
 
 
-def _required_apis(asked: Asked) -> Answer:
-    if asked.market is None:
-        return Known.NOT if asked.bundle.requires else None
-    missing = [kind for kind in asked.bundle.requires if not asked.market.providers.get(kind)]
+def _required_apis(context: CheckContext) -> Answer:
+    if context.market is None:
+        return Unread.FACT if context.bundle.requires else None
+    missing = [kind for kind in context.bundle.requires if not context.market.providers.get(kind)]
     return {"kinds": kinds_text(missing)} if missing else None
 
 
-def _constraints(asked: Asked) -> Answer:
-    unknown = bool(asked.bundle.required_labels)
-    for constraint in asked.bundle.constraints:
-        met = _holds(asked, constraint)
+def _constraints(context: CheckContext) -> Answer:
+    unknown = bool(context.bundle.required_labels)
+    for constraint in context.bundle.constraints:
+        met = _holds(context, constraint)
         if met is False:
             message = constraint.get("failureMessage") if isinstance(constraint, dict) else ""
             return {"constraint": str(message or constraint)[:200]}
         unknown = unknown or met is None
-    return Known.NOT if unknown else None
+    return Unread.FACT if unknown else None
 
 
-def _holds(asked: Asked, constraint: Any) -> bool | None:
+def _holds(context: CheckContext, constraint: Any) -> bool | None:
     """Three-valued: None for what only the resolver evaluates, or when offers aren't known."""
-    if not isinstance(constraint, dict) or asked.market is None:
+    if not isinstance(constraint, dict) or context.market is None:
         return None
     if isinstance(needed := constraint.get("package"), dict):
         name, wanted = str(needed.get("packageName")), str(needed.get("versionRange"))
-        return _offers(asked, name, wanted) is None
+        return _offers(context, name, wanted) is None
     if isinstance(gvk := constraint.get("gvk"), dict):
         kind = Kind(*(str(gvk.get(key) or "") for key in ("group", "version", "kind")))
-        return bool(asked.market.providers.get(kind))
+        return bool(context.market.providers.get(kind))
     for word, decide in (("all", _all), ("any", _any), ("not", _none)):
         if isinstance(inner := constraint.get(word), dict):
-            return decide([_holds(asked, each) for each in inner.get("constraints") or ()])
+            return decide([_holds(context, each) for each in inner.get("constraints") or ()])
     return None
 
 
@@ -248,76 +247,78 @@ def _none(answers: list[bool | None]) -> bool | None:
     return None if met is None else not met
 
 
-def _group_mode(asked: Asked) -> Answer:
-    modes = asked.bundle.install_modes
+def _group_mode(context: CheckContext) -> Answer:
+    modes = context.bundle.install_modes
     if modes is None:
-        return Known.NOT
-    needed, target = GROUP_MODES[asked.target]
+        return Unread.FACT
+    needed, target = GROUP_MODES[context.target]
     missing = [mode for mode in needed if mode not in modes]
     if not missing:
         return None
-    return {"mode": " and ".join(missing), "target": target, "modes": modes_text(asked.bundle)}
+    return {"mode": " and ".join(missing), "target": target, "modes": modes_text(context.bundle)}
 
 
-def _native_apis(asked: Asked) -> Answer:
-    served = [(each, asked.cluster.serves(each, asked.bundle)) for each in asked.bundle.native_apis]
+def _native_apis(context: CheckContext) -> Answer:
+    served = [
+        (each, context.cluster.serves(each, context.bundle)) for each in context.bundle.native_apis
+    ]
     missing = [kind for kind, is_served in served if is_served is False]
     if missing:
         return {"kinds": kinds_text(missing)}
     return Unread.KINDS if any(is_served is None for _, is_served in served) else None
 
 
-def _required_crds(asked: Asked) -> Answer:
+def _required_crds(context: CheckContext) -> Answer:
     """The CRDs that the CSV names as required, when the resolver brings no provider along."""
     missing = []
     unknown = False
-    for name, kind in asked.bundle.required_crds:
-        if kind in asked.bundle.requires or kind in asked.bundle.provides:
+    for name, kind in context.bundle.required_crds:
+        if kind in context.bundle.requires or kind in context.bundle.provides:
             continue  # the resolver's to find, or its own
-        if asked.cluster.crds is None:
+        if context.cluster.crds is None:
             unknown = True
-        elif name not in asked.cluster.crds:
+        elif name not in context.cluster.crds:
             missing.append(name)
     if missing:
         return {"crds": listed(missing)}
     return Unread.CRDS if unknown else None
 
 
-def _provided_elsewhere(asked: Asked) -> Answer:
+def _provided_elsewhere(context: CheckContext) -> Answer:
     """Only an installed operator of another package that watches the same namespaces counts.
 
     OLM writes CRDs that nobody owns, and those of other installers.
     """
-    crds = asked.cluster.crds
+    crds = context.cluster.crds
     if crds is None:
-        return Unread.CRDS if _crds(asked.bundle) else None
+        return Unread.CRDS if _crds(context.bundle) else None
     subscribed = {
         (each.namespace, each.name): each.package
-        for each in asked.cluster.installed
+        for each in context.cluster.installed
         if each.kind == SUBSCRIPTION
     }
-    for name in _crds(asked.bundle):
+    for name in _crds(context.bundle):
         crd = crds.get(name)
         if crd is None or crd.owner_kind != SUBSCRIPTION:
             continue
-        package = subscribed.get((crd.owner_namespace, crd.owner), asked.bundle.package)
-        if package != asked.bundle.package and _selects_too(asked, crd.owner_namespace):
+        package = subscribed.get((crd.owner_namespace, crd.owner), context.bundle.package)
+        if package != context.bundle.package and _selects_too(context, crd.owner_namespace):
             return {"crd": name, "owner": f"{package} in {crd.owner_namespace}"}
     return None
 
 
-def _selects_too(asked: Asked, namespace: str) -> bool:
+def _selects_too(context: CheckContext, namespace: str) -> bool:
     """Whether what is installed there selects namespaces that this one would."""
-    groups = [each for each in asked.cluster.groups if each.namespace == namespace]
+    groups = [each for each in context.cluster.groups if each.namespace == namespace]
     everywhere = any("" in each.selects for each in groups) or not groups
-    return everywhere or asked.target == Target.ALL
+    return everywhere or context.target == Target.ALL
 
 
 # -- ClusterExtension, PlatformOperator ------------------------------------------------------------
 
 
-def _dependency(asked: Asked) -> Answer:
-    bundle = asked.bundle
+def _dependency(context: CheckContext) -> Answer:
+    bundle = context.bundle
     declared = {
         "olm.package.required": bundle.required_packages,
         "olm.gvk.required": bundle.requires,
@@ -327,8 +328,8 @@ def _dependency(asked: Asked) -> Answer:
     return {"types": ", ".join(types)} if types else None
 
 
-def _needs(asked: Asked) -> Answer:
-    bundle = asked.bundle
+def _needs(context: CheckContext) -> Answer:
+    bundle = context.bundle
     packages = [f"{name} {wanted}" for name, wanted in bundle.required_packages]
     kinds = [each.told for each in bundle.requires]
     counted = [f"{len(bundle.constraints)} constraints"] if bundle.constraints else []
@@ -336,54 +337,54 @@ def _needs(asked: Asked) -> Answer:
     return {"needs": listed(needs)} if needs else None
 
 
-def _extension_crds(asked: Asked) -> Answer:
+def _extension_crds(context: CheckContext) -> Answer:
     kind = "ClusterExtension"
-    return _crd_of_another(asked, {(kind, name) for name in _releases(asked, kind)})
+    return _crd_of_another(context, {(kind, name) for name in _releases(context, kind)})
 
 
-def _platform_crds(asked: Asked) -> Answer:
+def _platform_crds(context: CheckContext) -> Answer:
     """A PlatformOperator, its BundleDeployment and its release have the same name."""
-    names = _releases(asked, PLATFORM_OPERATOR)
-    return _crd_of_another(asked, {(PLATFORM_OPERATOR, name) for name in names})
+    names = _releases(context, PLATFORM_OPERATOR)
+    return _crd_of_another(context, {(PLATFORM_OPERATOR, name) for name in names})
 
 
-def _namespace_exists(asked: Asked) -> Answer:
-    if asked.cluster.namespaces is None:
+def _namespace_exists(context: CheckContext) -> Answer:
+    if context.cluster.namespaces is None:
         return Unread.NAMESPACES
-    namespace = asked.bundle.suggested_namespace or f"{asked.bundle.package}-system"
-    owner = _other_release(asked, asked.cluster.namespaces.get(namespace))
+    namespace = context.bundle.suggested_namespace or f"{context.bundle.package}-system"
+    owner = _other_release(context, context.cluster.namespaces.get(namespace))
     return {"namespace": namespace, "owned": owner} if owner else None
 
 
-def _role_exists(asked: Asked) -> Answer:
+def _role_exists(context: CheckContext) -> Answer:
     """A Role that names no namespace lands where the releases are kept, with all others."""
-    roles = asked.cluster.roles
-    if asked.bundle.shipped is None:
-        return Known.NOT
-    for each in asked.bundle.shipped:
+    roles = context.cluster.roles
+    if context.bundle.shipped is None:
+        return Unread.FACT
+    for each in context.bundle.shipped:
         if each.kind.kind == "Role" and each.namespace in ("", PLATFORM_NAMESPACE):
             if roles is None:
                 return Unread.ROLES
-            owner = _other_release(asked, roles.get(each.name))
+            owner = _other_release(context, roles.get(each.name))
             if owner:
                 return {"role": each.name, "namespace": PLATFORM_NAMESPACE, "owned": owner}
     return None
 
 
-def _platform_objects(asked: Asked) -> Answer:
-    return _object_of_another(asked, _platform_releases(asked))
+def _platform_objects(context: CheckContext) -> Answer:
+    return _object_of_another(context, _platform_releases(context))
 
 
-def _extension_objects(asked: Asked) -> Answer:
+def _extension_objects(context: CheckContext) -> Answer:
     kind = "ClusterExtension"
-    return _object_of_another(asked, {f"{kind}/{name}" for name in _releases(asked, kind)})
+    return _object_of_another(context, {f"{kind}/{name}" for name in _releases(context, kind)})
 
 
-def _object_of_another(asked: Asked, own: set[str]) -> Answer:
+def _object_of_another(context: CheckContext, own: set[str]) -> Answer:
     """A shipped object that has one name in the whole cluster, and is there already."""
-    shared, shipped = asked.cluster.shared, asked.bundle.shipped
+    shared, shipped = context.cluster.shared, context.bundle.shipped
     if shipped is None:
-        return Known.NOT
+        return Unread.FACT
     if shared is None:
         return Unread.OBJECTS if any(each.kind.kind in SHARED_KINDS for each in shipped) else None
     for each in shipped:
@@ -393,12 +394,12 @@ def _object_of_another(asked: Asked, own: set[str]) -> Answer:
     return None
 
 
-def _platform_releases(asked: Asked) -> set[str]:
-    return {f"{PLATFORM_NAMESPACE}/{name}" for name in _releases(asked, PLATFORM_OPERATOR)}
+def _platform_releases(context: CheckContext) -> set[str]:
+    return {f"{PLATFORM_NAMESPACE}/{name}" for name in _releases(context, PLATFORM_OPERATOR)}
 
 
-def _other_release(asked: Asked, owner: str | None) -> str:
-    return _of_another(owner, _platform_releases(asked))
+def _other_release(context: CheckContext, owner: str | None) -> str:
+    return _of_another(owner, _platform_releases(context))
 
 
 def _of_another(owner: str | None, own: set[str]) -> str:
@@ -414,12 +415,12 @@ def _of_another(owner: str | None, own: set[str]) -> str:
     return f"release {name}{where} owns it"
 
 
-def _package_installed(asked: Asked) -> Answer:
-    others = [each.name for each in same_package(asked, PLATFORM_OPERATOR)]
+def _package_installed(context: CheckContext) -> Answer:
+    others = [each.name for each in same_package(context, PLATFORM_OPERATOR)]
     return {"name": listed(others)} if len(others) > 1 else None
 
 
-CHECKS: Mapping[str, Callable[[Asked], Answer]] = {
+CHECKS: Mapping[str, Callable[[CheckContext], Answer]] = {
     "sub-prohibited": _prohibited,
     "sub-package-required": _required_packages,
     "sub-api-required": _required_apis,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from catalogs.contents.bundle_facts import Contents, Kind
-from catalogs.verdicts.check_input import Answer, Asked, Known, Unread, listed, same_package
-from catalogs.verdicts.facts import Market, Offered
+from catalogs.verdicts.check_input import Answer, CheckContext, Unread, listed, same_package
+from catalogs.verdicts.facts import CatalogOffers, Offered
 
 CSV = "ClusterServiceVersion"
 
@@ -17,10 +17,10 @@ def _best(offers: Sequence[Offered]) -> list[Offered]:
     return [each for each in living if each.priority == top]
 
 
-def ambiguous(asked: Asked) -> Answer:
+def ambiguous(context: CheckContext) -> Answer:
     """Several catalogs have it, none comes first, and the one that is judged is among them."""
-    market = asked.market
-    offers = market.offers.get(asked.bundle.package) if market else None
+    market = context.market
+    offers = market.offers.get(context.bundle.package) if market else None
     best = _best(offers) if offers else []
     catalogs = [each.catalog for each in best]
     if market is None or len(best) < 2 or market.catalog not in catalogs:
@@ -28,10 +28,10 @@ def ambiguous(asked: Asked) -> Answer:
     return {"catalogs": listed(catalogs), "priority": str(best[0].priority)}
 
 
-def outranked(asked: Asked) -> Answer:
+def outranked(context: CheckContext) -> Answer:
     """Another catalog comes before the one that is judged."""
-    market = asked.market
-    offers = market.offers.get(asked.bundle.package) if market else None
+    market = context.market
+    offers = market.offers.get(context.bundle.package) if market else None
     if market is None or not offers:
         return None
     best = _best(offers)
@@ -45,11 +45,11 @@ def outranked(asked: Asked) -> Answer:
     return {"catalog": listed(each.catalog for each in best), "why": why}
 
 
-def api_shared(asked: Asked) -> Answer:
+def api_shared(context: CheckContext) -> Answer:
     """Other packages of the catalogs provide an API of the bundle."""
-    if asked.market is None:
+    if context.market is None:
         return None
-    bundle, market = asked.bundle, asked.market
+    bundle, market = context.bundle, context.market
     shared = [kind for kind in bundle.provides if other_providers(bundle, market, kind)]
     if not shared:
         return None
@@ -58,18 +58,18 @@ def api_shared(asked: Asked) -> Answer:
     return {"kind": kind.told, "packages": listed(others)}
 
 
-def other_providers(bundle: Contents, market: Market, kind: Kind) -> frozenset[str]:
+def other_providers(bundle: Contents, market: CatalogOffers, kind: Kind) -> frozenset[str]:
     """Packages that may come along for a kind; a second bundle of its own package never does."""
     return market.providers.get(kind, frozenset()) - {bundle.package}
 
 
-def several_providers(asked: Asked) -> Answer:
+def several_providers(context: CheckContext) -> Answer:
     """A required API that the resolver would have to choose a provider of."""
-    if asked.market is None:
+    if context.market is None:
         return None
-    for kind in asked.bundle.requires:
-        packages = other_providers(asked.bundle, asked.market, kind)
-        if kind not in asked.bundle.provides and len(packages) > 1:
+    for kind in context.bundle.requires:
+        packages = other_providers(context.bundle, context.market, kind)
+        if kind not in context.bundle.provides and len(packages) > 1:
             return {
                 "kind": kind.told,
                 "packages": listed(sorted(packages)),
@@ -77,12 +77,12 @@ def several_providers(asked: Asked) -> Answer:
     return None
 
 
-def provided_twice(asked: Asked) -> Answer:
+def provided_twice(context: CheckContext) -> Answer:
     """Two packages that must come together, and one API that each of them always provides.
 
     Only what surely comes along counts: required packages, and the only provider of a required API.
     """
-    market, bundle = asked.market, asked.bundle
+    market, bundle = context.market, context.bundle
     if market is None:
         return None
     forced = {name for name, _ in bundle.required_packages}
@@ -104,18 +104,18 @@ def provided_twice(asked: Asked) -> Answer:
     return None
 
 
-def api_provided_elsewhere(asked: Asked) -> Answer:
+def api_provided_elsewhere(context: CheckContext) -> Answer:
     """An APIService is one for the whole cluster; only what replaces its owner takes it over."""
-    for name in asked.bundle.owned_apis:
-        package, namespace = asked.cluster.apis.get(name, ("", ""))
-        if namespace and package != asked.bundle.package:
+    for name in context.bundle.owned_apis:
+        package, namespace = context.cluster.apis.get(name, ("", ""))
+        if namespace and package != context.bundle.package:
             return {"name": name, "owner": f"{package or 'an operator'} in {namespace}"}
     return None
 
 
-def foreign_api(asked: Asked) -> Answer:
+def foreign_api(context: CheckContext) -> Answer:
     """One that is there and carries no owner of OLM's is never taken over."""
-    foreign, owned = asked.cluster.foreign_apis, asked.bundle.owned_apis
+    foreign, owned = context.cluster.foreign_apis, context.bundle.owned_apis
     if not owned:
         return None
     if foreign is None:
@@ -124,15 +124,15 @@ def foreign_api(asked: Asked) -> Answer:
     return {"names": listed(found)} if found else None
 
 
-def existing_objects(asked: Asked) -> Answer:
+def existing_objects(context: CheckContext) -> Answer:
     """CRDs whose objects OLM v0 validates against the bundle's schema before it writes them: in
     each version that the cluster and the bundle both serve. It only warns of those that a webhook
     converts. Of a bundle whose objects are not known all that it owns may be among them; nobody
     writes those of the installed bundle again."""
-    bundle, crds = asked.bundle, asked.cluster.crds
+    bundle, crds = context.bundle, context.cluster.crds
     if crds is None:
-        return Known.NOT
-    if bundle.name and any(each.bundle == bundle.name for each in same_package(asked)):
+        return Unread.FACT
+    if bundle.name and any(each.bundle == bundle.name for each in same_package(context)):
         return None
     strict = bundle.crds_strict
     names = [
@@ -144,12 +144,12 @@ def existing_objects(asked: Asked) -> Answer:
     if any(crds[name].objects for name in found):
         counted = [f"{crds[name].objects} of {name}" for name in found if crds[name].objects]
         return {"counted": listed(counted)}
-    return Known.NOT if any(crds[name].objects is None for name in found) else None
+    return Unread.FACT if any(crds[name].objects is None for name in found) else None
 
 
-def orphan(asked: Asked) -> Answer:
+def orphan(context: CheckContext) -> Answer:
     """A ClusterServiceVersion of the package that no Subscription stands for."""
-    found = same_package(asked, CSV)
+    found = same_package(context, CSV)
     if not found:
         return None
     return {"csv": found[0].name, "namespace": found[0].namespace}

@@ -1,13 +1,13 @@
-"""The verdict on one bundle and path: every rule asked, the worst answer first."""
+"""The verdict on one bundle and install method: the results of all rules, worst first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from catalogs.contents.bundle_facts import Contents
 from catalogs.install_methods import InstallMethod
-from catalogs.verdicts.check_input import Answer, Asked, Known, Unread
+from catalogs.verdicts.check_input import Answer, CheckContext, Unread
 from catalogs.verdicts.checks import CHECKS
-from catalogs.verdicts.facts import NO_CLUSTER, ClusterFacts, Market, Target
+from catalogs.verdicts.facts import NO_CLUSTER, CatalogOffers, ClusterFacts, Target
 from catalogs.verdicts.health_checks import SITE_CHECKS, Site
 from catalogs.verdicts.rules import Rule, Scope, Verdict, rules_of
 
@@ -15,7 +15,7 @@ _ORDER = tuple(Verdict)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RuleResult:
     """What one rule says. `facts` are texts by name, as its sentence uses them."""
 
     rule: str
@@ -31,10 +31,10 @@ class Prediction:
 
     path: InstallMethod
     verdict: Verdict
-    found: tuple[Found, ...] = ()
+    found: tuple[RuleResult, ...] = ()
 
     @property
-    def deciding(self) -> Found | None:
+    def deciding(self) -> RuleResult | None:
         """The rule that makes it not installable or unknown."""
         first = self.found[0] if self.found else None
         return first if first and first.verdict != Verdict.WARNING else None
@@ -45,7 +45,7 @@ def predict(
     path: InstallMethod,
     *,
     cluster: ClusterFacts = NO_CLUSTER,
-    market: Market | None = None,
+    market: CatalogOffers | None = None,
     target: Target = Target.ALL,
 ) -> Prediction:
     """What would come of installing the bundle on `path`.
@@ -53,8 +53,8 @@ def predict(
     Without a `cluster` from catalog facts alone; without a `market` nothing is said of
     dependencies. `target` is what the OperatorGroup of a Subscription selects.
     """
-    asked = Asked(contents, cluster, market, target)
-    answers = ((rule, CHECKS[rule.id](asked)) for rule in rules_of(path))
+    context = CheckContext(contents, cluster, market, target)
+    answers = ((rule, CHECKS[rule.id](context)) for rule in rules_of(path))
     found = [
         result for rule, answer in answers if (result := result_of(rule, answer, cluster.name))
     ]
@@ -64,25 +64,27 @@ def predict(
     return Prediction(path, verdict, tuple(found))
 
 
-def on_site(path: InstallMethod, scope: Scope, site: Site) -> list[Found]:
+def on_site(path: InstallMethod, scope: Scope, site: Site) -> list[RuleResult]:
     """What the rules of this scope say of a place, whatever the bundle; in their order."""
     answers = ((rule, SITE_CHECKS[rule.id](site)) for rule in rules_of(path, scope))
     return [result for rule, answer in answers if (result := result_of(rule, answer))]
 
 
-def result_of(rule: Rule, answer: Answer, cluster: str = "") -> Found | None:
+def result_of(rule: Rule, answer: Answer, cluster: str = "") -> RuleResult | None:
     """None for a rule that passes, or says nothing without the facts that it needs. `cluster` is
     the name of the cluster: a fact of it that was not read leaves the verdict unknown."""
     if answer is None:
         return None
-    unknown = rule.unknown if answer is Known.NOT else ""
-    if isinstance(answer, Unread) and cluster and rule.verdict != Verdict.WARNING:
+    unknown = ""
+    if answer is Unread.FACT:
+        unknown = rule.unknown
+    elif isinstance(answer, Unread) and cluster and rule.verdict != Verdict.WARNING:
         unknown = (
             f"It is not known whether this rule holds, because {answer} were not read: "
             f"`manage.py sync_cluster {cluster}` reads them, if its account may."
         )
     if unknown:
-        return Found(rule.id, rule.title, Verdict.UNKNOWN, unknown, {})
+        return RuleResult(rule.id, rule.title, Verdict.UNKNOWN, unknown, {})
     if not isinstance(answer, Mapping):
         return None
-    return Found(rule.id, rule.title, rule.verdict, rule.says.format_map(answer), answer)
+    return RuleResult(rule.id, rule.title, rule.verdict, rule.says.format_map(answer), answer)

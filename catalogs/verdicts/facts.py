@@ -35,7 +35,7 @@ class Offered(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class CatalogOffers:
     """What the catalogs of one cluster offer together.
 
     `providers` maps a kind to the packages with a bundle that provides it, `always` a package to

@@ -6,7 +6,14 @@ A gate of which its Deployment says nothing is as its version has it, and so not
 from collections.abc import Mapping
 
 from catalogs.contents.bundle_facts import Contents, Kind
-from catalogs.verdicts.check_input import ALL_NAMESPACES, Answer, Asked, Known, counted, modes_text
+from catalogs.verdicts.check_input import (
+    ALL_NAMESPACES,
+    Answer,
+    CheckContext,
+    Unread,
+    counted,
+    modes_text,
+)
 
 ONE_NAMESPACE = "SingleOwnNamespaceInstallSupport"
 CERT_MANAGER = "WebhookProviderCertManager"
@@ -14,16 +21,16 @@ SERVICE_CA = "WebhookProviderOpenshiftServiceCA"
 CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate")
 
 
-def watching(asked: Asked) -> Answer:
+def watching(context: CheckContext) -> Answer:
     """What it asks of a bundle while it watches all namespaces only; and what would do where it is
     run so that it can watch one."""
-    modes = asked.bundle.install_modes
+    modes = context.bundle.install_modes
     if modes is None:
-        return Known.NOT
+        return Unread.FACT
     if ALL_NAMESPACES in modes:
         return None
-    which = _which_namespace(asked.bundle)
-    gate = _gates(asked).get(ONE_NAMESPACE)
+    which = _which_namespace(context.bundle)
+    gate = _gates(context).get(ONE_NAMESPACE)
     if which and gate:
         return None  # the next rule says what it takes
     otherwise = "No feature gate changes that."
@@ -34,37 +41,37 @@ def watching(asked: Asked) -> Answer:
             f"{when} with the feature gate {ONE_NAMESPACE}{off} "
             f"and with {which} in spec.config.inline.watchNamespace."
         )
-    return {"modes": modes_text(asked.bundle), "otherwise": otherwise}
+    return {"modes": modes_text(context.bundle), "otherwise": otherwise}
 
 
-def watch_namespace(asked: Asked) -> Answer:
+def watch_namespace(context: CheckContext) -> Answer:
     """A bundle that it takes with a namespace to watch alone."""
-    modes = asked.bundle.install_modes
-    if modes is None or ALL_NAMESPACES in modes or not _gates(asked).get(ONE_NAMESPACE):
+    modes = context.bundle.install_modes
+    if modes is None or ALL_NAMESPACES in modes or not _gates(context).get(ONE_NAMESPACE):
         return None
-    which = _which_namespace(asked.bundle)
-    return {"modes": modes_text(asked.bundle), "which": which} if which else None
+    which = _which_namespace(context.bundle)
+    return {"modes": modes_text(context.bundle), "which": which} if which else None
 
 
-def webhooks(asked: Asked) -> Answer:
+def webhooks(context: CheckContext) -> Answer:
     """Webhooks, where it is not known whether it takes any; and where they aren't known: even one
     that takes them refuses some."""
-    found = counted(asked.bundle.webhooks, "webhook")
-    if found is Known.NOT or _no_webhooks(asked) is None:
+    found = counted(context.bundle.webhooks, "webhook")
+    if found is Unread.FACT or _no_webhooks(context) is None:
         return found
     return None  # it takes them, or the next rule says why not
 
 
-def webhook_provider(asked: Asked) -> Answer:
+def webhook_provider(context: CheckContext) -> Answer:
     """Webhooks that it has no certificates for."""
-    found, why = counted(asked.bundle.webhooks, "webhook"), _no_webhooks(asked)
+    found, why = counted(context.bundle.webhooks, "webhook"), _no_webhooks(context)
     if not isinstance(found, Mapping) or not why:
         return None
     return {**found, "why": why}
 
 
-def _gates(asked: Asked) -> dict[str, bool]:
-    return dict(asked.cluster.gates or {})
+def _gates(context: CheckContext) -> dict[str, bool]:
+    return dict(context.cluster.gates or {})
 
 
 def _which_namespace(bundle: Contents) -> str:
@@ -79,13 +86,13 @@ def _which_namespace(bundle: Contents) -> str:
     return "another namespace than its own" if single else ""
 
 
-def _no_webhooks(asked: Asked) -> str | None:
+def _no_webhooks(context: CheckContext) -> str | None:
     """Why it takes no webhooks, empty where it does; None when that is not known. Mirrors
     getCertificateProvider of cmd/operator-controller/main.go: cert-manager's comes first."""
-    gates = _gates(asked)
+    gates = _gates(context)
     manager, service = gates.get(CERT_MANAGER), gates.get(SERVICE_CA)
     if manager:
-        served = asked.cluster.serves(CERTIFICATE, asked.bundle)
+        served = context.cluster.serves(CERTIFICATE, context.bundle)
         if served is False:
             return f"the certificates would be cert-manager's, and {CERTIFICATE.told} is not served"
         return "" if served else None

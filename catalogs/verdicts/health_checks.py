@@ -7,7 +7,7 @@ alike. What it says stands beside them.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from catalogs.verdicts.check_input import Answer, Known
+from catalogs.verdicts.check_input import Answer, Unread
 from catalogs.verdicts.facts import Group
 
 CLUSTER_CATALOG, CATALOG_SOURCE = "ClusterCatalog", "CatalogSource"
@@ -62,13 +62,13 @@ def _has(site: Site, kind: str) -> bool:
 def _lacks(site: Site, kind: str) -> Answer:
     if _has(site, kind):
         return None
-    return {"catalog": site.catalog.name} if kind in site.read else Known.NOT
+    return {"catalog": site.catalog.name} if kind in site.read else Unread.FACT
 
 
 def _one_group(site: Site) -> Answer:
     groups = site.groups
     if groups is None or not site.namespace:
-        return Known.NOT
+        return Unread.FACT
     if len(groups) == 1 and groups[0].target is not None:
         return None
     names = ", ".join(each.name for each in groups)
@@ -102,7 +102,7 @@ def _hidden(site: Site) -> Answer:
     if group is None or any(each.namespace == site.namespace for each in sources):
         return None
     if not sources:
-        return None if site.catalog.kind else Known.NOT
+        return None if site.catalog.kind else Unread.FACT
     return {"source": sources[0].place, "namespace": site.namespace, "group": group.name}
 
 
@@ -176,7 +176,7 @@ def _platform_source_down(site: Site) -> Answer:
     for each in site.sources:
         if each.kind == CATALOG_SOURCE and (each.namespace, each.name) == PLATFORM_SOURCE:
             return {"trouble": f"does not answer ({each.trouble})"} if each.trouble else None
-    return {"trouble": "is not there"} if CATALOG_SOURCE in site.read else Known.NOT
+    return {"trouble": "is not there"} if CATALOG_SOURCE in site.read else Unread.FACT
 
 
 SITE_CHECKS: Mapping[str, Callable[[Site], Answer]] = {

@@ -61,7 +61,7 @@ class MethodVerdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class StoredRuleResult:
     """What one rule says."""
 
     rule: str
@@ -74,7 +74,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class StoredVerdict:
     """The verdict on a bundle and path. `rule` decides, empty for an installable one; `sentence`
     is the worst rule's, a warning's too, or empty; `found` has all rules, worst first. `notes` are
     of the catalog, where they were asked for: see `catalogs.verdicts.catalog_health`."""
@@ -84,8 +84,8 @@ class Predicted:
     verdict: Verdict
     rule: str
     sentence: str
-    found: tuple[Said, ...]
-    notes: tuple[Said, ...] = ()
+    found: tuple[StoredRuleResult, ...]
+    notes: tuple[StoredRuleResult, ...] = ()
 
     @property
     def label(self) -> str:
@@ -136,7 +136,7 @@ def way_key(path: str, target: str) -> str:
 
 def verdicts(
     bundle_ids: Collection[int], cluster: int | None = None, *, target: Target | None = None
-) -> dict[int, dict[InstallMethod, Predicted]]:
+) -> dict[int, dict[InstallMethod, StoredVerdict]]:
     """Bundle key -> path -> verdict; `cluster` is a key, None: from the catalog alone.
 
     Bundles that were not evaluated yet are left out. `target` is what the OperatorGroup of a
@@ -146,14 +146,14 @@ def verdicts(
     by_method: dict[tuple[int, InstallMethod], list[Prediction]] = defaultdict(list)
     for row in overlaid(rows, cluster, target):
         by_method[row.bundle_id or 0, InstallMethod(row.path)].append(row)
-    result: dict[int, dict[InstallMethod, Predicted]] = defaultdict(dict)
+    result: dict[int, dict[InstallMethod, StoredVerdict]] = defaultdict(dict)
     for (bundle, path), targets in by_method.items():
         row = targets[0] if target else over_targets(targets)[0]
         result[bundle][path] = predicted(row)
     return dict(result)
 
 
-def verdicts_of(bundle: Bundle, cluster: int | None = None) -> list[Predicted]:
+def verdicts_of(bundle: Bundle, cluster: int | None = None) -> list[StoredVerdict]:
     """The verdicts on a bundle by install method, those of one method as `over_targets` orders
     them; empty when it was not evaluated."""
     rows = overlaid(Prediction.objects.filter(bundle=bundle), cluster)
@@ -208,13 +208,15 @@ def overlaid(
     return list(found.values())
 
 
-def predicted(row: Prediction) -> Predicted:
+def predicted(row: Prediction) -> StoredVerdict:
     found: list[Mapping[str, str]] = row.found
-    return Predicted(
+    return StoredVerdict(
         InstallMethod(row.path),
         Target(row.target),
         Verdict(row.verdict),
         row.rule,
         row.sentence,
-        tuple(Said(one["rule"], Verdict(one["verdict"]), one["sentence"]) for one in found),
+        tuple(
+            StoredRuleResult(one["rule"], Verdict(one["verdict"]), one["sentence"]) for one in found
+        ),
     )

@@ -43,7 +43,7 @@ class Rule:
     `inputs` names the facts it looks at.
 
     `samples` are what a test runs: what the rule alone gives for some facts (passes, not_known: it
-    says nothing; else its verdict), by the names of Contents, ClusterFacts and Market, or of
+    says nothing; else its verdict), by the names of Contents, ClusterFacts and CatalogOffers, or of
     Site for a place.
     """
 

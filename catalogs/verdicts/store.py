@@ -25,27 +25,27 @@ from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blobs
 from catalogs.verdicts import (
+    CatalogOffers,
     ClusterFacts,
     Contents,
-    Found,
-    Market,
+    RuleResult,
     Target,
     Verdict,
     predict,
     read_contents,
 )
-from catalogs.verdicts import Prediction as Said
+from catalogs.verdicts import Prediction as Evaluation
 from catalogs.verdicts.read import (
     ANY_TARGET,
     NOT_READ,
     WAYS,
     MethodVerdict,
-    Predicted,
+    StoredRuleResult,
+    StoredVerdict,
     over_targets,
     title_of,
     way_key,
 )
-from catalogs.verdicts.read import Said as RuleSaid
 from olmweb.bulk import Table, delete
 
 PACKAGES_AT_ONCE = 20  # in one transaction; their rows are in memory together
@@ -79,7 +79,7 @@ class Place:
 
     cluster_id: int | None
     facts: ClusterFacts
-    market: Market
+    market: CatalogOffers
 
     @property
     def ways(self) -> tuple[tuple[InstallMethod, Target], ...]:
@@ -129,7 +129,9 @@ def judge(catalog: Catalog, places: Sequence[Place]) -> Judged:
     return result
 
 
-def evaluate_bundle(bundle: Bundle, place: Place, path: InstallMethod, target: Target) -> Predicted:
+def evaluate_bundle(
+    bundle: Bundle, place: Place, path: InstallMethod, target: Target
+) -> StoredVerdict:
     """The verdict on one bundle, from its blob; nothing is stored."""
     ((_, contents),) = _contents([bundle])
     if contents is None:
@@ -139,8 +141,10 @@ def evaluate_bundle(bundle: Bundle, place: Place, path: InstallMethod, target: T
             contents = replace(contents, **_NOT_TOLD)
         outcome = predict(contents, path, cluster=place.facts, market=place.market, target=target)
     verdict, rule, sentence, _ = _outcome(outcome)
-    found = tuple(RuleSaid(each.rule, each.verdict, each.sentence) for each in outcome.found)
-    return Predicted(path, target, Verdict(verdict), rule, sentence, found)
+    found = tuple(
+        StoredRuleResult(each.rule, each.verdict, each.sentence) for each in outcome.found
+    )
+    return StoredVerdict(path, target, Verdict(verdict), rule, sentence, found)
 
 
 def _judge_batch(
@@ -227,7 +231,7 @@ class _Bench:
         return self._known[shape]
 
     def _judge(self, name: str, contents: Contents | None) -> list[_Judgement]:
-        alone: dict[tuple[InstallMethod, Target], Said] = {}
+        alone: dict[tuple[InstallMethod, Target], Evaluation] = {}
         found = []
         for place in self._places:
             for way in place.ways:
@@ -261,7 +265,7 @@ def _values(taken: _Taken | None, outcome: _Outcome) -> _Values:
     return (taken is not None, taken.channel if taken else "", *outcome)
 
 
-def _outcome(said: Said) -> _Outcome:
+def _outcome(said: Evaluation) -> _Outcome:
     found = [
         {"rule": each.rule, "verdict": each.verdict.value, "sentence": each.sentence}
         for each in said.found
@@ -274,20 +278,20 @@ def _outcome(said: Said) -> _Outcome:
     )
 
 
-def _unreadable(path: InstallMethod, bundle: str) -> Said:
+def _unreadable(path: InstallMethod, bundle: str) -> Evaluation:
     sentence = f"The catalog has no readable blob of {bundle}; its problems say why."
-    found = Found(NOT_READ, title_of(NOT_READ), Verdict.UNKNOWN, sentence, {})
-    return Said(path, found.verdict, (found,))
+    found = RuleResult(NOT_READ, title_of(NOT_READ), Verdict.UNKNOWN, sentence, {})
+    return Evaluation(path, found.verdict, (found,))
 
 
-def _nothing(path: InstallMethod, chosen: Resolution) -> Said:
+def _nothing(path: InstallMethod, chosen: Resolution) -> Evaluation:
     """No bundle would be chosen, or one that the catalog doesn't have."""
     if chosen.bundle:
         return _unreadable(path, chosen.bundle)
     rule = chosen.blocked_by or "no-bundles"
     sentence = chosen.message or chosen.reason
-    found = Found(rule, title_of(rule), Verdict.NOT_INSTALLABLE, sentence, {})
-    return Said(path, found.verdict, (found,))
+    found = RuleResult(rule, title_of(rule), Verdict.NOT_INSTALLABLE, sentence, {})
+    return Evaluation(path, found.verdict, (found,))
 
 
 def _count(rows: dict[_Key, _Values], places: Sequence[Place], result: Judged) -> None:

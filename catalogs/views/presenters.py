@@ -22,7 +22,7 @@ from catalogs.models import Catalog, Package
 from catalogs.search.highlight import has_word, mark, snippet
 from catalogs.sources import access_methods
 from catalogs.verdicts import Verdict
-from catalogs.verdicts.read import MethodVerdict, Predicted, title_of
+from catalogs.verdicts.read import MethodVerdict, StoredVerdict, title_of
 from catalogs.views.forms import FILTER_NAMES
 from olmweb.models import LOCAL
 
@@ -113,7 +113,7 @@ def verdict_labels(verdicts: Iterable[MethodVerdict]) -> list[tuple[str, str]]:
     ]
 
 
-def verdict_words(verdicts: Iterable[MethodVerdict | Predicted]) -> list[tuple[str, str]]:
+def verdict_words(verdicts: Iterable[MethodVerdict | StoredVerdict]) -> list[tuple[str, str]]:
     """(verdict, its install methods and why not), each verdict once."""
     by: dict[str, list[str]] = {}
     for row in verdicts:

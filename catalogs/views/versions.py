@@ -14,7 +14,7 @@ from catalogs.resolve.analysis import V1
 from catalogs.resolve.facts import PackageFacts
 from catalogs.resolve.stored import facts_of
 from catalogs.semver import identifiers_key
-from catalogs.verdicts.read import Predicted, verdicts
+from catalogs.verdicts.read import StoredVerdict, verdicts
 from catalogs.views import presenters
 from catalogs.views.channels import semantics_of
 from olmweb.web.forms import clean_text
@@ -71,7 +71,7 @@ def versions_tab(
     }
 
 
-def _verdict_texts(judged: Mapping[InstallMethod, Predicted]) -> list[tuple[str, str]]:
+def _verdict_texts(judged: Mapping[InstallMethod, StoredVerdict]) -> list[tuple[str, str]]:
     """(verdict, its paths), paths in their order."""
     return presenters.verdict_words(judged[path] for path in InstallMethod if path in judged)
 

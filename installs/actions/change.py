@@ -9,7 +9,7 @@ from catalogs.models import Package
 from catalogs.resolve import analysis, v1
 from catalogs.resolve.facts import BadQuestion
 from catalogs.resolve.stored import facts_of
-from catalogs.verdicts.read import Predicted
+from catalogs.verdicts.read import StoredVerdict
 from installs.actions.objects import step
 from installs.actions.plan import RESOURCES, Plan, served_version, verdict_on
 from installs.diagnosis import Approval, approval
@@ -91,7 +91,7 @@ def targets_of(operator: Operator, package: Package, channel: str = "") -> list[
 
 def verdicts_on_targets(
     operator: Operator, package: Package, targets: list[Target]
-) -> dict[str, Predicted]:
+) -> dict[str, StoredVerdict]:
     """Bundle -> stored verdict, as the operator's own path would install it."""
     way = target_of((), "")
     if operator.kind == InstallMethod.SUBSCRIPTION:

@@ -15,7 +15,7 @@ from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
 from catalogs.semver import parse
 from catalogs.verdicts import Target
-from catalogs.verdicts.read import Predicted, best_rows, chosen_rows
+from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows
 from installs import methods
 from installs.actions import objects as writing
 from installs.actions.objects import is_deletion
@@ -66,7 +66,9 @@ class Plan:
     by_hand: tuple[str, ...] = ()  # what a person does where this does not help; commands too
     choice: Choice | None = None
     resolution: Resolution | None = field(default=None, compare=False)
-    verdict: Predicted | None = field(default=None, compare=False)  # on `target`, if it was judged
+    verdict: StoredVerdict | None = field(
+        default=None, compare=False
+    )  # on `target`, if it was judged
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -174,7 +176,7 @@ def verdict_on(
     path: str,
     namespace: str = "",
     wanted: tuple[str, ...] = (),
-) -> Predicted | None:
+) -> StoredVerdict | None:
     """The verdict on a bundle as `path` would install it; None when it was not evaluated yet.
 
     Of a Subscription in `namespace`, whose OperatorGroup counts; where there is none yet, one that

@@ -16,8 +16,8 @@ from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
 from catalogs.verdicts.read import (
     ANY_TARGET,
     TARGETS,
-    Predicted,
-    Said,
+    StoredRuleResult,
+    StoredVerdict,
     chosen_rows,
     over_targets,
     predicted,
@@ -52,7 +52,7 @@ class Row:
     bundle: str
     version: str
     channel: str
-    prediction: Predicted
+    prediction: StoredVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Audit:
     buckets: tuple[Bucket, ...]
     actual: tuple[Actual, ...]
     history: tuple[Past, ...]
-    notes: tuple[Said, ...] = ()
+    notes: tuple[StoredRuleResult, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -236,7 +236,7 @@ def _buckets(rows: list[Row]) -> tuple[Bucket, ...]:
 
 def _actual(
     catalog: Catalog,
-    rows: Mapping[tuple[Target, str], Predicted],
+    rows: Mapping[tuple[Target, str], StoredVerdict],
     path: InstallMethod,
     cluster: Cluster,
     spots: Spots | None,
@@ -273,7 +273,7 @@ def _actual(
     )
 
 
-def _unpinned(prediction: Predicted) -> Predicted | None:
+def _unpinned(prediction: StoredVerdict) -> StoredVerdict | None:
     """What becomes of the verdict where no catalog is named: refused when several are as good, not
     known when another one comes first."""
     rules = {each.rule: each for each in prediction.found}
@@ -285,7 +285,7 @@ def _unpinned(prediction: Predicted) -> Predicted | None:
     return replace(prediction, verdict=refused, rule=AMBIGUOUS, sentence=ambiguous.sentence)
 
 
-def _compared(one: Operator, prediction: Predicted | None) -> Actual:
+def _compared(one: Operator, prediction: StoredVerdict | None) -> Actual:
     verdict = prediction.verdict if prediction else Verdict.UNKNOWN
     expected = Verdict.INSTALLABLE if one.health in INSTALLED else Verdict.NOT_INSTALLABLE
     return Actual(

@@ -13,7 +13,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.verdicts import Group, Scope, Site, Source, Target, Verdict, on_site
 from catalogs.verdicts.catalog_health import said
 from catalogs.verdicts.health_checks import CATALOG_SOURCE
-from catalogs.verdicts.read import Predicted, Said
+from catalogs.verdicts.read import StoredRuleResult, StoredVerdict
 from installs.facts.operator_groups import groups_of
 from installs.models import Component
 from olmweb.models import Cluster
@@ -30,10 +30,10 @@ class Spot:
     namespace: str
     groups: tuple[Group, ...] = ()
     target: Target | None = None
-    obstacle: Said | None = None
-    notes: tuple[Said, ...] = ()
+    obstacle: StoredRuleResult | None = None
+    notes: tuple[StoredRuleResult, ...] = ()
 
-    def over(self, found: Predicted) -> Predicted:
+    def over(self, found: StoredVerdict) -> StoredVerdict:
         """The verdict on a bundle with what the namespace says before it."""
         if self.obstacle is None:
             return found

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from catalogs.verdicts.read import ANY_TARGET, Said
+from catalogs.verdicts.read import ANY_TARGET, StoredRuleResult
 from installs.audit.audit import Audit
 
 COLUMNS = ("package", "bundle", "version", "channel", "verdict", "rule", "sentence")
@@ -29,7 +29,7 @@ def package_rows(found: Audit) -> list[dict[str, Any]]:
     ]
 
 
-def _said(each: Said) -> dict[str, str]:
+def _said(each: StoredRuleResult) -> dict[str, str]:
     return {
         "rule": each.rule,
         "title": each.title,
@@ -114,7 +114,7 @@ def _lines(found: Audit) -> Iterator[str]:
     if found.actual:
         yield from ("", "## Beside what happened")
         yield from _table(
-            ("Operators", "Predicted", "Why", "Came true"),
+            ("Operators", "StoredVerdict", "Why", "Came true"),
             (
                 (str(one.count), TITLES[one.verdict], one.title, CAME_TRUE[one.agrees])
                 for one in found.came_true
@@ -124,7 +124,7 @@ def _lines(found: Audit) -> Iterator[str]:
     if wrong:
         yield from ("", "## Otherwise than predicted")
         yield from _table(
-            ("Operator", "Is", "Predicted", "Rule"),
+            ("Operator", "Is", "StoredVerdict", "Rule"),
             ((one.name, one.health, TITLES[one.verdict], one.rule) for one in wrong),
         )
     yield from ("", "## Packages")

@@ -12,10 +12,10 @@ from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import PackageFacts, Resolution
 from catalogs.resolve.stored import facts_of_all
 from catalogs.verdicts import Target, Verdict
-from catalogs.verdicts.read import Predicted, Said, overlaid, predicted, title_of
+from catalogs.verdicts.read import StoredRuleResult, StoredVerdict, overlaid, predicted, title_of
 from installs.models import Operator
 
-Verdicts = Mapping[tuple[int, Target], Predicted]  # bundle key, target
+Verdicts = Mapping[tuple[int, Target], StoredVerdict]  # bundle key, target
 NO_BUNDLE = "no-bundles"
 
 
@@ -25,7 +25,7 @@ def verdicts_on(
     operators: Sequence[Operator],
     targets: Mapping[int, Target],
     cluster: int,
-) -> dict[int, Predicted | None]:
+) -> dict[int, StoredVerdict | None]:
     """Operator key -> the verdict on the bundle that it asks for; None where it is not known.
 
     `targets` are by operator key, too. Operators whose package the catalog lacks are left out.
@@ -42,7 +42,7 @@ def verdicts_on(
     }
     chosen = {found.bundle for found in asked.values() if found is not None and found.bundle}
     ids, found_verdicts = _stored(packages, chosen, path, cluster)
-    found: dict[int, Predicted | None] = {}
+    found: dict[int, StoredVerdict | None] = {}
     for each in operators:
         if each.pk not in asked:
             continue
@@ -78,7 +78,7 @@ def _stored(
         package__in=packages.values(), bundle__name__in=bundles, path=path.value
     ).select_related("bundle")
     ids: dict[tuple[int, str], int] = {}
-    found: dict[tuple[int, Target], Predicted] = {}
+    found: dict[tuple[int, Target], StoredVerdict] = {}
     for row in overlaid(rows, cluster):
         if row.bundle is not None:
             ids[row.package_id, row.bundle.name] = row.bundle.pk
@@ -86,8 +86,8 @@ def _stored(
     return ids, found
 
 
-def _nothing(path: InstallMethod, target: Target, resolution: Resolution) -> Predicted:
+def _nothing(path: InstallMethod, target: Target, resolution: Resolution) -> StoredVerdict:
     rule = resolution.blocked_by or NO_BUNDLE
     sentence = resolution.message or resolution.reason or title_of(rule)
-    said = Said(rule, Verdict.NOT_INSTALLABLE, sentence)
-    return Predicted(path, target, said.verdict, rule, sentence, (said,))
+    said = StoredRuleResult(rule, Verdict.NOT_INSTALLABLE, sentence)
+    return StoredVerdict(path, target, said.verdict, rule, sentence, (said,))

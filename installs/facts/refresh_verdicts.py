@@ -16,7 +16,7 @@ from catalogs.contents.stored import inspected_in
 from catalogs.models import Catalog, PredictionRun
 from catalogs.verdicts import RULES_VERSION, ClusterFacts
 from catalogs.verdicts.facts import NO_CLUSTER
-from catalogs.verdicts.read import Predicted, verdicts, verdicts_of
+from catalogs.verdicts.read import StoredVerdict, verdicts, verdicts_of
 from catalogs.verdicts.store import Judged, Place, judge
 from installs.facts.cluster import awaited
 from installs.facts.verdict_context import cluster_facts, market_of
@@ -24,7 +24,7 @@ from installs.state.catalog_offers import usable_catalogs
 from olmweb.clusters import NOT_CONFIGURED
 from olmweb.models import Cluster
 
-__all__ = ["Predicted", "refresh", "refresh_all", "verdicts", "verdicts_of"]
+__all__ = ["StoredVerdict", "refresh", "refresh_all", "verdicts", "verdicts_of"]
 
 JUDGED_BY = 5  # grows when code that judges changes without a new version of the rules
 KEPT_RUNS = 200  # of one catalog and cluster

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
 from catalogs.verdicts import Group, Target
-from catalogs.verdicts.read import Predicted, verdicts
+from catalogs.verdicts.read import StoredVerdict, verdicts
 from catalogs.verdicts.store import Place, evaluate_bundle
 from installs.facts.verdict_context import cluster_facts, market_of
 from olmweb.models import Cluster
@@ -18,7 +18,7 @@ def target_of(namespaces: tuple[str, ...], namespace: str) -> Target:
 
 def verdict_for(
     cluster: Cluster, package: Package, bundle: str, path: str, target: Target
-) -> Predicted | None:
+) -> StoredVerdict | None:
     """The verdict for `path` (a kind) on one bundle; None when it was not evaluated yet.
 
     Two queries for a stored verdict. Verdicts for OperatorGroups that select single or several
@@ -41,7 +41,7 @@ def verdicts_on(
     names: Collection[str],
     path: str,
     target: Target = Target.ALL,
-) -> dict[str, Predicted]:
+) -> dict[str, StoredVerdict]:
     """Bundle name -> stored verdict for `path` (a kind) on the cluster; bundles that were not
     evaluated are left out. Two queries."""
     if not names:

@@ -12,7 +12,7 @@ from catalogs.contents.bundle_facts import Kind
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.semver import Version, parse
-from catalogs.verdicts import ClusterFacts, Crd, Installed, Market
+from catalogs.verdicts import CatalogOffers, ClusterFacts, Crd, Installed
 from catalogs.verdicts.facts import Offered
 from installs.facts.operator_groups import groups_of
 from installs.models import Component, CRDState, Operator, Surface
@@ -141,7 +141,7 @@ def read_version(text: str) -> Version | None:
         return None
 
 
-def market_of(catalog: Catalog, cluster: Cluster | None) -> Market:
+def market_of(catalog: Catalog, cluster: Cluster | None) -> CatalogOffers:
     """What `catalog` offers, and every other that `cluster` can use. At most six queries."""
     ids = {catalog.pk}
     if cluster is not None:
@@ -165,7 +165,7 @@ def market_of(catalog: Catalog, cluster: Cluster | None) -> Market:
         providers[kind].add(package)
         if times == held[package]:
             always[package].add(kind)
-    return Market(
+    return CatalogOffers(
         {kind: frozenset(names) for kind, names in providers.items()},
         {name: tuple(found) for name, found in versions.items()},
         catalog.name,

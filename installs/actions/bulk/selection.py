@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.verdicts import Target, Verdict
-from catalogs.verdicts.read import Predicted, best_rows, chosen_rows, predicted
+from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows, predicted
 from installs.actions.plan import paths_of
 from installs.models import Action, Operator
 from olmweb.models import LOCAL, Cluster
@@ -42,7 +42,7 @@ class Candidate:
 
     key: Key
     package: Package | None = None
-    prediction: Predicted | None = None
+    prediction: StoredVerdict | None = None
     bundle: str = ""
     hindrance: str = ""
     doubt: str = ""

@@ -17,9 +17,9 @@ from catalogs.install_methods import InstallMethod
 from catalogs.semver import parse
 from catalogs.verdicts import (
     RULES,
+    CatalogOffers,
     ClusterFacts,
     Contents,
-    Market,
     Scope,
     Site,
     Target,
@@ -27,7 +27,7 @@ from catalogs.verdicts import (
     predict,
     read_contents,
 )
-from catalogs.verdicts.check_input import Answer, Asked
+from catalogs.verdicts.check_input import Answer, CheckContext
 from catalogs.verdicts.checks import CHECKS
 from catalogs.verdicts.evaluate import result_of
 from catalogs.verdicts.facts import Offered
@@ -53,10 +53,10 @@ def _cluster(given_: Mapping[str, Any]) -> ClusterFacts:
 def answer_of(rule: Rule, sample: Mapping[str, Any]) -> Answer:
     if rule.scope in ON_SITE:
         return SITE_CHECKS[rule.id](msgspec.convert(sample["site"], Site))
-    return CHECKS[rule.id](asked_of(sample))
+    return CHECKS[rule.id](context_of(sample))
 
 
-def asked_of(sample: Mapping[str, Any]) -> Asked:
+def context_of(sample: Mapping[str, Any]) -> CheckContext:
     market = sample.get("market")
     if market is not None:
         providers = {Kind(*kind): frozenset(names) for kind, names in market.get("providers", ())}
@@ -72,8 +72,8 @@ def asked_of(sample: Mapping[str, Any]) -> Asked:
             name: frozenset(Kind(*kind) for kind in kinds)
             for name, kinds in market.get("always", {}).items()
         }
-        market = Market(providers, versions, market.get("catalog", ""), offers, always)
-    return Asked(
+        market = CatalogOffers(providers, versions, market.get("catalog", ""), offers, always)
+    return CheckContext(
         msgspec.convert(sample["bundle"], Contents),
         _cluster(sample.get("cluster", {})),
         market,
@@ -336,4 +336,4 @@ def test_properties_of_any_shape_are_read_and_judged(value: Any) -> None:
     blob = json.dumps({"schema": "olm.bundle", "properties": [*properties, value]}).encode()
     contents = read_contents(blob)
     for path in InstallMethod:
-        assert predict(contents, path, market=Market()).path == path
+        assert predict(contents, path, market=CatalogOffers()).path == path

@@ -12,9 +12,9 @@ from catalogs.contents.bundle_facts import Kind
 from catalogs.install_methods import InstallMethod
 from catalogs.semver import parse
 from catalogs.verdicts import (
+    CatalogOffers,
     ClusterFacts,
     Contents,
-    Market,
     Prediction,
     Target,
     Verdict,
@@ -60,12 +60,12 @@ def bundles(shared_data: Path) -> dict[str, Contents]:
 
 
 @pytest.fixture(scope="module")
-def market(bundles: dict[str, Contents]) -> Market:
+def market(bundles: dict[str, Contents]) -> CatalogOffers:
     providers = defaultdict(set)
     for each in bundles.values():
         for kind in each.provides:
             providers[kind].add(each.package)
-    return Market(
+    return CatalogOffers(
         {kind: frozenset(names) for kind, names in providers.items()},
         {name: (parse(each.version),) for name, each in bundles.items()},
     )
@@ -89,7 +89,7 @@ def _outcomes(file: Path) -> Iterator[tuple[str, tuple[str | None, str | None]]]
 def test_every_outcome_is_predicted_with_its_rule(
     shared_data: Path,
     bundles: dict[str, Contents],
-    market: Market,
+    market: CatalogOffers,
     name: str,
     target: Target,
     counted: dict[str, int],
