@@ -131,12 +131,12 @@ def record_deletions() -> int:
     ).order_by("-id")
     ended = standing().filter(~_operator_exists())
     rows = dict(
-        ended.annotate(gone=Subquery(deletion.values("pk")[:1]))
-        .filter(gone__isnull=False)
-        .values_list("gone", "body")
+        ended.annotate(deletion_id=Subquery(deletion.values("pk")[:1]))
+        .filter(deletion_id__isnull=False)
+        .values_list("deletion_id", "body")
     )
-    gone = Transition.objects.in_bulk(rows)
-    return _save([_deletion(gone[pk], body) for pk, body in sorted(rows.items())])
+    deletions = Transition.objects.in_bulk(rows)
+    return _save([_deletion(deletions[pk], body) for pk, body in sorted(rows.items())])
 
 
 def send_again(rows: QuerySet[Notification]) -> int:
@@ -241,8 +241,8 @@ def _alert(change: Transition, cluster: Cluster, since: str) -> Alert | None:
     return Alert(labels={key: value for key, value in labels.items() if value}, since=since)
 
 
-def _deletion(gone: Transition, last: ChangeBody) -> Notification:
-    at = gone.at.isoformat()
+def _deletion(transition: Transition, last: ChangeBody) -> Notification:
+    at = transition.at.isoformat()
     body = last | {
         "was": last["to"],
         "to": DELETED,
@@ -254,7 +254,7 @@ def _deletion(gone: Transition, last: ChangeBody) -> Notification:
         "starts": None,
         "ends": last["starts"],
     }
-    return Notification(transition=gone, body=body)
+    return Notification(transition=transition, body=body)
 
 
 def _finding(row: Operator) -> FindingBody | None:

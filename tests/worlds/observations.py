@@ -19,27 +19,29 @@ NO_MONITOR = (
 )
 
 
-def conditions(*told: tuple[str, ...]) -> tuple[Condition, ...]:
+def conditions(*raw_conditions: tuple[str, ...]) -> tuple[Condition, ...]:
     """Conditions as (type, status, reason, message)."""
-    return tuple(Condition(*one) for one in told)
+    return tuple(Condition(*raw) for raw in raw_conditions)
 
 
-def subscription(*told: tuple[str, ...], name: str = "etcd", **details: Any) -> Observation:
+def subscription(
+    *raw_conditions: tuple[str, ...], name: str = "etcd", **details: Any
+) -> Observation:
     """Of the package etcd in the catalog olm/community; named by `current_csv`, `plan`, ..."""
     return Observation(
         "Subscription",
         NS,
         name,
-        conditions(*told),
+        conditions(*raw_conditions),
         extra={"package": "etcd", "catalog": "community", "catalog_namespace": "olm"},
         details={"approval": "Automatic", **details},
     )
 
 
-def installed(*told: tuple[str, ...], **details: Any) -> Observation:
+def installed(*raw_conditions: tuple[str, ...], **details: Any) -> Observation:
     """A Subscription whose version etcd.v1 is there."""
     named = {"current_csv": "etcd.v1", "installed_csv": "etcd.v1", "plan": "install-1"}
-    return subscription(*told, **{**named, **details})
+    return subscription(*raw_conditions, **{**named, **details})
 
 
 def catalog(state: str = "READY", **details: Any) -> Observation:
@@ -48,7 +50,7 @@ def catalog(state: str = "READY", **details: Any) -> Observation:
 
 def plan(
     phase: str = "Complete",
-    *told: tuple[str, ...],
+    *raw_conditions: tuple[str, ...],
     name: str = "install-1",
     csvs: tuple[str, ...] = ("etcd.v1",),
     **details: Any,
@@ -57,7 +59,7 @@ def plan(
         "InstallPlan",
         NS,
         name,
-        conditions(*told),
+        conditions(*raw_conditions),
         phase=phase,
         details={"csvs": list(csvs), "approved": True, **details},
     )
@@ -71,8 +73,8 @@ def csv(
     name: str = "etcd.v1",
     **details: Any,
 ) -> Observation:
-    told = {"reason": reason, "message": message, **details}
-    return Observation("ClusterServiceVersion", NS, name, phase=phase, details=told)
+    raw_details = {"reason": reason, "message": message, **details}
+    return Observation("ClusterServiceVersion", NS, name, phase=phase, details=raw_details)
 
 
 def missing(
@@ -84,7 +86,7 @@ def missing(
 
 def deployment(
     available: str = "True",
-    *told: tuple[str, ...],
+    *raw_conditions: tuple[str, ...],
     pods: tuple[dict[str, Any], ...] = (),
     name: str = "etcd-operator",
     namespace: str = NS,
@@ -96,7 +98,7 @@ def deployment(
         "Deployment",
         namespace,
         name,
-        conditions(("Available", available, reason, message), *told),
+        conditions(("Available", available, reason, message), *raw_conditions),
         details={"replicas": 1, "pods": list(pods), **details},
     )
 
@@ -113,9 +115,9 @@ def pod(reason: str, message: str = "", container: str = "manager") -> dict[str,
 
 def broken(diagnosis: Diagnosis) -> tuple[str, str]:
     """Kind and name of the first broken link; there is at most one."""
-    found: list[Link] = [link for link in diagnosis.chain if link.first_broken]
-    assert len(found) <= 1
-    return (found[0].kind, found[0].name) if found else ("", "")
+    links: list[Link] = [link for link in diagnosis.chain if link.first_broken]
+    assert len(links) <= 1
+    return (links[0].kind, links[0].name) if links else ("", "")
 
 
 def finding_id(diagnosis: Diagnosis) -> str:

@@ -59,19 +59,21 @@ def wait(ticks: int) -> Step:
 def all_open() -> bool:
     """Every feed that the cluster has anything of is being watched, by a thread."""
     served = Stream.objects.exclude(state=Stream.State.ABSENT)
-    threads = [one for one in threading.enumerate() if one.name.startswith("watch sandbox")]
+    threads = [
+        thread for thread in threading.enumerate() if thread.name.startswith("watch sandbox")
+    ]
     watched = served.filter(state=Stream.State.WATCHING).count()
     return 0 < watched == served.count() == len(threads)
 
 
 def paths(sandbox: Sandbox, *, watch: bool) -> list[str]:
     """Paths of the feeds' lists, or of their watches, that were asked for so far."""
-    asked = [path for method, path in sandbox.script.requests if method == "GET"]
-    asked = [path for path in asked if "/pods?" not in path]
+    requested = [path for method, path in sandbox.script.requests if method == "GET"]
+    requested = [path for path in requested if "/pods?" not in path]
     if watch:
-        return [path for path in asked if "watch=1" in path]
+        return [path for path in requested if "watch=1" in path]
     # A list of one object is how the cluster is asked for its newest version.
-    return [path for path in asked if "limit=" in path and "limit=1&" not in f"{path}&"]
+    return [path for path in requested if "limit=" in path and "limit=1&" not in f"{path}&"]
 
 
 class Statements(list[str]):
@@ -86,13 +88,13 @@ class Statements(list[str]):
 @contextmanager
 def writes() -> Iterator[Statements]:
     """The statements that change rows in this thread; those that keep a lease are left out."""
-    found = Statements()
+    statements = Statements()
 
     def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         changes = sql.split(" ", 1)[0] in ("INSERT", "UPDATE", "DELETE")
-        if changes and "olmweb_lease" not in sql and not found.frozen:
-            found.append(sql)
+        if changes and "olmweb_lease" not in sql and not statements.frozen:
+            statements.append(sql)
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(note):
-        yield found
+        yield statements

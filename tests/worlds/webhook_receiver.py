@@ -54,7 +54,7 @@ class Receiver:
 
     @property
     def bodies(self) -> list[Any]:
-        return [one.body for one in self.got]
+        return [request.body for request in self.got]
 
     def answer(self, got: Got) -> Reply:
         with self._lock:

@@ -50,29 +50,29 @@ OBJECTS = st.fixed_dictionaries(
 )
 
 
-def fits(kept: DecodedObject) -> None:
+def fits(result: DecodedObject) -> None:
     """Whatever was kept can be stored: columns hold it, JSON can say it, no NUL."""
-    told = msgspec.json.encode((kept.conditions, kept.details)).decode()
+    told = msgspec.json.encode((result.conditions, result.details)).decode()
     assert "\\u0000" not in told
-    table: Any = Event if kept.kind == "Event" else table_of(kept.kind)
-    values = {**kept.columns, "name": kept.columns.get("name", kept.name), "uid": kept.uid}
+    table: Any = Event if result.kind == "Event" else table_of(result.kind)
+    values = {**result.columns, "name": result.columns.get("name", result.name), "uid": result.uid}
     for name, value in values.items():
         column = table._meta.get_field(name)
         if isinstance(value, str):
             assert "\x00" not in value
             assert column.max_length is None or len(value) <= column.max_length, name
-    assert -(2**63) <= kept.generation < 2**63
-    assert len(kept.digest()) == 64
+    assert -(2**63) <= result.generation < 2**63
+    assert len(result.digest()) == 64
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60, deadline=None)
 @given(obj=OBJECTS)
 def test_no_content_breaks_a_decoder(kind: str, obj: dict[str, Any]) -> None:
-    kept = DECODERS[kind](obj)
-    assert kept is None or kept.kind == kind
-    if kept is not None:
-        fits(kept)
+    result = DECODERS[kind](obj)
+    assert result is None or result.kind == kind
+    if result is not None:
+        fits(result)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -88,8 +88,8 @@ def test_narrowing_leaves_everything_that_is_decoded(kind: str, obj: dict[str, A
     assert narrow_event(line, kind) == {"type": "MODIFIED", "object": narrowed["items"][0]}
 
 
-def without_source(kept: DecodedObject | None) -> Any:
-    return kept and (kept.key, kept.uid, kept.conditions, kept.columns, kept.details)
+def without_source(result: DecodedObject | None) -> Any:
+    return result and (result.key, result.uid, result.conditions, result.columns, result.details)
 
 
 REAL = {
@@ -125,9 +125,9 @@ def test_a_group_that_keeps_the_global_catalogs_out_is_known_as_one(
     annotation = "olm.operatorframework.io/exclude-global-namespace-resolution"
     obj["metadata"] |= {"uid": "u", "annotations": {annotation: value} if value else {}}
     (narrowed,) = narrow_list(msgspec.json.encode({"items": [obj]}), "OperatorGroup")["items"]
-    kept = DECODERS["OperatorGroup"](narrowed)
-    assert kept is not None
-    assert kept.details["own_catalogs_only"] is kept_out
+    result = DECODERS["OperatorGroup"](narrowed)
+    assert result is not None
+    assert result.details["own_catalogs_only"] is kept_out
 
 
 @pytest.mark.parametrize("kind", ["ClusterServiceVersion", "CustomResourceDefinition"])
@@ -155,12 +155,12 @@ def test_every_recorded_object_is_the_same_narrowed(shared_data: Path) -> None:
         body = (shared_data / "recorded" / f"{name}.json").read_bytes()
         whole = msgspec.json.decode(body)["items"]
         for one, narrowed in zip(whole, narrow_list(body, kind)["items"], strict=True):
-            kept = DECODERS[kind](one)
-            assert without_source(kept) == without_source(DECODERS[kind](narrowed))
+            result = DECODERS[kind](one)
+            assert without_source(result) == without_source(DECODERS[kind](narrowed))
             is_copy = "olm.copiedFrom" in one["metadata"].get("labels", {})
-            assert (kept is None) == is_copy
-            if kept is not None:
-                fits(kept)
+            assert (result is None) == is_copy
+            if result is not None:
+                fits(result)
 
 
 def test_what_is_no_list_or_event_is_decoded_as_it_is() -> None:
@@ -182,9 +182,9 @@ def test_every_kind_has_a_shape() -> None:
 def test_a_feed_takes_only_deployments_of_its_owners() -> None:
     obj = v0.deployment(labels={"olm.operatorframework.io/owner-name": "ext", "olm.owner": "csv"})
     assert decode(BY_NAME["Deployment (olm.operatorframework.io/owner-name)"], obj) is None
-    kept = decode(BY_NAME["Deployment (olm.owner)"], obj)
-    assert kept is not None
-    assert (kept.columns["owner_kind"], kept.columns["owner_name"]) == (
+    result = decode(BY_NAME["Deployment (olm.owner)"], obj)
+    assert result is not None
+    assert (result.columns["owner_kind"], result.columns["owner_name"]) == (
         "ClusterServiceVersion",
         "csv",
     )
@@ -199,26 +199,26 @@ def test_the_package_of_a_csv_is_in_its_properties_or_else_in_its_label() -> Non
         ({"labels": {}}, ""),
         ({"labels": {"operators.coreos.com/etcd.other": ""}}, ""),
     ):
-        kept = DECODERS["ClusterServiceVersion"](v0.csv(meta=meta))
-        assert kept is not None
-        assert kept.details["package"] == package
+        result = DECODERS["ClusterServiceVersion"](v0.csv(meta=meta))
+        assert result is not None
+        assert result.details["package"] == package
 
 
 def test_long_lists_are_cut_and_keep_what_is_not_satisfied() -> None:
     dependents = [{"status": "Satisfied", "message": str(n)} for n in range(500)]
     dependents.append({"status": "NotSatisfied", "message": "the one"})
     told = v0.csv(status={"requirementStatus": [{"kind": "X", "dependents": dependents}]})
-    kept = DECODERS["ClusterServiceVersion"](told)
-    assert kept is not None
-    (requirement,) = kept.details["requirements"]
+    result = DECODERS["ClusterServiceVersion"](told)
+    assert result is not None
+    (requirement,) = result.details["requirements"]
     assert len(requirement["dependents"]) == 200
     assert requirement["dependents"][0]["message"] == "the one"
     steps = [{"resolving": str(n), "resource": {"kind": "Role"}} for n in range(1000)]
     plan = v0.plan()
     plan["status"]["plan"] = steps
-    kept = DECODERS["InstallPlan"](plan)
-    assert kept is not None
-    assert (len(kept.details["steps"]), kept.details["steps_total"]) == (300, 1000)
+    result = DECODERS["InstallPlan"](plan)
+    assert result is not None
+    assert (len(result.details["steps"]), result.details["steps_total"]) == (300, 1000)
 
 
 def test_events_of_the_newer_form_have_their_times_and_count() -> None:
@@ -230,11 +230,11 @@ def test_events_of_the_newer_form_have_their_times_and_count() -> None:
         "reportingComponent": "controller",
         "source": None,
     }
-    kept = DECODERS["Event"](obj)
-    assert kept is not None
-    assert (kept.columns["count"], kept.columns["source"]) == (4, "controller")
-    assert kept.columns["first_at"].day == 2
-    assert kept.columns["last_at"].day == 3
+    result = DECODERS["Event"](obj)
+    assert result is not None
+    assert (result.columns["count"], result.columns["source"]) == (4, "controller")
+    assert result.columns["first_at"].day == 2
+    assert result.columns["last_at"].day == 3
     assert DECODERS["Event"]({**obj, "involvedObject": {}}) is None
 
 
@@ -244,9 +244,9 @@ def test_owners_and_numbers_are_read_with_care() -> None:
     assert number({"n": True}, "n") == 0
     assert number({"n": 2**80}, "n", default=3) == 3
     revision = {"metadata": {"name": "ext-1"}, "spec": {"revision": 1, "lifecycleState": "Active"}}
-    kept = DECODERS["ClusterObjectSet"](revision)
-    assert kept is not None
-    assert kept.details["lifecycle"] == "Active"
+    result = DECODERS["ClusterObjectSet"](revision)
+    assert result is not None
+    assert result.details["lifecycle"] == "Active"
 
 
 def test_selectors_become_what_a_list_takes() -> None:
@@ -327,17 +327,17 @@ def test_the_maximum_openshift_of_a_csv_is_in_its_properties(
 ) -> None:
     obj = json.loads(json.dumps(v0.csv()))
     obj["metadata"]["annotations"] = annotations
-    kept = DECODERS["ClusterServiceVersion"](obj)
-    assert kept is not None
-    assert kept.details["max_openshift"] == values
+    result = DECODERS["ClusterServiceVersion"](obj)
+    assert result is not None
+    assert result.details["max_openshift"] == values
 
 
 def test_the_parts_that_a_subscription_configures_are_named() -> None:
     obj = v0.subscription(currentCSV="a")
     obj["spec"]["config"] = {"env": [{"name": "A", "value": "secret"}], "tolerations": []}
-    kept = DECODERS["Subscription"](obj)
-    assert kept is not None
-    assert kept.details["config"] == ["env", "tolerations"]
+    result = DECODERS["Subscription"](obj)
+    assert result is not None
+    assert result.details["config"] == ["env", "tolerations"]
 
 
 @pytest.mark.parametrize("name", ["a/b", "../../x", ".", "..", "a%2fb"])

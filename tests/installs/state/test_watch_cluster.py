@@ -46,7 +46,7 @@ def cluster(sandbox: Sandbox, settings: Any) -> Cluster:
 
 
 @pytest.fixture
-def seen(sandbox: Sandbox, cluster: Cluster) -> Cluster:
+def synced(sandbox: Sandbox, cluster: Cluster) -> Cluster:
     """The cluster after a first turn: its rows are there, and so are its positions."""
     follow(cluster, all_open)
     sandbox.script.requests.clear()
@@ -100,9 +100,9 @@ def test_a_cluster_never_seen_is_read_once_and_then_watched(
     assert not Transition.objects.filter(type="Object").exists()
 
 
-def test_what_happens_in_the_cluster_comes_into_the_rows(sandbox: Sandbox, seen: Cluster) -> None:
+def test_what_happens_in_the_cluster_comes_into_the_rows(sandbox: Sandbox, synced: Cluster) -> None:
     report = follow(
-        seen,
+        synced,
         all_open,
         do(lambda: put(sandbox, "new")),
         lambda: has("new"),
@@ -120,11 +120,11 @@ def test_what_happens_in_the_cluster_comes_into_the_rows(sandbox: Sandbox, seen:
 
 
 def test_a_new_turn_goes_on_from_the_stored_positions_and_lists_nothing(
-    sandbox: Sandbox, seen: Cluster
+    sandbox: Sandbox, synced: Cluster
 ) -> None:
     position = stream().resource_version
     put(sandbox, "meanwhile")
-    follow(seen, lambda: has("meanwhile"))
+    follow(synced, lambda: has("meanwhile"))
     (asked,) = [path for path in paths(sandbox, watch=True) if path.startswith(PO)]
     assert f"resourceVersion={position}&" in asked
     assert paths(sandbox, watch=False) == []
@@ -132,74 +132,78 @@ def test_a_new_turn_goes_on_from_the_stored_positions_and_lists_nothing(
     assert twice() == []
 
 
-def test_bookmarks_move_the_positions_of_quiet_feeds(sandbox: Sandbox, seen: Cluster) -> None:
+def test_bookmarks_move_the_positions_of_quiet_feeds(sandbox: Sandbox, synced: Cluster) -> None:
     before = int(stream("ClusterCatalog").resource_version)
     put(sandbox, "elsewhere")
-    follow(seen, lambda: has("elsewhere"), wait(4))
+    follow(synced, lambda: has("elsewhere"), wait(4))
     assert int(stream("ClusterCatalog").resource_version) > before
 
 
 def test_what_was_deleted_while_nobody_watched_and_history_was_forgotten_goes(
-    sandbox: Sandbox, seen: Cluster
+    sandbox: Sandbox, synced: Cluster
 ) -> None:
     (name,) = Operator.objects.filter(kind="PlatformOperator").values_list("name", flat=True)[:1]
     sandbox.store.delete("PlatformOperator", name)
     put(sandbox, "meanwhile")
     sandbox.store.compact()
-    follow(seen, lambda: has("meanwhile"), lambda: not has(name), all_open)
-    assert is_same(seen)
+    follow(synced, lambda: has("meanwhile"), lambda: not has(name), all_open)
+    assert is_same(synced)
     assert twice() == []
 
 
-def test_only_the_feed_whose_position_is_too_old_is_listed(sandbox: Sandbox, seen: Cluster) -> None:
+def test_only_the_feed_whose_position_is_too_old_is_listed(
+    sandbox: Sandbox, synced: Cluster
+) -> None:
     Stream.objects.filter(feed="PlatformOperator").update(resource_version="1")
     put(sandbox, "meanwhile")
-    follow(seen, lambda: has("meanwhile"), all_open)
+    follow(synced, lambda: has("meanwhile"), all_open)
     assert [path.partition("?")[0] for path in paths(sandbox, watch=False)] == [PO]
     assert stream().lists == 2
 
 
 def test_nothing_is_written_asked_or_opened_while_nothing_happens(
-    sandbox: Sandbox, seen: Cluster, settings: Any
+    sandbox: Sandbox, synced: Cluster, settings: Any
 ) -> None:
     settings.STATE_POLL = 3600
     asked: list[int] = []
     with writes() as written:
         note = do(lambda: asked.append(len(sandbox.script.requests)))
-        follow(seen, all_open, wait(4), note, do(written.clear), wait(12), note, do(written.freeze))
+        follow(
+            synced, all_open, wait(4), note, do(written.clear), wait(12), note, do(written.freeze)
+        )
     assert written == []
     assert asked[0] == asked[1]
     assert paths(sandbox, watch=False) == []
 
 
 def test_of_a_quiet_cluster_only_the_times_are_written(
-    sandbox: Sandbox, seen: Cluster, settings: Any
+    sandbox: Sandbox, synced: Cluster, settings: Any
 ) -> None:
     settings.STATE_POLL = 1
-    seen.refresh_from_db()
-    before = seen.synced_at, seen.revision
+    synced.refresh_from_db()
+    before = synced.synced_at, synced.revision
     with writes() as written:
-        follow(seen, all_open, wait(4), do(written.clear), wait(8), do(written.freeze))
+        follow(synced, all_open, wait(4), do(written.clear), wait(8), do(written.freeze))
     assert {sql.split(" SET ")[0] for sql in written} == {'UPDATE "olmweb_cluster"'}
-    seen.refresh_from_db()
+    synced.refresh_from_db()
     assert before[0] is not None
-    assert seen.synced_at is not None
-    assert (seen.synced_at > before[0], seen.revision) == (True, before[1])
+    assert synced.synced_at is not None
+    assert (synced.synced_at > before[0], synced.revision) == (True, before[1])
 
 
 def test_positions_are_saved_now_and_then_while_nothing_else_is(
-    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "SAVE_SECONDS", 0.5)
     sandbox.store.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "any"}})
     newest = sandbox.store.version
-    follow(seen, lambda: int(stream("ClusterCatalog").resource_version) == newest)
+    follow(synced, lambda: int(stream("ClusterCatalog").resource_version) == newest)
     heard_at = stream("ClusterCatalog").heard_at
     assert heard_at is not None
 
 
 def test_a_lease_that_is_lost_ends_the_watch_before_it_writes(
-    sandbox: Sandbox, seen: Cluster
+    sandbox: Sandbox, synced: Cluster
 ) -> None:
     ours = [True]
 
@@ -211,14 +215,14 @@ def test_a_lease_that_is_lost_ends_the_watch_before_it_writes(
         return False
 
     with writes() as written:
-        report = follow(seen, all_open, steal, still_ours=lambda: ours[0], done=False)
+        report = follow(synced, all_open, steal, still_ours=lambda: ours[0], done=False)
     assert report.end is End.LOST
     assert written == []
     assert not has("too-late")
 
 
 def test_a_lease_that_is_lost_is_noticed_while_nothing_happens(
-    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "LEASE_CHECK_SECONDS", 0.3)
     ours = [True]
@@ -227,12 +231,12 @@ def test_a_lease_that_is_lost_is_noticed_while_nothing_happens(
         ours[0] = False
         return False
 
-    report = follow(seen, all_open, steal, still_ours=lambda: ours[0], done=False)
+    report = follow(synced, all_open, steal, still_ours=lambda: ours[0], done=False)
     assert report.end is End.LOST
 
 
 def test_the_lease_is_renewed_with_writes_and_rarely_without(
-    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch, settings: Any
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     monkeypatch.setattr(session, "LEASE_CHECK_SECONDS", 60)
     settings.STATE_POLL = 60
@@ -246,7 +250,7 @@ def test_the_lease_is_renewed_with_writes_and_rarely_without(
     note = do(lambda: counts.append(len(asked)))
     change = do(lambda: put(sandbox, "new"))
     follow(
-        seen, all_open, wait(4), note, wait(8), note, change, lambda: has("new"), note,
+        synced, all_open, wait(4), note, wait(8), note, change, lambda: has("new"), note,
         still_ours=ours,
     )  # fmt: skip
     assert counts[0] == counts[1] < counts[2]
@@ -258,7 +262,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_worker_killed_around_a_transaction_loses_and_repeats_nothing(
-    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch, when: str
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     real = apply_changes
 
@@ -273,103 +277,107 @@ def test_a_worker_killed_around_a_transaction_loses_and_repeats_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(session, "apply_changes", killed)
         with pytest.raises(Killed):
-            follow(seen, *steps)
+            follow(synced, *steps)
     assert has("new") is (when == "after")
     follow(
-        seen, all_open, lambda: has("new"), lambda: Operator.objects.get(name="new").reason, wait(4)
+        synced,
+        all_open,
+        lambda: has("new"),
+        lambda: Operator.objects.get(name="new").reason,
+        wait(4),
     )
     assert twice() == []
-    assert is_same(seen)
+    assert is_same(synced)
 
 
-def test_a_feed_that_fails_says_so_and_the_others_go_on(sandbox: Sandbox, seen: Cluster) -> None:
+def test_a_feed_that_fails_says_so_and_the_others_go_on(sandbox: Sandbox, synced: Cluster) -> None:
     catalogs = "/apis/olm.operatorframework.io/v1/clustercatalogs"
     sandbox.script.fail_next(500, count=1000, path_prefix=catalogs)
 
     def told() -> bool:
         return "an error (500)" in stream("ClusterCatalog").error
 
-    follow(seen, told, do(lambda: put(sandbox, "new")), lambda: has("new"))
+    follow(synced, told, do(lambda: put(sandbox, "new")), lambda: has("new"))
     assert (stream("ClusterCatalog").state, stream().state) == ("retrying", "watching")
-    seen.refresh_from_db()
-    assert seen.reachable
+    synced.refresh_from_db()
+    assert synced.reachable
 
 
 def test_a_feed_that_recovers_is_watched_again(
-    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("installs.state.watch.backoff.STEADY", 0.5)
     sandbox.script.fail_next(500, count=2, path_prefix=PO)
-    follow(seen, lambda: stream().error, all_open)
+    follow(synced, lambda: stream().error, all_open)
     assert stream().error == ""
     assert paths(sandbox, watch=False) == []
 
 
-def test_a_feed_that_may_not_be_read_is_told_apart(sandbox: Sandbox, seen: Cluster) -> None:
+def test_a_feed_that_may_not_be_read_is_told_apart(sandbox: Sandbox, synced: Cluster) -> None:
     sandbox.script.fail_next(403, count=1000, path_prefix=PO)
-    follow(seen, lambda: stream().state == "forbidden")
+    follow(synced, lambda: stream().state == "forbidden")
     assert "does not allow this" in stream().error
     assert Operator.objects.filter(kind="PlatformOperator").count() == 69
 
 
 def test_a_cluster_that_was_made_anew_is_read_anew(
-    sandbox: Sandbox, seen: Cluster, tmp_path: Path, settings: Any
+    sandbox: Sandbox, synced: Cluster, tmp_path: Path, settings: Any
 ) -> None:
     for number in range(50):
         put(sandbox, f"old-{number}")
-    follow(seen, lambda: has("old-49"), wait(4))
-    follow(seen, all_open)
+    follow(synced, lambda: has("old-49"), wait(4))
+    follow(synced, all_open)
     other = serve(tmp_path, settings)
     try:
         assert int(stream().resource_version) > other.store.version
-        follow(seen, lambda: not has("old-1"), all_open, do(lambda: put(other, "new")),
+        follow(synced, lambda: not has("old-1"), all_open, do(lambda: put(other, "new")),
                lambda: has("new"))  # fmt: skip
-        assert is_same(seen)
+        assert is_same(synced)
     finally:
         other.stop()
 
 
 def test_a_cluster_that_goes_away_and_comes_back_resumes(
-    sandbox: Sandbox, seen: Cluster, tmp_path: Path, settings: Any
+    sandbox: Sandbox, synced: Cluster, tmp_path: Path, settings: Any
 ) -> None:
     state, port = tmp_path / "state.json", int(sandbox.url.rpartition(":")[2])
     sandbox.stop()
     back: list[Sandbox] = []
 
     def is_down() -> bool:
-        seen.refresh_from_db()
-        return seen.reachable is False and stream().state == "retrying"
+        synced.refresh_from_db()
+        return synced.reachable is False and stream().state == "retrying"
 
     def restart() -> None:
         back.append(serve(tmp_path, settings, port=port, state_file=state))
 
     first = serve(tmp_path, settings, port=port, state_file=state)
     try:
-        follow(seen, all_open, do(first.stop), is_down, do(restart), all_open,
+        follow(synced, all_open, do(first.stop), is_down, do(restart), all_open,
                do(lambda: put(back[0], "new")), lambda: has("new"))  # fmt: skip
     finally:
         for one in back:
             one.stop()
-    seen.refresh_from_db()
-    assert (seen.reachable, seen.error_code, seen.unreachable_since) == (True, "", None)
+    synced.refresh_from_db()
+    assert (synced.reachable, synced.error_code, synced.unreachable_since) == (True, "", None)
     assert twice() == []
 
 
 def test_a_cluster_that_stays_away_is_given_up(
-    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "GIVE_UP", 1.0)
-    report = follow(seen, all_open, do(sandbox.stop), lambda: False, done=False)
+    report = follow(synced, all_open, do(sandbox.stop), lambda: False, done=False)
     assert report.end is End.UNREACHABLE
-    seen.refresh_from_db()
-    assert (seen.reachable, seen.error_code) == (False, "unreachable")
+    synced.refresh_from_db()
+    assert (synced.reachable, synced.error_code) == (False, "unreachable")
     assert Operator.objects.filter(kind="PlatformOperator").count() == 69
-    report = follow(seen, lambda: False, done=False)
+    report = follow(synced, lambda: False, done=False)
     assert (report.end, report.rows) == (End.UNREACHABLE, 0)
 
 
 def test_a_database_that_is_away_for_a_moment_costs_nothing(
-    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     real, failures = apply_changes, [2]
 
@@ -381,14 +389,14 @@ def test_a_database_that_is_away_for_a_moment_costs_nothing(
 
     monkeypatch.setattr(session, "apply_changes", away)
     monkeypatch.setattr("installs.state.watch.session.connection.close", lambda: None)
-    follow(seen, all_open, do(lambda: put(sandbox, "new")), lambda: has("new"))
+    follow(synced, all_open, do(lambda: put(sandbox, "new")), lambda: has("new"))
     assert failures == [0]
     assert "database away" in caplog.text
     assert twice() == []
 
 
 def test_our_own_fault_in_one_feed_is_told_and_logged_and_the_others_go_on(
-    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     def broken(feed: Any, item: dict[str, Any]) -> Any:
         if item["metadata"]["name"] == "broken":
@@ -402,7 +410,7 @@ def test_our_own_fault_in_one_feed_is_told_and_logged_and_the_others_go_on(
     known = set(Component.objects.filter(kind="ClusterCatalog"))
     told = "Reading ClusterCatalog of cluster sandbox failed inside OLM Web (ZeroDivisionError)."
     follow(
-        seen,
+        synced,
         all_open,
         do(lambda: sandbox.store.put(catalog)),
         lambda: stream("ClusterCatalog").error == told,
@@ -412,13 +420,13 @@ def test_our_own_fault_in_one_feed_is_told_and_logged_and_the_others_go_on(
     assert (stream("ClusterCatalog").state, stream().state) == ("retrying", "watching")
     assert "Traceback" in caplog.text
     put(sandbox, "newer")
-    assert sync_cluster(seen).outcome == SyncRun.Outcome.CHANGED
+    assert sync_cluster(synced).outcome == SyncRun.Outcome.CHANGED
     assert has("newer")
     assert set(Component.objects.filter(kind="ClusterCatalog")) == known
 
 
 def test_a_burst_is_few_transactions_with_the_last_state_of_each_object(
-    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
     real = apply_changes
@@ -434,29 +442,29 @@ def test_a_burst_is_few_transactions_with_the_last_state_of_each_object(
 
     monkeypatch.setattr(session, "apply_changes", counted)
     last = Operator.objects.filter(name="op-99", package="package-299")
-    follow(seen, all_open, do(burst), last.exists)
+    follow(synced, all_open, do(burst), last.exists)
     assert max(sizes) <= session.BATCH
     assert len([size for size in sizes if size]) < 30
 
 
 def test_lists_are_made_anew_after_an_hour_a_few_at_a_time(
-    sandbox: Sandbox, seen: Cluster, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(positions, "LIST_AGAIN", positions.LIST_AGAIN * 0)
-    follow(seen, all_open, wait(4))
+    follow(synced, all_open, wait(4))
     assert len(paths(sandbox, watch=False)) == positions.LISTS_AT_ONCE
     assert sorted(Stream.objects.values_list("lists", flat=True))[-4:] == [1, 2, 2, 2]
 
 
-def test_a_turn_ends_at_its_time_with_every_thread(sandbox: Sandbox, seen: Cluster) -> None:
-    report = follow(seen, lambda: False, seconds=2, done=False)
+def test_a_turn_ends_at_its_time_with_every_thread(sandbox: Sandbox, synced: Cluster) -> None:
+    report = follow(synced, lambda: False, seconds=2, done=False)
     assert report.end is End.TIME
     assert report.seconds < 6
     assert not [one.name for one in threading.enumerate() if one.name.startswith("watch sandbox")]
 
 
 def test_an_outage_that_turns_into_a_refusal_says_so(
-    sandbox: Sandbox, seen: Cluster, tmp_path: Path, settings: Any
+    sandbox: Sandbox, synced: Cluster, tmp_path: Path, settings: Any
 ) -> None:
     state, port = tmp_path / "state.json", int(sandbox.url.rpartition(":")[2])
     sandbox.stop()
@@ -464,8 +472,8 @@ def test_an_outage_that_turns_into_a_refusal_says_so(
     back: list[Sandbox] = []
 
     def tells(code: str) -> bool:
-        seen.refresh_from_db()
-        return seen.error_code == code
+        synced.refresh_from_db()
+        return synced.error_code == code
 
     def restart() -> None:
         made = Sandbox(port=port, state_file=state, token="another")
@@ -473,7 +481,7 @@ def test_an_outage_that_turns_into_a_refusal_says_so(
         back.append(made)
 
     try:
-        follow(seen, all_open, do(first.stop), lambda: tells("unreachable"), do(restart),
+        follow(synced, all_open, do(first.stop), lambda: tells("unreachable"), do(restart),
                lambda: tells("unauthorized"),
                do(lambda: back[0].write_kubeconfig(tmp_path / "kubeconfig")),
                lambda: tells(""), all_open)  # fmt: skip
