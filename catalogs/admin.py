@@ -75,13 +75,13 @@ class OwnCatalogForm(CatalogForm):
         return name
 
     def clean(self) -> dict[str, Any]:
-        found = super().clean() or {}
-        if "source" in found and "source_kind" in found:
+        values = super().clean() or {}
+        if "source" in values and "source_kind" in values:
             try:
-                _field(check_source, found["source_kind"], found["source"])
+                _field(check_source, values["source_kind"], values["source"])
             except forms.ValidationError as error:
                 self.add_error("source", error)
-        return found
+        return values
 
 
 def _field(check: Callable[..., None], *values: str) -> None:

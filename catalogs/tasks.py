@@ -1,4 +1,4 @@
-"""When catalogs are synced and images inspected: thin tasks that take the lease and call
+"""Celery tasks that sync catalogs and inspect images: they acquire the lease and call
 `catalogs.sync.catalog` and `catalogs.contents`."""
 
 from datetime import datetime, timedelta
@@ -34,8 +34,11 @@ def sync_due_catalogs() -> None:
 
 
 def is_due(catalog: Catalog, now: datetime) -> bool:
-    """Never read; failed as long again as it had been failing (30 s up to a poll); told of another
-    digest; or not looked at for a poll. One that was cancelled waits for the poll."""
+    """Whether a catalog was never read, has another digest, or was not checked for one poll.
+
+    A failed catalog is due after as long again as it has been failing (30 s up to one poll), a
+    cancelled one after one poll.
+    """
     poll = timedelta(seconds=settings.CATALOG_POLL)
     if catalog.checked_at is None:
         return True
@@ -46,8 +49,10 @@ def is_due(catalog: Catalog, now: datetime) -> bool:
         failing = catalog.checked_at - (catalog.failing_since or catalog.checked_at)
         return waited >= min(max(failing, FIRST_RETRY), max(poll, FIRST_RETRY))
     # A CatalogSource's digest is its pod's, which only a request tells.
-    told = bool(catalog.resolved_digest) and catalog.resolved_digest != catalog.synced_digest
-    return told or waited >= poll
+    digest_changed = (
+        bool(catalog.resolved_digest) and catalog.resolved_digest != catalog.synced_digest
+    )
+    return digest_changed or waited >= poll
 
 
 @task(name="catalogs.sync_catalog", time_limit=SYNC_LIMIT)

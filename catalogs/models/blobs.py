@@ -6,7 +6,7 @@ from catalogs.models.catalogs import Catalog
 
 
 class BlobPack(models.Model):
-    """Blobs of one package beside each other in one zstd frame; see catalogs.storage.blobs."""
+    """Blobs of one package in one zstd frame; see catalogs.storage."""
 
     size = models.PositiveIntegerField()  # bytes before compression
     data = models.BinaryField()
@@ -16,7 +16,7 @@ class BlobPack(models.Model):
 
 
 class Blob(models.Model):
-    """A blob of FBC byte for byte, stored once whoever holds it: where it stands in its pack."""
+    """A blob of FBC, stored once for all catalogs: its position in a pack."""
 
     sha256 = models.CharField(max_length=64, primary_key=True)
     pack = models.ForeignKey(
@@ -30,7 +30,7 @@ class Blob(models.Model):
 
 
 class BlobRef(models.Model):
-    """Which blob stands where in a catalog; every blob of every schema has one."""
+    """The position of a blob in a catalog; every blob of every schema has a row."""
 
     catalog = models.ForeignKey(
         Catalog, on_delete=models.CASCADE, related_name="blob_refs", db_index=False
@@ -45,7 +45,7 @@ class BlobRef(models.Model):
         ordering = ("catalog", "package", "ordinal")
         indexes = (
             models.Index(fields=("catalog", "package")),
-            # An index of the field itself would come with another for LIKE, which nobody asks.
+            # An index of the field itself would add another for LIKE, which no query uses.
             models.Index(fields=("blob",), name="catalogs_blobref_blob"),
         )
 

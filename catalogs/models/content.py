@@ -1,8 +1,8 @@
 """Catalog content as the last good sync left it. Keys are always scoped to their catalog.
 
 The tables with many rows have no foreign key constraints (`db_constraint=False`): only
-`catalogs.sync.deletion` writes them, parents and children in one transaction, and PostgreSQL would
-look every row's parent up at its end, a fifth of a sync's time.
+`catalogs.sync` writes them, parents and children in one transaction, and PostgreSQL would check the
+parent of every row at its end, a fifth of a sync's time.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from catalogs.models.catalogs import Catalog
 
 
 class Icon(models.Model):
-    """Icon bytes, stored once by content; the media type is sniffed, never the declared one."""
+    """An icon, stored once by content; the media type is detected, never the declared one."""
 
     sha256 = models.CharField(max_length=64, primary_key=True)
     media_type = models.CharField(max_length=40)
@@ -24,7 +24,7 @@ class Icon(models.Model):
 
 
 class Package(models.Model):
-    """A package, with what lists and cards show of its default channel's head bundle."""
+    """A package, with the fields of its default channel's head bundle that lists and cards show."""
 
     catalog = models.ForeignKey(
         Catalog, db_index=False, on_delete=models.CASCADE, related_name="packages"
@@ -60,10 +60,11 @@ class Package(models.Model):
 
 
 class PackageSearch(models.Model):
-    """What a package is found by; `catalogs.fbc.search_words` makes it.
+    """The search terms of a package, built by `catalogs.fbc.search_words`.
 
-    The database indexes `words` by itself (migration package_search): SQLite by triggers into the
-    FTS5 table catalogs_packagesearch_fts, PostgreSQL by an index for catalogs_packagesearch_with.
+    The database maintains the index of `words` (migration 0001_initial): SQLite by triggers into
+    the FTS5 table catalogs_packagesearch_fts, PostgreSQL by an index that the function
+    catalogs_packagesearch_with uses.
     """
 
     package = models.OneToOneField(
@@ -175,7 +176,7 @@ class Bundle(models.Model):
     deprecation = models.TextField(blank=True)
     required_packages = models.JSONField(default=list)  # [{"name", "range"}]
     constraint_count = models.PositiveIntegerField(default=0)
-    # A BlobRef keeps the blob; an index here would cost half a megabyte and serve nobody.
+    # A BlobRef keeps the blob; an index here would cost half a megabyte and serve no query.
     blob = models.ForeignKey(
         "Blob", null=True, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False
     )
