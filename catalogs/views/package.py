@@ -100,8 +100,8 @@ def _version_options(choice: queries.Choice) -> SafeString:
 
 def _overview(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
     cluster = context["target_cluster"].cluster_id
-    judged = verdicts_of(choice.bundle, cluster) if choice.bundle else []
-    return {"verdicts": beside(judged, package.catalog, cluster)}
+    stored = verdicts_of(choice.bundle, cluster) if choice.bundle else []
+    return {"verdicts": beside(stored, package.catalog, cluster)}
 
 
 def _installs(package: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:

@@ -53,13 +53,13 @@ def versions_tab(
         ordered, context["page_number"], ROWS, context["notices"], total=len(ordered)
     )
     channels = facts.channels_of()
-    judged = verdicts([bundle.pk for bundle in page.items], context["target_cluster"].cluster_id)
+    stored = verdicts([bundle.pk for bundle in page.items], context["target_cluster"].cluster_id)
     rows = [
         {
             "bundle": bundle,
             "url": presenters.bundle_url(package, bundle.name),
             "channels": channels.get(bundle.name, ()),
-            "verdicts": _verdict_texts(judged.get(bundle.pk, {})),
+            "verdicts": _verdict_texts(stored.get(bundle.pk, {})),
         }
         for bundle in page.items
     ]
@@ -71,9 +71,9 @@ def versions_tab(
     }
 
 
-def _verdict_texts(judged: Mapping[InstallMethod, StoredVerdict]) -> list[tuple[str, str]]:
+def _verdict_texts(stored: Mapping[InstallMethod, StoredVerdict]) -> list[tuple[str, str]]:
     """(verdict, its paths), paths in their order."""
-    return presenters.verdict_words(judged[path] for path in InstallMethod if path in judged)
+    return presenters.verdict_words(stored[path] for path in InstallMethod if path in stored)
 
 
 def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> Sequence[Bundle]:

@@ -24,7 +24,7 @@ from installs.api.schemas import (
 )
 from installs.diagnosis import knowledge
 from installs.models import ClusterOperator, CRDState, Health, Operator
-from installs.queries.watched_resources import freshness
+from installs.queries.watched_resources import watched_resources
 from olmweb import clusters
 from olmweb.api.formats import answer_one
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
@@ -62,9 +62,9 @@ def list_clusters(request: HttpRequest, query: Query[ListParameters]) -> HttpRes
 def get_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
     """One cluster with its feeds: what is read of it, how fresh that is, and why not."""
     row = clusters.get_cluster(name)
-    resources = freshness(row)
+    watched = watched_resources(row)
     return answer_one(
-        request, (cluster_row(row), resources.feeds), lambda: cluster_detail(row, resources)
+        request, (cluster_row(row), watched.resources), lambda: cluster_detail(row, watched)
     )
 
 

@@ -29,7 +29,7 @@ from installs.queries.clusteroperators import MemberGroup, impact_of
 from installs.queries.crds import crd_finding
 from installs.queries.operator_detail import PendingPlan
 from installs.queries.operators import finding_of
-from installs.queries.watched_resources import Freshness
+from installs.queries.watched_resources import WatchedResources
 from olmweb.models import Cluster
 
 
@@ -425,7 +425,7 @@ def cluster_row(cluster: Cluster) -> ClusterRow:
     )
 
 
-def cluster_detail(cluster: Cluster, freshness: Freshness) -> ClusterDetail:
+def cluster_detail(cluster: Cluster, watched: WatchedResources) -> ClusterDetail:
     return ClusterDetail(
         **shallow(cluster_row(cluster)),
         feeds=[
@@ -440,9 +440,9 @@ def cluster_detail(cluster: Cluster, freshness: Freshness) -> ClusterDetail:
                 watches=feed.watches,
                 objects=feed.objects,
             )
-            for feed in freshness.feeds
+            for feed in watched.resources
         ],
-        missing_rules=freshness.rule,
+        missing_rules=watched.rule,
     )
 
 

@@ -1,0 +1,1 @@
+"""Turns rows and diagnoses of operators into plain values for templates."""

@@ -75,7 +75,7 @@ class ConditionReport:
 
 
 def condition_reports(rows: Iterable[Observed]) -> dict[tuple[Key, str], ConditionReport]:
-    """(object, type of its history) -> what it tells with a time of its own.
+    """(object, type of its history) -> its state and the time it reports.
 
     Conditions, the phase of a ClusterServiceVersion (status.lastTransitionTime moves with it), and
     the health of an operator, whose `since` was read from these.

@@ -29,7 +29,7 @@ from installs.models import (
 from installs.state.observation import details_of, observe
 
 TIMELINE_LIMIT = 200
-# A CSV may have dozens of Deployments; what happened to more of them than this is not a story.
+# A CSV may have dozens of Deployments; the timeline shows no more of them.
 SUBJECTS_LIMIT = 40
 Key = tuple[str, str, str]  # kind, namespace, name
 
@@ -51,7 +51,7 @@ class Parts:
 
     def keys(self, operator: Operator) -> list[Key]:
         """Keys of the operator and of every object in its timeline, the operator first."""
-        shared = ("CatalogSource", "OperatorGroup")  # tell the story of every operator beside it
+        shared = ("CatalogSource", "OperatorGroup")  # shared by the operators beside it
         own = [key_of(component) for component in self.components if component.kind not in shared]
         absent = [
             (reference.kind, reference.namespace, reference.name) for reference in self.absent

@@ -20,6 +20,7 @@ ATTENTION = "attention"  # stands for every health that needs a person
 SORTS = ("name", "cluster", "health", "since", "version", "path")
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES_SHOWN = 12
+OPERATORS_PER_PAGE = 50
 CAUSE_ROWS = 2000
 FLAPPING = 4  # changes in a day: two failures that went away by themselves
 # Kinds whose reason a Subscription or PlatformOperator in progress shows as its own.
@@ -134,7 +135,7 @@ def operator_page(
     order = (*_KEYS[sort.lstrip("-") or "health"], "pk")
     if sort.startswith("-"):
         order = tuple(f"-{field}" for field in order)
-    return paginate(operators_matching(filters), order, cursor=cursor)
+    return paginate(operators_matching(filters), order, cursor=cursor, size=OPERATORS_PER_PAGE)
 
 
 def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[Cause]:

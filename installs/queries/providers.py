@@ -63,7 +63,7 @@ def provider_searches(cluster: Cluster, apis: Collection[Api]) -> dict[Api, Sear
     kinds: dict[str, set[str]] = defaultdict(set)
     for group, kind in rows.order_by().values_list("group", "kind").distinct():
         kinds[group].add(kind)
-    words_of = {api: _asked(api, kinds[api.group]) for api in apis}
+    words_of = {api: _search_words(api, kinds[api.group]) for api in apis}
     url = reverse("catalogs:software")
     return {
         api: Search(
@@ -74,7 +74,7 @@ def provider_searches(cluster: Cluster, apis: Collection[Api]) -> dict[Api, Sear
     }
 
 
-def _asked(api: Api, kinds: Collection[str]) -> str:
+def _search_words(api: Api, kinds: Collection[str]) -> str:
     if api.kind:
         return f"{api.group}/{api.kind}" if api.kind in kinds else ""
     fitting = sorted(kind for kind in kinds if _plural(kind) == api.plural)

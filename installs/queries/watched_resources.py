@@ -1,7 +1,7 @@
 """Reads behind a cluster's page: the state of each watched resource and the missing permissions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,12 +20,12 @@ _OF_KINDS = {"served": "listed", "absent": "absent", "forbidden": "forbidden", "
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
-    """How the reading of one feed stands.
+class WatchedResource:
+    """How the reading of one resource stands.
 
     `state` is one of Stream.State or `silent`: it says that it watches, and the cluster can't be
     reached or nothing was heard for longer than a watch can be silent. `objects` is None for all
-    but one feed of a kind, because the rows don't tell which feed brought them.
+    but one resource of a kind, because the rows don't tell which resource brought them.
     """
 
     name: str
@@ -40,14 +40,14 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Freshness:
+class WatchedResources:
     """`rule` is the YAML of the RBAC rules that are missing, empty when none is."""
 
-    feeds: tuple[Feed, ...]
+    resources: tuple[WatchedResource, ...]
     rule: str
 
     def count(self, *states: str) -> int:
-        return sum(1 for feed in self.feeds if feed.state in states)
+        return sum(1 for resource in self.resources if resource.state in states)
 
     @property
     def watching(self) -> int:
@@ -55,7 +55,7 @@ class Freshness:
 
     @property
     def served(self) -> int:
-        return len(self.feeds) - self.count("absent")
+        return len(self.resources) - self.count("absent")
 
     @property
     def troubled(self) -> int:
@@ -63,37 +63,43 @@ class Freshness:
 
     @property
     def lists(self) -> int:
-        return sum(feed.lists for feed in self.feeds)
+        return sum(resource.lists for resource in self.resources)
 
     @property
     def watches(self) -> int:
-        return sum(feed.watches for feed in self.feeds)
+        return sum(resource.watches for resource in self.resources)
 
     @property
     def heard_at(self) -> datetime | None:
-        return max((feed.heard_at for feed in self.feeds if feed.heard_at), default=None)
+        return max(
+            (resource.heard_at for resource in self.resources if resource.heard_at), default=None
+        )
 
 
-def freshness(cluster: Cluster) -> Freshness:
-    """Every feed of the cluster, troubled ones first; two queries."""
+def watched_resources(cluster: Cluster) -> WatchedResources:
+    """Every resource of the cluster, troubled ones first; two queries."""
     streams = list(cluster.streams.order_by("kind", "feed"))
     objects = _objects(cluster)
-    feeds = [_feed(row, objects, cluster.reachable is False) for row in streams]
+    resources = [_resource(row, objects, cluster.reachable is False) for row in streams]
     streamed = {row.kind for row in streams}
-    feeds += [
+    resources += [
         _unstreamed(kind, status, objects)
         for kind, status in sorted(cluster.kinds.items())
         if kind not in streamed and isinstance(status, dict)
     ]
-    feeds.sort(key=lambda feed: (WORST_FIRST.index(feed.state), feed.kind, feed.name))
-    forbidden = dict.fromkeys(feed.kind for feed in feeds if feed.state == "forbidden")
-    return Freshness(_count_once(feeds), missing_rules(tuple(forbidden)))
+    resources.sort(
+        key=lambda resource: (WORST_FIRST.index(resource.state), resource.kind, resource.name)
+    )
+    forbidden = dict.fromkeys(
+        resource.kind for resource in resources if resource.state == "forbidden"
+    )
+    return WatchedResources(_count_once(resources), missing_rules(tuple(forbidden)))
 
 
-def _feed(row: Stream, objects: Mapping[str, int], cut_off: bool) -> Feed:
+def _resource(row: Stream, objects: Mapping[str, int], cut_off: bool) -> WatchedResource:
     quiet = cut_off or row.heard_at is None or timezone.now() - row.heard_at > SILENT
     silent = row.state == Stream.State.WATCHING and quiet
-    return Feed(
+    return WatchedResource(
         name=row.feed,
         kind=row.kind,
         state="silent" if silent else row.state,
@@ -106,9 +112,11 @@ def _feed(row: Stream, objects: Mapping[str, int], cut_off: bool) -> Feed:
     )
 
 
-def _unstreamed(kind: str, status: Mapping[str, str], objects: Mapping[str, int]) -> Feed:
+def _unstreamed(
+    kind: str, status: Mapping[str, str], objects: Mapping[str, int]
+) -> WatchedResource:
     """A kind of which only the last pass over the cluster is known."""
-    return Feed(
+    return WatchedResource(
         name=kind,
         kind=kind,
         state=_OF_KINDS.get(str(status.get("state", "")), "retrying"),
@@ -129,18 +137,17 @@ def _time(value: object) -> datetime | None:
     return moment if moment and moment.tzinfo else None
 
 
-def _count_once(feeds: Sequence[Feed]) -> tuple[Feed, ...]:
+def _count_once(resources: Sequence[WatchedResource]) -> tuple[WatchedResource, ...]:
     counted_kinds: set[str] = set()
     counted = []
-    for feed in feeds:
-        shown = None if feed.kind in counted_kinds or feed.state == "absent" else feed.objects
-        counted_kinds.add(feed.kind)
-        counted.append(
-            Feed(
-                feed.name, feed.kind, feed.state, feed.error, feed.heard_at, feed.listed_at,
-                feed.lists, feed.watches, shown,
-            )
-        )  # fmt: skip
+    for resource in resources:
+        shown = (
+            None
+            if resource.kind in counted_kinds or resource.state == "absent"
+            else resource.objects
+        )
+        counted_kinds.add(resource.kind)
+        counted.append(replace(resource, objects=shown))
     return tuple(counted)
 
 

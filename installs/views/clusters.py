@@ -9,7 +9,7 @@ from installs.queries import crds
 from installs.queries import overview as queries
 from installs.queries.changes import recent
 from installs.queries.overview import Waiting, waiting
-from installs.queries.watched_resources import freshness
+from installs.queries.watched_resources import watched_resources
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
@@ -72,15 +72,16 @@ def _waiting(entries: list[queries.ClusterOverview]) -> Waiting:
 def cluster_detail(request: HttpRequest, cluster: str) -> HttpResponse:
     """Each watched resource with its state, its last event and a remedy when it can't be read."""
     row = get_cluster(cluster, clusters(request))
-    status = freshness(row)
-    # Feeds are heard without any row of the cluster changing.
+    status = watched_resources(row)
+    # A watch may be alive without a change of any row.
     reads = [
-        (feed.name, feed.state, feed.heard_at, feed.lists, feed.watches) for feed in status.feeds
+        (resource.name, resource.state, resource.heard_at, resource.lists, resource.watches)
+        for resource in status.resources
     ]
     token = revision_token(cluster_revision(request), reads)
     if (answer := unchanged(request, token)) is not None:
         return answer
-    context = {"cluster": row, "freshness": status, "silence_shown": [row.pk]}
+    context = {"cluster": row, "watched": status, "silence_shown": [row.pk]}
     return render_live(request, "installs/cluster.html", context, token=token)
 
 

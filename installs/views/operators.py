@@ -64,7 +64,7 @@ def operator_detail(
     )
     if (answer := unchanged(request, token)) is not None:
         return answer
-    story = _story(operator)
+    details = _diagnosis_context(operator)
     context = {
         "operator": operator,
         "needs_attention": operator.health in NEEDS_ATTENTION,
@@ -72,19 +72,21 @@ def operator_detail(
         "removable": operator.kind in change.REMOVABLE,
         "may_remove": _may_remove(request),
         "refused": buttons.refusals(
-            request.user, operator, story["pending"].approval.namespace if story["pending"] else ""
+            request.user,
+            operator,
+            details["pending"].approval.namespace if details["pending"] else "",
         ),
-        "upgradable": operator.kind in change.UPGRADABLE and not _first_install(operator, story),
-        "plan_waiting": story["pending"].approval if story["pending"] else None,
-        **story,
+        "upgradable": operator.kind in change.UPGRADABLE and not _first_install(operator, details),
+        "plan_waiting": details["pending"].approval if details["pending"] else None,
+        **details,
         "steps": remedy_steps(
-            story["remedy"], remedy_links(request.user, operator, story["finding"])
+            details["remedy"], remedy_links(request.user, operator, details["finding"])
         ),
     }
     return render_live(request, "installs/operator.html", context, token=token)
 
 
-def _story(operator: Operator) -> dict[str, Any]:
+def _diagnosis_context(operator: Operator) -> dict[str, Any]:
     """Everything that the rows say of it; at most eight queries."""
     parts = detail.parts_of(operator)
     diagnosis = diagnose_row(operator, parts.components)
@@ -121,10 +123,10 @@ def _story(operator: Operator) -> dict[str, Any]:
     }
 
 
-def _first_install(operator: Operator, story: Mapping[str, Any]) -> bool:
+def _first_install(operator: Operator, details: Mapping[str, Any]) -> bool:
     """Whether the first InstallPlan waits for approval, so that nothing can be upgraded."""
     installed = details_of(operator).get("installed_csv")
-    return bool(operator.kind == "Subscription" and story["pending"] and not installed)
+    return bool(operator.kind == "Subscription" and details["pending"] and not installed)
 
 
 def _minute(operator: Operator) -> int:
