@@ -36,7 +36,7 @@ class SyncRunAdmin(ReadOnlyAdmin):
 
 @admin.register(Lease)
 class LeaseAdmin(ReadOnlyAdmin):
-    """A lease whose holder died ends by itself; nothing here needs a hand."""
+    """A lease whose holder died expires by itself."""
 
     list_display = ("name", "owner", "expires_at")
     search_fields = ("name", "owner")
@@ -52,7 +52,7 @@ class StreamAdmin(ReadOnlyAdmin):
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ReadOnlyAdmin):
-    """Tokens are made by `manage.py apitoken`, which alone can show one; here they are revoked."""
+    """Tokens are created by `manage.py apitoken`, which shows them once; here they are revoked."""
 
     hidden = ("digest",)
     list_display = ("user", "scope", "created_at", "expires_at", "last_used_on")
@@ -66,7 +66,7 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 
 @admin.register(OidcIdentity)
 class OidcIdentityAdmin(ReadOnlyAdmin):
-    """Deleted with its account; nothing else unties the two."""
+    """Deleted with its account only."""
 
     list_display = ("user", "issuer", "subject")
     list_filter = ("issuer",)

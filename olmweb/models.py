@@ -12,12 +12,12 @@ LOCAL = "-"  # stands for "no cluster" in URLs: a catalog read from a file or UR
 
 
 class Cluster(models.Model):
-    """A cluster that settings name; never holds a credential.
+    """A configured cluster; never holds a credential.
 
     `kinds` maps Kubernetes kind to `{"state": "served|absent|forbidden|failed", "version",
     "objects", "synced_at", "error"}` as of the last pass. `revision` grows by one whenever any row
-    of the cluster changed: open pages poll with it. `assessed` says with which rules and catalogs
-    its operators were diagnosed last.
+    of the cluster changes: open pages poll with it. `assessed` identifies the rules and catalogs
+    that its operators were last diagnosed with.
     """
 
     name = models.CharField(max_length=100, unique=True)
@@ -43,7 +43,7 @@ class Cluster(models.Model):
 
     @property
     def stale(self) -> bool:
-        """Not heard from for longer than five state polls (at least a minute)."""
+        """Whether the last complete pass is older than five state polls (at least a minute)."""
         limit = timedelta(seconds=max(60, 5 * settings.STATE_POLL))
         return self.reachable is False or (
             self.synced_at is not None and timezone.now() - self.synced_at > limit
@@ -71,7 +71,7 @@ class SyncRun(models.Model):
     finished_at = models.DateTimeField(null=True, blank=True)
     outcome = models.CharField(max_length=20, choices=Outcome.choices, default=Outcome.RUNNING)
     counts = models.JSONField(default=dict, blank=True)  # rows_written, requests, bytes_read, ...
-    # While it goes on: what it is at, and how many of how many (bytes or packages; 0: not known).
+    # While it runs: its step, and how many of how many (bytes or packages; 0: unknown).
     step = models.CharField(max_length=40, blank=True)
     done = models.PositiveBigIntegerField(default=0)
     total = models.PositiveBigIntegerField(default=0)

@@ -37,7 +37,7 @@ OIDC = read_oidc(env)
 HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
 INSECURE_REGISTRIES = frozenset(env.listing("OLMWEB_INSECURE_REGISTRIES"))
 CATALOGD_CA = env.text("OLMWEB_CATALOGD_CA")  # path of PEM certificates
-# Where podman's and docker's logins are; the file need not exist.
+# Credentials of podman or docker; the file need not exist.
 _LOGINS = env.text("REGISTRY_AUTH_FILE")
 _DOCKER = env.text("DOCKER_CONFIG") or os.path.expanduser("~/.docker")  # noqa: PTH111 - "~" stays
 REGISTRY_CREDENTIALS = Path(_LOGINS) if _LOGINS else Path(_DOCKER, "config.json")
@@ -61,7 +61,7 @@ try:
 except ValueError:  # its text may quote the address, hence the password
     env.problem("DATABASE_URL is no database's address; write postgres://user:password@host/name.")
 try:
-    # Production keeps nothing there: its file system may be read-only.
+    # Production stores nothing there: its file system may be read-only.
     if not SECRET_KEY or DATABASE_URL.startswith("sqlite"):
         DATA_DIR.mkdir(parents=True, exist_ok=True)
 except OSError as error:
