@@ -48,7 +48,7 @@ def is_due(catalog: Catalog, now: datetime) -> bool:
     if catalog.state == Catalog.State.FAILED:
         failing = catalog.checked_at - (catalog.failing_since or catalog.checked_at)
         return waited >= min(max(failing, FIRST_RETRY), max(poll, FIRST_RETRY))
-    # A CatalogSource's digest is its pod's, which only a request tells.
+    # The digest of a CatalogSource is that of its pod, which only a request reports.
     digest_changed = (
         bool(catalog.resolved_digest) and catalog.resolved_digest != catalog.synced_digest
     )

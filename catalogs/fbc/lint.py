@@ -54,7 +54,6 @@ class BundleSummary:
     has_content: bool  # an image, or the manifests themselves
     position: int
     offset: int
-    kinds: list[str]
 
 
 class PackageFaults:

@@ -4,7 +4,6 @@ Pure. Increment DERIVATION when anything derived here changes, so that the next 
 package.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from catalogs import graph
@@ -164,12 +163,9 @@ class PackageReader(PackageFaults):
                 offset=offset,
             )
         else:
-            kinds = [gvk.kind for gvk in gathered.gvks if not gvk.required]
             content = bool(image) or gathered.objects > 0
             label = self._label(gathered)
-            self._bundles[name] = BundleSummary(
-                version, label, key, content, position, offset, kinds
-            )
+            self._bundles[name] = BundleSummary(version, label, key, content, position, offset)
         self._count += 1
         return bundle_facts(name, version, release, key, image, images, gathered, csv)
 
@@ -231,13 +227,6 @@ class PackageReader(PackageFaults):
 
     def version_of(self, bundle: str) -> str:
         return self._bundles[bundle].version
-
-    def kinds_of(self, bundle: str) -> list[str]:
-        return self._bundles[bundle].kinds
-
-    @property
-    def bundle_names(self) -> Iterable[str]:
-        return self._bundles.keys()
 
     @property
     def bundle_count(self) -> int:
