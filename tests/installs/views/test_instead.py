@@ -135,7 +135,7 @@ def test_what_is_looked_at_for_a_form_is_bounded(
     for number in range(20):
         make_source(prod, f"community-{number}")
         make_package(catalog=make_catalog(name=f"community-{number}", cluster=prod))
-    with django_assert_max_num_queries(98):
+    with django_assert_max_num_queries(101):
         assert forms(writer, operator) == [EXTENSION]
 
 
