@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from installs import retention
 from installs.actions import follow, permissions
-from installs.actions.bulk import pacing
+from installs.actions.bulk import batches
 from installs.facts import cluster as surface
 from installs.facts import refresh_verdicts
 from installs.models import CopyReport
@@ -179,7 +179,7 @@ def run_action(action_id: int) -> None:
     if again is not None:
         run_action.apply_async((action_id,), countdown=again)
         return
-    for next_id in pacing.next_after(action_id):
+    for next_id in batches.next_after(action_id):
         run_action.delay(next_id)
 
 

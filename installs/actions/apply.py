@@ -11,9 +11,9 @@ from typing import Any
 import structlog
 from django.utils import timezone
 
-from installs.actions.objects import WRITTEN, is_deletion, is_there, label, remake_problem, remakes
-from installs.actions.refusals import explain
+from installs.actions.objects import WRITTEN, explain, is_there, remake_problem
 from installs.models import Action
+from installs.models.steps import Apply, Delete, Step, remakes
 from installs.state.decode import text
 from olmweb.clusters import client_for
 from olmweb.kube.client import Impersonation, KubeClient
@@ -51,29 +51,28 @@ def _send(action: Action, client: KubeClient) -> bool:
     if action.verb == Action.Verb.REMOVE:
         return _send_remove(action, client)
     if action.verb == Action.Verb.INSTALL:
-        for manifest in action.manifests[:-1]:
-            _send_beside(action, client, manifest)
+        for step in action.steps:
+            if isinstance(step, Apply) and not step.main:
+                _send_beside(action, client, step)
         return _send_install(action, client)
     if action.verb == Action.Verb.RETRY:
         return _send_retry(action, client)
     return _send_change(action, client)
 
 
-def _send_beside(action: Action, client: KubeClient, manifest: dict[str, Any]) -> None:
+def _send_beside(action: Action, client: KubeClient, step: Apply) -> None:
     """A Namespace, OperatorGroup or ServiceAccount; one that is there is left as it is."""
-    named = label(manifest)
-    if named in action.done:
+    if step.label in action.done:
         return
-    who, resource = impersonation(action), WRITTEN[manifest["kind"]]
-    version = manifest["apiVersion"].rpartition("/")[2]
-    if not is_there(client, resource, version, manifest["metadata"], who):
-        client.apply(resource, version, manifest, as_user=who)
-    _mark_done(action, named)
+    as_user = impersonation(action)
+    if not is_there(client, step, as_user):
+        client.apply(WRITTEN[step.kind], step.version, step.manifest, as_user=as_user)
+    _mark_done(action, step.label)
 
 
 def _send_install(action: Action, client: KubeClient) -> bool:
-    manifest: dict[str, Any] = action.manifests[-1]
-    resource, version = WRITTEN[action.path], manifest["apiVersion"].rpartition("/")[2]
+    main = action.main
+    manifest, resource, version = main.manifest, WRITTEN[main.kind], main.version
     if action.sent_at is None:
         there = get(client, resource, version, action)
         if there is not None and there["metadata"].get("deletionTimestamp"):
@@ -109,8 +108,8 @@ def _same(there: Any, wanted: Any) -> bool:
 
 def _send_change(action: Action, client: KubeClient) -> bool:
     """An upgrade or an approval of the object that was looked at, and of no other."""
-    manifest: dict[str, Any] = action.manifests[-1]
-    resource, version = WRITTEN[action.path], manifest["apiVersion"].rpartition("/")[2]
+    main = action.main
+    manifest, resource, version = main.manifest, WRITTEN[main.kind], main.version
     there = get(client, resource, version, action)
     same = _is_the_same(action, there)
     if there is None or not same:
@@ -152,11 +151,10 @@ def _send_retry(action: Action, client: KubeClient) -> bool:
     False while a deleted object is still there: what is made again needs its place, and OLM v0
     takes a ClusterServiceVersion that is on its way out for one that is in the way.
     """
-    manifest: dict[str, Any] = action.manifests[-1]
-    resource, version = WRITTEN[action.path], manifest["apiVersion"].rpartition("/")[2]
-    steps = [one for one in action.manifests if is_deletion(one)]
-    made_again = remakes(action.manifests)
-    if not made_again or _deleted(manifest) not in action.done:
+    main = action.main
+    manifest, resource, version = main.manifest, WRITTEN[main.kind], main.version
+    made_again = remakes(action.steps)
+    if not made_again or _deleted(main) not in action.done:
         there = get(client, resource, version, action)
         if there is None and made_again and action.sent_at is not None:
             pass  # deleted by a worker that died before it could say so
@@ -169,95 +167,84 @@ def _send_retry(action: Action, client: KubeClient) -> bool:
     if action.sent_at is None:
         _mark_sent(action)
     # The object itself goes last: until all else has gone, nothing of it is lost.
-    if not all(_gone(action, client, one) for one in steps):
+    deletions = [step for step in action.steps if isinstance(step, Delete)]
+    if not all(_gone(action, client, step) for step in deletions):
         return False
-    who, applied = impersonation(action), {}
-    for one in action.manifests:
-        if not is_deletion(one):
-            version = one["apiVersion"].rpartition("/")[2]
-            applied = client.apply(WRITTEN[one["kind"]], version, one, as_user=who)
-    _mark_applied(action, uid_of(applied))
+    as_user, uid = impersonation(action), ""
+    for step in action.steps:
+        if isinstance(step, Apply):
+            applied = client.apply(WRITTEN[step.kind], step.version, step.manifest, as_user=as_user)
+            uid = uid_of(applied) if step.main else uid
+    _mark_applied(action, uid)
     return True
 
 
-def _deleted(thing: dict[str, Any]) -> str:
+def _deleted(step: Step) -> str:
     """How `done` names a deletion of a retry, which may apply the same object afterwards."""
-    return f"deleted {label(thing)}"
+    return f"deleted {step.label}"
 
 
-def _gone(action: Action, client: KubeClient, one: dict[str, str]) -> bool:
+def _gone(action: Action, client: KubeClient, step: Delete) -> bool:
     """Deletes what a step of a retry names; whether it has gone. Another object of the same name
     is none of it."""
-    resource, who = WRITTEN[one["kind"]], impersonation(action)
+    resource, as_user = WRITTEN[step.kind], impersonation(action)
     version = version_of(action.cluster, resource)
-    if _deleted(one) not in action.done:
+    if _deleted(step) not in action.done:
         try:
             client.delete(
-                resource, version, one["name"], one["namespace"], uid=one["uid"], as_user=who
+                resource, version, step.name, step.namespace, uid=step.uid, as_user=as_user
             )
         except NotFound:
             log.info("object went away before its removal", action=action.pk)
         except Conflict:
             log.info("object was replaced before its removal", action=action.pk)
-        _mark_done(action, _deleted(one))
-    if not one["uid"]:
+        _mark_done(action, _deleted(step))
+    if not step.uid:
         return True  # of a content's own name: OLM makes another one of the same name at once
     try:
-        there = client.get(resource, version, one["name"], one["namespace"])
+        there = client.get(resource, version, step.name, step.namespace)
     except NotFound:
         return True
-    return uid_of(there) != one["uid"]
+    return uid_of(there) != step.uid
 
 
 def _send_remove(action: Action, client: KubeClient) -> bool:
     """Deletes the steps in their order, each by its uid; one that is gone counts as deleted."""
-    for number, step in enumerate(action.manifests):
-        named = label(step)
-        if named in action.done:
+    for step in action.steps:
+        if not isinstance(step, Delete) or step.label in action.done:
             continue
-        resource = WRITTEN[step["kind"]]
+        resource = WRITTEN[step.kind]
         version = version_of(action.cluster, resource)
         try:
-            there = client.get(resource, version, step["name"], step["namespace"])
+            there = client.get(resource, version, step.name, step.namespace)
         except NotFound:
-            _mark_done(action, named)
+            _mark_done(action, step.label)
             continue
-        if step["uid"] and uid_of(there) != step["uid"]:
-            if number == 0:
+        if step.uid and uid_of(there) != step.uid:
+            if step.main:
                 _refuse_replaced(action)
                 return True
-            _mark_done(action, named)  # another one of the same name, which nobody asked about
+            _mark_done(action, step.label)  # another one of the same name, not to be deleted
             continue
         if action.sent_at is None:
             _mark_sent(action)
-        _delete(action, client, resource, version, step, uid_of(there))
-        _mark_done(action, named)
+        try:
+            client.delete(
+                resource,
+                version,
+                step.name,
+                step.namespace,
+                uid=uid_of(there),
+                as_user=impersonation(action),
+            )
+        except NotFound:
+            log.info("object went away before its removal", action=action.pk)
+        _mark_done(action, step.label)
     if action.sent_at is None:
         finish(action, Action.State.SUCCEEDED, f"{action.path} {action.name} is gone.")
         return True
     _mark_applied(action, action.object_uid)
     return True
-
-
-def _delete(
-    action: Action,
-    client: KubeClient,
-    resource: Resource,
-    version: str,
-    step: dict[str, str],
-    uid: str,
-) -> None:
-    try:
-        client.delete(
-            resource,
-            version,
-            step["name"],
-            step["namespace"],
-            uid=uid,
-            as_user=impersonation(action),
-        )
-    except NotFound:
-        log.info("object went away before its removal", action=action.pk)
 
 
 def _refuse_replaced(action: Action) -> None:
@@ -340,7 +327,7 @@ def _mark_done(action: Action, named: str) -> None:
 def _mark_applied(action: Action, uid: str) -> None:
     action.state, action.object_uid = Action.State.APPLIED, uid
     if action.verb != Action.Verb.REMOVE:
-        action.done = [*action.done, label(action.manifests[-1])]
+        action.done = [*action.done, action.main.label]
     Action.objects.filter(pk=action.pk, state=Action.State.PENDING).update(
         state=action.state,
         object_uid=uid,

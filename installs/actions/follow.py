@@ -12,7 +12,7 @@ import structlog
 from django.utils import timezone
 
 from installs.actions.apply import TOTAL, finish, get, try_to_send, uid_of, version_of
-from installs.actions.bulk import pacing
+from installs.actions.bulk import batches
 from installs.actions.objects import WRITTEN
 from installs.diagnosis import finding_for
 from installs.models import Action, Component, Health, Operator
@@ -41,9 +41,13 @@ _ENDED_BADLY = (Health.FAILED, Health.BLOCKED, Health.DEGRADED)
 def waiting() -> list[int]:
     """Ids of open actions that no worker is at and whose turn it is."""
     busy = held_names("action:")
-    wait = pacing.without_turn()
+    wait = batches.waiting_in_batches()
     ids = Action.objects.filter(state__in=Action.OPEN).order_by("id").values_list("id", flat=True)
-    return [one for one in ids if f"action:{one}" not in busy and one not in wait]
+    return [
+        action_id
+        for action_id in ids
+        if f"action:{action_id}" not in busy and action_id not in wait
+    ]
 
 
 def run(action_id: int, pause: Callable[[float], None] = time.sleep) -> float | None:
@@ -58,7 +62,7 @@ def run(action_id: int, pause: Callable[[float], None] = time.sleep) -> float | 
         if held is None or action is None or action.state not in Action.OPEN:
             return None
         if action.state == Action.State.PENDING:
-            if not pacing.begin(action):
+            if not batches.begin(action):
                 return None
             again = try_to_send(action)
             if action.state != Action.State.APPLIED:
@@ -69,8 +73,8 @@ def run(action_id: int, pause: Callable[[float], None] = time.sleep) -> float | 
 def _follow(action: Action, held: Held, pause: Callable[[float], None]) -> float | None:
     until = time.monotonic() + RUN_SECONDS
     while True:
-        fresh = _refresh(action.cluster)
-        if _settle(action, fresh=fresh):
+        is_current = _refresh(action.cluster)
+        if _settle(action, is_current=is_current):
             return None
         if timezone.now() - (action.sent_at or action.created_at) > TOTAL:
             _lose(action)
@@ -95,11 +99,11 @@ def _refresh(cluster: Cluster) -> bool:
         return report.outcome != SyncRun.Outcome.FAILED
 
 
-def _settle(action: Action, *, fresh: bool) -> bool:
+def _settle(action: Action, *, is_current: bool) -> bool:
     """Finishes the action when its outcome is known.
 
-    `fresh`: the rows were read after the action was sent, so a missing row means a missing object;
-    otherwise the cluster is asked.
+    `is_current`: the rows were read after the action was sent, so a missing row means a missing
+    object; otherwise the cluster is asked.
     """
     if action.verb == Action.Verb.APPROVE:
         return _settle_approval(action)
@@ -108,10 +112,10 @@ def _settle(action: Action, *, fresh: bool) -> bool:
     ).first()
     same = row is not None and row.uid == action.object_uid
     if action.verb == Action.Verb.REMOVE:
-        gone = not same and (fresh or _is_gone(action))
+        gone = not same and (is_current or _is_gone(action))
         return gone and _removed(action, again=row is not None)
     if row is None or not same:
-        gone = fresh or _is_gone(action)
+        gone = is_current or _is_gone(action)
         return gone and _vanished(action, replaced=row is not None)
     if row.health == Health.NEEDS_APPROVAL:
         plan = str(row.details.get("plan") or "")
@@ -158,10 +162,10 @@ def _settle_approval(action: Action) -> bool:
     where = {"cluster": action.cluster, "namespace": action.namespace}
     plan = Component.objects.filter(**where, kind=action.path, name=action.name).first()
     if plan is not None and plan.phase == "Failed":
-        said = str(plan.details.get("message") or "The InstallPlan failed.")
-        finish(action, Action.State.FAILED, said, code="plan-failed")
+        text = str(plan.details.get("message") or "The InstallPlan failed.")
+        finish(action, Action.State.FAILED, text, code="plan-failed")
         return True
-    wanted = [one for one in action.target.split(",") if one]
+    wanted = [bundle for bundle in action.target.split(",") if bundle]
     rows = [
         row
         for row in Operator.objects.filter(**where, kind="Subscription").order_by("name")
@@ -169,8 +173,8 @@ def _settle_approval(action: Action) -> bool:
     ]
     if plan is not None and plan.phase == "Complete" and all(_done(row, wanted) for row in rows):
         installed = ", ".join(wanted) or "what it carried"
-        said = f"{action.name} is carried out: {installed}. {_besides(rows)}"
-        finish(action, Action.State.SUCCEEDED, said.strip())
+        text = f"{action.name} is carried out: {installed}. {_besides(rows)}"
+        finish(action, Action.State.SUCCEEDED, text.strip())
         return True
     for row in rows:
         if row.health in _ENDED_BADLY and _is_news(action, row):
@@ -198,8 +202,8 @@ def _has_succeeded(row: Operator, csv: str) -> bool:
 
 def _besides(rows: Sequence[Operator]) -> str:
     """What is wrong with them all the same; empty when nothing is."""
-    ill = [one for one in rows if one.health in _ENDED_BADLY]
-    return " ".join(f"{one.name} is {one.health} all the same: {one.reason}." for one in ill)
+    ill = [row for row in rows if row.health in _ENDED_BADLY]
+    return " ".join(f"{row.name} is {row.health} all the same: {row.reason}." for row in ill)
 
 
 def _is_gone(action: Action) -> bool:
@@ -224,7 +228,7 @@ def _is_news(action: Action, row: Operator) -> bool:
         sent += timedelta(seconds=1)
     if row.created_at is not None and row.created_at >= sent:
         return True
-    moved = [str(one.get("lastTransitionTime", "")) for one in row.conditions]
+    moved = [str(condition.get("lastTransitionTime", "")) for condition in row.conditions]
     if max(moved, default="") >= sent.strftime("%Y-%m-%dT%H:%M:%SZ"):
         return True
     return timezone.now() - sent > STALE_FAILURE
@@ -232,13 +236,13 @@ def _is_news(action: Action, row: Operator) -> bool:
 
 def _ended_badly(action: Action, row: Operator) -> None:
     names = {"name": row.name, "namespace": row.namespace, "kind": row.kind}
-    found = finding_for(row.finding, row.facts, names) if row.finding else None
+    finding = finding_for(row.finding, row.facts, names) if row.finding else None
     finish(
         action,
         Action.State.FAILED,
-        f"{found.title}: {found.cause}" if found else row.message or row.reason,
+        f"{finding.title}: {finding.cause}" if finding else row.message or row.reason,
         code=row.health.lower(),
-        hint=found.note if found else "",
+        hint=finding.note if finding else "",
         finding=row.finding,
     )
 

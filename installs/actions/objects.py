@@ -1,13 +1,17 @@
-"""Writing the objects of an action: which kinds, how each is asked about, in what order.
+"""Writing the objects of an action: their kinds, the checks before a write, refusals in words.
 
-Knows clusters through the client only; rows are others' concern.
+Knows clusters through the client only, and no rows.
 """
 
-from collections.abc import Sequence
+import re
+from dataclasses import dataclass, field
 from typing import Any
 
+from catalogs.install_methods import InstallMethod
+from installs.methods import METHODS
+from installs.models.steps import Apply, Manifest
 from olmweb.kube.client import Impersonation, KubeClient
-from olmweb.kube.errors import Forbidden, NotFound
+from olmweb.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from olmweb.kube.resources import (
     BUNDLE_DEPLOYMENTS,
     BUNDLES,
@@ -25,8 +29,8 @@ from olmweb.kube.resources import (
 )
 
 WRITTEN: dict[str, Resource] = {
-    one.kind: one
-    for one in (
+    resource.kind: resource
+    for resource in (
         NAMESPACES,
         SERVICE_ACCOUNTS,
         OPERATOR_GROUPS,
@@ -47,32 +51,7 @@ RETRIED = "olmweb.operatorframework.io/retry-asked"  # annotation
 _OF_OLM = ("operators.coreos.com/", "olm.", RETRIED, "kubectl.kubernetes.io/last-applied")
 
 
-def label(manifest: dict[str, Any]) -> str:
-    """What a manifest, or a step of a removal, is called: `Namespace etcd`."""
-    metadata = manifest.get("metadata", manifest)
-    namespace = metadata.get("namespace")
-    return f"{manifest['kind']} {f'{namespace}/' if namespace else ''}{metadata['name']}"
-
-
-def is_deletion(manifest: dict[str, Any]) -> bool:
-    """Whether it is a step that deletes, and no object to apply."""
-    return "metadata" not in manifest
-
-
-def remakes(manifests: Sequence[dict[str, Any]]) -> bool:
-    """Whether the object that all are for, the last of them, is deleted and made again."""
-    last = manifests[-1]
-    return not is_deletion(last) and any(
-        label(one) == label(last) for one in manifests if is_deletion(one)
-    )
-
-
-def step(kind: str, namespace: str, name: str, uid: str) -> dict[str, str]:
-    """A deletion as Action.manifests keeps it; without `uid` of whatever has the name."""
-    return {"kind": kind, "namespace": namespace, "name": name, "uid": uid}
-
-
-def remake_problem(there: dict[str, Any], manifest: dict[str, Any]) -> str:
+def remake_problem(there: dict[str, Any], manifest: Manifest) -> str:
     """Why the object can't be deleted and made again as `manifest` without losing anything.
 
     Empty when it can. Labels and annotations of OLM's own come back by themselves.
@@ -83,39 +62,33 @@ def remake_problem(there: dict[str, Any], manifest: dict[str, Any]) -> str:
     if meta.get("ownerReferences"):
         return "another object owns it"
     names = [*(meta.get("labels") or {}), *(meta.get("annotations") or {})]
-    foreign = [one for one in names if not one.startswith(_OF_OLM)]
+    foreign = [name for name in names if not name.startswith(_OF_OLM)]
     return f"it has {foreign[0]}, which would be lost" if foreign else ""
 
 
-def is_there(
-    client: KubeClient,
-    resource: Resource,
-    version: str,
-    metadata: dict[str, Any],
-    who: Impersonation | None,
-) -> bool:
+def is_there(client: KubeClient, step: Apply, as_user: Impersonation | None) -> bool:
     """Whether an object that an install needs beside it is there already.
 
     An OperatorGroup is whenever its namespace has any: OLM v0 allows no second one. Who may not
     look is told no; the apply that follows then decides.
     """
-    namespace = metadata.get("namespace", "")
+    resource = WRITTEN[step.kind]
     try:
         if resource is OPERATOR_GROUPS:
-            pages = client.list_pages(resource, version, namespace=namespace)
+            pages = client.list_pages(resource, step.version, namespace=step.namespace)
             return any(page.items for page in pages)
-        client.get(resource, version, metadata["name"], namespace, as_user=who)
+        client.get(resource, step.version, step.name, step.namespace, as_user=as_user)
     except (NotFound, Forbidden):
         return False
     return True
 
 
 def may_write(
-    client: KubeClient, resource: Resource, namespace: str, who: Impersonation | None
+    client: KubeClient, resource: Resource, namespace: str, as_user: Impersonation | None
 ) -> None:
     """Raises Forbidden, in the words of the cluster's RBAC, unless both rights are there."""
     for verb in ("create", "patch"):
-        answer = client.may(verb, resource, namespace, as_user=who)
+        answer = client.may(verb, resource, namespace, as_user=as_user)
         if not answer.allowed:
             plural = f"{resource.plural}.{resource.group}".rstrip(".")
             raise Forbidden(
@@ -123,3 +96,72 @@ def may_write(
                 f"{answer.reason or f'no rule allows to {verb} them'}.",
                 status=403,
             )
+
+
+_MANAGER = re.compile(r'"([^"]{1,128})"')
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`fields` maps a form field, or a field of the object, to its own sentence."""
+
+    code: str
+    message: str
+    hint: str = ""
+    fields: dict[str, str] = field(default_factory=dict)
+
+
+def explain(
+    error: KubeError,
+    *,
+    cluster: str,
+    as_user: str,
+    verb: str,
+    plural: str,
+    kind: str = InstallMethod.PLATFORM_OPERATOR,
+) -> Refusal:
+    """The refusal in words. `verb` is an Action's; `plural` the resource with its group."""
+    if isinstance(error, Forbidden):
+        return _forbidden(error, cluster, as_user, verb, plural)
+    if isinstance(error, Conflict) and error.causes:
+        return _conflict(error, kind)
+    if isinstance(error, Invalid):
+        fields = _fields(error, kind)
+        return Refusal(error.code, error.message, error.hint, fields)
+    return Refusal(error.code, error.message, error.hint)
+
+
+def _fields(error: KubeError, kind: str) -> dict[str, str]:
+    method = METHODS.get(kind) or METHODS[InstallMethod.PLATFORM_OPERATOR]
+    return {method.form_field(cause.field): cause.message for cause in error.causes if cause.field}
+
+
+def _forbidden(error: Forbidden, cluster: str, as_user: str, verb: str, plural: str) -> Refusal:
+    if as_user and "impersonate" in error.message:
+        return Refusal(
+            "impersonation-forbidden",
+            f"OLM Web may not act as {as_user} on cluster {cluster}: {error.message}",
+            "Ask the cluster's administrator to let OLM Web impersonate this person and each of "
+            "their groups, as the second ClusterRole in deploy/ does.",
+        )
+    reason = error.message.removeprefix(f"Cluster {cluster} does not allow this: ")
+    person = as_user or "The service account of OLM Web"
+    verbs = "delete" if verb == "remove" else "create and patch"
+    return Refusal(
+        error.code,
+        f"{person} may not {verb} this on cluster {cluster}: {reason}",
+        f"Ask the cluster's administrator for the right to {verbs} {plural}.",
+    )
+
+
+def _conflict(error: Conflict, kind: str) -> Refusal:
+    fields = _fields(error, kind)
+    owners = {match[1] for cause in error.causes if (match := _MANAGER.search(cause.message))}
+    named = ", ".join(sorted(owners)) or "another manager"
+    paths = ", ".join(cause.field.removeprefix(".") for cause in error.causes if cause.field)
+    return Refusal(
+        error.code,
+        f"Nothing was changed: {paths or 'a field'} belongs to {named}.",
+        f"Change it where {named} manages it; OLM Web takes no field away from another unasked.",
+        fields,
+    )

@@ -69,11 +69,11 @@ class Answer:
 
 def rights_of(verb: str, kind: str, namespace: str = "") -> tuple[Right, ...]:
     """What an action (a value of Action.Verb) on an object needs at least."""
-    return tuple(Right(kind, one, namespace) for one in VERBS[Action.Verb(verb)])
+    return tuple(Right(kind, cluster_verb, namespace) for cluster_verb in VERBS[Action.Verb(verb)])
 
 
 def answers(
-    user: AnyUser, cluster: Cluster, asked: Mapping[str, Sequence[Right]]
+    user: AnyUser, cluster: Cluster, questions: Mapping[str, Sequence[Right]]
 ) -> dict[str, Answer]:
     """What is known of each of the questions; one is left out where that is too little to say.
 
@@ -81,23 +81,26 @@ def answers(
     says nothing of a Subscription: a person may have the right in one namespace alone.
     """
     acting, whom = _whom(user)
-    wanted = list(dict.fromkeys(right for rights in asked.values() for right in rights))
+    wanted = list(dict.fromkeys(right for rights in questions.values() for right in rights))
     if acting is None or not wanted:
         return {}
     now = timezone.now()
     of = {"user": acting, "cluster": cluster, "as_whom": whom}
-    known = {
+    stored = {
         Right(row.kind, row.verb, row.namespace): row
         for row in AccessAnswer.objects.filter(_rows(wanted), checked_at__gt=now - KEPT, **of)
     }
-    if any(one not in known or now - known[one].checked_at > _fresh(known[one]) for one in wanted):
+    if any(
+        right not in stored or now - stored[right].checked_at > _fresh(stored[right])
+        for right in wanted
+    ):
         _have_asked(acting, cluster, wanted)
-    found = {name: _together(rights, known) for name, rights in asked.items()}
-    return {name: one for name, one in found.items() if one is not None}
+    combined = {name: _together(rights, stored) for name, rights in questions.items()}
+    return {name: answer for name, answer in combined.items() if answer is not None}
 
 
-def _together(rights: Sequence[Right], known: Mapping[Right, AccessAnswer]) -> Answer | None:
-    rows = [known[one] for one in rights if one in known]
+def _together(rights: Sequence[Right], stored: Mapping[Right, AccessAnswer]) -> Answer | None:
+    rows = [stored[right] for right in rights if right in stored]
     refused = next((row for row in rows if not row.allowed), None)
     if refused is not None:
         if refused.kind == InstallMethod.SUBSCRIPTION and not refused.namespace:
@@ -116,10 +119,10 @@ def ask(user: User, cluster: Cluster, rights: Iterable[Right]) -> int:
     acting, whom = _whom(user)
     if acting is None:
         return 0
-    who, count = impersonation_for(acting), 0
+    as_user, count = impersonation_for(acting), 0
     with client_for(cluster, timeout=TIMEOUT) as client:
         for right in rights:
-            allowed, why = _ask_one(client, right, who)
+            allowed, why = _ask_one(client, right, as_user)
             AccessAnswer.objects.update_or_create(
                 user=acting,
                 cluster=cluster,
@@ -137,11 +140,11 @@ def ask(user: User, cluster: Cluster, rights: Iterable[Right]) -> int:
     return count
 
 
-def read_rights(told: object) -> list[Right]:
+def read_rights(values: object) -> list[Right]:
     """The rights that a task's message names; what is none is left out."""
-    rows = told if isinstance(told, list) else []
-    found = [Right(*map(str, row)) for row in rows if isinstance(row, list) and len(row) == 3]
-    return [one for one in found if one.kind in WRITTEN][:RIGHTS_MOST]
+    rows = values if isinstance(values, list) else []
+    rights = [Right(*map(str, row)) for row in rows if isinstance(row, list) and len(row) == 3]
+    return [right for right in rights if right.kind in WRITTEN][:RIGHTS_MOST]
 
 
 def forget(now: datetime) -> int:
@@ -149,20 +152,20 @@ def forget(now: datetime) -> int:
     return AccessAnswer.objects.filter(checked_at__lt=now - KEPT).delete()[0]
 
 
-def _ask_one(client: KubeClient, right: Right, who: Impersonation | None) -> tuple[bool, str]:
+def _ask_one(client: KubeClient, right: Right, as_user: Impersonation | None) -> tuple[bool, str]:
     resource = WRITTEN[right.kind]
     plural = f"{resource.plural}.{resource.group}".rstrip(".")
-    name = who.user if who else "the service account of OLM Web"
+    name = as_user.user if as_user else "the service account of OLM Web"
     where = f" in namespace {right.namespace}" if right.namespace else ""
     try:
-        said = client.may(right.verb, resource, right.namespace, as_user=who)
+        review = client.may(right.verb, resource, right.namespace, as_user=as_user)
     except Forbidden:
         # Nobody asks about their own rights in vain: what is forbidden is to act as the person.
         return False, f"OLM Web may not act as {name} on cluster {client.name}."
-    if said.allowed:
+    if review.allowed:
         return True, ""
-    told = f": {said.reason}" if said.reason else ""
-    text = f"Cluster {client.name} does not let {name} {right.verb} {plural}{where}{told}"
+    reason = f": {review.reason}" if review.reason else ""
+    text = f"Cluster {client.name} does not let {name} {right.verb} {plural}{where}{reason}"
     return False, text.rstrip(".") + "."
 
 
@@ -172,8 +175,8 @@ def _fresh(row: AccessAnswer) -> timedelta:
 
 def _rows(rights: Sequence[Right]) -> Q:
     wanted = Q(pk__in=())
-    for one in rights:
-        wanted |= Q(kind=one.kind, verb=one.verb, namespace=one.namespace)
+    for right in rights:
+        wanted |= Q(kind=right.kind, verb=right.verb, namespace=right.namespace)
     return wanted
 
 
@@ -182,22 +185,22 @@ def _whom(user: AnyUser) -> tuple[User | None, str]:
     if not may_act(user)[0] or not isinstance(user, User):
         return None, ""
     try:
-        who = impersonation_for(user)
+        as_user = impersonation_for(user)
     except OlmwebError:
         return None, ""  # a name that no header can carry: the review says so
-    told = [who.user, *who.groups] if who else []
-    return user, hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    identity = [as_user.user, *as_user.groups] if as_user else []
+    return user, hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
 
 def _have_asked(user: User, cluster: Cluster, rights: Sequence[Right]) -> None:
     """Has a worker ask, once in ASKED_SECONDS; without a broker the page goes without."""
-    asked = [[one.kind, one.verb, one.namespace] for one in rights]
-    digest = hashlib.sha256(json.dumps([user.pk, cluster.pk, asked]).encode()).hexdigest()
+    values = [[right.kind, right.verb, right.namespace] for right in rights]
+    digest = hashlib.sha256(json.dumps([user.pk, cluster.pk, values]).encode()).hexdigest()
     if not cache.add(f"rights:{digest}", True, ASKED_SECONDS):
         return
     try:
         current_app.send_task(
-            TASK, args=[user.pk, cluster.pk, asked], queue=QUEUE, expires=60, retry=False
+            TASK, args=[user.pk, cluster.pk, values], queue=QUEUE, expires=60, retry=False
         )
     except (BrokerError, OSError) as error:
         log.info("rights not asked", error=str(error))

@@ -5,8 +5,8 @@ anything is sent, and at most one is open per object, so asking twice is asking 
 """
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -16,28 +16,28 @@ from django.db import IntegrityError, transaction
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs.actions import plan as planning
-from installs.actions.change import REMOVABLE, removal_consequences
+from installs.actions.change import removal_consequences
 from installs.actions.objects import (
     RETRIED,
     WRITTEN,
-    is_deletion,
+    explain,
     is_there,
-    label,
     may_write,
     remake_problem,
 )
 from installs.actions.plan import Plan
-from installs.actions.refusals import explain
 from installs.models import Action
+from installs.models.steps import Apply, Delete, Manifest, Step, from_json, to_json
 from olmweb.accounts.roles import AnyUser, impersonation_for, person
 from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import KubeError, NotFound
+from olmweb.kube.resources import NAMESPACES
 from olmweb.models import Cluster
 from olmweb.tasks import enqueue
 
-__all__ = ["REMOVABLE", "DryRun", "Plan", "plan_install", "removal_consequences"]
+__all__ = ["DryRun", "Plan", "plan_install", "removal_consequences"]
 
 DRY_RUN_TIMEOUT = (5.0, 5.0)  # seconds to connect and to wait for the answer: a person waits
 REVIEW_SECONDS = 3600  # how long what was reviewed may be confirmed
@@ -65,12 +65,12 @@ def plan_install(
     package: Package,
     name: str,
     user: AnyUser,
-    path: str = InstallMethod.PLATFORM_OPERATOR,
-    asked: Mapping[str, str] | None = None,
+    method: str = InstallMethod.PLATFORM_OPERATOR,
+    values: Mapping[str, str] | None = None,
 ) -> Plan:
     """planning.plan_install for somebody who may act; OlmwebError (403) for everybody else."""
     person(user)
-    return planning.plan_install(cluster, package, name, path, asked)
+    return planning.plan_install(cluster, package, name, method, values)
 
 
 def dry_run(plan: Plan, user: AnyUser) -> DryRun:
@@ -80,50 +80,46 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
     What can't be tried, because the namespace that it goes to is still to be made, is asked about
     by an access review.
     """
-    who = impersonation_for(user)
-    current: dict[str, Any] = plan.manifests[-1]
-    told: list[tuple[str, str]] = []
+    as_user = impersonation_for(user)
+    step = plan.main
+    outcomes: list[tuple[str, str]] = []
     try:
         with client_for(plan.cluster, timeout=DRY_RUN_TIMEOUT) as client:
             if refused := _not_remade(client, plan):
                 return refused
-            fresh: set[str] = set()
-            for current in plan.manifests:
-                told.append((label(current), _try(client, plan, current, who, fresh)))
+            new_namespaces: set[str] = set()
+            for step in plan.steps:
+                outcome = _try(client, plan, step, as_user, new_namespaces)
+                outcomes.append((step.label, outcome))
     except KubeError as error:
-        return _refused(error, plan, current, who)
-    return DryRun(True, f"Cluster {plan.cluster.name} would accept this.", objects=tuple(told))
+        return _refused(error, plan, step, as_user)
+    return DryRun(True, f"Cluster {plan.cluster.name} would accept this.", objects=tuple(outcomes))
 
 
 def _not_remade(client: KubeClient, plan: Plan) -> DryRun | None:
     """The refusal to delete and make again what is not as it was shown."""
-    if not plan.remakes:
+    step = plan.main
+    if not plan.remakes or not isinstance(step, Apply):
         return None
-    resource, meta = WRITTEN[plan.path], plan.manifest["metadata"]
-    version = plan.manifest["apiVersion"].rpartition("/")[2]
     try:
-        there = client.get(resource, version, meta["name"], meta["namespace"])
+        there = client.get(WRITTEN[step.kind], step.version, step.name, step.namespace)
     except NotFound:
         return None
-    why = remake_problem(there, plan.manifest)
+    why = remake_problem(there, step.manifest)
     if not why:
         return None
-    return DryRun(
-        False, f"{label(plan.manifest)} can't be made again as it was: {why}.", code="changed"
-    )
+    return DryRun(False, f"{step.label} can't be made again as it was: {why}.", code="changed")
 
 
-def _refused(
-    error: KubeError, plan: Plan, current: dict[str, Any], who: Impersonation | None
-) -> DryRun:
-    resource = WRITTEN[current["kind"]]
+def _refused(error: KubeError, plan: Plan, step: Step, as_user: Impersonation | None) -> DryRun:
+    resource = WRITTEN[step.kind]
     refusal = explain(
         error,
         cluster=plan.cluster.name,
-        as_user=who.user if who else "",
-        verb=Action.Verb.REMOVE if is_deletion(current) else plan.verb,
+        as_user=as_user.user if as_user else "",
+        verb=Action.Verb.REMOVE if isinstance(step, Delete) else plan.verb,
         plural=f"{resource.plural}.{resource.group}".rstrip("."),
-        kind=current["kind"],
+        kind=step.kind,
     )
     return DryRun(False, refusal.message, refusal.fields, refusal.code, refusal.hint)
 
@@ -131,42 +127,43 @@ def _refused(
 def _try(
     client: KubeClient,
     plan: Plan,
-    manifest: dict[str, Any],
-    who: Impersonation | None,
-    fresh: set[str],
+    step: Step,
+    as_user: Impersonation | None,
+    new_namespaces: set[str],
 ) -> str:
-    """What would become of one object, in words. `fresh`: namespaces that the plan makes."""
-    kind = manifest["kind"]
-    resource = WRITTEN[kind]
-    if is_deletion(manifest):
-        version = plan.cluster.kinds.get(kind, {}).get("version") or resource.versions[0]
+    """What would become of one object, in words. `new_namespaces` are made by the plan."""
+    resource = WRITTEN[step.kind]
+    if isinstance(step, Delete):
+        version = plan.cluster.kinds.get(step.kind, {}).get("version") or resource.versions[0]
         try:
             client.delete(
                 resource,
                 version,
-                manifest["name"],
-                manifest["namespace"],
-                uid=manifest["uid"],
+                step.name,
+                step.namespace,
+                uid=step.uid,
                 dry_run=True,
-                as_user=who,
+                as_user=as_user,
             )
         except NotFound:
             return "is gone already"
         return "deleted"
-    metadata = manifest["metadata"]
-    version = manifest["apiVersion"].rpartition("/")[2]
-    if metadata.get("namespace", "") in fresh:
-        may_write(client, resource, metadata["namespace"], who)
+    if step.namespace in new_namespaces:
+        may_write(client, resource, step.namespace, as_user)
         return "allowed; can be tried only when its namespace is there"
-    is_main = manifest is plan.manifests[-1]
-    is_beside = plan.verb == Action.Verb.INSTALL and not is_main
-    if is_beside and is_there(client, resource, version, metadata, who):
+    is_beside = plan.verb == Action.Verb.INSTALL and not step.main
+    if is_beside and is_there(client, step, as_user):
         return "is there already and left as it is"
     client.apply(
-        resource, version, manifest, dry_run=True, force=plan.force and is_main, as_user=who
+        resource,
+        step.version,
+        step.manifest,
+        dry_run=True,
+        force=plan.force and step.main,
+        as_user=as_user,
     )
-    if kind == "Namespace":
-        fresh.add(metadata["name"])
+    if step.kind == NAMESPACES.kind:
+        new_namespaces.add(step.name)
     return "accepted"
 
 
@@ -192,23 +189,30 @@ def require_reviewed(token: str, plan: Plan, user: AnyUser) -> None:
 
 def digest(plan: Plan, user: AnyUser) -> str:
     """A hash of everything that would be sent and of who asks for it."""
-    said = [
+    content = [
         user.pk,
         plan.cluster.pk,
         plan.verb,
-        plan.path,
+        plan.kind,
         plan.namespace,
         plan.name,
         plan.uid,
         plan.force,
-        [_untimed(one) for one in plan.manifests],
+        to_json(_untimed(plan.steps)),
     ]
-    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()
 
 
-def _untimed(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Without the time at which a retry is asked, which is another at each look."""
-    metadata = manifest.get("metadata", {})
+def _untimed(steps: Sequence[Step]) -> list[Step]:
+    """Without the time at which a retry is requested, which is another at each look."""
+    return [
+        replace(step, manifest=_without_time(step.manifest)) if isinstance(step, Apply) else step
+        for step in steps
+    ]
+
+
+def _without_time(manifest: Manifest) -> Manifest:
+    metadata = manifest["metadata"]
     if RETRIED not in metadata.get("annotations", {}):
         return manifest
     return {**manifest, "metadata": {k: v for k, v in metadata.items() if k != "annotations"}}
@@ -232,7 +236,7 @@ def request(
     values = {
         "cluster": plan.cluster,
         "verb": plan.verb,
-        "path": plan.path,
+        "path": plan.kind,
         "namespace": plan.namespace,
         "name": plan.name,
         "package": plan.package,
@@ -240,7 +244,7 @@ def request(
         "channel": plan.channel,
         "version": plan.version[:300],
         "target": plan.target,
-        "manifests": list(plan.manifests),
+        "stored_steps": to_json(plan.steps),
         "force": plan.force,
         "object_uid": "" if plan.verb == Action.Verb.INSTALL else plan.uid,
         "dry_run": tried.as_json() if tried else {},
@@ -293,8 +297,8 @@ def _open_action(values: dict[str, Any]) -> Action | None:
     action = Action.objects.filter(**identity, state__in=Action.OPEN).first()
     if action is None:
         return None
-    asked, there = (list(map(_untimed, one)) for one in (values["manifests"], action.manifests))
-    if action.verb == values["verb"] and asked == there:
+    same_steps = _untimed(from_json(values["stored_steps"])) == _untimed(action.steps)
+    if action.verb == values["verb"] and same_steps:
         return action
     raise _busy(values, str(action.verb))
 

@@ -6,7 +6,6 @@ anew: a Subscription whose first InstallPlan failed, the unpacking of a bundle.
 
 import hashlib
 from dataclasses import replace
-from typing import Any
 
 from django.utils import timezone
 
@@ -23,10 +22,11 @@ from installs.actions.change import (
     plan_for,
     targets_of,
 )
-from installs.actions.objects import RETRIED, step
+from installs.actions.objects import RETRIED
 from installs.actions.plan import Plan, served_version
 from installs.diagnosis.knowledge import by_id, fill_steps
 from installs.models import NEEDS_ATTENTION, Action, Component, Operator
+from installs.models.steps import Apply, Delete, Manifest, Step
 from installs.state.observation import details_of
 from olmweb.kube.resources import (
     BUNDLE_DEPLOYMENTS,
@@ -44,7 +44,6 @@ LOOK = (
 )
 # The plan is gone, or what it installed: OLM v0 does not resolve the same version again.
 _STUCK = ("plan-missing", "csv-gone")
-Manifest = dict[str, Any]
 
 
 def plan_retry(operator: Operator) -> Plan:
@@ -61,14 +60,14 @@ def plan_retry(operator: Operator) -> Plan:
     return _look_again(operator)
 
 
-def _look_again(operator: Operator, *first: Manifest, sentences: tuple[str, ...] = (LOOK,)) -> Plan:
+def _look_again(operator: Operator, *first: Step, sentences: tuple[str, ...] = (LOOK,)) -> Plan:
     """The object as it is, with a new annotation; `first` comes before that."""
     manifest = owned_manifest(operator)
     manifest["metadata"]["annotations"] = {RETRIED: timezone.now().isoformat(timespec="seconds")}
     return plan_for(
         operator,
         Action.Verb.RETRY,
-        (*first, manifest),
+        (*first, Apply(manifest, main=True)),
         consequences=sentences,
     )
 
@@ -81,17 +80,17 @@ def _subscription(operator: Operator) -> Plan:
     if unpacks:
         names = ", ".join(sorted(unpacks))
         steps = [
-            step(kind, operator.catalog_namespace, _unpack_name(image), "")
+            Delete(kind, operator.catalog_namespace, _unpack_name(image))
             for image in unpacks.values()
             for kind in (CONFIG_MAPS.kind, JOBS.kind)
         ]
-        told = (
+        sentences = (
             f"The job that failed to unpack {names} is deleted, with the ConfigMap that it was to "
             f"fill, in the namespace of the catalog, {operator.catalog_namespace}.",
             "OLM then unpacks it anew at once instead of waiting. What was wrong with the image "
             "or its registry stays wrong unless something else changed.",
         )
-        return _look_again(operator, *steps, sentences=told)
+        return _look_again(operator, *steps, sentences=sentences)
     plan = _part(operator, INSTALL_PLAN, str(details_of(operator).get("plan") or ""))
     if operator.finding not in _STUCK and (plan is None or plan.phase != "Failed"):
         return _look_again(operator)
@@ -111,10 +110,12 @@ def _made_again(operator: Operator, plan: Component | None) -> Plan:
     current = str(details_of(operator).get("current_csv") or "")
     csv = _part(operator, CSV, current)
     steps = [
-        step(one.kind, one.namespace, one.name, one.uid) for one in (plan, csv) if one is not None
+        Delete(part.kind, part.namespace, part.name, part.uid)
+        for part in (plan, csv)
+        if part is not None
     ]
-    steps.append(step(InstallMethod.SUBSCRIPTION, operator.namespace, operator.name, operator.uid))
-    told = (
+    steps.append(Delete(operator.kind, operator.namespace, operator.name, operator.uid, main=True))
+    sentences = (
         "The Subscription and what its failed install left are deleted; then the Subscription is "
         "made again as it was, and OLM resolves and installs it anew.",
         "What made the InstallPlan fail makes the new one fail too unless it was put right.",
@@ -122,16 +123,19 @@ def _made_again(operator: Operator, plan: Component | None) -> Plan:
     return plan_for(
         operator,
         Action.Verb.RETRY,
-        (*steps, _whole(operator)),
+        (*steps, Apply(_whole(operator), main=True)),
         channel=operator.channel,
-        consequences=told,
+        consequences=sentences,
     )
 
 
 def _not_remade(operator: Operator, plan: Component | None) -> str:
     """Why it can't be made again without losing something; empty when it can."""
-    told = details_of(operator)
-    current, installed = str(told.get("current_csv") or ""), str(told.get("installed_csv") or "")
+    details = details_of(operator)
+    current, installed = (
+        str(details.get("current_csv") or ""),
+        str(details.get("installed_csv") or ""),
+    )
     csv = _part(operator, CSV, current)
     if csv is not None and csv.phase == "Succeeded":
         return f"{current} runs all the same, so nothing is deleted"
@@ -140,10 +144,14 @@ def _not_remade(operator: Operator, plan: Component | None) -> str:
     if before is not None or installed not in ("", current):
         there = before.name if before is not None else installed
         return f"{there} is installed, and would be in the way of a new Subscription"
-    others = [one for one in (details_of(plan).get("csvs") or []) if one != current] if plan else []
+    others = (
+        [csv_name for csv_name in (details_of(plan).get("csvs") or []) if csv_name != current]
+        if plan
+        else []
+    )
     if others:
         return f"the plan is also that of {', '.join(map(str, others[:3]))}"
-    if told.get("config"):
+    if details.get("config"):
         return "its spec.config is not known here, so it can't be made again as it was"
     return ""
 
@@ -171,14 +179,17 @@ _BACK = (
 def _upgrade_by_hand(operator: Operator, plan: Component | None) -> tuple[str, ...]:
     """The way out of an upgrade whose plan failed; none where that is not what happened, or where
     the plan is that of other operators as well."""
-    told = details_of(operator)
-    current, installed = str(told.get("current_csv") or ""), str(told.get("installed_csv") or "")
+    details = details_of(operator)
+    current, installed = (
+        str(details.get("current_csv") or ""),
+        str(details.get("installed_csv") or ""),
+    )
     csv = _part(operator, CSV, current)
     replaced = str(details_of(csv).get("replaces") or "") if csv is not None else ""
     old = _part(operator, CSV, replaced) or _part(operator, CSV, installed)
     if plan is None or old is None or old.name == current:
         return ()
-    shared = any(one != current for one in details_of(plan).get("csvs") or [])
+    shared = any(csv_name != current for csv_name in details_of(plan).get("csvs") or [])
     if shared or (csv is not None and csv.phase == "Succeeded"):
         return ()
     deleted = tuple(
@@ -198,14 +209,14 @@ def _upgrade_by_hand(operator: Operator, plan: Component | None) -> tuple[str, .
 
 def _whole(operator: Operator) -> Manifest:
     """Everything of the Subscription's spec but its config."""
-    told = details_of(operator)
+    details = details_of(operator)
     spec = {
         "name": operator.package,
         "source": operator.catalog,
         "sourceNamespace": operator.catalog_namespace,
         "channel": operator.channel,
-        "startingCSV": str(told.get("starting_csv") or ""),
-        "installPlanApproval": str(told.get("approval") or ""),
+        "startingCSV": str(details.get("starting_csv") or ""),
+        "installPlanApproval": str(details.get("approval") or ""),
     }
     version = (
         served_version(operator.cluster, InstallMethod.SUBSCRIPTION) or SUBSCRIPTIONS.versions[0]
@@ -225,17 +236,17 @@ def _failed_unpacks(operator: Operator) -> dict[str, str]:
     an InstallPlan; else it is the one that comes next.
     """
     failed = any(
-        one.get("type") == "BundleUnpackFailed" and one.get("status") == "True"
-        for one in operator.conditions
+        row.get("type") == "BundleUnpackFailed" and row.get("status") == "True"
+        for row in operator.conditions
     )
     plan = _part(operator, INSTALL_PLAN, str(details_of(operator).get("plan") or ""))
     lookups = details_of(plan).get("lookups") or [] if plan else []
     names = [
-        str(one.get("identifier") or "")
-        for one in lookups
+        str(row.get("identifier") or "")
+        for row in lookups
         if any(
-            told.get("type") == "BundleLookupFailed" and told.get("status") == "True"
-            for told in one.get("conditions") or []
+            status.get("type") == "BundleLookupFailed" and status.get("status") == "True"
+            for status in row.get("conditions") or []
         )
     ]
     if not names and failed:
@@ -259,10 +270,10 @@ def _next_bundle(operator: Operator) -> str:
         return first
     try:
         channels = [operator.channel] if operator.channel else []
-        found = resolve(facts_of(package), InstallMethod.SUBSCRIPTION, channels=channels)
+        resolution = resolve(facts_of(package), InstallMethod.SUBSCRIPTION, channels=channels)
     except BadQuestion:
         return ""
-    return found.bundle
+    return resolution.bundle
 
 
 def _unpack_name(image: str) -> str:
@@ -283,14 +294,14 @@ def _platform_operator(operator: Operator) -> Plan:
     bundle = Component.objects.filter(**where, kind=BUNDLES.kind, phase="Failing").first()
     entry = by_id().get(operator.finding)
     if bundle is not None and (entry is None or entry.stage != "convert"):
-        told = (
+        sentences = (
             f"Bundle {bundle.name}, which failed to unpack, is deleted; rukpak makes it again at "
             "once and unpacks it anew.",
             "What was wrong with the image or its registry stays wrong unless something else "
             "changed.",
         )
-        steps = (step(bundle.kind, "", bundle.name, bundle.uid),)
-        return _look_again(operator, *steps, sentences=told)
+        steps = (Delete(bundle.kind, "", bundle.name, bundle.uid),)
+        return _look_again(operator, *steps, sentences=sentences)
     deployment = Component.objects.filter(**where, kind=BUNDLE_DEPLOYMENTS.kind).first()
     if deployment is None:
         return _look_again(operator)
@@ -304,7 +315,7 @@ def _platform_operator(operator: Operator) -> Plan:
             "annotations": {RETRIED: timezone.now().isoformat(timespec="seconds")},
         },
     }
-    return _look_again(operator, marked)
+    return _look_again(operator, Apply(marked))
 
 
 def _part(operator: Operator, kind: str, name: str) -> Component | None:

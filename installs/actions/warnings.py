@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from catalogs.verdicts import RULES
 from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
 from installs.audit.namespaces import Spots
 from installs.diagnosis.knowledge import by_id
 from installs.facts.operator_groups import groups_in
-from installs.methods import Choice
+from installs.methods import METHODS, InstallChoice
 from installs.models import Operator, Surface
 from olmweb.models import Cluster
 
@@ -19,7 +18,7 @@ SOURCES = {rule.id: rule.source for rule in RULES}
 
 
 @dataclass(frozen=True, slots=True)
-class Caution:
+class InstallWarning:
     """`rule` is the id of the finding that would come of it, or of our own rule; `source` is where
     the rule stands in the controllers' code."""
 
@@ -28,42 +27,44 @@ class Caution:
     source: str = ""
 
 
-def cautions_of(
-    choice: Choice, cluster: Cluster, package: Package, target: str
-) -> Iterator[Caution]:
+def install_warnings(
+    choice: InstallChoice, cluster: Cluster, package: Package, target: str
+) -> Iterator[InstallWarning]:
     """`target` is the bundle that would be chosen, empty when there is none.
 
     The rules on the bundle are not among these: the plan carries its verdict.
     """
     yield from _of_catalog(choice, cluster, package)
     yield from _of_bundle(choice, cluster, package, target)
-    if choice.path not in (InstallMethod.PLATFORM_OPERATOR, InstallMethod.CLUSTER_EXTENSION):
+    if METHODS[choice.method].needs_group:
         yield from _of_groups(choice, cluster, package)
     yield from _of_neighbours(choice, cluster)
 
 
-def _of_catalog(choice: Choice, cluster: Cluster, package: Package) -> Iterator[Caution]:
+def _of_catalog(
+    choice: InstallChoice, cluster: Cluster, package: Package
+) -> Iterator[InstallWarning]:
     """What stands beside every verdict on the catalog, such as that it does not answer."""
-    notes = notes_on(site_of(package.catalog, cluster.pk))[choice.path]
+    notes = notes_on(site_of(package.catalog, cluster.pk))[choice.method]
     for note in notes:
-        yield Caution(note.rule, note.sentence, SOURCES[note.rule])
+        yield InstallWarning(note.rule, note.sentence, SOURCES[note.rule])
 
 
 def _of_bundle(
-    choice: Choice, cluster: Cluster, package: Package, target: str
-) -> Iterator[Caution]:
+    choice: InstallChoice, cluster: Cluster, package: Package, target: str
+) -> Iterator[InstallWarning]:
     if not target:
         asked = f" in channel {choice.channel}" if choice.channel else ""
-        yield Caution("nothing-chosen", f"Nothing of {package.name}{asked} would be chosen.")
+        yield InstallWarning("nothing-chosen", f"Nothing of {package.name}{asked} would be chosen.")
         return
     bundle = package.bundles.filter(name=target).first()
     if bundle is None:
-        yield Caution("unknown-bundle", f"The catalog has no bundle {target}.")
+        yield InstallWarning("unknown-bundle", f"The catalog has no bundle {target}.")
         return
     if bundle.deprecated:
-        yield Caution("deprecated", f"Its catalog no longer recommends {target}.")
-    if choice.path == InstallMethod.CLUSTER_EXTENSION and choice.service_account:
-        yield Caution(
+        yield InstallWarning("deprecated", f"Its catalog no longer recommends {target}.")
+    if choice.service_account and "service_account" in METHODS[choice.method].fields.values():
+        yield InstallWarning(
             "service-account-rights",
             f"The ServiceAccount {choice.service_account} needs every right that {target} asks "
             f"for; a new one has none. {_who_looks(cluster)} 1.11 and later do not look at the "
@@ -90,11 +91,13 @@ def _who_looks(cluster: Cluster) -> str:
     )
 
 
-def _of_groups(choice: Choice, cluster: Cluster, package: Package) -> Iterator[Caution]:
+def _of_groups(
+    choice: InstallChoice, cluster: Cluster, package: Package
+) -> Iterator[InstallWarning]:
     groups = groups_in(cluster, choice.namespace)
     if len(groups) > 1:
         names = ", ".join(one.name for one in groups[:4])
-        yield Caution(
+        yield InstallWarning(
             "too-many-operatorgroups",
             f"Namespace {choice.namespace} has {len(groups)} OperatorGroups ({names}); OLM "
             "installs nothing where there is more than one.",
@@ -103,32 +106,33 @@ def _of_groups(choice: Choice, cluster: Cluster, package: Package) -> Iterator[C
     for said in (*((spot.obstacle,) if spot.obstacle else ()), *spot.notes):
         # Where there is no group, one is made with it; that there are several is said above.
         if said.rule != ONE_GROUP or len(groups) == 1:
-            yield Caution(said.rule, said.sentence, SOURCES[said.rule])
+            yield InstallWarning(said.rule, said.sentence, SOURCES[said.rule])
 
 
-def _of_neighbours(choice: Choice, cluster: Cluster) -> Iterator[Caution]:
-    kind, own = choice.path, {"name": choice.name}
-    if kind not in (InstallMethod.PLATFORM_OPERATOR, InstallMethod.CLUSTER_EXTENSION):
+def _of_neighbours(choice: InstallChoice, cluster: Cluster) -> Iterator[InstallWarning]:
+    kind, own = choice.method, {"name": choice.name}
+    if METHODS[kind].resource.namespaced:
         own["namespace"] = choice.namespace
     same = Operator.objects.filter(cluster=cluster, package=choice.package).exclude(
         kind=kind, **own
     )
     for other in same.order_by("kind", "namespace", "name")[:3]:
-        conflict = by_id()["helm-ownership-conflict"].source[0] if kind == other.kind else ""
         where = f" in {other.namespace}" if other.namespace else ""
-        yield Caution(
-            "helm-ownership-conflict"
-            if kind == InstallMethod.PLATFORM_OPERATOR == other.kind
-            else "same-package",
-            f"{other.kind} {other.name}{where} installs the same package; a second one would "
-            "fail, because both bring the same objects."
-            if kind == InstallMethod.PLATFORM_OPERATOR == other.kind
-            else f"{other.kind} {other.name}{where} installs the same package; both would bring "
-            "the same CustomResourceDefinitions.",
-            conflict if kind == InstallMethod.PLATFORM_OPERATOR else "",
-        )
+        if kind == other.kind and METHODS[kind].one_per_package:
+            yield InstallWarning(
+                "helm-ownership-conflict",
+                f"{other.kind} {other.name}{where} installs the same package; a second one would "
+                "fail, because both bring the same objects.",
+                by_id()["helm-ownership-conflict"].source[0],
+            )
+        else:
+            yield InstallWarning(
+                "same-package",
+                f"{other.kind} {other.name}{where} installs the same package; both would bring the "
+                "same CustomResourceDefinitions.",
+            )
     for row in Operator.objects.filter(cluster=cluster, kind=kind, **own):
-        yield Caution(
+        yield InstallWarning(
             "already-there",
             f"A {kind} named {choice.name} exists already, for the package {row.package}.",
         )

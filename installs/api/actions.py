@@ -13,7 +13,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs.actions import change, record, retry
 from installs.actions.plan import Plan, read_method
-from installs.actions.requests.deciding import find as find_request
+from installs.actions.requests.decide import find as find_request
 from installs.api.operators import OnCluster
 from installs.api.schemas import ActionRow, RequestRow, action_row, request_row
 from installs.models import Action, InstallRequest

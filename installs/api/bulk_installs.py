@@ -7,8 +7,8 @@ from django.http.response import HttpResponseBase
 from ninja import Router
 
 from catalogs.install_methods import InstallMethod
-from installs.actions.bulk import recording, reviewing, selection
-from installs.actions.bulk.reviewing import Item
+from installs.actions.bulk import batches, review, selection
+from installs.actions.bulk.review import Item
 from installs.actions.bulk.selection import Candidate, Key
 from installs.actions.plan import read_method
 from installs.api.actions import read_key
@@ -53,15 +53,15 @@ def create_batch(request: HttpRequest, body: BulkInstallBody) -> HttpResponseBas
     person(request.user)
     key = read_key(request) or uuid.uuid4().hex
     cluster, method, keys = _where(body)
-    shared = {name: getattr(body, name) for name in reviewing.SHARED}
-    hashed = recording.hash_of(cluster, method, keys, shared)
-    batch = None if body.dry_run else recording.earlier(request.user, key, hashed)
+    shared = {name: getattr(body, name) for name in review.SHARED}
+    hashed = batches.hash_of(cluster, method, keys, shared)
+    batch = None if body.dry_run else batches.earlier(request.user, key, hashed)
     if batch is None:
         items = _items(body, cluster, method, keys, shared, request)
         if body.dry_run:
             return json_response({"packages": [_dry_run_row(item) for item in items]})
-        batch = recording.record(items, cluster, method, request.user, key=key, asked_hash=hashed)
-    response = json_response(batch_row(progress_of(recording.find(batch.pk))))
+        batch = batches.record(items, cluster, method, request.user, key=key, asked_hash=hashed)
+    response = json_response(batch_row(progress_of(batches.find(batch.pk))))
     response.status_code = 202
     return response
 
@@ -69,7 +69,7 @@ def create_batch(request: HttpRequest, body: BulkInstallBody) -> HttpResponseBas
 def _where(body: BulkInstallBody) -> tuple[Cluster, InstallMethod, list[Key]]:
     cluster = get_cluster(body.cluster)
     method = read_method(body.path)
-    reviewing.require_few(len(set(body.packages)))
+    review.require_few(len(set(body.packages)))
     keys = selection.read_keys(f"{cluster.name}/{name}" for name in body.packages)
     if len(keys) != len(set(body.packages)):
         raise BadRequest(
@@ -92,8 +92,8 @@ def _items(
     candidates = selection.candidates(chosen, cluster, method, body.targets)
     wanted = [c for c in candidates if body.anyway or not c.doubt]
     doubted = [Item(c, problem=c.doubt) for c in candidates if c.doubt and not body.anyway]
-    planned = reviewing.plan(wanted, cluster, method, shared, request.user) if wanted else []
-    return [*reviewing.dry_run(planned, request.user), *doubted]
+    planned = review.plan(wanted, cluster, method, shared, request.user) if wanted else []
+    return [*review.dry_run(planned, request.user), *doubted]
 
 
 def _dry_run_row(item: Item) -> DryRunRow:
@@ -116,7 +116,7 @@ def _dry_run_row(item: Item) -> DryRunRow:
 @router.get("/bulk-installs/{id}", response=BatchRow)
 def get_batch(request: HttpRequest, id: int) -> HttpResponseBase:
     """One bulk install: each action with its state, how many are done, what was left out."""
-    row = batch_row(progress_of(recording.find(id)))
+    row = batch_row(progress_of(batches.find(id)))
     return answer_one(request, (row,), lambda: row)
 
 
@@ -125,5 +125,5 @@ def stop_batch(request: HttpRequest, id: int) -> HttpResponseBase:
     """Stops what of it was not begun; what had begun goes on. Needs a token with the scope act."""
     require_scope(request)
     person(request.user)
-    recording.stop(recording.find(id), request.user)
-    return json_response(batch_row(progress_of(recording.find(id))))
+    batches.stop(batches.find(id), request.user)
+    return json_response(batch_row(progress_of(batches.find(id))))

@@ -15,7 +15,7 @@ from catalogs.contents.stored import inspection_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog
 from installs.api.schemas import BundleDifferenceRow, ContentsRow
-from installs.export.asked import ARGOCD, KUSTOMIZE, TYPES, YAML
+from installs.export.plan import ARGOCD, KUSTOMIZE, TYPES, YAML
 from installs.facts.bundle_contents import between, contents, installed_bundle
 from installs.views.export import file_response
 from olmweb.api.formats import answer_one, refuse

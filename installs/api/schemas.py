@@ -24,6 +24,7 @@ from installs.models import (
     Operator,
     Transition,
 )
+from installs.models.steps import as_manifests
 from installs.queries.activity import Progress
 from installs.queries.clusteroperators import MemberGroup, impact_of
 from installs.queries.crds import crd_finding
@@ -593,7 +594,7 @@ def action_row(action: Action) -> ActionRow:
         catalog=action.catalog,
         state=action.state,
         as_user=action.as_user,
-        manifests=action.manifests,
+        manifests=as_manifests(action.steps),
         dry_run=action.dry_run,
         outcome=action.outcome,
         object={"kind": action.path, "namespace": action.namespace, "name": action.name},

@@ -1,5 +1,4 @@
-"""Export instead of install: the same manifests as files for Git, pinned to what was resolved.
+"""Export instead of install: the same manifests as files for Git, pinned to the resolved version.
 
-Owns the forms of the files; the objects are `installs.methods`'. Pure but for `asked`,
-which reads a request's words against stored rows. Asks no cluster.
+`plan` reads the values of a request against stored rows, `files` makes the files. Asks no cluster.
 """

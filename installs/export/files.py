@@ -41,7 +41,10 @@ def kustomize_folder(manifests: Sequence[Manifest], notes: Sequence[str] = ()) -
         "kind": "Kustomization",
         "resources": names,
     }
-    files = {name: _documents([one]).encode() for name, one in zip(names, manifests, strict=True)}
+    files = {
+        name: _documents([manifest]).encode()
+        for name, manifest in zip(names, manifests, strict=True)
+    }
     return {"kustomization.yaml": (_comments(notes) + _dump(kustomization)).encode(), **files}
 
 
@@ -90,12 +93,13 @@ def argo_application(name: str, repository: Repository, target_namespace: str) -
 def _file_names(manifests: Sequence[Manifest]) -> list[str]:
     """By kind, in order; the kinds are ours, the names of objects are not in them."""
     return [
-        f"{number:02}-{str(one['kind']).lower()}.yaml" for number, one in enumerate(manifests, 1)
+        f"{number:02}-{str(manifest['kind']).lower()}.yaml"
+        for number, manifest in enumerate(manifests, 1)
     ]
 
 
 def _documents(manifests: Sequence[Manifest]) -> str:
-    return "---\n".join(_dump(one) for one in manifests)
+    return "---\n".join(_dump(manifest) for manifest in manifests)
 
 
 def _dump(manifest: Manifest) -> str:

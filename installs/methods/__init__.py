@@ -1,32 +1,32 @@
-"""The objects that OLM Web writes, made from form values. Pure: knows neither Django nor clusters.
-
-`choice` says what may be chosen and what is wrong with it, `objects` makes the manifests of it.
+"""The install methods: for each one object with its form fields, problems, manifests, consequences,
+upgrade and removal. Pure: knows neither Django nor clusters.
 """
 
-from installs.methods.choice import (
+from installs.methods.base import (
     AUTOMATIC,
     ENFORCEMENTS,
-    FIELDS,
     MANUAL,
     POLICIES,
-    Choice,
-    default_name,
-    form_field,
-    problems,
+    InstallChoice,
+    Method,
+    as_yaml,
 )
-from installs.methods.objects import as_yaml, main_object, objects_for
+from installs.methods.cluster_extension import ClusterExtensionMethod
+from installs.methods.platform_operator import PlatformOperatorMethod
+from installs.methods.subscription import SubscriptionMethod
 
 __all__ = [
     "AUTOMATIC",
     "ENFORCEMENTS",
-    "FIELDS",
     "MANUAL",
+    "METHODS",
     "POLICIES",
-    "Choice",
+    "InstallChoice",
     "as_yaml",
-    "default_name",
-    "form_field",
-    "main_object",
-    "objects_for",
-    "problems",
 ]
+
+# By kind of the main object: a value of InstallMethod, or the kind of an operator's row.
+METHODS: dict[str, Method] = {
+    method.kind: method
+    for method in (PlatformOperatorMethod(), ClusterExtensionMethod(), SubscriptionMethod())
+}

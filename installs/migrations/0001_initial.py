@@ -64,7 +64,7 @@ class Migration(migrations.Migration):
                 ('state', models.CharField(choices=[('pending', 'Pending'), ('applied', 'Applied'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('refused', 'Refused'), ('lost', 'Lost'), ('stopped', 'Stopped')], default='pending', max_length=20)),
                 ('as_user', models.CharField(blank=True, max_length=250)),
                 ('as_groups', models.JSONField(default=list)),
-                ('manifests', models.JSONField(default=list)),
+                ('stored_steps', models.JSONField(default=list)),
                 ('done', models.JSONField(default=list)),
                 ('force', models.BooleanField(default=False)),
                 ('target', models.CharField(blank=True, max_length=500)),

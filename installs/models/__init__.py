@@ -1,6 +1,6 @@
 """What is installed, as the clusters last said it, and what people asked OLM Web to do."""
 
-from installs.models.actions import Action, ActionBatch
+from installs.models.actions import AccessAnswer, Action, ActionBatch
 from installs.models.history import (
     CopyReport,
     Notification,
@@ -8,7 +8,6 @@ from installs.models.history import (
     UnknownMessage,
 )
 from installs.models.requests import AllowRule, InstallRequest
-from installs.models.rights import AccessAnswer
 from installs.models.state import (
     NEEDS_ATTENTION,
     ClusterOperator,

@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from installs.models.steps import Apply, Step, from_json
 from olmweb.models import Cluster
 
 
@@ -67,10 +68,8 @@ class Action(models.Model):
     )
     as_user = models.CharField(max_length=250, blank=True)  # whom the cluster sees
     as_groups = models.JSONField(default=list)
-    # In the order of their application, the main object last; of a removal what it deletes, as
-    # {"kind", "namespace", "name", "uid"} in the order of deletion.
-    manifests = models.JSONField(default=list)
-    done = models.JSONField(default=list)  # labels of `manifests` that the cluster has taken
+    stored_steps = models.JSONField(default=list)  # in their order, see installs.models.steps
+    done = models.JSONField(default=list)  # labels of steps that the cluster has taken
     force = models.BooleanField(default=False)  # takes fields over from other managers, as asked
     target = models.CharField(max_length=500, blank=True)  # bundle that it is to end with
     channel = models.CharField(max_length=300, blank=True)
@@ -103,3 +102,41 @@ class Action(models.Model):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.path} {self.name}: {self.state}"
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return from_json(self.stored_steps)
+
+    @property
+    def main(self) -> Apply:
+        """The apply of the object that the action is about; a removal has none."""
+        return next(step for step in self.steps if isinstance(step, Apply) and step.main)
+
+
+class AccessAnswer(models.Model):
+    """A cluster's answer to an access review about one person. A worker asks, pages read.
+
+    `as_whom` tells as which name and groups was asked: with others it says nothing.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=60)
+    verb = models.CharField(max_length=20)
+    namespace = models.CharField(max_length=63, blank=True)  # empty: in all of them
+    as_whom = models.CharField(max_length=64)
+    allowed = models.BooleanField()
+    reason = models.TextField(blank=True)
+    checked_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("user", "cluster", "kind", "verb", "namespace")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("user", "cluster", "kind", "verb", "namespace"),
+                name="one_answer_per_question",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.user}: {self.verb} {self.kind} on {self.cluster}: {self.allowed}"

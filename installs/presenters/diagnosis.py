@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from installs.actions.alternatives import installs_instead
+from installs.actions.buttons import installs_instead
 from installs.diagnosis import Finding, Link, is_command
 from installs.models import Component, Operator
 from installs.presenters.object_details import Fact, facts_of

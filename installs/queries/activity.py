@@ -19,7 +19,7 @@ def action_page(
     *, cluster: str = "", state: str = "", user: str = "", q: str = "", cursor: str = ""
 ) -> KeysetPage[Action]:
     """One page of actions, newest first; two queries. Raises BadCursor."""
-    rows = Action.objects.select_related("cluster", "user").defer("manifests")
+    rows = Action.objects.select_related("cluster", "user").defer("stored_steps")
     if cluster:
         rows = rows.filter(cluster__name=cluster)
     if state:
@@ -144,7 +144,7 @@ class Progress:
 
 def progress_of(batch: ActionBatch) -> Progress:
     """One query."""
-    rows = Action.objects.filter(batch=batch).order_by("id").defer("manifests", "dry_run")
+    rows = Action.objects.filter(batch=batch).order_by("id").defer("stored_steps", "dry_run")
     actions = tuple(rows)
     return Progress(
         batch,

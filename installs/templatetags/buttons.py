@@ -7,7 +7,7 @@ from django import template
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs.actions.buttons import Offer, install_offer, path_refusal
-from installs.methods.choice import NAMESPACE_LIMIT
+from installs.methods.base import NAMESPACE_LIMIT
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
 

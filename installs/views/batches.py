@@ -16,8 +16,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from catalogs.install_methods import InstallMethod
 from installs import methods
-from installs.actions.bulk import recording, reviewing, selection
-from installs.actions.bulk.reviewing import SHARED, Item
+from installs.actions.bulk import batches, review, selection
+from installs.actions.bulk.review import SHARED, Item
 from installs.actions.bulk.selection import CAP, Candidate, Selection
 from installs.actions.plan import known_fields, served_version
 from installs.queries.activity import progress_of
@@ -82,7 +82,7 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     try:
         if request.method != "POST":
             if len(query.ticked) > CAP:
-                reviewing.require_few(len(query.ticked))
+                review.require_few(len(query.ticked))
             return show_form(request, "batch_new", context)
         return _review(request, query, context)
     except OlmwebError as error:
@@ -146,7 +146,10 @@ def _method(text: str, allowed: list[InstallMethod]) -> InstallMethod:
 def _shown(query: BatchQuery) -> dict[str, Any]:
     version = served_version(query.cluster, query.path)
     fields = known_fields(query.cluster, query.path, version)
-    choice = methods.Choice(path=query.path, package="", name="", api_version=version, known=fields)
+    method = methods.METHODS[query.path]
+    choice = methods.InstallChoice(
+        method=query.path, package="", name="", api_version=version, known_fields=fields
+    )
     return {
         "keys": [str(key) for key in query.selection.keys],
         "places": list(query.places),
@@ -154,7 +157,7 @@ def _shown(query: BatchQuery) -> dict[str, Any]:
         "cluster": query.cluster,
         "path": query.path,
         "shared": query.shared,
-        "offered": choice.offered if query.path != InstallMethod.PLATFORM_OPERATOR else frozenset(),
+        "offered": method.offered(choice) if method.needs_namespace else frozenset(),
         "approvals": (methods.AUTOMATIC, methods.MANUAL),
         "policies": methods.POLICIES,
         "targets": ("all", "own"),
@@ -181,13 +184,13 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
     """Runs the dry runs first; records the batch on confirmation of those that passed."""
     confirming = request.POST.get("step") == "confirm"
     keys = [candidate.key for candidate in query.chosen]
-    hashed = recording.hash_of(query.cluster, query.path, keys, query.shared)
-    if confirming and (earlier := recording.earlier(request.user, context["key"], hashed)):
+    hashed = batches.hash_of(query.cluster, query.path, keys, query.shared)
+    if confirming and (earlier := batches.earlier(request.user, context["key"], hashed)):
         return go_to(request, reverse("installs:batch", args=[earlier.pk]))
-    items = reviewing.plan(query.chosen, query.cluster, query.path, query.shared, request.user)
+    items = review.plan(query.chosen, query.cluster, query.path, query.shared, request.user)
     if confirming:
-        reviewing.require_sealed(request.POST.get("reviewed", ""), items, request.user)
-    items = reviewing.dry_run(items, request.user)
+        review.require_sealed(request.POST.get("reviewed", ""), items, request.user)
+    items = review.dry_run(items, request.user)
     if confirming:
         left = [
             Item(candidate, problem=candidate.hindrance)
@@ -195,7 +198,7 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
             if candidate.hindrance
         ]
         chosen = {item.candidate.key for item in items}
-        batch = recording.record(
+        batch = batches.record(
             [*items, *(item for item in left if item.candidate.key not in chosen)],
             query.cluster,
             query.path,
@@ -204,13 +207,13 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
             asked_hash=hashed,
         )
         return go_to(request, reverse("installs:batch", args=[batch.pk]))
-    accepted = reviewing.accepted(items)
+    accepted = review.accepted(items)
     by_key = {item.candidate.key: item for item in items}
     rows = [by_key.get(candidate.key, Item(candidate)) for candidate in query.candidates]
     refused = len(items) - len(accepted)
     context |= {
         "rows": _rows(rows, query),
-        "reviewed": reviewing.seal(items, request.user) if accepted else "",
+        "reviewed": review.seal(items, request.user) if accepted else "",
         "accepted": len(accepted),
         "refused": refused,
         "ticked_count": len(accepted),
@@ -222,7 +225,7 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
 @require_safe
 def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
     """A bulk install: the state of each action and the left-out packages; live until all ended."""
-    progress = progress_of(recording.find(id))
+    progress = progress_of(batches.find(id))
     states = [(row.pk, row.state, row.begun_at, row.finished_at) for row in progress.rows]
     token = revision_token(states, progress.batch.stopped_at, cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:
@@ -245,8 +248,8 @@ def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
 @sign_in_required(check=person, return_to="installs:batch")
 def stop_batch(request: HttpRequest, id: int) -> HttpResponse:
     """Cancels the actions that have not begun."""
-    batch = recording.find(id)
-    count = recording.stop(batch, request.user)
+    batch = batches.find(id)
+    count = batches.stop(batch, request.user)
     if count:
         messages.success(request, f"Stopped: {count} not sent. What had begun goes on.")
     else:

@@ -13,7 +13,8 @@ from django.views.decorators.http import require_safe
 from catalogs import lookup
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
-from installs.export.asked import (
+from installs.export.files import kustomize_folder
+from installs.export.plan import (
     ARGOCD,
     KUSTOMIZE,
     TYPES,
@@ -24,7 +25,6 @@ from installs.export.asked import (
     plan_export,
     read_repository,
 )
-from installs.export.files import kustomize_folder
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import ValueField, ValuesForm
 from olmweb.web.pages import render_page

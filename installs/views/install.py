@@ -77,6 +77,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
             target, package_row, context["name"], request.user, context["path"], values
         )
         context |= {"plan": plan, "name": plan.name, "choice": plan.choice}
+        context["offered"] = _offered(plan.choice)
         if request.method != "POST":
             return show_form(request, "install", context)
         return review(request, "install", plan, context)
@@ -85,7 +86,8 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
             raise
         form.refuse(error)
         context |= {"refusal": error, "fields": form.sentences}
-        context["choice"] = _choice(target, package_row, context)
+        choice = _choice(target, package_row, context)
+        context |= {"choice": choice, "offered": _offered(choice)}
         return show_form(request, "install", context, failed=request.method == "POST")
 
 
@@ -98,6 +100,10 @@ def _paths(target: Cluster, package: Package, values: Mapping[str, str]) -> dict
         path = paths[0] if paths else InstallMethod.PLATFORM_OPERATOR
     channels = package.channels.order_by("name").values_list("name", flat=True)
     return {"paths": paths, "path": path, "channels": list(channels)}
+
+
+def _offered(choice: methods.InstallChoice | None) -> frozenset[str]:
+    return methods.METHODS[choice.method].offered(choice) if choice else frozenset()
 
 
 def _choice(target: Cluster, package: Package, context: dict[str, Any]) -> Any:

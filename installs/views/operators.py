@@ -7,7 +7,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from installs.actions import buttons, change
+from installs.actions import buttons
+from installs.methods import METHODS
 from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.presenters.diagnosis import (
     chain,
@@ -64,19 +65,21 @@ def operator_detail(
     )
     if (answer := unchanged(request, token)) is not None:
         return answer
-    details = _diagnosis_context(operator)
+    details, method = _diagnosis_context(operator), METHODS.get(operator.kind)
     context = {
         "operator": operator,
         "needs_attention": operator.health in NEEDS_ATTENTION,
         "action": action,
-        "removable": operator.kind in change.REMOVABLE,
+        "removable": operator.kind in METHODS,
         "may_remove": _may_remove(request),
         "refused": buttons.refusals(
             request.user,
             operator,
             details["pending"].approval.namespace if details["pending"] else "",
         ),
-        "upgradable": operator.kind in change.UPGRADABLE and not _first_install(operator, details),
+        "upgradable": method is not None
+        and method.upgradable
+        and not _first_install(operator, details),
         "plan_waiting": details["pending"].approval if details["pending"] else None,
         **details,
         "steps": remedy_steps(

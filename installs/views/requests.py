@@ -14,11 +14,11 @@ from django.views.decorators.http import require_http_methods, require_safe
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_package
 from catalogs.models import Bundle, Package
+from installs import methods
 from installs.actions import plan as planning
 from installs.actions import record
 from installs.actions.plan import Plan
-from installs.actions.requests import asking, deciding
-from installs.methods import Choice
+from installs.actions.requests import decide, submit
 from installs.models import InstallRequest
 from installs.queries import activity as queries
 from olmweb.accounts.roles import sign_in_required
@@ -39,18 +39,18 @@ class RequestForm(ValuesForm):
     version = ValueField()
     namespace = ValueField()
     service_account = ValueField()
-    reason = ValueField(asking.REASON_LIMIT + 1)  # longer ones are refused
+    reason = ValueField(submit.REASON_LIMIT + 1)  # longer ones are refused
 
 
 class DecisionForm(ValuesForm):
     step = ValueField()
-    word = ValueField(asking.REASON_LIMIT + 1)
+    word = ValueField(submit.REASON_LIMIT + 1)
     seen = ValueField(10_000)
 
 
 @never_cache
 @require_http_methods(METHODS)
-@sign_in_required(check=asking.require_asker)
+@sign_in_required(check=submit.require_asker)
 def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """Ask for one package in a version, by a path, with a reason."""
     package_row = get_package(cluster, catalog, package)
@@ -79,7 +79,7 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
             "version": values["version"] or package_row.head_version,
         },
         "fields": {},
-        "reason_limit": asking.REASON_LIMIT,
+        "reason_limit": submit.REASON_LIMIT,
     }
     if request.method != "POST":
         return render(request, "installs/request_new.html", context)
@@ -105,7 +105,7 @@ def _ask(
 ) -> InstallRequest:
     if target is None:
         raise BadRequest("No cluster here can install from this catalog.", code="not-served")
-    return asking.ask(target, package, request.user, **chosen)
+    return submit.ask(target, package, request.user, **chosen)
 
 
 def _asks_account(target: Cluster, paths: list[InstallMethod]) -> bool:
@@ -114,8 +114,9 @@ def _asks_account(target: Cluster, paths: list[InstallMethod]) -> bool:
         return False
     version = planning.served_version(target, InstallMethod.CLUSTER_EXTENSION)
     fields = planning.known_fields(target, InstallMethod.CLUSTER_EXTENSION, version)
-    choice = Choice(path=InstallMethod.CLUSTER_EXTENSION, package="", name="", known=fields)
-    return "service_account" in choice.offered
+    method = InstallMethod.CLUSTER_EXTENSION
+    choice = methods.InstallChoice(method=method, package="", name="", known_fields=fields)
+    return "service_account" in methods.METHODS[method].offered(choice)
 
 
 def _versions(package: Package) -> list[str]:
@@ -155,7 +156,7 @@ def request_list(request: HttpRequest) -> HttpResponse:
 @sign_in_required(methods=("POST",))
 def request_detail(request: HttpRequest, id: int) -> HttpResponse:
     """One request: the plan, the installed operators, warnings; the decision."""
-    install_request = deciding.find(id)
+    install_request = decide.find(id)
     context = _detail(request, install_request)
     if request.method != "POST":
         return render(request, "installs/request.html", context)
@@ -176,17 +177,15 @@ def _decide(
     values = DecisionForm(request.POST).cleaned_data
     step, word = values["step"], values["word"]
     if step == "approve":
-        deciding.require_decider(request.user, install_request)
-        plan: Plan = context["plan"] or _plan(install_request, deciding.package_of(install_request))
-        action = deciding.approve(
-            install_request, plan, request.user, seen=values["seen"], word=word
-        )
+        decide.require_decider(request.user, install_request)
+        plan: Plan = context["plan"] or _plan(install_request, decide.package_of(install_request))
+        action = decide.approve(install_request, plan, request.user, seen=values["seen"], word=word)
         return redirect("installs:action", action.pk)
     if step == "decline":
-        deciding.decline(install_request, request.user, word=word)
+        decide.decline(install_request, request.user, word=word)
         messages.success(request, "Declined.")
     elif step == "withdraw":
-        asking.withdraw(install_request.pk, request.user)
+        submit.withdraw(install_request.pk, request.user)
         messages.success(request, "Withdrawn.")
     else:
         raise BadRequest("Approve, decline or withdraw it.", code="invalid")
@@ -194,7 +193,7 @@ def _decide(
 
 
 def _plan(install_request: InstallRequest, package: Package) -> Plan:
-    return asking.plan_for(
+    return submit.plan_for(
         install_request.cluster,
         package,
         install_request.path,
@@ -205,11 +204,11 @@ def _plan(install_request: InstallRequest, package: Package) -> Plan:
 
 def _detail(request: HttpRequest, install_request: InstallRequest) -> dict[str, Any]:
     waiting = install_request.state == InstallRequest.State.WAITING
-    allowed, why = deciding.may_decide(request.user, install_request)
+    allowed, why = decide.may_decide(request.user, install_request)
     plan, hindrance, package = None, None, None
     if waiting:
         try:
-            package = deciding.package_of(install_request)
+            package = decide.package_of(install_request)
             plan = _plan(install_request, package)
         except OlmwebError as error:
             hindrance = error
@@ -224,6 +223,6 @@ def _detail(request: HttpRequest, install_request: InstallRequest) -> dict[str, 
         "may_decide": allowed,
         "why_not": why,
         "own": request.user.is_authenticated and install_request.user_id == request.user.pk,
-        "one_version": install_request.path == InstallMethod.PLATFORM_OPERATOR,
+        "one_version": bool(methods.METHODS[install_request.path].version_hint),
         "fields": {},
     }

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group, User
 from catalogs.install_methods import InstallMethod
 from installs.actions import follow, permissions
 from installs.actions import record as actions
-from installs.actions.bulk import recording, reviewing, selection
+from installs.actions.bulk import batches, review, selection
 from installs.actions.change import plan_remove
 from installs.actions.permissions import rights_of
 from installs.models import AccessAnswer, Action, Operator
@@ -96,10 +96,10 @@ def test_the_audit_log_names_the_person_of_every_write_and_nobody_else_writes(
         make_package(name=name, catalog=catalog)
     keys = [selection.Key("real", catalog.slug, name) for name in names]
     found = selection.candidates(selection.read_selection(keys), cluster, PO)
-    refused = reviewing.dry_run(reviewing.plan(found, cluster, PO, {}, vera), vera)
-    assert reviewing.accepted(refused) == []
-    items = reviewing.dry_run(reviewing.plan(found, cluster, PO, {}, olivia), olivia)
-    batch = recording.record(items, cluster, PO, olivia, key="k", asked_hash="h")
+    refused = review.dry_run(review.plan(found, cluster, PO, {}, vera), vera)
+    assert review.accepted(refused) == []
+    items = review.dry_run(review.plan(found, cluster, PO, {}, olivia), olivia)
+    batch = batches.record(items, cluster, PO, olivia, key="k", asked_hash="h")
     for action in batch.actions.all():
         assert carry_out(action, monkeypatch).sent_at is not None, action.outcome
         row = Operator.objects.get(cluster=cluster, kind=PO, name=action.name)

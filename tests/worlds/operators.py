@@ -14,6 +14,7 @@ from installs.models import (
     Operator,
     Transition,
 )
+from installs.models.steps import Apply, to_json
 from olmweb.models import Cluster
 from tests.factories import make_operator
 
@@ -156,7 +157,7 @@ def make_action(cluster: Cluster, name: str = "etcd", **fields: Any) -> Action:
         "catalog": "redhat-operators",
         "state": "applied",
         "as_user": "olivia",
-        "manifests": [manifest],
+        "stored_steps": to_json([Apply(manifest, main=True)]),
         "dry_run": {"ok": True, "message": "", "fields": {}},
         "sent_at": timezone.now(),
         **fields,

@@ -27,6 +27,7 @@ from installs.models import (
     Transition,
     UnknownMessage,
 )
+from installs.models.steps import Apply, to_json
 from olmweb.models import Cluster, Lease, Stream, SyncRun
 from tests.factories import (
     make_blob,
@@ -211,7 +212,7 @@ def _installed(prod: Cluster, edge: Cluster) -> None:
     for number in (1, 2):
         Action.objects.create(
             id=number, cluster=prod, verb="install", name=f"n{number}", state="succeeded",
-            manifests=[{"kind": "PlatformOperator"}],
+            stored_steps=to_json([Apply({"kind": "PlatformOperator"}, main=True)]),
         )  # fmt: skip
     SyncRun.objects.create(kind="cluster", target="prod", cluster=prod, outcome="failed")
     SyncRun.objects.create(kind="cluster", target="edge", cluster=edge, outcome="unchanged")

@@ -1,5 +1,5 @@
 """Bulk install: many packages, one review, one confirmation, an Action each.
 
-`selection` says what was selected and what speaks against it, `reviewing` plans and tries it,
-`recording` writes the batch. Sends nothing: that is the worker's, see installs.actions.bulk.pacing.
+`selection` reads the selected packages and what speaks against each, `review` plans and tries them,
+`batches` writes the rows and says which actions a worker may begin. Sends nothing.
 """

@@ -54,12 +54,12 @@ class Candidate:
 
 def read_keys(texts: Iterable[str]) -> list[Key]:
     """The keys among the texts, each once; what is none is left out, as is all beyond SHOWN."""
-    found: dict[Key, None] = {}
+    keys: dict[Key, None] = {}
     for text in texts:
         parts = text.split("/")
         if len(parts) == 3 and all(parts) and len(text) <= 1000:
-            found[Key(*parts)] = None
-    return list(found)[:SHOWN]
+            keys[Key(*parts)] = None
+    return list(keys)[:SHOWN]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Selection:
         if package is not None and package.catalog.cluster_id in (None, cluster.pk):
             return package
         others = (replace(key, cluster=name) for name in (cluster.name, LOCAL))
-        return next((self.packages[one] for one in others if one in self.packages), None)
+        return next((self.packages[other] for other in others if other in self.packages), None)
 
 
 def read_selection(keys: Sequence[Key]) -> Selection:
@@ -93,14 +93,14 @@ def places(selection: Selection, clusters: Sequence[Cluster]) -> dict[Cluster, l
 
     Those of the first one selected come first.
     """
-    found: dict[Cluster, list[InstallMethod]] = {}
+    methods: dict[Cluster, list[InstallMethod]] = {}
     for cluster in clusters:
         paths = _paths(selection, cluster)
-        usable = {path for each in paths.values() for path in each}
+        usable = {path for allowed in paths.values() for path in allowed}
         if usable:
-            found[cluster] = [path for path in InstallMethod if path in usable]
+            methods[cluster] = [path for path in InstallMethod if path in usable]
     first = next((key.cluster for key in selection.keys if key.cluster != LOCAL), "")
-    return dict(sorted(found.items(), key=lambda item: (item[0].name != first, item[0].name)))
+    return dict(sorted(methods.items(), key=lambda item: (item[0].name != first, item[0].name)))
 
 
 def _paths(selection: Selection, cluster: Cluster) -> dict[Catalog, list[InstallMethod]]:
@@ -123,16 +123,16 @@ def candidates(
     packages = [package for package in on.values() if package is not None]
     verdicts = _verdicts(packages, cluster, path, targets)
     busy, installed = _busy(packages, cluster), _installed(packages, cluster)
-    found: list[Candidate] = []
+    results: list[Candidate] = []
     names: dict[str, Key] = {}
-    for key in sorted(selection.keys, key=lambda one: (one.package, str(one))):
+    for key in sorted(selection.keys, key=lambda key: (key.package, str(key))):
         package = on[key]
         if package is None:
             where = f"Cluster {cluster.name} has no catalog {key.catalog} with it."
-            found.append(Candidate(key, hindrance=where))
+            results.append(Candidate(key, hindrance=where))
             continue
-        one = verdicts.get(package.pk, Candidate(key))
-        one = replace(one, key=key, package=package)
+        candidate = verdicts.get(package.pk, Candidate(key))
+        candidate = replace(candidate, key=key, package=package)
         if path not in paths[package.catalog]:
             why = f"Nothing of catalog {package.catalog.name} is installed as a {path} there."
         elif package.name in names:
@@ -140,15 +140,15 @@ def candidates(
         else:
             why = busy.get(package.name, "")
         names.setdefault(package.name, key)
-        doubt = installed.get(package.name, "") or _doubt(one)
-        found.append(replace(one, hindrance=why, doubt="" if why else doubt))
-    return found
+        doubt = installed.get(package.name, "") or _doubt(candidate)
+        results.append(replace(candidate, hindrance=why, doubt="" if why else doubt))
+    return results
 
 
-def _doubt(one: Candidate) -> str:
-    if one.prediction is None or one.prediction.verdict != Verdict.NOT_INSTALLABLE:
+def _doubt(candidate: Candidate) -> str:
+    if candidate.prediction is None or candidate.prediction.verdict != Verdict.NOT_INSTALLABLE:
         return ""
-    return one.prediction.sentence
+    return candidate.prediction.sentence
 
 
 def _verdicts(
@@ -170,7 +170,7 @@ def _verdicts(
 def _busy(packages: Sequence[Package], cluster: Cluster) -> dict[str, str]:
     """Package -> what of it is not finished on the cluster; one query."""
     rows = Action.objects.filter(
-        cluster=cluster, state__in=Action.OPEN, package__in={one.name for one in packages}
+        cluster=cluster, state__in=Action.OPEN, package__in={package.name for package in packages}
     ).only("pk", "package", "verb")
     return {
         row.package: f"Its {row.verb}, action {row.pk}, is not finished."
@@ -181,7 +181,7 @@ def _busy(packages: Sequence[Package], cluster: Cluster) -> dict[str, str]:
 def _installed(packages: Sequence[Package], cluster: Cluster) -> dict[str, str]:
     """Package -> as what the cluster has it already; one query."""
     rows = Operator.objects.filter(
-        cluster=cluster, kind__in=InstallMethod, package__in={one.name for one in packages}
+        cluster=cluster, kind__in=InstallMethod, package__in={package.name for package in packages}
     ).order_by("kind", "namespace", "name")
     return {
         row.package: f"It is there already, as {row.kind} {row.name}"

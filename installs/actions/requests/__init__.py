@@ -1,5 +1,5 @@
-"""Request and approve: who may not install asks, who may decides.
+"""Request and approve: a person who may not install requests, a person who may decides.
 
-`rules` is the allow-list, `asking` records requests, `deciding` ends them. Sends nothing: an
-approved request becomes an Action of whoever approved it, by installs.actions.record.
+`submit` holds the allow-list and records requests, `decide` ends them. Sends nothing: an approved
+request becomes an Action of the person who approved it, by installs.actions.record.
 """

@@ -12,6 +12,7 @@ from installs.actions.change import plan_remove
 from installs.actions.record import dry_run, plan_install, removal_consequences, request
 from installs.facts.refresh_verdicts import refresh
 from installs.models import Action
+from installs.models.steps import Apply
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
@@ -42,7 +43,7 @@ def test_a_sound_package_is_planned_without_cautions(package: Package, olivia: U
     assert cluster is not None
     plan = plan_install(cluster, package, "", olivia)
     assert plan.name == "etcd"
-    assert plan.manifest["spec"] == {"package": {"name": "etcd"}}
+    assert plan.manifests[-1]["spec"] == {"package": {"name": "etcd"}}
     assert "name: etcd" in plan.yaml
     assert plan.warnings == ()
 
@@ -136,8 +137,8 @@ def test_a_dry_run_puts_the_clusters_error_at_its_field(
     sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
 ) -> None:
     plan = plan_install(cluster, package, "try-me", olivia)
-    wrong = {**plan.manifest, "spec": {"package": {"name": "p" * 60}}}
-    tried = dry_run(replace(plan, manifests=(wrong,)), olivia)
+    wrong = {**plan.manifests[-1], "spec": {"package": {"name": "p" * 60}}}
+    tried = dry_run(replace(plan, steps=(Apply(wrong, main=True),)), olivia)
     assert not tried.ok
     assert list(tried.fields) == ["package"]
     assert tried.code == "invalid"
@@ -205,7 +206,7 @@ def test_an_install_is_recorded_before_anything_is_sent(package: Package, olivia
     action = request(plan, olivia)
     assert (action.state, action.verb, action.name) == ("pending", "install", "etcd")
     assert (action.as_user, action.as_groups) == ("olivia", ["olmweb-operators"])
-    assert action.manifests == [plan.manifest]
+    assert action.steps == plan.steps
     assert action.sent_at is None
 
 

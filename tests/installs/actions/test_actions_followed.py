@@ -227,7 +227,7 @@ def test_an_operator_that_is_there_is_never_turned_into_another(
     other = ask(cluster, olivia, BAD)
     Action.objects.filter(pk=other.pk).update(name=GOOD)
     other.refresh_from_db()
-    other.manifests[0]["metadata"]["name"] = GOOD
+    other.stored_steps[0]["manifest"]["metadata"]["name"] = GOOD
     other.save()
     carry_out(other)
     assert (other.state, other.outcome_code) == ("refused", "taken")
@@ -238,7 +238,7 @@ def test_an_object_that_is_not_accepted_is_refused_with_its_fields(
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
     action = ask(cluster, olivia)
-    action.manifests[0]["spec"]["package"]["name"] = "p" * 60
+    action.stored_steps[0]["manifest"]["spec"]["package"]["name"] = "p" * 60
     action.save()
     carry_out(action)
     assert (action.state, action.outcome_code) == ("refused", "invalid")

@@ -44,7 +44,7 @@ def test_a_retry_changes_only_the_annotation_and_ends_with_what_the_controller_s
     after = _stored(sandbox, row)
     assert after["spec"] == before["spec"]
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    asked = plan.manifest["metadata"]["annotations"][RETRIED]
+    asked = plan.manifests[-1]["metadata"]["annotations"][RETRIED]
     assert after["metadata"]["annotations"][RETRIED] == asked
 
 

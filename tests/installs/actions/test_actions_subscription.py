@@ -96,7 +96,7 @@ def test_from_install_over_approval_to_removal(
     assert row.health == "Healthy"
 
     removal = change.plan_remove(row)
-    assert [one["kind"] for one in removal.manifests] == ["Subscription", "ClusterServiceVersion"]
+    assert [step.kind for step in removal.steps] == ["Subscription", "ClusterServiceVersion"]
     removed = carry_out(request(removal, olivia))
     assert removed.state == "succeeded", removed.outcome
     assert kinds(sandbox) == [True, True, False], "namespace and group stay"

@@ -63,7 +63,7 @@ def stored(sandbox: Sandbox, kind: str, name: str, namespace: str = NAMESPACE) -
 
 
 def kinds(plan: Plan) -> list[str]:
-    return [one["kind"] for one in plan.deletions]
+    return [step.kind for step in plan.deletions]
 
 
 # --- a failed InstallPlan -----------------------------------------------------------------------
@@ -76,8 +76,8 @@ def test_a_failed_plan_is_deleted_with_what_it_left_and_the_subscription_is_made
     before = stored(sandbox, "Subscription", PACKAGE)
     plan = retry.plan_retry(failed)
     assert kinds(plan) == ["InstallPlan", "ClusterServiceVersion", "Subscription"]
-    assert all(one["uid"] for one in plan.deletions)
-    assert plan.manifest["spec"] == before["spec"], "all that it had, and nothing else"
+    assert all(step.uid for step in plan.deletions)
+    assert plan.manifests[-1]["spec"] == before["spec"], "all that it had, and nothing else"
     tried = dry_run(plan, olivia)
     assert tried.ok, tried
     assert [words for _, words in tried.objects] == ["deleted"] * 3 + ["accepted"]
@@ -285,7 +285,7 @@ def test_a_failed_unpack_job_is_deleted_with_its_config_map_before_olm_looks_aga
     sandbox.store.put({**item, "status": {"conditions": [failing]}})
     sync_cluster(cluster)
     plan = retry.plan_retry(row(cluster))
-    assert [(one["kind"], one["name"]) for one in plan.deletions] == [
+    assert [(step.kind, step.name) for step in plan.deletions] == [
         ("ConfigMap", name),
         ("Job", name),
     ]
@@ -355,7 +355,7 @@ def test_a_bundle_that_was_read_and_refused_stays_and_rukpak_looks_again(
     assert refused is not None
     plan = retry.plan_retry(refused)
     assert plan.deletions == []
-    assert [one["kind"] for one in plan.manifests] == ["BundleDeployment", "PlatformOperator"]
+    assert [step.kind for step in plan.steps] == ["BundleDeployment", "PlatformOperator"]
     assert dry_run(plan, olivia).ok
     before = stored(sandbox, "BundleDeployment", refused.name, "")
     monkeypatch.setattr(follow, "RUN_SECONDS", 0)  # it stays refused: no end to wait for

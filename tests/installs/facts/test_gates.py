@@ -7,9 +7,9 @@ import pytest
 
 from catalogs.install_methods import InstallMethod
 from catalogs.verdicts import ClusterFacts, Contents, predict
-from installs.actions.warnings import cautions_of
+from installs.actions.warnings import install_warnings
 from installs.facts.gates import NAME, gates_of, read_gates
-from installs.methods import Choice
+from installs.methods import InstallChoice
 from installs.models import Surface
 from olmweb.kube.session import open_client
 from tests.factories import make_bundle, make_catalog, make_cluster, make_package
@@ -110,11 +110,11 @@ def test_who_looks_at_the_rights_of_a_service_account_is_told_by_the_gate(
     package = make_package(catalog=make_catalog(cluster=cluster), name="etcd", channels={})
     bundle = make_bundle(package=package, version="1.0.0")
     Surface.objects.create(cluster=cluster, gates=gates)
-    choice = Choice(
-        path=InstallMethod.CLUSTER_EXTENSION,
+    choice = InstallChoice(
+        method=InstallMethod.CLUSTER_EXTENSION,
         package="etcd",
         name="etcd",
         service_account="installer",
     )
-    told = {one.rule: one.text for one in cautions_of(choice, cluster, package, bundle.name)}
+    told = {one.rule: one.text for one in install_warnings(choice, cluster, package, bundle.name)}
     assert words in told["service-account-rights"]

@@ -6,26 +6,18 @@ import pytest
 import yaml
 
 from catalogs.install_methods import InstallMethod
-from installs.methods import (
-    MANUAL,
-    Choice,
-    as_yaml,
-    default_name,
-    form_field,
-    objects_for,
-    problems,
-)
+from installs.methods import MANUAL, METHODS, InstallChoice, as_yaml
 
-PO = Choice(path=InstallMethod.PLATFORM_OPERATOR, package="etcd-operator", name="etcd")
-EXTENSION = Choice(
-    path=InstallMethod.CLUSTER_EXTENSION,
+PO = InstallChoice(method=InstallMethod.PLATFORM_OPERATOR, package="etcd-operator", name="etcd")
+EXTENSION = InstallChoice(
+    method=InstallMethod.CLUSTER_EXTENSION,
     package="etcd",
     name="etcd",
     namespace="ns",
     catalog="operatorhubio",
 )
-SUB = Choice(
-    path=InstallMethod.SUBSCRIPTION,
+SUB = InstallChoice(
+    method=InstallMethod.SUBSCRIPTION,
     package="etcd",
     name="etcd",
     namespace="ns",
@@ -36,12 +28,16 @@ SA = "spec.serviceAccount.name"
 SAFETY = "spec.install.preflight.crdUpgradeSafety.enforcement"
 
 
-def kinds(choice: Choice) -> list[str]:
-    return [one["kind"] for one in objects_for(choice.path, choice)]
+def problems_of(choice: InstallChoice) -> dict[str, str]:
+    return METHODS[choice.method].problems(choice)
+
+
+def kinds(choice: InstallChoice) -> list[str]:
+    return [one["kind"] for one in METHODS[choice.method].objects(choice)]
 
 
 def test_the_manifest_has_only_what_olm_web_means_to_own() -> None:
-    (manifest,) = objects_for(InstallMethod.PLATFORM_OPERATOR, PO)
+    (manifest,) = METHODS[InstallMethod.PLATFORM_OPERATOR].objects(PO)
     assert manifest == {
         "apiVersion": "platform.openshift.io/v1alpha1",
         "kind": "PlatformOperator",
@@ -54,12 +50,12 @@ def test_the_manifest_has_only_what_olm_web_means_to_own() -> None:
 
 @pytest.mark.parametrize("name", ["a", "a.b-c", "3scale-operator", "x" * 53])
 def test_sound_names_have_no_problem(name: str) -> None:
-    assert problems(replace(PO, name=name)) == {}
+    assert problems_of(replace(PO, name=name)) == {}
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a..b", "a_b", "a b", "a\n", "é", "x" * 54])
 def test_a_wrong_name_has_one_sentence_at_its_field(name: str) -> None:
-    found = problems(replace(PO, name=name))
+    found = problems_of(replace(PO, name=name))
     assert list(found) == ["name"]
     assert found["name"].endswith(".")
 
@@ -67,37 +63,35 @@ def test_a_wrong_name_has_one_sentence_at_its_field(name: str) -> None:
 def test_a_name_too_long_for_helm_says_so() -> None:
     assert (
         "54 characters and may have 53: it is also the name of the Helm release"
-        in (problems(replace(PO, name="x" * 54))["name"])
+        in (problems_of(replace(PO, name="x" * 54))["name"])
     )
-    assert problems(replace(SUB, name="x" * 54)) == {}, "OLM v0 makes no Helm release"
+    assert problems_of(replace(SUB, name="x" * 54)) == {}, "OLM v0 makes no Helm release"
 
 
 def test_a_package_is_needed_and_at_most_56_characters_long() -> None:
-    assert problems(replace(PO, package=""))["package"] == "Choose a package."
-    assert "allows 56" in problems(replace(PO, package="p" * 57))["package"]
-    assert problems(replace(PO, package="p" * 56)) == {}
+    assert problems_of(replace(PO, package=""))["package"] == "Choose a package."
+    assert "allows 56" in problems_of(replace(PO, package="p" * 57))["package"]
+    assert problems_of(replace(PO, package="p" * 56)) == {}
 
 
 def test_the_default_name_is_the_packages_own_cut_to_a_valid_one() -> None:
-    assert default_name("etcd") == "etcd"
-    cut = default_name("p" * 52 + "-" + "q" * 3)
+    assert METHODS[PO.method].default_name("etcd") == "etcd"
+    cut = METHODS[PO.method].default_name("p" * 52 + "-" + "q" * 3)
     assert cut == "p" * 52
-    assert problems(replace(PO, name=cut)) == {}
+    assert problems_of(replace(PO, name=cut)) == {}
 
 
 def test_fields_of_the_object_come_back_as_fields_of_the_form() -> None:
-    assert form_field(".spec.package.name") == "package"
-    assert form_field("metadata.name") == "name"
-    assert form_field("spec.other") == "spec.other"
-    assert (
-        form_field("spec.source.catalog.channels[0]", InstallMethod.CLUSTER_EXTENSION) == "channel"
-    )
-    assert form_field("spec.installPlanApproval", InstallMethod.SUBSCRIPTION) == "approval"
+    assert METHODS[PO.method].form_field(".spec.package.name") == "package"
+    assert METHODS[PO.method].form_field("metadata.name") == "name"
+    assert METHODS[PO.method].form_field("spec.other") == "spec.other"
+    assert METHODS[EXTENSION.method].form_field("spec.source.catalog.channels[0]") == "channel"
+    assert METHODS[SUB.method].form_field("spec.installPlanApproval") == "approval"
 
 
 def test_a_cluster_extension_comes_after_its_namespace() -> None:
     chosen = replace(EXTENSION, channel="stable", version=">=1.0.0", policy="SelfCertified")
-    namespace, extension = objects_for(InstallMethod.CLUSTER_EXTENSION, chosen)
+    namespace, extension = METHODS[InstallMethod.CLUSTER_EXTENSION].objects(chosen)
     assert namespace == {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}
     assert extension["spec"] == {
         "namespace": "ns",
@@ -120,30 +114,30 @@ def test_a_cluster_extension_comes_after_its_namespace() -> None:
 def test_only_fields_of_the_clusters_own_definition_are_written() -> None:
     wanted = replace(EXTENSION, service_account="installer", crd_safety="None", channel="stable")
     assert kinds(wanted) == ["Namespace", "ClusterExtension"], "ignored unless known to be read"
-    old = replace(wanted, known=frozenset({SA, "spec.namespace"}))
+    old = replace(wanted, known_fields=frozenset({SA, "spec.namespace"}))
     assert kinds(old) == ["Namespace", "ServiceAccount", "ClusterExtension"]
-    spec = objects_for(InstallMethod.CLUSTER_EXTENSION, old)[-1]["spec"]
+    spec = METHODS[InstallMethod.CLUSTER_EXTENSION].objects(old)[-1]["spec"]
     assert spec["serviceAccount"] == {"name": "installer"}
     assert "install" not in spec
     assert spec["source"]["catalog"] == {"packageName": "etcd"}
-    new = objects_for(InstallMethod.CLUSTER_EXTENSION, replace(wanted, known=frozenset({SAFETY})))[
-        -1
-    ]["spec"]
+    new = METHODS[InstallMethod.CLUSTER_EXTENSION].objects(
+        replace(wanted, known_fields=frozenset({SAFETY}))
+    )[-1]["spec"]
     assert new["install"] == {"preflight": {"crdUpgradeSafety": {"enforcement": "None"}}}
-    assert "service_account" not in EXTENSION.offered
-    assert "service_account" in old.offered
+    assert "service_account" not in METHODS[EXTENSION.method].offered(EXTENSION)
+    assert "service_account" in METHODS[old.method].offered(old)
 
 
 def test_a_service_account_is_asked_for_where_the_cluster_needs_one() -> None:
-    assert problems(EXTENSION) == {}
-    needs = replace(EXTENSION, known=frozenset({SA}))
-    assert list(problems(needs)) == ["service_account"]
-    assert problems(replace(needs, service_account="installer")) == {}
+    assert problems_of(EXTENSION) == {}
+    needs = replace(EXTENSION, known_fields=frozenset({SA}))
+    assert list(problems_of(needs)) == ["service_account"]
+    assert problems_of(replace(needs, service_account="installer")) == {}
 
 
 def test_a_subscription_comes_after_its_namespace_and_operator_group() -> None:
     chosen = replace(SUB, channel="alpha", version="etcd.v1.0.0", approval=MANUAL, targets=("ns",))
-    namespace, group, subscription = objects_for(InstallMethod.SUBSCRIPTION, chosen)
+    namespace, group, subscription = METHODS[InstallMethod.SUBSCRIPTION].objects(chosen)
     assert namespace["kind"] == "Namespace"
     assert group["metadata"] == {"name": "ns", "namespace": "ns"}
     assert group["spec"] == {"targetNamespaces": ["ns"]}
@@ -157,7 +151,7 @@ def test_a_subscription_comes_after_its_namespace_and_operator_group() -> None:
         "installPlanApproval": "Manual",
     }
     assert kinds(replace(SUB, make_group=False, make_namespace=False)) == ["Subscription"]
-    assert objects_for(InstallMethod.SUBSCRIPTION, SUB)[1]["spec"] == {}, (
+    assert METHODS[InstallMethod.SUBSCRIPTION].objects(SUB)[1]["spec"] == {}, (
         "no target is all namespaces"
     )
 
@@ -179,12 +173,12 @@ def test_a_subscription_comes_after_its_namespace_and_operator_group() -> None:
         (replace(EXTENSION, service_account="Sa!"), "service_account"),
     ],
 )
-def test_every_wrong_value_has_its_sentence_at_its_field(choice: Choice, field: str) -> None:
-    found = problems(choice)
+def test_every_wrong_value_has_its_sentence_at_its_field(choice: InstallChoice, field: str) -> None:
+    found = problems_of(choice)
     assert list(found) == [field]
     assert found[field].endswith(".")
 
 
 def test_several_manifests_are_documents_of_one_file() -> None:
-    made = objects_for(InstallMethod.SUBSCRIPTION, SUB)
+    made = METHODS[InstallMethod.SUBSCRIPTION].objects(SUB)
     assert list(yaml.safe_load_all(as_yaml(made))) == made

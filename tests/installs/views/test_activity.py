@@ -8,6 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from installs.models import Action
+from installs.models.steps import Apply, to_json
 from olmweb.models import Cluster, SyncRun
 from tests.worlds.html import assert_fragment, assert_page
 from tests.worlds.operators import MODE, make_action, make_failing
@@ -171,7 +172,7 @@ def test_a_refused_action_shows_the_clusters_words(reader: Client, prod: Cluster
 
 
 def test_a_removal_names_what_it_deletes(reader: Client, prod: Cluster) -> None:
-    action = make_action(prod, verb="remove", manifests=[])
+    action = make_action(prod, verb="remove", stored_steps=[])
     assert (
         "DELETE of PlatformOperator etcd"
         in assert_page(reader.get(f"/activity/actions/{action.pk}")).text
@@ -186,7 +187,7 @@ def test_an_unknown_action_is_not_found(reader: Client, pk: str) -> None:
 def test_hostile_texts_are_escaped(reader: Client, prod: Cluster) -> None:
     action = make_action(
         prod, EVIL, state="failed", outcome=EVIL, outcome_hint=EVIL, as_user=EVIL,
-        manifests=[{"a": EVIL}], finding="no-such-finding",
+        stored_steps=to_json([Apply({"a": EVIL}, main=True)]), finding="no-such-finding",
     )  # fmt: skip
     for path in ("/activity/", f"/activity/actions/{action.pk}"):
         page = assert_page(reader.get(path))

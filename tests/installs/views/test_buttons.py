@@ -9,7 +9,7 @@ from django.test import Client
 from installs.actions.permissions import Right, rights_of
 from installs.models import AccessAnswer
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
-from tests.installs.actions.test_rights import keep, sent  # noqa: F401 - a fixture
+from tests.installs.actions.test_permissions import keep, sent  # noqa: F401 - a fixture
 from tests.worlds.html import assert_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sent")]

@@ -18,7 +18,7 @@ from tests.factories import (
     make_package,
     make_prediction,
 )
-from tests.installs.actions.test_rights import keep, sent  # noqa: F401 - a fixture
+from tests.installs.actions.test_permissions import keep, sent  # noqa: F401 - a fixture
 from tests.worlds.html import Page, assert_page
 from tests.worlds.operators import MODE, WEBHOOK, make_failing
 

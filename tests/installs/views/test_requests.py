@@ -8,7 +8,7 @@ from django.test import Client
 
 from catalogs.models import Package
 from installs.actions import record
-from installs.actions.requests import asking, deciding, rules
+from installs.actions.requests import decide, submit
 from installs.models import Action, AllowRule, InstallRequest
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
@@ -47,7 +47,7 @@ def oscar(db: None) -> User:
 
 @pytest.fixture
 def asked(prod: Cluster, package: Package, bob: User) -> InstallRequest:
-    return asking.ask(
+    return submit.ask(
         prod, package, bob, path="PlatformOperator", version="1.1.0", reason="Team blue needs it"
     )
 
@@ -62,7 +62,7 @@ def page_of(request: InstallRequest) -> str:
     return f"/activity/requests/{request.pk}"
 
 
-def decide(client: Client, request: InstallRequest, step: str, **more: str) -> Any:
+def _decide(client: Client, request: InstallRequest, step: str, **more: str) -> Any:
     seen = client.get(page_of(request)).context["seen"]
     return client.post(page_of(request), {"step": step, "seen": seen, **more})
 
@@ -136,7 +136,7 @@ def test_an_operator_sees_what_would_be_sent_and_approves_it_in_their_own_name(
     assert "Team blue needs it" in page.text
     assert "kind: PlatformOperator" in page.text
     assert "1.0.0 → 1.1.0" in " ".join(page.text.split())
-    response = decide(client, asked, "approve", word="Welcome")
+    response = _decide(client, asked, "approve", word="Welcome")
     action = Action.objects.get()
     assert response["Location"] == f"/activity/actions/{action.pk}"
     assert (action.user, action.as_user, action.as_groups) == (
@@ -167,11 +167,11 @@ def test_two_operators_who_approve_at_once_approve_once(
     def meanwhile(plan: Any, user: Any) -> Any:
         if not inner:
             inner.append(True)
-            assert decide(second, asked, "approve").status_code == 302
+            assert _decide(second, asked, "approve").status_code == 302
         return real(plan, user)
 
     monkeypatch.setattr(record, "dry_run", meanwhile)
-    page = assert_page(decide(first, asked, "approve"), 409)
+    page = assert_page(_decide(first, asked, "approve"), 409)
     assert "oscar has approved this request already." in page.text
     assert Action.objects.get().user == oscar
 
@@ -180,11 +180,11 @@ def test_an_operator_declines_with_a_word_and_not_without(
     asked: InstallRequest, olivia: User
 ) -> None:
     client = signed_in(olivia)
-    assert "Say why you decline it." in assert_page(decide(client, asked, "decline"), 422).text
-    assert decide(client, asked, "decline", word="Use the other one").status_code == 302
+    assert "Say why you decline it." in assert_page(_decide(client, asked, "decline"), 422).text
+    assert _decide(client, asked, "decline", word="Use the other one").status_code == 302
     page = assert_page(client.get(page_of(asked)))
     assert "Use the other one" in page.text
-    assert "declined" in assert_page(decide(client, asked, "decline", word="x"), 409).text
+    assert "declined" in assert_page(_decide(client, asked, "decline", word="x"), 409).text
     assert not Action.objects.exists()
 
 
@@ -210,23 +210,23 @@ def test_nobody_but_an_admin_decides_their_own_request(
     prod: Cluster, package: Package, olivia: User, alice: User, sandbox: Sandbox
 ) -> None:
     for who, allowed in ((olivia, False), (alice, True)):
-        made = asking.ask(
+        made = submit.ask(
             prod, package, who, path="PlatformOperator", version="1.1.0", reason="mine"
         )
-        assert deciding.may_decide(who, made)[0] is allowed
+        assert decide.may_decide(who, made)[0] is allowed
         client = signed_in(who)
         if not allowed:
             page = assert_page(client.get(page_of(made)))
             assert "Nobody decides their own request" in page.text
             assert_page(client.post(page_of(made), {"step": "approve"}), 403)
-    assert decide(signed_in(alice), made, "withdraw").status_code == 302
+    assert _decide(signed_in(alice), made, "withdraw").status_code == 302
 
 
 def test_what_the_cluster_would_refuse_goes_on_waiting(
     asked: InstallRequest, sandbox: Sandbox
 ) -> None:
     stranger = User.objects.create_superuser("stranger", password="x")
-    page = assert_page(decide(signed_in(stranger), asked, "approve"), 422)
+    page = assert_page(_decide(signed_in(stranger), asked, "approve"), 422)
     assert "stranger may not install this on cluster prod" in page.text
     asked.refresh_from_db()
     assert asked.state == "waiting"
@@ -260,8 +260,8 @@ def test_a_catalog_that_moved_on_stops_the_approval(asked: InstallRequest, olivi
 )
 def test_a_rule_matches_by_name_and_range(package: str, versions: str, matching: bool) -> None:
     rule = AllowRule(package=package, versions=versions)
-    assert rules.matches(rule, "etcd", "1.1.0") is matching
-    assert not rules.matches(AllowRule(package="etcd", versions=">=1"), "etcd", "none")
+    assert submit.matches(rule, "etcd", "1.1.0") is matching
+    assert not submit.matches(AllowRule(package="etcd", versions=">=1"), "etcd", "none")
 
 
 def test_while_there_are_rules_only_what_matches_one_may_be_asked_for(
@@ -324,7 +324,7 @@ def test_the_queue_says_when_it_is_empty_and_lists_what_was_asked(
     assert (
         "Nobody has asked for anything yet" in assert_page(client.get("/activity/requests/")).text
     )
-    asking.ask(prod, package, bob, path="PlatformOperator", version="1.1.0", reason="<b>now</b>")
+    submit.ask(prod, package, bob, path="PlatformOperator", version="1.1.0", reason="<b>now</b>")
     response = client.get("/activity/requests/?state=waiting&q=etcd")
     page = assert_page(response)
     assert "1 request," in page.text
@@ -355,5 +355,5 @@ def test_a_request_without_a_role_is_refused_below_the_pages_too(
 ) -> None:
     nobody = User.objects.create_user("nobody", password="x")
     with pytest.raises(OlmwebError) as caught:
-        asking.ask(prod, package, nobody, path="PlatformOperator", version="1.1.0", reason="x")
+        submit.ask(prod, package, nobody, path="PlatformOperator", version="1.1.0", reason="x")
     assert caught.value.status == 403

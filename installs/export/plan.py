@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
-from catalogs.resolve import resolve, v1
+from catalogs.resolve import resolve
 from catalogs.resolve.facts import BadQuestion, Resolution
 from catalogs.resolve.stored import facts_of
 from installs.export.files import (
@@ -20,7 +20,7 @@ from installs.export.files import (
     one_stream,
     zipped,
 )
-from installs.methods import AUTOMATIC, FIELDS, MANUAL, Choice, default_name, objects_for, problems
+from installs.methods import MANUAL, METHODS, InstallChoice
 from installs.models import Component, Surface
 from olmweb.errors import BadRequest, OlmwebError
 
@@ -43,7 +43,7 @@ class Export:
     """What would be exported. `pinned` is the version that the manifests name, empty where the
     path can't be pinned; `notes` are sentences that the files carry as comments."""
 
-    choice: Choice
+    choice: InstallChoice
     resolution: Resolution
     pinned: str
     manifests: tuple[Manifest, ...]
@@ -64,74 +64,71 @@ def plan_export(package: Package, words: Mapping[str, str]) -> Export:
     Raises OlmwebError with `fields` for what can't be read, for a version that nothing has, and for
     values that a cluster would surely refuse.
     """
-    asked = _clean(words, WORDS)
-    path = _path(package.catalog, asked["path"])
-    channels = [asked["channel"]] if asked["channel"] else []
+    given = _clean(words, WORDS)
+    path = _path(package.catalog, given["path"])
+    channels = [given["channel"]] if given["channel"] else []
     try:
-        found = resolve(facts_of(package), path, channels=channels, version=asked["version"])
+        resolution = resolve(facts_of(package), path, channels=channels, version=given["version"])
     except BadQuestion as error:
         raise BadRequest(str(error), code="invalid", **{error.field: str(error)}) from None
-    if not found.bundle:
-        message = found.message or found.reason
+    if not resolution.bundle:
+        message = resolution.message or resolution.reason
         raise OlmwebError(
-            f"Nothing would be installed: {found.reason}",
+            f"Nothing would be installed: {resolution.reason}",
             code="nothing-chosen",
             status=409,
-            hint=message if message != found.reason else "",
-            fields={"version" if asked["version"] else "channel": found.reason},
+            hint=message if message != resolution.reason else "",
+            fields={"version" if given["version"] else "channel": resolution.reason},
         )
-    choice, pinned = _choice(package, path, found, asked)
-    wrong = problems(choice)
+    choice, pinned = _choice(package, path, resolution, given)
+    wrong = METHODS[path].problems(choice)
     if wrong:
         raise BadRequest(" ".join(wrong.values()), code="invalid", **wrong)
     return Export(
         choice=choice,
-        resolution=found,
+        resolution=resolution,
         pinned=pinned,
-        manifests=tuple(objects_for(path, choice)),
-        notes=_notes(package, choice, found, pinned),
+        manifests=tuple(METHODS[path].objects(choice)),
+        notes=_notes(package, choice, resolution, pinned),
     )
 
 
-def as_file(found: Export, form: str, words: Mapping[str, str]) -> bytes:
+def as_file(export: Export, form: str, words: Mapping[str, str]) -> bytes:
     """The bytes of one of TYPES. Raises BadRequest for a repository that can't be read."""
     if form == YAML:
-        return one_stream(found.manifests, found.notes)
+        return one_stream(export.manifests, export.notes)
     if form == KUSTOMIZE:
-        return zipped(found.folder, kustomize_folder(found.manifests, found.notes))
-    repository = read_repository(words, found.folder)
-    namespace = (
-        found.choice.namespace if found.choice.path != InstallMethod.PLATFORM_OPERATOR else ""
-    )
-    return one_stream([argo_application(found.choice.name, repository, namespace)])
+        return zipped(export.folder, kustomize_folder(export.manifests, export.notes))
+    repository = read_repository(words, export.folder)
+    return one_stream([argo_application(export.choice.name, repository, export.choice.namespace)])
 
 
 def read_repository(words: Mapping[str, str], folder: str) -> Repository:
     """The Git repository that the folder is kept in; `repo` is needed, the rest has defaults."""
-    asked = _clean(words, REPOSITORY_WORDS)
+    values = _clean(words, REPOSITORY_WORDS)
     wrong = {}
-    if not _REPOSITORY.fullmatch(asked["repo"]):
+    if not _REPOSITORY.fullmatch(values["repo"]):
         wrong["repo"] = (
             "Give the address of the Git repository, such as https://git.example.com/apps.git."
         )
-    place = asked["repo_path"] or folder
+    place = values["repo_path"] or folder
     if not _FOLDER.fullmatch(place) or ".." in place.split("/"):
         wrong["repo_path"] = "The folder is relative to the repository, such as operators/etcd."
-    revision = asked["revision"] or "HEAD"
+    revision = values["revision"] or "HEAD"
     if not _REVISION.fullmatch(revision):
         wrong["revision"] = "The revision is a branch, tag or commit, such as main."
     if wrong:
         raise BadRequest(" ".join(wrong.values()), code="invalid", **wrong)
-    return Repository(asked["repo"], place, revision)
+    return Repository(values["repo"], place, revision)
 
 
 def _clean(words: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    found = {name: words.get(name, "").strip() for name in names}
-    for name, value in found.items():
+    values = {name: words.get(name, "").strip() for name in names}
+    for name, value in values.items():
         if len(value) > LIMIT or not (value.isprintable() or not value):
             sentence = f"{name} has characters that no manifest holds, or over {LIMIT} of them."
             raise BadRequest(sentence, code="invalid", **{name: sentence})
-    return found
+    return values
 
 
 def default_path(catalog: Catalog) -> InstallMethod:
@@ -144,87 +141,74 @@ def default_path(catalog: Catalog) -> InstallMethod:
     )
 
 
-def _path(catalog: Catalog, asked: str) -> InstallMethod:
-    if not asked:
+def _path(catalog: Catalog, text: str) -> InstallMethod:
+    if not text:
         return default_path(catalog)
     try:
-        return InstallMethod.parse(asked)
+        return InstallMethod.parse(text)
     except ValueError as error:
         raise BadRequest(str(error), code="invalid", path=str(error)) from None
 
 
 def _choice(
-    package: Package, path: InstallMethod, found: Resolution, asked: Mapping[str, str]
-) -> tuple[Choice, str]:
-    bundle = Bundle.objects.filter(package=package, name=found.bundle).order_by("-ordinal").first()
+    package: Package, path: InstallMethod, resolution: Resolution, given: Mapping[str, str]
+) -> tuple[InstallChoice, str]:
+    bundle = (
+        Bundle.objects.filter(package=package, name=resolution.bundle).order_by("-ordinal").first()
+    )
     catalog = package.catalog
     from_source = catalog.source_kind in (
         Catalog.SourceKind.CATALOG_SOURCE,
         Catalog.SourceKind.PACKAGE_MANIFEST,
     )
     from_cluster_catalog = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
-    namespace = asked["namespace"] or _namespace(package, bundle)
-    pinned = _pin(path, found)
+    namespace = given["namespace"] or _namespace(package, bundle)
+    pinned = METHODS[path].pin(resolution)
     values: dict[str, object] = {
-        "path": path,
+        "method": path,
         "package": package.name,
-        "name": asked["name"] or default_name(package.name, path),
+        "name": given["name"] or METHODS[path].default_name(package.name),
     }
     state = catalog.cluster.kinds.get(path, {}) if catalog.cluster else {}
     values["api_version"] = state.get("version") or ""
-    if path != InstallMethod.PLATFORM_OPERATOR:
+    if METHODS[path].needs_namespace:
         values |= {"namespace": namespace, "make_namespace": not _has_namespace(catalog, namespace)}
     if path == InstallMethod.CLUSTER_EXTENSION:
-        account = asked["service_account"]
+        account = given["service_account"]
         values |= {
-            "catalog": catalog.name if from_cluster_catalog else asked["source"],
-            "channel": asked["channel"],
+            "catalog": catalog.name if from_cluster_catalog else given["source"],
+            "channel": given["channel"],
             "version": pinned,
             "service_account": account,
-            "known": frozenset(FIELDS[path]) if account else None,
+            "known_fields": frozenset(METHODS[path].fields) if account else None,
         }
     if path == InstallMethod.SUBSCRIPTION:
         values |= {
-            "catalog": asked["source"] or (catalog.name if from_source else ""),
-            "catalog_namespace": asked["source_namespace"]
+            "catalog": given["source"] or (catalog.name if from_source else ""),
+            "catalog_namespace": given["source_namespace"]
             or (catalog.namespace if from_source else ""),
-            "channel": found.channel,
-            "version": found.bundle,
-            "approval": asked["approval"] or MANUAL,
-            "targets": _targets(asked["targets"], namespace, bundle),
+            "channel": resolution.channel,
+            "version": resolution.bundle,
+            "approval": given["approval"] or MANUAL,
+            "targets": _targets(given["targets"], namespace, bundle),
             "make_group": not _has_group(catalog, namespace),
         }
-    return Choice(**values), pinned  # type: ignore[arg-type]
-
-
-def _pin(path: InstallMethod, found: Resolution) -> str:
-    """The version as the path's own field reads it; empty where it has none."""
-    if path == InstallMethod.PLATFORM_OPERATOR:
-        return ""
-    if path == InstallMethod.SUBSCRIPTION:
-        return found.version
-    for text in (found.version, found.version.partition("+")[0]):
-        try:
-            v1.read_range(text)
-        except BadQuestion:
-            continue
-        return text
-    return ""
+    return InstallChoice(**values), pinned  # type: ignore[arg-type]
 
 
 def _namespace(package: Package, bundle: Bundle | None) -> str:
     suggested = bundle.suggested_namespace if bundle else ""
-    return suggested or default_name(package.name, InstallMethod.PLATFORM_OPERATOR).replace(
+    return suggested or METHODS[InstallMethod.PLATFORM_OPERATOR].default_name(package.name).replace(
         ".", "-"
     )
 
 
-def _targets(asked: str, namespace: str, bundle: Bundle | None) -> tuple[str, ...]:
+def _targets(text: str, namespace: str, bundle: Bundle | None) -> tuple[str, ...]:
     """`*` for all namespaces; without a word all, unless the bundle only supports its own."""
-    if asked == "*":
+    if text == "*":
         return ()
-    if asked:
-        return tuple(dict.fromkeys(one.strip() for one in asked.split(",") if one.strip()))
+    if text:
+        return tuple(dict.fromkeys(target.strip() for target in text.split(",") if target.strip()))
     modes = bundle.install_modes if bundle and bundle.install_modes_known else [_ALL]
     return () if _ALL in modes or _OWN not in modes else (namespace,)
 
@@ -241,24 +225,10 @@ def _has_group(catalog: Catalog, namespace: str) -> bool:
     ).exists()
 
 
-def _notes(package: Package, choice: Choice, found: Resolution, pinned: str) -> tuple[str, ...]:
-    notes = [f"{package.name} {found.version} from catalog {package.catalog}: {found.reason}"]
-    if choice.path == InstallMethod.PLATFORM_OPERATOR:
-        notes.append("A PlatformOperator can't be pinned: it takes the highest version there is.")
-    elif choice.path == InstallMethod.SUBSCRIPTION:
-        held = "each InstallPlan waits for approval, the first one, too"
-        if choice.approval == AUTOMATIC:
-            held = "approval is Automatic, so OLM goes on from it along the channel by itself"
-        notes.append(f"Starts at {choice.version}; {held}.")
-        if not choice.make_group:
-            notes.append(
-                f"Namespace {choice.namespace} has an OperatorGroup already: none is made."
-            )
-    else:
-        notes.append(f"Pinned to {pinned}: raise spec.source.catalog.version to upgrade.")
-        if choice.service_account:
-            notes.append(
-                f"ServiceAccount {choice.service_account} needs the permissions that the bundle's "
-                "objects ask for; they are not part of this."
-            )
-    return tuple(notes)
+def _notes(
+    package: Package, choice: InstallChoice, resolution: Resolution, pinned: str
+) -> tuple[str, ...]:
+    first = (
+        f"{package.name} {resolution.version} from catalog {package.catalog}: {resolution.reason}"
+    )
+    return first, *METHODS[choice.method].export_notes(choice, pinned)

@@ -2,19 +2,21 @@
 
 import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 
 import structlog
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 
-from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
+from catalogs.semver import masterminds_range, parse
 from installs.actions import plan as planning
-from installs.actions.plan import Plan
-from installs.actions.requests import deciding, rules
-from installs.methods import MANUAL
-from installs.models import InstallRequest
+from installs.actions.plan import Plan, read_method
+from installs.actions.requests import decide
+from installs.methods import METHODS
+from installs.models import AllowRule, InstallRequest
 from olmweb.accounts.roles import ASK, AnyUser, may
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
@@ -43,7 +45,7 @@ def require_asker(user: AnyUser) -> User:
 
 
 def values_of(
-    package: Package, path: str, version: str, namespace: str, service_account: str = ""
+    package: Package, method: str, version: str, namespace: str, service_account: str = ""
 ) -> dict[str, str]:
     """Form values of `planning.plan_install` that install this version and no later one.
 
@@ -54,37 +56,31 @@ def values_of(
         raise BadRequest(
             f"{package.name} has no version {version[:60]}.", code="invalid", version="Choose one."
         )
-    values = (
-        {"namespace": namespace} if namespace and path != InstallMethod.PLATFORM_OPERATOR else {}
-    )
-    if path == InstallMethod.CLUSTER_EXTENSION:
-        values["version"] = version
-        values |= {"service_account": service_account} if service_account else {}
-    if path == InstallMethod.SUBSCRIPTION:
-        # With automatic approval OLM would go on to the channel's head at once.
-        channels = package.channels.filter(entries__name=found.name).order_by("-is_default", "name")
-        channel = channels.first()
-        values |= {"version": found.name, "approval": MANUAL}
-        values |= {"channel": channel.name} if channel else {}
+    rules = METHODS[read_method(method)]
+    channels = package.channels.filter(entries__name=found.name).order_by("-is_default", "name")
+    channel = channels.first()
+    values = rules.values_for(version, found.name, channel.name if channel else "")
+    if namespace and rules.needs_namespace:
+        values["namespace"] = namespace
+    if service_account and "service_account" in rules.fields.values():
+        values["service_account"] = service_account
     return values
 
 
 def plan_for(
-    cluster: Cluster, package: Package, path: str, version: str, asked: Mapping[str, str]
+    cluster: Cluster, package: Package, method: str, version: str, values: Mapping[str, str]
 ) -> Plan:
     """What would be sent for it now. Raises OlmwebError where that would be another version."""
-    plan = planning.plan_install(cluster, package, "", path, asked)
+    plan = planning.plan_install(cluster, package, "", method, values)
     bundle = Bundle.objects.filter(package=package, name=plan.target).first()
     got = bundle.version if bundle else ""
     if got != version:
         instead = f"{got} would be installed" if got else "nothing would be installed"
         raise BadRequest(
-            f"{package.name} {version} can't be had as a {path}: {instead}.",
+            f"{package.name} {version} can't be had as a {plan.kind}: {instead}.",
             code="other-version",
             version=f"This path would not give {version}.",
-            hint="A PlatformOperator always installs the highest version of all channels."
-            if path == InstallMethod.PLATFORM_OPERATOR
-            else "",
+            hint=METHODS[plan.kind].version_hint,
         )
     return plan
 
@@ -115,11 +111,11 @@ def ask(
         raise BadRequest(f"The reason is too long. {limit}", code="invalid", reason=limit)
     asked = values_of(package, path, version, namespace.strip(), service_account.strip())
     plan = plan_for(cluster, package, path, version, asked)
-    found = rules.allowed(cluster, path, package.name, version)
+    found = allowed(cluster, path, package.name, version)
     request, created = _record(plan, package, asker, version, asked, reason)
     letting = [rule for rule in found if rule.without_approval]
     if created and letting:
-        deciding.let_through(request, plan, letting[0])
+        decide.let_through(request, plan, letting[0])
         request.refresh_from_db()
     return request
 
@@ -130,7 +126,7 @@ def _record(
     """The request and whether it is new."""
     identity = {
         "cluster": plan.cluster,
-        "path": plan.path,
+        "path": plan.kind,
         "namespace": plan.namespace,
         "name": plan.name,
         "version": version,
@@ -164,10 +160,44 @@ def _record(
 def withdraw(pk: int, user: AnyUser) -> InstallRequest:
     """The asker takes it back. Raises OlmwebError: 403 for others, 409 when it is decided."""
     asker = require_asker(user)
-    request = deciding.find(pk)
+    request = decide.find(pk)
     if request.user_id != asker.pk:
         raise OlmwebError("Only who asked may withdraw a request.", code="not-allowed", status=403)
-    deciding.end(
+    decide.end(
         request, state=InstallRequest.State.WITHDRAWN, decided_by=asker, decided_at=timezone.now()
     )
     return request
+
+
+def matches(rule: AllowRule, package: str, version: str) -> bool:
+    """Whether the rule is about this package and version; a version that is none matches none."""
+    if not fnmatchcase(package, rule.package.replace("[", "[[]")):
+        return False
+    if not rule.versions:
+        return True
+    try:
+        return masterminds_range(rule.versions)(parse(version))
+    except ValueError:
+        return False
+
+
+def allowed(cluster: Cluster, path: str, package: str, version: str) -> list[AllowRule]:
+    """The rules that let this be asked for, those without approval first.
+
+    None are needed while there is no rule at all. Raises OlmwebError (403) when there are rules
+    and none of them matches.
+    """
+    rules = list(
+        AllowRule.objects.filter(Q(cluster=None) | Q(cluster=cluster), path__in=("", path))
+        .select_related("saved_by")
+        .order_by("-without_approval", "id")
+    )
+    found = [rule for rule in rules if matches(rule, package, version)]
+    if not found and AllowRule.objects.exists():
+        raise OlmwebError(
+            f"{package} {version} is not on the allow-list, so it can't be asked for.",
+            code="not-allowed",
+            status=403,
+            hint="Choose another version, or ask an administrator of OLM Web to add it.",
+        )
+    return found

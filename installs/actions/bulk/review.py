@@ -58,20 +58,20 @@ def plan(
     """
     require_few(len(chosen))
     shared = {name: asked.get(name, "") for name in SHARED}
-    found = []
-    for one in chosen:
-        if one.package is None or one.hindrance:
-            found.append(Item(one, problem=one.hindrance))
+    items = []
+    for candidate in chosen:
+        if candidate.package is None or candidate.hindrance:
+            items.append(Item(candidate, problem=candidate.hindrance))
             continue
         try:
-            made = record.plan_install(cluster, one.package, "", user, path, shared)
+            made = record.plan_install(cluster, candidate.package, "", user, path, shared)
         except OlmwebError as error:
             if error.status == 403 or error.code == "not-served" or _is_shared(error, asked):
                 raise
-            found.append(Item(one, problem=error.message, hint=error.hint))
+            items.append(Item(candidate, problem=error.message, hint=error.hint))
             continue
-        found.append(Item(one, made))
-    return found
+        items.append(Item(candidate, made))
+    return items
 
 
 def _is_shared(error: OlmwebError, asked: Mapping[str, str]) -> bool:
@@ -83,49 +83,51 @@ def _is_shared(error: OlmwebError, asked: Mapping[str, str]) -> bool:
 def dry_run(items: Sequence[Item], user: AnyUser, seconds: float = SECONDS) -> list[Item]:
     """Lets the cluster try each, for so long in all; what it does not answer is not asked twice."""
     until = time.monotonic() + seconds
-    found: list[Item] = []
+    results: list[Item] = []
     silent = ""
-    for one in items:
-        if one.plan is None:
-            found.append(one)
+    for item in items:
+        if item.plan is None:
+            results.append(item)
             continue
         if not silent and time.monotonic() > until:
             silent = f"The cluster took more than {seconds:.0f} s for those before it: not tried."
         if silent:
-            found.append(replace(one, problem=silent, hint="Select fewer, or review again."))
+            results.append(replace(item, problem=silent, hint="Select fewer, or review again."))
             continue
-        tried = record.dry_run(one.plan, user)
-        if tried.code == "unreachable":
-            silent = tried.message
-        found.append(replace(one, tried=tried, problem=_told(tried), hint=tried.hint))
-    return found
+        result = record.dry_run(item.plan, user)
+        if result.code == "unreachable":
+            silent = result.message
+        results.append(replace(item, tried=result, problem=_told(result), hint=result.hint))
+    return results
 
 
-def _told(tried: record.DryRun) -> str:
-    if tried.ok:
+def _told(result: record.DryRun) -> str:
+    if result.ok:
         return ""
-    fields = [f"{name}: {text}" for name, text in tried.fields.items() if text not in tried.message]
-    return " ".join([tried.message, *fields])
+    fields = [
+        f"{name}: {text}" for name, text in result.fields.items() if text not in result.message
+    ]
+    return " ".join([result.message, *fields])
 
 
 def accepted(items: Sequence[Item]) -> list[Item]:
     """Those that the cluster would take."""
-    return [one for one in items if one.plan is not None and not one.problem]
+    return [item for item in items if item.plan is not None and not item.problem]
 
 
 def seal(items: Sequence[Item], user: AnyUser) -> str:
     """A token of the plans that the cluster would take and that the person is shown."""
-    digests = [record.digest(one.plan, user) for one in accepted(items) if one.plan]
+    digests = [record.digest(item.plan, user) for item in accepted(items) if item.plan]
     return signing.dumps(digests, salt=_SALT, compress=True)
 
 
 def require_sealed(token: str, items: Sequence[Item], user: AnyUser) -> None:
     """Raises OlmwebError (403) unless this person was shown each of these plans."""
     try:
-        seen = set(signing.loads(token, salt=_SALT, max_age=record.REVIEW_SECONDS))
+        digests = set(signing.loads(token, salt=_SALT, max_age=record.REVIEW_SECONDS))
     except signing.BadSignature:
-        seen = set()
-    if all(one.plan is None or record.digest(one.plan, user) in seen for one in items):
+        digests = set()
+    if all(item.plan is None or record.digest(item.plan, user) in digests for item in items):
         return
     raise OlmwebError(
         "This is not what was reviewed, so nothing was asked for.",

@@ -1,8 +1,14 @@
-"""Writing a batch: all of its actions in one transaction, before anything is sent; stopping it."""
+"""Bulk installs: their rows, and which of their actions a worker may begin.
+
+The first AT_ONCE open actions of a batch, by id, may run. A worker begins an action by one
+conditional update and Stop ends it by another, so that exactly one of them gets it.
+"""
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 import structlog
 from django.contrib.auth.models import User
@@ -10,8 +16,8 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from installs.actions import record as actions
-from installs.actions.bulk import pacing
-from installs.actions.bulk.reviewing import SHARED, Item
+from installs.actions.apply import finish
+from installs.actions.bulk.review import SHARED, Item
 from installs.actions.bulk.selection import Key
 from installs.actions.plan import Plan
 from installs.models import Action, ActionBatch
@@ -24,18 +30,18 @@ log = structlog.get_logger(__name__)
 LeftOut = list[dict[str, str]]
 
 
-def hash_of(cluster: Cluster, path: str, keys: Sequence[Key], asked: Mapping[str, str]) -> str:
+def hash_of(cluster: Cluster, path: str, keys: Sequence[Key], values: Mapping[str, str]) -> str:
     """Tells one selection, with what was asked once for all, from another."""
-    shared = [asked.get(name, "").strip() for name in SHARED]
-    told = [cluster.pk, path, sorted(str(key) for key in keys), shared]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    shared = [values.get(name, "").strip() for name in SHARED]
+    content = [cluster.pk, path, sorted(str(key) for key in keys), shared]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def earlier(user: AnyUser, key: str, asked_hash: str) -> ActionBatch | None:
     """The batch that this person made with the key. Raises OlmwebError (409) for another one."""
-    known = ActionBatch.objects.filter(user=user.pk, idempotency_key=key).first()
-    if known is None or known.asked_hash == asked_hash:
-        return known
+    batch = ActionBatch.objects.filter(user=user.pk, idempotency_key=key).first()
+    if batch is None or batch.asked_hash == asked_hash:
+        return batch
     raise OlmwebError(
         "This Idempotency-Key was used for another bulk install.",
         code="key-reused",
@@ -60,8 +66,8 @@ def record(
     selection.
     """
     acting = person(user)
-    if known := earlier(acting, key, asked_hash):
-        return known
+    if batch_before := earlier(acting, key, asked_hash):
+        return batch_before
     try:
         with transaction.atomic():
             batch = ActionBatch.objects.create(
@@ -74,8 +80,8 @@ def record(
             _fill(batch, items, acting)
     except IntegrityError:
         # Another process was first with this very key.
-        if known := earlier(acting, key, asked_hash):
-            return known
+        if batch_before := earlier(acting, key, asked_hash):
+            return batch_before
         raise
     log.info("batch recorded", batch=batch.pk, path=path, left_out=len(batch.left_out))
     return batch
@@ -100,7 +106,7 @@ def _fill(batch: ActionBatch, items: Sequence[Item], acting: User) -> None:
         )
     Action.objects.filter(pk__in=made).update(batch=batch)
     # Those after them are sent for when these end; a message for each would only stand in the way.
-    for first in made[: pacing.AT_ONCE]:
+    for first in made[:AT_ONCE]:
         enqueue("installs.run_action", first)
     batch.left_out = left
     batch.save(update_fields=["left_out"])
@@ -121,21 +127,21 @@ def _ask(
 
 
 def _first_reasons(left: LeftOut) -> str:
-    told = "; ".join(f"{one['package']}: {one['reason']}" for one in left[:3])
-    return told + (f"; and {len(left) - 3} more." if len(left) > 3 else "")
+    reasons = "; ".join(f"{entry['package']}: {entry['reason']}" for entry in left[:3])
+    return reasons + (f"; and {len(left) - 3} more." if len(left) > 3 else "")
 
 
 def find(pk: int) -> ActionBatch:
     """The batch with its cluster and user. Raises Missing."""
     rows = ActionBatch.objects.select_related("cluster", "user")
-    found = rows.filter(pk=pk).first() if pk < 2**63 else None
-    if found is None:
+    batch = rows.filter(pk=pk).first() if pk < 2**63 else None
+    if batch is None:
         raise Missing(
             f"There is no bulk install {pk}.",
             code="unknown-batch",
             hint="Old ones are deleted after the retention time; Activity lists the rest.",
         )
-    return found
+    return batch
 
 
 def stop(batch: ActionBatch, user: AnyUser) -> int:
@@ -143,10 +149,69 @@ def stop(batch: ActionBatch, user: AnyUser) -> int:
 
     Raises OlmwebError (403) for everybody else. Stopping again stops nothing more.
     """
-    who = person(user).get_username()[:150]
-    count = pacing.stop(batch.pk, who)
+    username = person(user).get_username()[:150]
+    count = _stop_waiting(batch.pk, username)
     if count:
-        batch.stopped_at, batch.stopped_by = timezone.now(), who
+        batch.stopped_at, batch.stopped_by = timezone.now(), username
         batch.save(update_fields=["stopped_at", "stopped_by"])
         log.info("batch stopped", batch=batch.pk, actions=count)
     return count
+
+
+AT_ONCE = 3
+# Fifty installs that each take the most time that one is followed for fit into this.
+WAIT = timedelta(hours=6)
+
+
+def waiting_in_batches() -> set[int]:
+    """Ids of the open actions of batches that have to wait for others."""
+    rows = Action.objects.filter(batch__isnull=False, state__in=Action.OPEN).order_by("id")
+    by_batch: dict[int | None, list[int]] = defaultdict(list)
+    for batch, action in rows.values_list("batch_id", "id"):
+        by_batch[batch].append(action)
+    return {action for ids in by_batch.values() for action in ids[AT_ONCE:]}
+
+
+def begin(action: Action) -> bool:
+    """Takes a pending action up; False when it has to wait or was stopped.
+
+    From now on it can't be stopped: something of it may have been sent. What waited longer than
+    WAIT is refused: nobody expects it any more. An action without a batch always begins.
+    """
+    if action.batch_id is None or action.begun_at is not None:
+        return True
+    same_batch = Action.objects.filter(batch=action.batch_id, state__in=Action.OPEN)
+    if same_batch.filter(pk__lt=action.pk).count() >= AT_ONCE:
+        return False
+    if timezone.now() - action.created_at > WAIT:
+        hours = WAIT.seconds // 3600
+        text = f"Its turn did not come within {hours} hours, so it is not sent any more."
+        finish(action, Action.State.REFUSED, text, code="not-sent", hint="Ask for it again.")
+        return False
+    now = timezone.now()
+    waiting = Action.objects.filter(pk=action.pk, state=Action.State.PENDING, begun_at=None)
+    if not waiting.update(begun_at=now):
+        return False
+    action.begun_at = now
+    return True
+
+
+def next_after(action_id: int) -> list[int]:
+    """Once this action has ended: ids in its batch whose turn has come and that nobody began."""
+    ended = Action.objects.filter(pk=action_id, batch__isnull=False).exclude(state__in=Action.OPEN)
+    batch = ended.values_list("batch_id", flat=True).first()
+    if batch is None:
+        return []
+    rows = Action.objects.filter(batch=batch, state__in=Action.OPEN).order_by("id")
+    first = rows.values_list("id", "begun_at")[:AT_ONCE]
+    return [action for action, begun in first if begun is None]
+
+
+def _stop_waiting(batch_id: int, username: str) -> int:
+    """Ends what no worker has begun; returns how many. What has begun goes on."""
+    return Action.objects.filter(batch=batch_id, state=Action.State.PENDING, begun_at=None).update(
+        state=Action.State.STOPPED,
+        finished_at=timezone.now(),
+        outcome=f"Stopped by {username} before anything of it was sent.",
+        outcome_code="stopped",
+    )

@@ -1,0 +1,325 @@
+"""What the install methods have in common: the choice, names and namespaces, manifests. Pure.
+
+Rules of names: Kubernetes wants a DNS-1123 subdomain (RFC 1123), a label for a namespace.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import yaml
+
+from catalogs.install_methods import InstallMethod
+from catalogs.resolve.facts import Resolution
+from olmweb.kube.resources import Resource
+
+AUTOMATIC, MANUAL = "Automatic", "Manual"
+CATALOG_PROVIDED, SELF_CERTIFIED = "CatalogProvided", "SelfCertified"
+POLICIES = (CATALOG_PROVIDED, SELF_CERTIFIED)
+ENFORCEMENTS = ("Strict", "None")
+NAME_LIMIT = 253
+NAMESPACE_LIMIT = 63
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_NAMESPACE = re.compile(_LABEL)
+_METADATA_FIELDS = {"metadata.name": "name", "metadata.namespace": "namespace"}
+# Ignored by every operator-controller that calls it deprecated; only a CRD that is known to have it
+# undeprecated makes it worth asking for.
+_ONLY_IF_KNOWN = frozenset({"spec.serviceAccount.name"})
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallChoice:
+    """One install, as a person chose it. `name` is the main object's.
+
+    `version` is a range for a ClusterExtension, and the name of the first bundle (startingCSV) for
+    a Subscription; `targets` are the namespaces that the OperatorGroup watches, none meaning all;
+    `make_namespace` and `make_group` say whether these are to be made. `api_version` is that of
+    the main object as the cluster serves it, empty for the usual one; `known_fields` are the fields
+    of the cluster's CustomResourceDefinition, None when that was not read.
+    """
+
+    method: InstallMethod
+    package: str
+    name: str
+    catalog: str = ""
+    catalog_namespace: str = ""
+    channel: str = ""
+    version: str = ""
+    namespace: str = ""
+    targets: tuple[str, ...] = ()
+    approval: str = AUTOMATIC
+    policy: str = CATALOG_PROVIDED
+    service_account: str = ""
+    crd_safety: str = ""
+    make_namespace: bool = True
+    make_group: bool = True
+    api_version: str = ""
+    known_fields: frozenset[str] | None = None
+
+    def has(self, field: str) -> bool:
+        """Whether the cluster's CRD knows this field of the main object, as `spec.channel`."""
+        if self.known_fields is None:
+            return field not in _ONLY_IF_KNOWN
+        return field in self.known_fields
+
+
+class SourceName(NamedTuple):
+    """A CatalogSource of the cluster; empty names where it has none."""
+
+    name: str = ""
+    namespace: str = ""
+
+
+class CrdOwner(NamedTuple):
+    """The owner of CustomResourceDefinitions, as the rows of a cluster name it."""
+
+    kind: str
+    name: str
+
+
+class UpgradeChange(NamedTuple):
+    """The channel and version range of an upgrade; empty where the method has none."""
+
+    channel: str = ""
+    version: str = ""
+
+
+class InstallContext(Protocol):
+    """What the defaults of an install depend on: the package, and the cluster's rows."""
+
+    @property
+    def cluster_catalog(self) -> str:
+        """The ClusterCatalog with the package; empty when its catalog is none."""
+
+    def watches_all(self) -> bool:
+        """Whether an OperatorGroup watches every namespace unless somebody chooses another."""
+
+    def catalog_source(self) -> SourceName: ...
+    def suggested_namespace(self) -> str: ...
+    def has_namespace(self, namespace: str) -> bool: ...
+    def has_group(self, namespace: str) -> bool: ...
+
+    def namespace_of_global_group(self) -> str:
+        """The namespace of an OperatorGroup that watches all; empty when there is none."""
+
+
+class InstalledOperator(Protocol):
+    """The fields of an operator's row that upgrades and removals depend on."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def package(self) -> str: ...
+    @property
+    def catalog(self) -> str: ...
+    @property
+    def catalog_namespace(self) -> str: ...
+    @property
+    def channel(self) -> str: ...
+    @property
+    def version_asked(self) -> str: ...
+    @property
+    def bundle(self) -> str: ...
+    @property
+    def details(self) -> Any: ...
+
+
+class Method(ABC):
+    """Form fields, problems, manifests, upgrade and removal of one install method. Stateless.
+
+    `fields` maps a field of the main object to the form field that it is made from; a form offers
+    those that the cluster's CustomResourceDefinition has. `semantics` is the upgrade graph that
+    the controller follows, empty where it never upgrades. `needs_group`: an OperatorGroup of the
+    namespace decides what it watches. `one_per_package`: a second object for a package fails.
+    `version_hint` says why no version can be chosen; empty where one can.
+    """
+
+    kind: InstallMethod
+    resource: Resource
+    fields: Mapping[str, str]
+    unserved_hint: str
+    semantics: str = ""
+    needs_group: bool = False
+    one_per_package: bool = False
+    needs_namespace: bool = True
+    version_hint: str = ""
+    name_limit: int = NAME_LIMIT
+
+    # -- install -----------------------------------------------------------------------------------
+
+    def default_name(self, package: str) -> str:
+        """A valid name for the object that installs this package: its own, cut if need be."""
+        return package[: self.name_limit].rstrip("-.")
+
+    def offered(self, choice: InstallChoice) -> frozenset[str]:
+        """The form fields that this cluster has a use for."""
+        return frozenset(
+            form for field, form in self.fields.items() if choice.has(field)
+        ) | frozenset(_METADATA_FIELDS.values())
+
+    def form_field(self, field: str) -> str:
+        """The form field behind a field of the object, such as `.spec.package.name`; else that."""
+        field = field.removeprefix(".")
+        if field in _METADATA_FIELDS:
+            return _METADATA_FIELDS[field]
+        for prefix, form in self.fields.items():
+            if field == prefix or field.startswith((f"{prefix}.", f"{prefix}[")):
+                return form
+        return field
+
+    @abstractmethod
+    def with_defaults(
+        self, choice: InstallChoice, values: Mapping[str, str], context: InstallContext
+    ) -> InstallChoice:
+        """The choice with the namespace, catalog and targets that form values leave open."""
+
+    def problems(self, choice: InstallChoice) -> dict[str, str]:
+        """Form field -> sentence, for every value that the cluster would surely refuse."""
+        return self._name_problem(choice) | self._package_problem(choice)
+
+    def objects(self, choice: InstallChoice) -> list[Manifest]:
+        """Every object that installs the choice, in order of application.
+
+        Each holds only the fields that OLM Web means to own under its field manager.
+        """
+        return [*self.needed_objects(choice), self.main_object(choice)]
+
+    def needed_objects(self, choice: InstallChoice) -> list[Manifest]:
+        """Objects that have to be there before the main one."""
+        return []
+
+    def main_object(self, choice: InstallChoice) -> Manifest:
+        metadata = {"name": choice.name}
+        if self.resource.namespaced:
+            metadata["namespace"] = choice.namespace
+        version = choice.api_version or self.resource.versions[0]
+        return {
+            "apiVersion": f"{self.resource.group}/{version}",
+            "kind": self.kind.value,
+            "metadata": metadata,
+            "spec": self.spec(choice),
+        }
+
+    @abstractmethod
+    def spec(self, choice: InstallChoice) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def consequences(self, choice: InstallChoice, bundle: str) -> list[str]:
+        """Sentences about what follows from the install; `bundle` is installed first, if known."""
+
+    def version_range(self, choice: InstallChoice) -> str:
+        """The range that the controller itself would keep to; empty where it reads none."""
+        return ""
+
+    def first_bundle(self, choice: InstallChoice) -> str:
+        """The bundle that the choice names; empty where the controller chooses."""
+        return ""
+
+    def values_for(self, version: str, bundle: str, channel: str) -> dict[str, str]:
+        """Form values that install this version and no later one."""
+        return {}
+
+    @abstractmethod
+    def pin(self, resolution: Resolution) -> str:
+        """The resolved version as the object's own field reads it; empty where it has none."""
+
+    @abstractmethod
+    def export_notes(self, choice: InstallChoice, pinned: str) -> list[str]:
+        """Comments for exported manifests."""
+
+    # -- upgrade and removal -----------------------------------------------------------------------
+
+    def installed_bundle(self, operator: InstalledOperator) -> str:
+        return operator.bundle
+
+    @abstractmethod
+    def least_spec(self, operator: InstalledOperator) -> dict[str, Any]:
+        """The specification that an apply of the installed object needs at least."""
+
+    def upgrade_problems(
+        self, operator: InstalledOperator, values: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Form field -> sentence, for the values of an upgrade."""
+        return {}
+
+    def change(
+        self, manifest: Manifest, operator: InstalledOperator, values: Mapping[str, str]
+    ) -> UpgradeChange:
+        """Changes `manifest` as the values of an upgrade say."""
+        return UpgradeChange()
+
+    @abstractmethod
+    def crd_owner(self, operator: InstalledOperator) -> CrdOwner: ...
+
+    def removal_consequences(
+        self, operator: InstalledOperator, crds: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Sentences about what goes with a removal and what stays; `crds` are names."""
+        listed = crd_list(crds) if crds else "CustomResourceDefinitions"
+        return (
+            f"{self.kind} {operator.name} and every object that it installed are deleted.",
+            f"Its {listed} go too, and with them every object of these kinds in every namespace.",
+        )
+
+    # -- shared by the methods ---------------------------------------------------------------------
+
+    @property
+    def upgradable(self) -> bool:
+        return bool(self.semantics)
+
+    def _name_problem(self, choice: InstallChoice) -> dict[str, str]:
+        name = choice.name
+        if not name:
+            return {"name": f"Give the {self.kind} a name."}
+        if len(name) > self.name_limit:
+            limit = self._name_limit_sentence()
+            return {"name": f"The name has {len(name)} characters and may have {limit}."}
+        if not SUBDOMAIN.fullmatch(name):
+            return {
+                "name": "The name may have lower-case letters, digits, - and . only, and each part "
+                "between dots starts and ends with a letter or digit."
+            }
+        return {}
+
+    def _name_limit_sentence(self) -> str:
+        return str(self.name_limit)
+
+    def _package_problem(self, choice: InstallChoice) -> dict[str, str]:
+        return {} if choice.package else {"package": "Choose a package."}
+
+
+def namespace_problem(field: str, name: str) -> dict[str, str]:
+    if not name:
+        return {field: "Name the namespace to install into."}
+    if len(name) > NAMESPACE_LIMIT or not _NAMESPACE.fullmatch(name):
+        return {
+            field: f'"{name[:80]}" is no name of a namespace: use at most {NAMESPACE_LIMIT} '
+            "lower-case letters, digits and -, and begin and end with a letter or digit."
+        }
+    return {}
+
+
+def crd_list(names: Sequence[str]) -> str:
+    """`2 CustomResourceDefinitions (a, b)`; at most five are named."""
+    count = f"{len(names)} CustomResourceDefinition{'s' if len(names) != 1 else ''}"
+    listed = ", ".join(names[:5]) + (" and more" if len(names) > 5 else "")
+    return f"{count} ({listed})" if names else count
+
+
+def namespace_manifest(name: str) -> Manifest:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def as_yaml(manifest: Manifest | Sequence[Manifest]) -> str:
+    """One manifest, or several as documents, as a person would write them."""
+    if isinstance(manifest, dict):
+        return yaml.safe_dump(manifest, sort_keys=False)
+    return "---\n".join(yaml.safe_dump(document, sort_keys=False) for document in manifest)

@@ -1,0 +1,192 @@
+"""The install method Subscription (OLM v0): a channel of a CatalogSource, in a namespace. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from catalogs.install_methods import InstallMethod
+from catalogs.resolve.analysis import V0
+from catalogs.resolve.facts import Resolution
+from installs.methods.base import (
+    AUTOMATIC,
+    MANUAL,
+    CrdOwner,
+    InstallChoice,
+    InstallContext,
+    InstalledOperator,
+    Manifest,
+    Method,
+    UpgradeChange,
+    crd_list,
+    namespace_manifest,
+    namespace_problem,
+)
+from olmweb.kube.resources import OPERATOR_GROUPS, SUBSCRIPTIONS
+
+TARGETS_LIMIT = 50
+_OWN, _ALL = "own", "all"  # values of the form field `targets`
+
+
+class SubscriptionMethod(Method):
+    kind = InstallMethod.SUBSCRIPTION
+    resource = SUBSCRIPTIONS
+    fields = {
+        "spec.name": "package",
+        "spec.channel": "channel",
+        "spec.source": "catalog",
+        "spec.sourceNamespace": "catalog",
+        "spec.startingCSV": "version",
+        "spec.installPlanApproval": "approval",
+        "spec.targetNamespaces": "targets",
+    }
+    unserved_hint = "Subscriptions are OLM v0's: install OLM there first."
+    semantics = V0
+    needs_group = True
+
+    def with_defaults(
+        self, choice: InstallChoice, values: Mapping[str, str], context: InstallContext
+    ) -> InstallChoice:
+        source = context.catalog_source()
+        text = values.get("targets", "")
+        wants_all = text == _ALL or (not text and context.watches_all())
+        namespace = values.get("namespace", "")
+        if not namespace and wants_all:
+            namespace = context.namespace_of_global_group()
+        namespace = namespace or context.suggested_namespace()
+        if wants_all:
+            targets: tuple[str, ...] = ()
+        elif text in ("", _OWN):
+            targets = (namespace,)
+        else:
+            targets = tuple(target.strip() for target in text.split(",") if target.strip())
+        return replace(
+            choice,
+            catalog=source.name,
+            catalog_namespace=source.namespace,
+            namespace=namespace,
+            targets=targets,
+            make_namespace=not context.has_namespace(namespace),
+            make_group=not context.has_group(namespace),
+        )
+
+    def problems(self, choice: InstallChoice) -> dict[str, str]:
+        found = super().problems(choice) | namespace_problem("namespace", choice.namespace)
+        if choice.approval not in (AUTOMATIC, MANUAL):
+            found["approval"] = f"The approval is {AUTOMATIC} or {MANUAL}."
+        if not choice.catalog or not choice.catalog_namespace:
+            found["catalog"] = (
+                "A Subscription needs a CatalogSource of the cluster; this catalog is none."
+            )
+        if len(choice.targets) > TARGETS_LIMIT:
+            found["targets"] = f"Name at most {TARGETS_LIMIT} namespaces to watch."
+        for target in choice.targets:
+            found |= namespace_problem("targets", target)
+        return found
+
+    def needed_objects(self, choice: InstallChoice) -> list[Manifest]:
+        """Namespace and OperatorGroup, where they are wanted."""
+        objects = [namespace_manifest(choice.namespace)] if choice.make_namespace else []
+        return [*objects, _operator_group(choice)] if choice.make_group else objects
+
+    def spec(self, choice: InstallChoice) -> dict[str, Any]:
+        spec = {
+            "name": choice.package,
+            "source": choice.catalog,
+            "sourceNamespace": choice.catalog_namespace,
+            "channel": choice.channel,
+            "startingCSV": choice.version,
+            "installPlanApproval": choice.approval or AUTOMATIC,
+        }
+        return {key: value for key, value in spec.items() if value}
+
+    def consequences(self, choice: InstallChoice, bundle: str) -> list[str]:
+        sentences = [f"{bundle} is installed first."] if bundle else []
+        watched = ", ".join(choice.targets) or "every namespace"
+        if choice.make_group:
+            sentences.append(f"The OperatorGroup makes its operators watch {watched}.")
+        else:
+            sentences.append(f"The OperatorGroup that is in {choice.namespace} already is used.")
+        sentences.append(
+            "Upgrades wait for a person; one that waits holds up all Subscriptions of the "
+            "namespace."
+            if choice.approval == MANUAL
+            else "Upgrades come by themselves, whatever they bring."
+        )
+        return sentences
+
+    def first_bundle(self, choice: InstallChoice) -> str:
+        return choice.version
+
+    def values_for(self, version: str, bundle: str, channel: str) -> dict[str, str]:
+        # With automatic approval OLM would go on to the channel's head at once.
+        values = {"version": bundle, "approval": MANUAL}
+        return values | ({"channel": channel} if channel else {})
+
+    def pin(self, resolution: Resolution) -> str:
+        return resolution.version
+
+    def export_notes(self, choice: InstallChoice, pinned: str) -> list[str]:
+        approval = "each InstallPlan waits for approval, the first one, too"
+        if choice.approval == AUTOMATIC:
+            approval = "approval is Automatic, so OLM goes on from it along the channel by itself"
+        notes = [f"Starts at {choice.version}; {approval}."]
+        if not choice.make_group:
+            notes.append(
+                f"Namespace {choice.namespace} has an OperatorGroup already: none is made."
+            )
+        return notes
+
+    def installed_bundle(self, operator: InstalledOperator) -> str:
+        return str(operator.details.get("installed_csv") or "")
+
+    def least_spec(self, operator: InstalledOperator) -> dict[str, Any]:
+        return {
+            "name": operator.package,
+            "source": operator.catalog,
+            "sourceNamespace": operator.catalog_namespace,
+        }
+
+    def upgrade_problems(
+        self, operator: InstalledOperator, values: Mapping[str, str]
+    ) -> dict[str, str]:
+        if values.get("approval", "").strip() not in ("", AUTOMATIC, MANUAL):
+            return {"approval": f"The approval is {AUTOMATIC} or {MANUAL}."}
+        return {}
+
+    def change(
+        self, manifest: Manifest, operator: InstalledOperator, values: Mapping[str, str]
+    ) -> UpgradeChange:
+        spec = manifest["spec"]
+        channel = values.get("channel", "").strip() or operator.channel
+        approval = values.get("approval", "").strip() or str(operator.details.get("approval") or "")
+        spec |= {"channel": channel} if channel else {}
+        spec |= {"installPlanApproval": approval} if approval else {}
+        return UpgradeChange(channel)
+
+    def crd_owner(self, operator: InstalledOperator) -> CrdOwner:
+        return CrdOwner("Operator", f"{operator.package}.{operator.namespace}")
+
+    def removal_consequences(
+        self, operator: InstalledOperator, crds: Sequence[str]
+    ) -> tuple[str, ...]:
+        if not self.installed_bundle(operator):
+            return (
+                f"Subscription {operator.name} is deleted. It has installed nothing so far; its "
+                "OperatorGroup and namespace stay.",
+            )
+        return (
+            f"Subscription {operator.name} and the ClusterServiceVersion that it installed are "
+            "deleted, and with that its Deployments, roles and webhooks.",
+            f"Its {crd_list(crds)} and every object of these kinds stay; so do the OperatorGroup, "
+            "the namespace, and operators that came along as dependencies.",
+        )
+
+
+def _operator_group(choice: InstallChoice) -> Manifest:
+    """Named as the namespace: one group a namespace is all that OLM v0 allows."""
+    return {
+        "apiVersion": f"{OPERATOR_GROUPS.group}/{OPERATOR_GROUPS.versions[0]}",
+        "kind": OPERATOR_GROUPS.kind,
+        "metadata": {"name": choice.namespace, "namespace": choice.namespace},
+        "spec": {"targetNamespaces": list(choice.targets)} if choice.targets else {},
+    }
