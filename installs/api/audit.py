@@ -11,6 +11,7 @@ from pydantic import Field
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_catalog
 from catalogs.models import PredictionRun
+from catalogs.verdicts import Target
 from installs.audit.audit import WATCHES, audit, read_watch
 from installs.audit.report import as_csv, as_json, as_markdown
 from olmweb.api.formats import (
@@ -41,7 +42,8 @@ class AuditParameters(Parameters):
         "Ask this cluster's facts, too, and what it has. Absent: the catalog alone."
     )
     watch: Annotated[str, OneOf(("", *WATCHES))] = text(
-        "What a Subscription's OperatorGroup selects; any: that by which it is installable.",
+        "Namespaces that a Subscription's OperatorGroup selects; absent: all. "
+        "any: those with which the package is installable, as on the pages.",
         json_schema_extra={"enum": list(WATCHES)},
     )
     namespace: str = text(
@@ -75,7 +77,7 @@ def get_audit(request: HttpRequest, query: Query[AuditParameters]) -> HttpRespon
     unchanged = not_modified(request, etag)
     if unchanged is not None:
         return unchanged
-    target = read_watch(query.watch)
+    target = read_watch(query.watch or Target.ALL)
     report = audit(catalog, method, cluster=cluster, target=target, namespace=query.namespace)
     if form == "json":
         return finish(json_response(as_json(report)), etag)

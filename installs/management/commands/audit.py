@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_named_catalog
 from catalogs.models import Catalog
-from catalogs.verdicts.read import ANY_TARGET
+from catalogs.verdicts import Target
 from installs.audit.audit import WATCHES, Audit, audit, read_watch
 from installs.audit.report import TITLES, agreement, as_csv, as_json
 from installs.facts.refresh_verdicts import refresh
@@ -33,10 +33,10 @@ class Command(BaseCommand):
         parser.add_argument("--cluster", default="", help="ask this cluster's facts, too")
         parser.add_argument(
             "--watch",
-            default=ANY_TARGET,
+            default=Target.ALL.value,
             choices=WATCHES,
-            help="namespaces that the OperatorGroup of a Subscription selects "
-            "(default: all or its own, by which the package is installable)",
+            help="namespaces that the OperatorGroup of a Subscription selects (default: all); "
+            "any: those with which the package is installable",
         )
         parser.add_argument(
             "--namespace",
