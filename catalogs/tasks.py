@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db.models import F, Q
 from django.utils import timezone
 
-from catalogs.contents import inspect
+from catalogs.contents import inspection
 from catalogs.models import BundleInspection, Catalog
 from catalogs.sync import catalog as sync
 from olmweb.runtime import leases
@@ -69,16 +69,16 @@ def sync_catalog(catalog_id: int, force: bool = False) -> None:
         sync.sync_catalog(catalog, force=force)
 
 
-@task(name="catalogs.inspect_bundle", time_limit=inspect.LIMIT)
+@task(name="catalogs.inspect_bundle", time_limit=inspection.LIMIT)
 def inspect_bundle(inspection_id: int) -> None:
     """Reads one bundle's image unless another worker is at it. Safe to run twice and half-way."""
-    with leases.lease(f"inspection:{inspection_id}", inspect.LIMIT + 30) as held:
+    with leases.lease(f"inspection:{inspection_id}", inspection.LIMIT + 30) as held:
         row = BundleInspection.objects.filter(pk=inspection_id).first()
         if held is None or row is None or row.state == BundleInspection.State.READ:
             log.info("nothing to inspect", inspection_id=inspection_id, held=held is not None)
             return
         try:
-            inspect.run(row)
+            inspection.run(row)
         except Exception:
-            inspect.fail(row)
+            inspection.fail(row)
             raise

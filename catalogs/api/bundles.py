@@ -22,7 +22,7 @@ from catalogs.api.schemas import (
     verdict_row,
 )
 from catalogs.contents import stored
-from catalogs.contents.request import ask_inspection
+from catalogs.contents.inspection import request_inspection
 from catalogs.models import Bundle, BundleGVK, Channel, ChannelEntry
 from catalogs.verdicts.read import verdicts_of
 from olmweb.accounts.api_tokens import require_scope
@@ -137,7 +137,7 @@ def ask_for_inspection(
     same one is returned. Needs a token with the scope act."""
     require_scope(request)
     row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
-    ask_inspection(row, request.user)
+    request_inspection(row, request.user)
     response = json_response(inspection_row(row, stored.inspection_of(row)))
     response.status_code = 202
     return response

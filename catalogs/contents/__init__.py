@@ -1,7 +1,6 @@
-"""What is really in a bundle: its full ClusterServiceVersion and objects.
+"""Contents of bundles: their full ClusterServiceVersion and objects.
 
-A catalog with olm.bundle.object carries them; of others the bundle's image is pulled when somebody
-asks (`inspect`), and what it holds is stored by its digest (`stored`). `objects` reads them,
-`report` says what they would bring to a cluster, `difference` how two differ. Must not know pages,
-nor what a cluster has.
+They come from the catalog (olm.bundle.object) or from the bundle's image, pulled on request
+(`inspection`) and stored by digest (`stored`). `report` summarizes the objects, `permissions` rates
+RBAC rules, `difference` compares two bundles. Knows neither pages nor clusters.
 """

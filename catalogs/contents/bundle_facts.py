@@ -1,7 +1,7 @@
-"""What a bundle brings and needs, read from its olm.bundle blob: the facts that rules look at.
+"""Facts of a bundle from its olm.bundle blob: the APIs it provides and requires, its objects.
 
-With olm.bundle.object properties everything is there; with olm.csv.metadata the objects and the
-webhooks are known only to the bundle's image, and the facts about them are None.
+A blob with olm.bundle.object properties has all of them. With olm.csv.metadata, only the bundle's
+image has the objects and the webhooks, and the facts about them are None.
 """
 
 import base64
@@ -31,8 +31,8 @@ class Kind(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
-    def told(self) -> str:
-        """For sentences."""
+    def label(self) -> str:
+        """The kind as sentences name it."""
         return f"{self.kind} ({self.api_version})"
 
 
@@ -55,13 +55,13 @@ class Hook(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Facts of one bundle; None where only the bundle's image knows."""
+    """Facts of one bundle; None for facts that only the bundle's image has."""
 
     name: str = ""
     package: str = ""
     version: str = ""
     install_modes: frozenset[str] | None = None  # the supported ones
-    modes_told_twice: tuple[str, ...] = ()
+    repeated_install_modes: tuple[str, ...] = ()
     owned_api_services: int | None = None
     owned_apis: tuple[str, ...] = ()  # names of these APIServices
     webhooks: int | None = None
@@ -76,7 +76,7 @@ class Contents:
     required_labels: tuple[str, ...] = ()
     constraints: tuple[Any, ...] = ()  # olm.constraint values as decoded
     native_apis: tuple[Kind, ...] = ()
-    required_crds: tuple[tuple[str, Kind], ...] = ()  # (name of the CRD, what of it is needed)
+    required_crds: tuple[tuple[str, Kind], ...] = ()  # (name of the CRD, required kind)
     owned_crds: tuple[str, ...] = ()  # names
     min_kube_version: str = ""
     max_openshift_version: str = ""
@@ -85,7 +85,7 @@ class Contents:
     deprecated: bool = False  # by olm.deprecations
     shipped: tuple[Shipped, ...] | None = None  # without the ClusterServiceVersion
     crd_versions: tuple[tuple[str, frozenset[str]], ...] | None = None  # of the CRDs shipped
-    # Of those without a conversion webhook: the served ones, which existing objects must fit.
+    # Served versions of CRDs without a conversion webhook, which existing objects must satisfy.
     crds_strict: tuple[tuple[str, frozenset[str]], ...] | None = None
 
 
@@ -189,23 +189,23 @@ class _Label(msgspec.Struct):
 
 
 def read_contents(blob: bytes, *, deprecated: bool = False) -> Contents:
-    """The facts of an olm.bundle blob, JSON. Parts of a wrong type count as absent.
+    """The facts of an olm.bundle blob in JSON. Values of the wrong type count as absent.
 
-    `deprecated` comes from the package's olm.deprecations. Raises one of `fbc.DECODE_ERRORS` for
-    what is no JSON object.
+    `deprecated` comes from the package's olm.deprecations. Raises one of `fbc.DECODE_ERRORS` for a
+    blob that is no JSON object.
     """
     bundle = fbc.decode(blob, _Blob)[0]
     properties = bundle.properties or []
     facts = _from_properties(properties)
-    manifests = [each for each in map(_manifest, properties) if each is not None]
-    csv = next((each for each in manifests if each.kind == CSV_KIND), None)
-    metadata = next((each for each in properties if each.type == "olm.csv.metadata"), None)
+    manifests = [manifest for manifest in map(_manifest, properties) if manifest is not None]
+    csv = next((manifest for manifest in manifests if manifest.kind == CSV_KIND), None)
+    metadata = next((prop for prop in properties if prop.type == "olm.csv.metadata"), None)
     if csv is not None:
         facts |= _from_csv(csv)
     elif metadata is not None:
         facts |= _from_metadata(fbc.decode(metadata.value, _Metadata)[0])
     if manifests:
-        facts |= _from_manifests([each for each in manifests if each is not csv])
+        facts |= _from_manifests([manifest for manifest in manifests if manifest is not csv])
     return Contents(
         name=bundle.name or "", package=bundle.package or "", deprecated=deprecated, **facts
     )
@@ -219,27 +219,27 @@ class _Blob(msgspec.Struct):
 
 def _from_properties(properties: list[fbc.PropertyIn]) -> dict[str, Any]:
     provides, requires, packages, labels, constraints = set(), [], [], [], []
-    found: dict[str, Any] = {"prohibited": False}
-    for each in properties:
-        if each.type == "olm.gvk":
-            provides.add(_kind(bytes(each.value)))
-        elif each.type == "olm.gvk.required":
-            requires.append(_kind(bytes(each.value)))
-        elif each.type == "olm.package.required":
-            needed = fbc.decode(each.value, fbc.RequiredPackage)[0]
+    facts: dict[str, Any] = {"prohibited": False}
+    for prop in properties:
+        if prop.type == "olm.gvk":
+            provides.add(_kind(bytes(prop.value)))
+        elif prop.type == "olm.gvk.required":
+            requires.append(_kind(bytes(prop.value)))
+        elif prop.type == "olm.package.required":
+            needed = fbc.decode(prop.value, fbc.RequiredPackage)[0]
             packages.append((needed.packageName or "", needed.versionRange or ""))
-        elif each.type == "olm.label.required":
-            labels.append(fbc.decode(each.value, _Label)[0].label)
-        elif each.type == "olm.constraint":
-            constraints.append(msgspec.json.decode(each.value))
-        elif each.type == "olm.deprecated":
-            found["prohibited"] = True
-        elif each.type == "olm.maxOpenShiftVersion":
-            value = msgspec.json.decode(each.value)
-            found["max_openshift_version"] = str(value).strip('"') if value is not None else ""
-        elif each.type == "olm.package":
-            found["version"] = fbc.decode(each.value, fbc.PackageProperty)[0].version or ""
-    return found | {
+        elif prop.type == "olm.label.required":
+            labels.append(fbc.decode(prop.value, _Label)[0].label)
+        elif prop.type == "olm.constraint":
+            constraints.append(msgspec.json.decode(prop.value))
+        elif prop.type == "olm.deprecated":
+            facts["prohibited"] = True
+        elif prop.type == "olm.maxOpenShiftVersion":
+            value = msgspec.json.decode(prop.value)
+            facts["max_openshift_version"] = str(value).strip('"') if value is not None else ""
+        elif prop.type == "olm.package":
+            facts["version"] = fbc.decode(prop.value, fbc.PackageProperty)[0].version or ""
+    return facts | {
         "provides": frozenset(provides),
         "requires": tuple(requires),
         "required_packages": tuple(packages),
@@ -250,16 +250,16 @@ def _from_properties(properties: list[fbc.PropertyIn]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def _kind(value: bytes) -> Kind:
-    """Of an olm.gvk property. Versions of a package repeat theirs byte for byte."""
+    """The kind in an olm.gvk property. Cached: the versions of a package repeat the same bytes."""
     gvk = fbc.decode(value, fbc.Gvk)[0]
     return Kind(gvk.group or "", gvk.version or "", gvk.kind or "")
 
 
-def _manifest(found: fbc.PropertyIn) -> _Manifest | None:
-    """The object in an olm.bundle.object property; None for another type or what is no object."""
-    if found.type != "olm.bundle.object":
+def _manifest(prop: fbc.PropertyIn) -> _Manifest | None:
+    """The object in an olm.bundle.object property; None for another type or invalid content."""
+    if prop.type != "olm.bundle.object":
         return None
-    data = fbc.decode(found.value, csvs.ObjectProperty)[0].data
+    data = fbc.decode(prop.value, csvs.ObjectProperty)[0].data
     try:
         text = base64.b64decode(data or "")
         if not text.lstrip().startswith(b"{"):
@@ -273,7 +273,7 @@ def _from_csv(manifest: _Manifest) -> dict[str, Any]:
     spec = fbc.decode(manifest.spec, _Spec)[0] if manifest.spec != fbc.NULL else _Spec()
     annotations = manifest.metadata.annotations if manifest.metadata else None
     webhooks = spec.webhookdefinitions or []
-    conversions = [each for each in webhooks if each.type == CONVERSION]
+    conversions = [webhook for webhook in webhooks if webhook.type == CONVERSION]
     strategy = (spec.install.spec if spec.install else None) or _Strategy()
     return {
         **_named(spec.installModes, spec.customresourcedefinitions, spec.apiservicedefinitions),
@@ -282,25 +282,25 @@ def _from_csv(manifest: _Manifest) -> dict[str, Any]:
         "conversion_webhooks": len(conversions),
         "webhook_rules": tuple(
             (tuple(rule.apiGroups or ()), tuple(rule.resources or ()))
-            for each in webhooks
-            if each.type != CONVERSION
-            for rule in each.rules or ()
+            for webhook in webhooks
+            if webhook.type != CONVERSION
+            for rule in webhook.rules or ()
         ),
         "hooks": tuple(
             Hook(
-                *(each.type, each.generateName, each.deploymentName),
-                tuple(each.conversionCRDs or ()) if each.type == CONVERSION else (),
+                *(webhook.type, webhook.generateName, webhook.deploymentName),
+                tuple(webhook.conversionCRDs or ()) if webhook.type == CONVERSION else (),
             )
-            for each in webhooks
+            for webhook in webhooks
         ),
-        "deployments": tuple(each.name for each in strategy.deployments or ()),
+        "deployments": tuple(deployment.name for deployment in strategy.deployments or ()),
     }
 
 
-def _from_metadata(found: _Metadata) -> dict[str, Any]:
+def _from_metadata(metadata: _Metadata) -> dict[str, Any]:
     return {
-        **_named(found.installModes, found.crdDescriptions, found.apiServiceDefinitions),
-        **_needs(found.nativeAPIs, found.minKubeVersion, found.annotations),
+        **_named(metadata.installModes, metadata.crdDescriptions, metadata.apiServiceDefinitions),
+        **_needs(metadata.nativeAPIs, metadata.minKubeVersion, metadata.annotations),
     }
 
 
@@ -309,17 +309,19 @@ def _named(
 ) -> dict[str, Any]:
     crds, services = crds or _Descriptions(), services or _Descriptions()
     supported = frozenset(mode.type for mode in modes or () if mode.supported)
-    told = Counter(mode.type for mode in modes or ())
+    counts = Counter(mode.type for mode in modes or ())
     return {
         "install_modes": supported if modes is not None else None,
-        "modes_told_twice": tuple(type_ for type_, times in told.items() if times > 1),
-        "owned_crds": tuple(each.name for each in crds.owned or ()),
+        "repeated_install_modes": tuple(type_ for type_, times in counts.items() if times > 1),
+        "owned_crds": tuple(crd.name for crd in crds.owned or ()),
         "required_crds": tuple(
-            (each.name, Kind(each.name.partition(".")[2], each.version, each.kind))
-            for each in crds.required or ()
+            (crd.name, Kind(crd.name.partition(".")[2], crd.version, crd.kind))
+            for crd in crds.required or ()
         ),
         "owned_api_services": len(services.owned or ()),
-        "owned_apis": tuple(f"{each.version}.{each.group}" for each in services.owned or ()),
+        "owned_apis": tuple(
+            f"{service.version}.{service.group}" for service in services.owned or ()
+        ),
     }
 
 
@@ -327,7 +329,7 @@ def _needs(
     native: list[_Description] | None, min_kube: str | None, annotations: csvs.Annotations | None
 ) -> dict[str, Any]:
     return {
-        "native_apis": tuple(Kind(each.group, each.version, each.kind) for each in native or ()),
+        "native_apis": tuple(Kind(api.group, api.version, api.kind) for api in native or ()),
         "min_kube_version": min_kube or "",
         "suggested_namespace": (annotations.suggestedNamespace if annotations else None) or "",
     }
@@ -335,16 +337,18 @@ def _needs(
 
 def _from_manifests(manifests: list[_Manifest]) -> dict[str, Any]:
     shipped, crds, strict = [], [], []
-    for each in manifests:
-        group, _, version = each.apiVersion.rpartition("/")
-        name = each.metadata.name if each.metadata else ""
-        namespace = each.metadata.namespace if each.metadata else ""
-        shipped.append(Shipped(Kind(group, version, each.kind), name, namespace))
-        if each.kind == CRD_KIND:
-            spec = fbc.decode(each.spec, _CrdSpec)[0] if each.spec != fbc.NULL else _CrdSpec()
-            versions = {one.name for one in spec.versions or ()} | {spec.version or ""}
+    for manifest in manifests:
+        group, _, version = manifest.apiVersion.rpartition("/")
+        name = manifest.metadata.name if manifest.metadata else ""
+        namespace = manifest.metadata.namespace if manifest.metadata else ""
+        shipped.append(Shipped(Kind(group, version, manifest.kind), name, namespace))
+        if manifest.kind == CRD_KIND:
+            spec = (
+                fbc.decode(manifest.spec, _CrdSpec)[0] if manifest.spec != fbc.NULL else _CrdSpec()
+            )
+            versions = {version.name for version in spec.versions or ()} | {spec.version or ""}
             crds.append((name, frozenset(versions - {""})))
-            served = {one.name for one in spec.versions or () if one.served}
+            served = {version.name for version in spec.versions or () if version.served}
             if spec.conversion is None or spec.conversion.strategy != "Webhook":
                 strict.append((name, frozenset(served or {spec.version or ""})))
     return {

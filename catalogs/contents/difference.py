@@ -1,8 +1,8 @@
-"""How what two bundles bring differs. Pure.
+"""The difference between the contents of two bundles. Pure.
 
-Of CRD schemas: versions that went, fields that went, changed their type or became required, the
-changes that operator-controller's preflight refuses (internal/operator-controller/rukpak/preflights
-/crdupgradesafety).
+Of CRD schemas: removed versions, and fields that were removed, changed their type or became
+required, the changes that operator-controller's preflight refuses
+(internal/operator-controller/rukpak/preflights/crdupgradesafety).
 """
 
 from collections import defaultdict
@@ -10,17 +10,17 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from catalogs.contents.grants import beyond
-from catalogs.contents.report import CLUSTER, Crd, CrdVersion, Report
+from catalogs.contents.permissions import CLUSTER, beyond
+from catalogs.contents.report import Crd, CrdVersion, Report
 from catalogs.contents.tolerant import at, text, texts
 
-MOST_FIELDS = 20_000  # of one schema; what lies beyond is not compared
+MOST_FIELDS = 20_000  # of one schema; further fields are not compared
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`change`: added, removed or changed; `level` as of a permission; `note` says what of it."""
+    """`change` is added, removed or changed; `level` that of a permission; `note` the details."""
 
     change: str
     what: str
@@ -41,80 +41,82 @@ class _Field:
 
 
 def difference(before: Report, after: Report) -> tuple[Section, ...]:
-    """What is added, removed and changed, section by section; sections without any are left out."""
+    """Additions, removals and changes by section; empty sections are left out."""
     sections = (
         Section("CRDs and their schemas", tuple(_crds(before.crds, after.crds))),
         Section("Permissions", tuple(_permissions(before, after))),
         Section("Objects", tuple(_objects(before, after))),
         Section("Webhooks", tuple(_webhooks(before, after))),
         Section("Images", tuple(_images(before, after))),
-        Section("Namespaces", tuple(_named(before.namespaces, after.namespaces, str))),
+        Section("Namespaces", tuple(_named_lines(before.namespaces, after.namespaces, str))),
     )
-    return tuple(each for each in sections if each.lines)
+    return tuple(section for section in sections if section.lines)
 
 
 def _pairs(
     before: Iterable[Item], after: Iterable[Item], key: Callable[[Item], Hashable]
 ) -> Iterator[tuple[Item | None, Item | None]]:
-    """What has the same key on both sides; removed ones first."""
-    old, new = {key(each): each for each in before}, {key(each): each for each in after}
+    """Pairs items of the same key: removed items first, then the items of `after`."""
+    old, new = {key(item): item for item in before}, {key(item): item for item in after}
     yield from ((old[name], None) for name in old if name not in new)
     yield from ((old.get(name), new[name]) for name in new)
 
 
-def _named(
-    before: Iterable[Item], after: Iterable[Item], told: Callable[[Item], str]
+def _named_lines(
+    before: Iterable[Item], after: Iterable[Item], label: Callable[[Item], str]
 ) -> Iterator[Line]:
-    for old, new in _pairs(before, after, told):
+    for old, new in _pairs(before, after, label):
         if new is None and old is not None:
-            yield Line("removed", told(old))
+            yield Line("removed", label(old))
         elif old is None and new is not None:
-            yield Line("added", told(new))
+            yield Line("added", label(new))
 
 
 def _permissions(before: Report, after: Report) -> Iterator[Line]:
-    for change, found in (
+    for change, permissions in (
         ("added", beyond(after.permissions, before.permissions)),
         ("removed", beyond(before.permissions, after.permissions)),
     ):
-        for each in found:
-            where = "cluster-wide" if each.scope == CLUSTER else "in its namespaces"
-            names = f", only {', '.join(each.names)}" if each.names else ""
-            verbs = ", ".join(each.verbs) or "bound"
-            told = f"{verbs}: {each.what}{names} ({where}, {each.account})"
+        for permission in permissions:
+            where = "cluster-wide" if permission.scope == CLUSTER else "in its namespaces"
+            names = f", only {', '.join(permission.names)}" if permission.names else ""
+            verbs = ", ".join(permission.verbs) or "bound"
+            description = f"{verbs}: {permission.what}{names} ({where}, {permission.account})"
             if change == "added":
-                yield Line(change, told, " ".join(each.why), each.level)
+                yield Line(change, description, " ".join(permission.why), permission.level)
             else:
-                yield Line(change, told)
+                yield Line(change, description)
 
 
 def _objects(before: Report, after: Report) -> Iterator[Line]:
     def flat(report: Report) -> list[str]:
         return [
-            f"{each.kind} {name} ({each.api_version})"
-            for each in report.kinds
-            for name in each.names
-            if each.kind != "CustomResourceDefinition"
+            f"{kinds.kind} {name} ({kinds.api_version})"
+            for kinds in report.kinds
+            for name in kinds.names
+            if kinds.kind != "CustomResourceDefinition"
         ]
 
-    yield from _named(flat(before), flat(after), str)
+    yield from _named_lines(flat(before), flat(after), str)
 
 
 def _webhooks(before: Report, after: Report) -> Iterator[Line]:
-    for old, new in _pairs(before.webhooks, after.webhooks, lambda each: (each.type, each.name)):
-        found = new or old
-        assert found is not None  # noqa: S101 - for the type checker: one of them is there
-        told = f"{found.type} {found.name}: {'; '.join(found.intercepts)}"
+    for old, new in _pairs(
+        before.webhooks, after.webhooks, lambda webhook: (webhook.type, webhook.name)
+    ):
+        webhook = new or old
+        assert webhook is not None  # noqa: S101 - for the type checker: one of them is there
+        description = f"{webhook.type} {webhook.name}: {'; '.join(webhook.intercepts)}"
         if old is None or new is None:
-            yield Line("removed" if new is None else "added", told)
+            yield Line("removed" if new is None else "added", description)
         elif old != new:
             was = f"It was: {'; '.join(old.intercepts)}, failure policy {old.failure_policy}."
-            yield Line("changed", f"{told}, failure policy {new.failure_policy}", was)
+            yield Line("changed", f"{description}, failure policy {new.failure_policy}", was)
 
 
 def _images(before: Report, after: Report) -> Iterator[Line]:
-    """One image that went and one that came, of the same repository and names, are one change."""
-    here, there = {each.image for each in before.images}, {each.image for each in after.images}
+    """A removed and an added image with the same repository and names count as one change."""
+    here, there = {image.image for image in before.images}, {image.image for image in after.images}
     went, came = _by_use(before, there), _by_use(after, here)
     for key, old in went.items():
         new = came.get(key, [])
@@ -127,11 +129,11 @@ def _images(before: Report, after: Report) -> Iterator[Line]:
 
 
 def _by_use(report: Report, without: set[str]) -> dict[tuple[str, ...], list[str]]:
-    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for each in report.images:
-        if each.image not in without:
-            found[repository(each.image), *each.names].append(each.image)
-    return found
+    by_use: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for image in report.images:
+        if image.image not in without:
+            by_use[repository(image.image), *image.names].append(image.image)
+    return by_use
 
 
 def repository(image: str) -> str:
@@ -142,7 +144,7 @@ def repository(image: str) -> str:
 
 
 def _crds(before: Iterable[Crd], after: Iterable[Crd]) -> Iterator[Line]:
-    for old, new in _pairs(before, after, lambda each: each.name):
+    for old, new in _pairs(before, after, lambda crd: crd.name):
         if old is None and new is not None:
             yield Line("added", new.name)
         elif new is None and old is not None:
@@ -152,19 +154,19 @@ def _crds(before: Iterable[Crd], after: Iterable[Crd]) -> Iterator[Line]:
 
 
 def crd_lines(old: Crd, new: Crd) -> Iterator[Line]:
-    """What changed between two of the same name."""
+    """Changes between two versions of the same CRD."""
     if old.scope != new.scope:
         yield Line("changed", new.name, f"Its scope was {old.scope}, now {new.scope}.", "danger")
-    versions = {each.name: each for each in new.versions}
+    versions = {version.name: version for version in new.versions}
     for was in old.versions:
         now = versions.pop(was.name, None)
         if now is None:
-            told = f"Version {was.name} is gone."
-            yield Line("removed", new.name, told, "danger" if was.storage else "caution")
+            note = f"Version {was.name} is gone."
+            yield Line("removed", new.name, note, "danger" if was.storage else "caution")
             continue
         if was.served and not now.served:
-            told = f"Version {was.name} is no longer served."
-            yield Line("changed", new.name, told, "caution")
+            note = f"Version {was.name} is no longer served."
+            yield Line("changed", new.name, note, "caution")
         if now.storage and not was.storage:
             yield Line("changed", new.name, f"Objects are stored as {was.name} from now on.")
         yield from _schema_lines(new.name, was, now)
@@ -177,46 +179,46 @@ def _schema_lines(name: str, was: CrdVersion, now: CrdVersion) -> Iterator[Line]
     for path, field in new.items():
         before = old.get(path)
         if before is None:
-            parent = _above(path)
+            parent = _parent(path)
             if field.required and (not parent or parent in old):
-                told = f"{path} is new in {now.name} and required."
-                yield Line("added", name, told, "danger")
+                note = f"{path} is new in {now.name} and required."
+                yield Line("added", name, note, "danger")
             continue
         if field.required and not before.required:
             yield Line("changed", name, f"{path} is now required in {now.name}.", "danger")
         if field.type != before.type:
             types = f"{before.type or 'any'}, now {field.type or 'any'}"
-            told = f"{path} in {now.name} was of type {types}."
-            yield Line("changed", name, told, "danger")
+            note = f"{path} in {now.name} was of type {types}."
+            yield Line("changed", name, note, "danger")
     gone = {path for path in old if path not in new}
-    for path in sorted(path for path in gone if _above(path) not in gone):
-        told = f"{path} is gone from {now.name}: its values would be dropped."
-        yield Line("removed", name, told, "danger")
+    for path in sorted(path for path in gone if _parent(path) not in gone):
+        note = f"{path} is gone from {now.name}: its values would be dropped."
+        yield Line("removed", name, note, "danger")
     added = sum(path not in old for path in new)
     if added:
         are = "field is" if added == 1 else "fields are"
         yield Line("added", name, f"{added} {are} new in {now.name}.")
 
 
-def _above(path: str) -> str:
-    """The field that the path's last one is in."""
+def _parent(path: str) -> str:
+    """The path of the parent field."""
     return path.rpartition(".")[0].rstrip("[]{}")
 
 
 def fields_of(schema: Mapping[str, Any]) -> dict[str, _Field]:
-    """Every field by its path (`spec.list[].name`), MOST_FIELDS at most."""
-    found: dict[str, _Field] = {}
+    """The fields of a schema by path (`spec.list[].name`), at most MOST_FIELDS."""
+    fields: dict[str, _Field] = {}
     stack: list[tuple[str, Any]] = [("", schema)]
-    while stack and len(found) < MOST_FIELDS:
+    while stack and len(fields) < MOST_FIELDS:
         prefix, node = stack.pop()
         required = set(texts(node, "required"))
         properties = at(node, "properties")
         for name, below in (properties if isinstance(properties, dict) else {}).items():
             path = f"{prefix}.{name}" if prefix else str(name)
-            found[path] = _Field(text(below, "type"), name in required)
+            fields[path] = _Field(text(below, "type"), name in required)
             stack.append((path, below))
         for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
             below = at(node, key)
             if isinstance(below, dict):
                 stack.append((f"{prefix}{mark}", below))
-    return found
+    return fields

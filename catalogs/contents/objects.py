@@ -1,6 +1,6 @@
-"""A bundle's objects as JSON, from the files of its image or from its blob in a catalog.
+"""Objects of a bundle as JSON, from the files of its image or from its blob in a catalog.
 
-Pure: knows no row and no registry.
+Pure: uses neither the database nor a registry.
 """
 
 import re
@@ -22,10 +22,10 @@ _ANNOTATIONS = "annotations.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """A bundle's objects, decoded, as its files or properties have them.
+    """The decoded objects of a bundle.
 
-    `annotations` are those of metadata/annotations.yaml, `folders` those inside of manifests/;
-    a catalog tells neither. `digest` is the image's, empty when the catalog told the objects.
+    `annotations` are those of metadata/annotations.yaml, `folders` those inside of manifests/,
+    `digest` that of the image; all are empty for objects from a catalog.
     """
 
     objects: tuple[dict[str, Any], ...]
@@ -36,11 +36,11 @@ class Manifests:
     @property
     def csv(self) -> dict[str, Any]:
         """The ClusterServiceVersion; {} when there is none."""
-        return next((each for each in self.objects if each.get("kind") == CSV_KIND), {})
+        return next((manifest for manifest in self.objects if manifest.get("kind") == CSV_KIND), {})
 
 
 class Packed(msgspec.Struct):
-    """Shape of what is stored."""
+    """The stored form of an image's manifests, as JSON."""
 
     objects: list[msgspec.Raw]
     annotations: dict[str, str] = {}
@@ -62,8 +62,11 @@ def pack(
     metadata: Iterable[tuple[str, bytes]],
     folders: Sequence[str],
 ) -> Packed:
-    """The objects of these files: (name, content). Raises SourceError that names the file for one
-    that holds anything else, and for files without a ClusterServiceVersion."""
+    """The objects of the files, given as (name, content).
+
+    Raises SourceError for a file that holds anything but objects, and when there is no
+    ClusterServiceVersion.
+    """
     objects: list[msgspec.Raw] = []
     kinds = set()
     for name, data in manifests:
@@ -81,8 +84,8 @@ def pack(
     for name, data in metadata:
         if name == _ANNOTATIONS:
             for document in _documents(data, name, label):
-                found = fbc.decode(document, _Annotations)[0].annotations or {}
-                annotations |= {key: str(value) for key, value in found.items()}
+                values = fbc.decode(document, _Annotations)[0].annotations or {}
+                annotations |= {key: str(value) for key, value in values.items()}
     return Packed(objects, annotations, list(folders))
 
 
@@ -123,34 +126,37 @@ class _Blob(msgspec.Struct):
 
 
 def objects_in(blob: bytes) -> list[bytes]:
-    """The objects in a blob's olm.bundle.object properties, JSON or YAML; those that can't be read
-    are left out, their faults are the catalog's problems. [] for what is no bundle."""
+    """The objects in the olm.bundle.object properties of a blob, as JSON or YAML.
+
+    Invalid objects are left out; they are reported as problems of the catalog. [] for a blob that
+    is no bundle.
+    """
     if b"olm.bundle.object" not in blob:
         return []
     try:
         properties = fbc.decode(blob, _Blob)[0].properties or []
     except fbc.DECODE_ERRORS:
         return []
-    found = []
-    for each in properties:
-        if each.type == "olm.bundle.object" and each.value is not fbc.ABSENT:
-            manifest = csvs.read_manifest(each.value)[0]
+    result = []
+    for prop in properties:
+        if prop.type == "olm.bundle.object" and prop.value is not fbc.ABSENT:
+            manifest = csvs.read_manifest(prop.value)[0]
             if manifest:
-                found.append(manifest)
-    return found
+                result.append(manifest)
+    return result
 
 
 def decoded(manifests: Iterable[bytes | msgspec.Raw]) -> tuple[dict[str, Any], ...]:
-    """JSON or YAML as objects; what is none is left out."""
-    found = []
-    for each in manifests:
+    """Decodes objects from JSON or YAML; anything else is left out."""
+    result = []
+    for manifest in manifests:
         try:
-            text = bytes(each)
+            text = bytes(manifest)
             if not text.lstrip().startswith(b"{"):
                 text = fbc.yaml_to_json(text)
             value = msgspec.json.decode(text)
         except (fbc.BadBlob, *fbc.DECODE_ERRORS):
             continue
         if isinstance(value, dict):
-            found.append(value)
-    return tuple(found)
+            result.append(value)
+    return tuple(result)

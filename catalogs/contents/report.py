@@ -1,6 +1,6 @@
-"""What a bundle would bring to a cluster: objects, permissions, CRDs, webhooks, images, namespaces.
+"""Summary of a bundle's objects: kinds, permissions, CRDs, webhooks, images and namespaces.
 
-Pure: objects in, plain facts out. What a cluster has of it already is not known here.
+Pure; does not compare them with a cluster.
 """
 
 from collections import defaultdict
@@ -9,47 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catalogs.contents.objects import CSV_KIND, Manifests
-from catalogs.contents.risks import Level, risks
+from catalogs.contents.permissions import CLUSTER, Level, Permission, account_of, permissions_of
 from catalogs.contents.tolerant import at, objects, text, texts
 
-CLUSTER, NAMESPACE = "cluster", "namespace"
 BY_INSTALLER = "made by the installer"
-_ORDER = tuple(Level)
 
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The objects of one kind. `origin` is empty for those among the manifests."""
+    """The objects of one kind. `origin` is empty for objects among the manifests."""
 
     kind: str
     api_version: str
     names: tuple[str, ...]
     origin: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Permission:
-    """One RBAC rule that is granted. `scope`: cluster or namespace; `why`: worst first."""
-
-    scope: str
-    account: str
-    groups: tuple[str, ...]
-    resources: tuple[str, ...]
-    verbs: tuple[str, ...]
-    names: tuple[str, ...] = ()
-    urls: tuple[str, ...] = ()
-    level: str = Level.PLAIN
-    why: tuple[str, ...] = ()
-
-    @property
-    def what(self) -> str:
-        """Its resources with their groups, as kubectl writes them."""
-        if self.urls:
-            return ", ".join(self.urls)
-        shown = []
-        for group in self.groups or ("",):
-            shown += [f"{each}.{group}" if group else each for each in self.resources]
-        return ", ".join(shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +50,7 @@ class Webhook:
     name: str
     failure_policy: str
     intercepts: tuple[str, ...]
-    everything: bool = False  # it is asked about every kind
+    everything: bool = False  # it intercepts every kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +74,22 @@ class Report:
     @property
     def dangerous(self) -> int:
         return sum(
-            each.scope == CLUSTER and each.level == Level.DANGER for each in self.permissions
+            permission.scope == CLUSTER and permission.level == Level.DANGER
+            for permission in self.permissions
         )
 
 
-def report(found: Manifests, related: Iterable[tuple[str, str]] = ()) -> Report:
-    """All of it; `related` are the bundle's related images, (name, image)."""
-    csv = found.csv
-    shipped = [each for each in found.objects if each.get("kind") != CSV_KIND]
+def report(manifests: Manifests, related: Iterable[tuple[str, str]] = ()) -> Report:
+    """Summarizes a bundle; `related` are its related images as (name, image)."""
+    csv = manifests.csv
+    shipped = [manifest for manifest in manifests.objects if manifest.get("kind") != CSV_KIND]
     return Report(
-        kinds=(*_kinds(shipped), *_made(csv)),
-        permissions=_permissions(csv, shipped),
+        kinds=(*_kinds(shipped), *_created(csv)),
+        permissions=permissions_of(csv, shipped),
         crds=tuple(
-            _crd(each) for each in shipped if each.get("kind") == "CustomResourceDefinition"
+            _crd(manifest)
+            for manifest in shipped
+            if manifest.get("kind") == "CustomResourceDefinition"
         ),
         webhooks=tuple(map(_webhook, objects(csv, "spec", "webhookdefinitions"))),
         images=images((*related, *_images(csv))),
@@ -123,20 +99,24 @@ def report(found: Manifests, related: Iterable[tuple[str, str]] = ()) -> Report:
 
 def _kinds(shipped: Iterable[dict[str, Any]]) -> Iterator[Kinds]:
     names: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for each in shipped:
-        named = text(each, "metadata", "name") or text(each, "metadata", "generateName") or "-"
-        names[text(each, "kind"), text(each, "apiVersion")].append(named)
+    for manifest in shipped:
+        named = (
+            text(manifest, "metadata", "name") or text(manifest, "metadata", "generateName") or "-"
+        )
+        names[text(manifest, "kind"), text(manifest, "apiVersion")].append(named)
     for kind, api_version in sorted(names):
         yield Kinds(kind, api_version, tuple(sorted(names[kind, api_version])))
 
 
-def _made(csv: dict[str, Any]) -> Iterator[Kinds]:
-    """What OLM makes of the ClusterServiceVersion (OLM, pkg/controller/install)."""
+def _created(csv: dict[str, Any]) -> Iterator[Kinds]:
+    """Objects that OLM creates from the ClusterServiceVersion (OLM, pkg/controller/install)."""
     install = at(csv, "spec", "install", "spec")
-    wide = [_account(each) for each in objects(install, "clusterPermissions")]
-    inside = [_account(each) for each in objects(install, "permissions")]
+    wide = [account_of(permission) for permission in objects(install, "clusterPermissions")]
+    inside = [account_of(permission) for permission in objects(install, "permissions")]
     rbac = "rbac.authorization.k8s.io/v1"
-    deployments = [text(each, "name") or "-" for each in objects(install, "deployments")]
+    deployments = [
+        text(deployment, "name") or "-" for deployment in objects(install, "deployments")
+    ]
     made = (
         ("Deployment", "apps/v1", deployments),
         ("ServiceAccount", "v1", [*wide, *inside]),
@@ -148,72 +128,17 @@ def _made(csv: dict[str, Any]) -> Iterator[Kinds]:
             yield Kinds(kind, api_version, tuple(sorted(set(names))), BY_INSTALLER)
 
 
-def _account(permission: dict[str, Any]) -> str:
-    return text(permission, "serviceAccountName") or "default"
-
-
-def _permissions(csv: dict[str, Any], shipped: list[dict[str, Any]]) -> tuple[Permission, ...]:
-    install = at(csv, "spec", "install", "spec")
-    found = [
-        _permission(scope, _account(each), rule)
-        for scope, key in ((CLUSTER, "clusterPermissions"), (NAMESPACE, "permissions"))
-        for each in objects(install, key)
-        for rule in objects(each, "rules")
-    ]
-    found += _bound(shipped)
-    found.sort(key=lambda each: (each.scope != CLUSTER, _ORDER.index(Level(each.level))))
-    return tuple(dict.fromkeys(found))
-
-
-def _permission(scope: str, account: str, rule: dict[str, Any]) -> Permission:
-    groups, resources = texts(rule, "apiGroups"), texts(rule, "resources")
-    verbs, names = texts(rule, "verbs"), texts(rule, "resourceNames")
-    level, why = risks(groups, resources, verbs, named=bool(names))
-    if scope == NAMESPACE and level == Level.DANGER:
-        level = Level.CAUTION
-    urls = texts(rule, "nonResourceURLs")
-    return Permission(scope, account, groups, resources, verbs, names, urls, level, why)
-
-
-def _bound(shipped: list[dict[str, Any]]) -> Iterator[Permission]:
-    """What the bundle's own bindings grant."""
-    roles = {
-        (text(each, "kind"), text(each, "metadata", "name")): each
-        for each in shipped
-        if each.get("kind") in ("ClusterRole", "Role")
-    }
-    for each in shipped:
-        if each.get("kind") not in ("ClusterRoleBinding", "RoleBinding"):
-            continue
-        scope = CLUSTER if each["kind"] == "ClusterRoleBinding" else NAMESPACE
-        whom = ", ".join(text(one, "name") for one in objects(each, "subjects")) or "nobody"
-        kind, name = text(each, "roleRef", "kind"), text(each, "roleRef", "name")
-        role = roles.get((kind, name))
-        if role is not None:
-            for rule in objects(role, "rules"):
-                yield _permission(scope, whom, rule)
-            continue
-        admin = name == "cluster-admin" and scope == CLUSTER
-        says = (
-            "It is bound to cluster-admin: it may do everything."
-            if admin
-            else f"It is bound to {kind} {name}, which the bundle does not ship."
-        )
-        level = Level.DANGER if admin else Level.CAUTION
-        yield Permission(scope, whom, (), (f"{kind}/{name}",), (), level=level, why=(says,))
-
-
 def _crd(manifest: dict[str, Any]) -> Crd:
     spec = at(manifest, "spec")
     legacy = at(spec, "validation", "openAPIV3Schema")
     versions = [
         CrdVersion(
-            text(each, "name"),
-            each.get("served") is True,
-            each.get("storage") is True,
-            _schema(at(each, "schema", "openAPIV3Schema") or legacy),
+            text(version, "name"),
+            version.get("served") is True,
+            version.get("storage") is True,
+            _schema(at(version, "schema", "openAPIV3Schema") or legacy),
         )
-        for each in objects(spec, "versions")
+        for version in objects(spec, "versions")
     ]
     if not versions and text(spec, "version"):  # apiextensions.k8s.io/v1beta1
         versions = [CrdVersion(text(spec, "version"), True, True, _schema(legacy))]
@@ -230,42 +155,42 @@ def _schema(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _webhook(found: dict[str, Any]) -> Webhook:
-    told, everything = [], False
-    for rule in objects(found, "rules"):
+def _webhook(webhook: dict[str, Any]) -> Webhook:
+    intercepts, everything = [], False
+    for rule in objects(webhook, "rules"):
         groups, resources = texts(rule, "apiGroups"), texts(rule, "resources")
         everything = everything or ("*" in groups and bool({"*", "*/*"} & set(resources)))
         what = Permission("", "", groups, resources, ()).what
-        told.append(f"{', '.join(texts(rule, 'operations')) or '-'} of {what}")
-    told += [f"conversion of {name}" for name in texts(found, "conversionCRDs")]
+        intercepts.append(f"{', '.join(texts(rule, 'operations')) or '-'} of {what}")
+    intercepts += [f"conversion of {name}" for name in texts(webhook, "conversionCRDs")]
     return Webhook(
-        text(found, "type"),
-        text(found, "generateName"),
-        text(found, "failurePolicy") or "Fail",
-        tuple(told),
+        text(webhook, "type"),
+        text(webhook, "generateName"),
+        text(webhook, "failurePolicy") or "Fail",
+        tuple(intercepts),
         everything,
     )
 
 
 def _images(csv: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for each in objects(csv, "spec", "relatedImages"):
-        yield text(each, "name"), text(each, "image")
+    for related in objects(csv, "spec", "relatedImages"):
+        yield text(related, "name"), text(related, "image")
     for deployment in objects(csv, "spec", "install", "spec", "deployments"):
         pod = at(deployment, "spec", "template", "spec")
         for key in ("initContainers", "containers"):
-            for each in objects(pod, key):
-                yield text(each, "name"), text(each, "image")
+            for container in objects(pod, key):
+                yield text(container, "name"), text(container, "image")
 
 
 def images(pairs: Iterable[tuple[str, str]]) -> tuple[Image, ...]:
-    """Each image once with all its names: by tag first, since those may change."""
+    """Images with their names, without duplicates: unpinned first, then by tag, then by digest."""
     names: dict[str, list[str]] = defaultdict(list)
     for name, image in pairs:
         if image:
             names[image] += [name] if name else []
-    found = [Image(image, tuple(dict.fromkeys(names[image])), _pinned(image)) for image in names]
+    result = [Image(image, tuple(dict.fromkeys(names[image])), _pinned(image)) for image in names]
     order = ("not at all", "tag", "digest")
-    return tuple(sorted(found, key=lambda each: (order.index(each.pinned), each.image)))
+    return tuple(sorted(result, key=lambda image: (order.index(image.pinned), image.image)))
 
 
 def _pinned(image: str) -> str:
@@ -275,9 +200,9 @@ def _pinned(image: str) -> str:
 
 
 def _namespaces(shipped: Iterable[dict[str, Any]]) -> set[str]:
-    found = set()
-    for each in shipped:
-        found.add(text(each, "metadata", "namespace"))
-        if each.get("kind") == "Namespace":
-            found.add(text(each, "metadata", "name"))
-    return found - {""}
+    namespaces = set()
+    for manifest in shipped:
+        namespaces.add(text(manifest, "metadata", "namespace"))
+        if manifest.get("kind") == "Namespace":
+            namespaces.add(text(manifest, "metadata", "name"))
+    return namespaces - {""}

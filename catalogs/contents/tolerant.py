@@ -1,11 +1,11 @@
-"""Reading decoded JSON that may have any shape: a part of a wrong type counts as absent."""
+"""Access to decoded JSON of any shape: a value of the wrong type counts as absent."""
 
 from collections.abc import Iterator
 from typing import Any
 
 
 def at(value: Any, *path: str) -> Any:
-    """What lies below, None when the way is not there."""
+    """The value at the path, None when the path does not exist."""
     for part in path:
         if not isinstance(value, dict):
             return None
@@ -14,16 +14,16 @@ def at(value: Any, *path: str) -> Any:
 
 
 def text(value: Any, *path: str) -> str:
-    found = at(value, *path)
-    return found if isinstance(found, str) else ""
+    part = at(value, *path)
+    return part if isinstance(part, str) else ""
 
 
 def texts(value: Any, *path: str) -> tuple[str, ...]:
-    found = at(value, *path)
-    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
+    part = at(value, *path)
+    return tuple(item for item in part if isinstance(item, str)) if isinstance(part, list) else ()
 
 
 def objects(value: Any, *path: str) -> Iterator[dict[str, Any]]:
-    found = at(value, *path)
-    if isinstance(found, list):
-        yield from (each for each in found if isinstance(each, dict))
+    part = at(value, *path)
+    if isinstance(part, list):
+        yield from (item for item in part if isinstance(item, dict))

@@ -24,7 +24,7 @@ _SUBDOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\Z")
 
 
 def mode_told_twice(context: CheckContext) -> Answer:
-    modes = context.bundle.modes_told_twice
+    modes = context.bundle.repeated_install_modes
     return {"modes": listed(modes)} if modes else None
 
 

@@ -54,7 +54,7 @@ def counted(count: int | None, what: str) -> Answer:
 
 
 def kinds_text(kinds: Iterable[Kind]) -> str:
-    return listed(each.told for each in kinds)
+    return listed(each.label for each in kinds)
 
 
 def same_package(context: CheckContext, *kinds: str) -> list[Installed]:

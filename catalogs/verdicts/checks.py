@@ -331,7 +331,7 @@ def _dependency(context: CheckContext) -> Answer:
 def _needs(context: CheckContext) -> Answer:
     bundle = context.bundle
     packages = [f"{name} {wanted}" for name, wanted in bundle.required_packages]
-    kinds = [each.told for each in bundle.requires]
+    kinds = [each.label for each in bundle.requires]
     counted = [f"{len(bundle.constraints)} constraints"] if bundle.constraints else []
     needs = [*packages, *kinds, *counted]
     return {"needs": listed(needs)} if needs else None

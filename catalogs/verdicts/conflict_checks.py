@@ -55,7 +55,7 @@ def api_shared(context: CheckContext) -> Answer:
         return None
     kind = min(shared)
     others = sorted(other_providers(bundle, market, kind))
-    return {"kind": kind.told, "packages": listed(others)}
+    return {"kind": kind.label, "packages": listed(others)}
 
 
 def other_providers(bundle: Contents, market: CatalogOffers, kind: Kind) -> frozenset[str]:
@@ -71,7 +71,7 @@ def several_providers(context: CheckContext) -> Answer:
         packages = other_providers(context.bundle, context.market, kind)
         if kind not in context.bundle.provides and len(packages) > 1:
             return {
-                "kind": kind.told,
+                "kind": kind.label,
                 "packages": listed(sorted(packages)),
             }
     return None
@@ -96,7 +96,7 @@ def provided_twice(context: CheckContext) -> Answer:
             other = next((one for one, kinds in provided.items() if kind in kinds), None)
             if other is not None:
                 return {
-                    "kind": kind.told,
+                    "kind": kind.label,
                     "package": name,
                     "other": "it" if other == bundle.package else other,
                 }

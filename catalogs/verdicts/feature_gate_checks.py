@@ -94,7 +94,9 @@ def _no_webhooks(context: CheckContext) -> str | None:
     if manager:
         served = context.cluster.serves(CERTIFICATE, context.bundle)
         if served is False:
-            return f"the certificates would be cert-manager's, and {CERTIFICATE.told} is not served"
+            return (
+                f"the certificates would be cert-manager's, and {CERTIFICATE.label} is not served"
+            )
         return "" if served else None
     if manager is None or service is None:
         return None

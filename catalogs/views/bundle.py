@@ -11,8 +11,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from catalogs import lookup, queries
-from catalogs.contents import inspect, stored
-from catalogs.contents.request import ask_inspection
+from catalogs.contents import stored
+from catalogs.contents.inspection import in_progress, request_inspection
 from catalogs.models import Bundle, BundleInspection, ChannelEntry, Package
 from catalogs.verdicts.catalog_health import beside
 from catalogs.verdicts.read import verdicts_of
@@ -120,7 +120,7 @@ def inspection_status(package: Package, bundle: Bundle) -> Shown:
         return Shown("imageless")
     row = stored.inspection_of(bundle)
     if row is not None and row.manifests_id:
-        stored.settle(bundle)
+        stored.fill_from_image(bundle)
     return Shown(
         _state(row), row, presenters.bundle_url(package, bundle.name, "catalogs:inspection")
     )
@@ -129,7 +129,7 @@ def inspection_status(package: Package, bundle: Bundle) -> Shown:
 def _state(row: BundleInspection | None) -> str:
     if row is None:
         return "none"
-    if inspect.goes_on(row):
+    if in_progress(row):
         return "going"
     states = BundleInspection.State
     return {states.FAILED: "failed", states.READ: "read"}.get(states(row.state), "none")
@@ -145,7 +145,7 @@ def inspection(
     package_row = lookup.get_package(cluster, catalog, package)
     shown = lookup.get_bundle(package_row, bundle)
     if request.method == "POST":
-        _, begun = ask_inspection(shown, request.user)
+        _, begun = request_inspection(shown, request.user)
         if begun:
             messages.success(request, "The image will be inspected; this page shows how far it is.")
         else:

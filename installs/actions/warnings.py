@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from catalogs.models import Package
 from catalogs.verdicts import RULES
 from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
-from installs.audit.namespaces import Spots
+from installs.audit.namespaces import NamespaceChecks
 from installs.diagnosis.knowledge import by_id
 from installs.facts.operator_groups import groups_in
 from installs.methods import METHODS, InstallChoice
@@ -102,8 +102,8 @@ def _of_groups(
             f"Namespace {choice.namespace} has {len(groups)} OperatorGroups ({names}); OLM "
             "installs nothing where there is more than one.",
         )
-    spot = Spots(cluster, source_of(package.catalog)).of(choice.namespace)
-    for said in (*((spot.obstacle,) if spot.obstacle else ()), *spot.notes):
+    check = NamespaceChecks(cluster, source_of(package.catalog)).of(choice.namespace)
+    for said in (*((check.blocker,) if check.blocker else ()), *check.notes):
         # Where there is no group, one is made with it; that there are several is said above.
         if said.rule != ONE_GROUP or len(groups) == 1:
             yield InstallWarning(said.rule, said.sentence, SOURCES[said.rule])

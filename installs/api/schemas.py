@@ -11,7 +11,8 @@ from typing import Any
 
 from catalogs.api.schemas import ErrorText, error_text, shallow
 from catalogs.contents.difference import Section
-from catalogs.contents.report import Image, Kinds, Permission, Webhook
+from catalogs.contents.permissions import Permission
+from catalogs.contents.report import Image, Kinds, Webhook
 from installs.diagnosis import Finding
 from installs.diagnosis.aggregated import Explanation
 from installs.facts.bundle_contents import CrdHere, Need

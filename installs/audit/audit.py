@@ -1,7 +1,8 @@
-"""How much of a catalog a cluster can run by one path, and why not the rest; beside what happened.
+"""The audit: verdicts on every package of a catalog for one install method, compared with the
+operators of a cluster.
 
 Reads the stored predictions (see `installs.facts.refresh_verdicts`), the operators of the cluster
-and, for Subscriptions, its OperatorGroups and CatalogSources. No rule is run on a bundle.
+and, for Subscriptions, its OperatorGroups and CatalogSources. Runs no rule on a bundle.
 """
 
 from collections import Counter, defaultdict
@@ -10,7 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Catalog, Package, PredictionRun
+from catalogs.models import Catalog, Package, Prediction, PredictionRun
+from catalogs.resolve import BadQuestion, resolve
+from catalogs.resolve.facts import PackageFacts, Resolution
+from catalogs.resolve.stored import facts_of_all
 from catalogs.verdicts import RULES_VERSION, Target, Verdict
 from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
 from catalogs.verdicts.read import (
@@ -20,33 +24,33 @@ from catalogs.verdicts.read import (
     StoredVerdict,
     chosen_rows,
     over_targets,
+    overlaid,
     predicted,
     title_of,
     way_key,
 )
-from installs.audit.namespaces import NOWHERE, Spot, Spots
-from installs.audit.requested import verdicts_on
+from installs.audit.namespaces import UNCHECKED, NamespaceCheck, NamespaceChecks
 from installs.models import Health, Operator
 from olmweb.models import Cluster
 
 INSTALLED = (Health.HEALTHY, Health.DEGRADED, Health.UPGRADING)
 NOT_INSTALLED = (Health.FAILED, Health.BLOCKED)
 VERDICTS = (Verdict.INSTALLABLE, Verdict.NOT_INSTALLABLE, Verdict.UNKNOWN)
-HISTORY = 20  # runs that are shown
-AMBIGUOUS, OUTRANKED = "ce-ambiguous", "ce-outranked"  # warnings: OLM Web names a catalog
-
-
+HISTORY = 20  # runs shown
+# Warnings only for installs by OLM Web, since these name a catalog.
+AMBIGUOUS, OUTRANKED = "ce-ambiguous", "ce-outranked"
+NO_BUNDLE = "no-bundles"
 WATCHES = (ANY_TARGET, *(target.value for target in TARGETS))
 
 
 def read_watch(value: str) -> Target | None:
-    """The target that a person asks for, one of WATCHES; None for any."""
+    """Parses one of WATCHES; None for any target."""
     return None if value in ("", ANY_TARGET) else Target(value)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One package: the bundle that the path would choose, and the verdict on it."""
+class AuditRow:
+    """One package: the bundle that the install method would choose, and the verdict on it."""
 
     package: str
     bundle: str
@@ -57,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Packages whose verdict one rule decided. The rule is empty for the installable ones."""
+    """Packages whose verdict was decided by the same rule; the rule is empty if installable."""
 
     rule: str
     title: str
@@ -66,10 +70,10 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Actual:
-    """An operator that the cluster has, beside the verdict on its package.
+class AuditedOperator:
+    """An operator of the cluster compared with the verdict on its package.
 
-    `agrees` is None when the verdict is unknown: that is no claim that could be wrong.
+    `agrees` is None when the verdict is unknown.
     """
 
     package: str
@@ -83,8 +87,8 @@ class Actual:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How many operators one rule, or none, predicted; `agrees` as of Actual."""
+class RuleOutcome:
+    """The number of operators with the same deciding rule, verdict and agreement."""
 
     rule: str
     title: str
@@ -94,8 +98,8 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """What came out before: at a revision of the catalog, by a version of the rules."""
+class PastCounts:
+    """The counts of an earlier run: a revision of the catalog with a version of the rules."""
 
     at: datetime
     revision: int
@@ -105,21 +109,25 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """`rows` by package; `buckets` the largest first; `actual` disagreements first; `history` the
-    newest first. `judged_at` is None when the catalog was not judged for this cluster yet. `spot`
-    is the namespace asked for. `notes` hold for every package, whatever its verdict."""
+    """The result of an audit.
+
+    `rows` are sorted by package, `buckets` by size, `actual` with disagreements first, `history`
+    newest first. `evaluated_at` is None before the first evaluation of the catalog for this
+    cluster. `namespace_check` is that of the requested namespace. `notes` hold for every package,
+    whatever its verdict.
+    """
 
     catalog: str
     path: InstallMethod
     cluster: str
     target: Target | None
-    spot: Spot | None
+    namespace_check: NamespaceCheck | None
     rules_version: int
-    judged_at: datetime | None
-    rows: tuple[Row, ...]
+    evaluated_at: datetime | None
+    rows: tuple[AuditRow, ...]
     buckets: tuple[Bucket, ...]
-    actual: tuple[Actual, ...]
-    history: tuple[Past, ...]
+    actual: tuple[AuditedOperator, ...]
+    history: tuple[PastCounts, ...]
     notes: tuple[StoredRuleResult, ...] = ()
 
     @property
@@ -130,14 +138,16 @@ class Audit:
         }
 
     @property
-    def came_true(self) -> tuple[Outcome, ...]:
-        """By deciding rule, the largest first; disagreements and unknown ones first of all."""
-        found = Counter((one.rule, one.verdict, one.agrees) for one in self.actual)
+    def outcomes(self) -> tuple[RuleOutcome, ...]:
+        """Sorted by agreement (disagreements, undecided, agreements), then by size."""
+        counts = Counter(
+            (operator.rule, operator.verdict, operator.agrees) for operator in self.actual
+        )
         order = (False, None, True)
         return tuple(
-            Outcome(rule, title_of(rule) if rule else "Installable", verdict, count, agrees)
+            RuleOutcome(rule, title_of(rule) if rule else "Installable", verdict, count, agrees)
             for (rule, verdict, agrees), count in sorted(
-                found.items(), key=lambda item: (order.index(item[0][2]), -item[1], item[0][0])
+                counts.items(), key=lambda item: (order.index(item[0][2]), -item[1], item[0][0])
             )
         )
 
@@ -150,33 +160,40 @@ def audit(
     target: Target | None = None,
     namespace: str = "",
 ) -> Audit:
-    """The audit of every package of `catalog` that was judged.
+    """Audits every package of `catalog` that has stored verdicts.
 
-    Without a cluster from catalog facts alone. `target` is what the OperatorGroup of a Subscription
-    selects, None: of each package the answer of `over_targets`. With a `namespace` of the cluster,
-    the OperatorGroup that is there counts instead. Other paths have none.
+    Without a cluster, the verdicts are from catalog facts alone. `target` and `namespace` apply to
+    Subscriptions only: `target` is what the OperatorGroup selects, None for the result of
+    `over_targets` for every package. With a `namespace` of the cluster, its OperatorGroup overrides
+    `target`.
     """
-    spots = (
-        Spots(cluster, source_of(catalog))
+    checks = (
+        NamespaceChecks(cluster, source_of(catalog))
         if cluster and path == InstallMethod.SUBSCRIPTION
         else None
     )
-    spot = spots.of(namespace) if spots and namespace else None
+    namespace_check = checks.of(namespace) if checks and namespace else None
     target = target if path == InstallMethod.SUBSCRIPTION else Target.ALL
-    if spot:
-        target = spot.target or target or Target.ALL
+    if namespace_check:
+        target = namespace_check.target or target or Target.ALL
     cluster_id = cluster.pk if cluster else None
-    judged: dict[Target, list[Row]] = defaultdict(list)
-    for one in chosen_rows(Package.objects.filter(catalog=catalog), path, cluster_id):
-        bundle = (one.bundle.name, one.bundle.version) if one.bundle else ("", "")
-        row = Row(one.package.name, *bundle, one.channel, predicted(one))
-        judged[row.prediction.target].append(row)
+    by_target: dict[Target, list[AuditRow]] = defaultdict(list)
+    for prediction in chosen_rows(Package.objects.filter(catalog=catalog), path, cluster_id):
+        bundle = (
+            (prediction.bundle.name, prediction.bundle.version) if prediction.bundle else ("", "")
+        )
+        row = AuditRow(prediction.package.name, *bundle, prediction.channel, predicted(prediction))
+        by_target[row.prediction.target].append(row)
     rows = [
-        replace(row, prediction=spot.over(row.prediction)) if spot else row
-        for row in (judged[target] if target else _best(judged))
+        replace(row, prediction=namespace_check.apply_to(row.prediction))
+        if namespace_check
+        else row
+        for row in (by_target[target] if target else _best(by_target))
     ]
     verdicts = {
-        (target, row.package): row.prediction for target, found in judged.items() for row in found
+        (target, row.package): row.prediction
+        for target, target_rows in by_target.items()
+        for row in target_rows
     }
     runs = list(PredictionRun.objects.filter(catalog=catalog, cluster=cluster_id)[:HISTORY])
     return Audit(
@@ -184,22 +201,25 @@ def audit(
         path=path,
         cluster=cluster.name if cluster else "",
         target=target,
-        spot=spot,
+        namespace_check=namespace_check,
         rules_version=runs[0].rules_version if runs else RULES_VERSION,
-        judged_at=runs[0].judged_at if runs else None,
+        evaluated_at=runs[0].judged_at if runs else None,
         rows=tuple(rows),
         buckets=_buckets(rows),
-        actual=_actual(catalog, verdicts, path, cluster, spots) if cluster else (),
+        actual=_actual(catalog, verdicts, path, cluster, checks) if cluster else (),
         history=_history(
             runs,
             way_key(path, target or ANY_TARGET) if path == InstallMethod.SUBSCRIPTION else path,
         ),
-        notes=(*notes_on(site_of(catalog, cluster_id))[path], *(spot.notes if spot else ())),
+        notes=(
+            *notes_on(site_of(catalog, cluster_id))[path],
+            *(namespace_check.notes if namespace_check else ()),
+        ),
     )
 
 
-def _best(by_target: Mapping[Target, Sequence[Row]]) -> list[Row]:
-    rows: dict[str, dict[Target, Row]] = defaultdict(dict)
+def _best(by_target: Mapping[Target, Sequence[AuditRow]]) -> list[AuditRow]:
+    rows: dict[str, dict[Target, AuditRow]] = defaultdict(dict)
     for target in TARGETS:
         for row in by_target.get(target, ()):
             rows[row.package][target] = row
@@ -210,28 +230,29 @@ def _best(by_target: Mapping[Target, Sequence[Row]]) -> list[Row]:
     return [rows[package][best[package]] for package in sorted(rows)]
 
 
-def _history(runs: Sequence[PredictionRun], way: str) -> tuple[Past, ...]:
-    """A run that only changed what other ways have is left out: it is none of this one's."""
-    found: list[Past] = []
+def _history(runs: Sequence[PredictionRun], key: str) -> tuple[PastCounts, ...]:
+    """The counts under `key`, newest first. Runs that changed only the counts of other install
+    methods or targets are left out."""
+    result: list[PastCounts] = []
     for run in reversed(runs):
         counts = {
-            verdict.value: run.counts.get(way, {}).get(verdict.value, 0) for verdict in VERDICTS
+            verdict.value: run.counts.get(key, {}).get(verdict.value, 0) for verdict in VERDICTS
         }
-        past = Past(run.at, run.revision, run.rules_version, counts)
-        if not found or replace(past, at=found[-1].at) != found[-1]:
-            found.append(past)
-    return tuple(reversed(found))
+        past = PastCounts(run.at, run.revision, run.rules_version, counts)
+        if not result or replace(past, at=result[-1].at) != result[-1]:
+            result.append(past)
+    return tuple(reversed(result))
 
 
-def _buckets(rows: list[Row]) -> tuple[Bucket, ...]:
+def _buckets(rows: list[AuditRow]) -> tuple[Bucket, ...]:
     packages: dict[tuple[str, Verdict], list[str]] = defaultdict(list)
     for row in rows:
         packages[row.prediction.rule, row.prediction.verdict].append(row.package)
-    found = [
+    buckets = [
         Bucket(rule, title_of(rule) if rule else "Installable", verdict, tuple(names))
         for (rule, verdict), names in packages.items()
     ]
-    return tuple(sorted(found, key=lambda each: (-len(each.packages), each.rule)))
+    return tuple(sorted(buckets, key=lambda bucket: (-len(bucket.packages), bucket.rule)))
 
 
 def _actual(
@@ -239,12 +260,12 @@ def _actual(
     rows: Mapping[tuple[Target, str], StoredVerdict],
     path: InstallMethod,
     cluster: Cluster,
-    spots: Spots | None,
-) -> tuple[Actual, ...]:
-    """Operators of this catalog that came to an end, either way, and whose package has a verdict.
+    checks: NamespaceChecks | None,
+) -> tuple[AuditedOperator, ...]:
+    """The operators of this catalog that are installed or failed and whose package has a verdict.
 
-    A Subscription's is that by the OperatorGroup of its own namespace; and one that asks for a
-    channel or a version gets the verdict on that.
+    The verdict on a Subscription depends on the OperatorGroup of its namespace. An operator that
+    requests a channel or a version is compared with the verdict on the bundle of that request.
     """
     operators = list(
         Operator.objects.filter(
@@ -254,29 +275,36 @@ def _actual(
             catalog__in=("", catalog.name),
         ).order_by("namespace", "name")
     )
-    places = {each.pk: spots.of(each.namespace) if spots else NOWHERE for each in operators}
-    targets = {pk: spot.target or Target.ALL for pk, spot in places.items()}
-    choosy = [each for each in operators if each.channel or each.version_asked]
-    asked = verdicts_on(catalog, path, choosy, targets, cluster.pk) if choosy else {}
-    found = []
-    for one in operators:
-        prediction = rows.get((targets[one.pk], one.package))
+    by_operator = {
+        operator.pk: checks.of(operator.namespace) if checks else UNCHECKED
+        for operator in operators
+    }
+    targets = {pk: check.target or Target.ALL for pk, check in by_operator.items()}
+    requesting = [operator for operator in operators if operator.channel or operator.version_asked]
+    requested = (
+        _requested_verdicts(catalog, path, requesting, targets, cluster.pk) if requesting else {}
+    )
+    result = []
+    for operator in operators:
+        prediction = rows.get((targets[operator.pk], operator.package))
         if prediction is None:
             continue
-        known = asked.get(one.pk, prediction)
-        if path == InstallMethod.CLUSTER_EXTENSION and not one.catalog and known:
-            known = _unpinned(known)
-        found.append(_compared(one, places[one.pk].over(known) if known else None))
+        verdict = requested.get(operator.pk, prediction)
+        if path == InstallMethod.CLUSTER_EXTENSION and not operator.catalog and verdict:
+            verdict = _unpinned(verdict)
+        result.append(
+            _compare(operator, by_operator[operator.pk].apply_to(verdict) if verdict else None)
+        )
     order = (False, None, True)
     return tuple(
-        sorted(found, key=lambda each: (order.index(each.agrees), each.package, each.name))
+        sorted(result, key=lambda actual: (order.index(actual.agrees), actual.package, actual.name))
     )
 
 
 def _unpinned(prediction: StoredVerdict) -> StoredVerdict | None:
-    """What becomes of the verdict where no catalog is named: refused when several are as good, not
-    known when another one comes first."""
-    rules = {each.rule: each for each in prediction.found}
+    """The verdict on a ClusterExtension that names no catalog: not installable when several
+    catalogs have the same priority, None (unknown) when another catalog has a higher one."""
+    rules = {result.rule: result for result in prediction.found}
     if OUTRANKED in rules:
         return None
     if (ambiguous := rules.get(AMBIGUOUS)) is None:
@@ -285,11 +313,92 @@ def _unpinned(prediction: StoredVerdict) -> StoredVerdict | None:
     return replace(prediction, verdict=refused, rule=AMBIGUOUS, sentence=ambiguous.sentence)
 
 
-def _compared(one: Operator, prediction: StoredVerdict | None) -> Actual:
+def _compare(operator: Operator, prediction: StoredVerdict | None) -> AuditedOperator:
     verdict = prediction.verdict if prediction else Verdict.UNKNOWN
-    expected = Verdict.INSTALLABLE if one.health in INSTALLED else Verdict.NOT_INSTALLABLE
-    return Actual(
-        *(one.package, one.namespace, one.name, one.health, one.finding),
+    expected = Verdict.INSTALLABLE if operator.health in INSTALLED else Verdict.NOT_INSTALLABLE
+    return AuditedOperator(
+        *(operator.package, operator.namespace, operator.name, operator.health, operator.finding),
         *(verdict, prediction.rule if prediction else ""),
         None if verdict == Verdict.UNKNOWN else verdict == expected,
     )
+
+
+def _requested_verdicts(
+    catalog: Catalog,
+    path: InstallMethod,
+    operators: Sequence[Operator],
+    targets: Mapping[int, Target],
+    cluster: int,
+) -> dict[int, StoredVerdict | None]:
+    """Operator key -> the verdict on the bundle that the operator requests; None when unknown.
+
+    Resolves the channel and version range of each operator as its controller would and takes the
+    stored verdict on that bundle: six queries for all operators together. `targets` are by operator
+    key. Operators whose package is not in the catalog are left out.
+    """
+    wanted = {operator.package for operator in operators}
+    packages = {
+        package.name: package
+        for package in Package.objects.filter(catalog=catalog, name__in=wanted)
+    }
+    facts = facts_of_all(list(packages.values()))
+    resolutions = {
+        operator.pk: _resolve(facts[packages[operator.package].pk], path, operator)
+        for operator in operators
+        if operator.package in packages
+    }
+    chosen = {
+        resolution.bundle
+        for resolution in resolutions.values()
+        if resolution is not None and resolution.bundle
+    }
+    ids, stored = _stored(packages, chosen, path, cluster)
+    result: dict[int, StoredVerdict | None] = {}
+    for operator in operators:
+        if operator.pk not in resolutions:
+            continue
+        resolution, target = resolutions[operator.pk], targets[operator.pk]
+        if resolution is not None and not resolution.bundle:
+            result[operator.pk] = _without_bundle(path, target, resolution)
+        else:
+            bundle = resolution.bundle if resolution else ""
+            pk = ids.get((packages[operator.package].pk, bundle), 0)
+            result[operator.pk] = stored.get((pk, target))
+    return result
+
+
+def _resolve(facts: PackageFacts, path: InstallMethod, operator: Operator) -> Resolution | None:
+    """None when the requested version range is invalid."""
+    channels = [channel.strip() for channel in operator.channel.split(",") if channel.strip()]
+    try:
+        resolution = resolve(facts, path, channels=channels, version=operator.version_asked)
+    except BadQuestion:
+        return None
+    # OLM v1 refuses the bundle it has chosen; the stored verdict on it has the reason.
+    if resolution.blocked_by == "dependency" and resolution.candidates:
+        first = resolution.candidates[0]
+        return Resolution(first.bundle, first.version, resolution.channel)
+    return resolution
+
+
+def _stored(
+    packages: Mapping[str, Package], bundles: set[str], path: InstallMethod, cluster: int
+) -> tuple[dict[tuple[int, str], int], Mapping[tuple[int, Target], StoredVerdict]]:
+    """Keys of the bundles by package and name, and the stored verdicts on them."""
+    rows = Prediction.objects.filter(
+        package__in=packages.values(), bundle__name__in=bundles, path=path.value
+    ).select_related("bundle")
+    ids: dict[tuple[int, str], int] = {}
+    verdicts: dict[tuple[int, Target], StoredVerdict] = {}
+    for row in overlaid(rows, cluster):
+        if row.bundle is not None:
+            ids[row.package_id, row.bundle.name] = row.bundle.pk
+            verdicts[row.bundle.pk, Target(row.target)] = predicted(row)
+    return ids, verdicts
+
+
+def _without_bundle(path: InstallMethod, target: Target, resolution: Resolution) -> StoredVerdict:
+    rule = resolution.blocked_by or NO_BUNDLE
+    sentence = resolution.message or resolution.reason or title_of(rule)
+    result = StoredRuleResult(rule, Verdict.NOT_INSTALLABLE, sentence)
+    return StoredVerdict(path, target, result.verdict, rule, sentence, (result,))

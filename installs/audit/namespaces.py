@@ -1,7 +1,7 @@
-"""What a Subscription's namespace says before its bundle does: its OperatorGroup, its catalogs.
+"""Checks of a Subscription's namespace that hold for every bundle: OperatorGroups, CatalogSources.
 
-Reads stored objects: three queries for all namespaces of a cluster. The rules are
-`catalogs.verdicts`'s.
+Reads stored objects, three queries for all namespaces of a cluster. The rules are those of
+`catalogs.verdicts`.
 """
 
 from collections import defaultdict
@@ -22,79 +22,88 @@ READY = "READY"
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """One namespace. `groups` are named as a sentence does; `target` is None without exactly one
-    OperatorGroup that selects something; `obstacle` keeps everything from being installed there;
-    `notes` change no verdict."""
+class NamespaceCheck:
+    """The result for one namespace.
+
+    `target` is None unless exactly one OperatorGroup exists and selects a namespace. `blocker`
+    prevents every install in the namespace; `notes` change no verdict.
+    """
 
     namespace: str
     groups: tuple[Group, ...] = ()
     target: Target | None = None
-    obstacle: StoredRuleResult | None = None
+    blocker: StoredRuleResult | None = None
     notes: tuple[StoredRuleResult, ...] = ()
 
-    def over(self, found: StoredVerdict) -> StoredVerdict:
-        """The verdict on a bundle with what the namespace says before it."""
-        if self.obstacle is None:
-            return found
+    def apply_to(self, verdict: StoredVerdict) -> StoredVerdict:
+        """The verdict on a bundle, overridden by the blocker of the namespace."""
+        if self.blocker is None:
+            return verdict
         return replace(
-            found,
-            verdict=self.obstacle.verdict,
-            rule=self.obstacle.rule,
-            sentence=self.obstacle.sentence,
-            found=(self.obstacle, *found.found),
+            verdict,
+            verdict=self.blocker.verdict,
+            rule=self.blocker.rule,
+            sentence=self.blocker.sentence,
+            found=(self.blocker, *verdict.found),
         )
 
 
-NOWHERE = Spot("")
+UNCHECKED = NamespaceCheck("")
 NO_CATALOG = Source()
 
 
 @dataclass
-class Spots:
-    """The namespaces of a cluster, read when the first is asked for; `catalog` is the one that
-    would be installed from, where that matters."""
+class NamespaceChecks:
+    """Checks the namespaces of a cluster; its objects are read on first use. `catalog` is the
+    catalog to install from, where that matters."""
 
     cluster: Cluster
     catalog: Source = NO_CATALOG
-    _known: dict[str, Spot] = field(default_factory=dict)
+    _checks: dict[str, NamespaceCheck] = field(default_factory=dict)
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[Group, ...]]:
-        found: dict[str, list[Group]] = defaultdict(list)
-        for each in groups_of(self.cluster):
-            found[each.namespace].append(each)
-        return {namespace: tuple(groups) for namespace, groups in found.items()}
+        by_namespace: dict[str, list[Group]] = defaultdict(list)
+        for group in groups_of(self.cluster):
+            by_namespace[group.namespace].append(group)
+        return {namespace: tuple(groups) for namespace, groups in by_namespace.items()}
 
     @cached_property
-    def _read(self) -> bool:
-        """Whether the cluster's OperatorGroups were ever listed: without that none is no news."""
-        read = self.cluster.streams.filter(kind="OperatorGroup", listed_at__isnull=False)
-        return read.exists()
+    def _groups_listed(self) -> bool:
+        """Whether the cluster's OperatorGroups were ever listed: before that, a missing group is
+        no finding."""
+        streams = self.cluster.streams.filter(kind="OperatorGroup", listed_at__isnull=False)
+        return streams.exists()
 
     @cached_property
     def _sources(self) -> tuple[Source, ...]:
-        """The CatalogSources; one that OLM has not connected to yet does not answer."""
+        """The CatalogSources. A source without a connection state yet counts as not answering."""
         rows = Component.objects.filter(cluster=self.cluster, kind=CATALOG_SOURCE)
         states = rows.order_by("namespace", "name").values_list("namespace", "name", "details")
-        found = []
+        sources = []
         for namespace, name, details in states:
             state = details.get("state") or "no connection yet"
             trouble = "" if state == READY else state
-            found.append(Source(CATALOG_SOURCE, namespace, name, trouble=trouble))
-        return tuple(found)
+            sources.append(Source(CATALOG_SOURCE, namespace, name, trouble=trouble))
+        return tuple(sources)
 
-    def of(self, namespace: str) -> Spot:
-        if namespace not in self._known:
-            self._known[namespace] = self._seen(namespace)
-        return self._known[namespace]
+    def of(self, namespace: str) -> NamespaceCheck:
+        if namespace not in self._checks:
+            self._checks[namespace] = self._check(namespace)
+        return self._checks[namespace]
 
-    def _seen(self, namespace: str) -> Spot:
+    def _check(self, namespace: str) -> NamespaceCheck:
         groups = self.groups.get(namespace, ())
         target = groups[0].target if len(groups) == 1 else None
-        known = groups if self._read else None
-        site = Site(self.catalog, self._sources, namespace=namespace, groups=known)
-        found = [said(each) for each in on_site(InstallMethod.SUBSCRIPTION, Scope.NAMESPACE, site)]
-        obstacle = next((each for each in found if each.verdict != Verdict.WARNING), None)
-        notes = tuple(each for each in found if each.verdict == Verdict.WARNING)
-        return Spot(namespace, groups, target, obstacle, notes)
+        site = Site(
+            self.catalog,
+            self._sources,
+            namespace=namespace,
+            groups=groups if self._groups_listed else None,
+        )
+        results = [
+            said(result) for result in on_site(InstallMethod.SUBSCRIPTION, Scope.NAMESPACE, site)
+        ]
+        blocker = next((result for result in results if result.verdict != Verdict.WARNING), None)
+        notes = tuple(result for result in results if result.verdict == Verdict.WARNING)
+        return NamespaceCheck(namespace, groups, target, blocker, notes)

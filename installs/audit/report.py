@@ -1,4 +1,4 @@
-"""An audit in the shapes that leave the product: JSON, CSV, Markdown. Pure; reads no rows."""
+"""Formats an audit as JSON, CSV and Markdown. Pure; reads no rows."""
 
 import csv
 import io
@@ -10,12 +10,12 @@ from catalogs.verdicts.read import ANY_TARGET, StoredRuleResult
 from installs.audit.audit import Audit
 
 COLUMNS = ("package", "bundle", "version", "channel", "verdict", "rule", "sentence")
-CAME_TRUE = {True: "yes", False: "no", None: "not predicted"}
+AGREEMENT = {True: "yes", False: "no", None: "not predicted"}
 TITLES = {"installable": "installable", "not_installable": "not installable", "unknown": "unknown"}
 
 
-def package_rows(found: Audit) -> list[dict[str, Any]]:
-    """A dict for each package: COLUMNS, and every rule that speaks, worst first."""
+def package_rows(audit: Audit) -> list[dict[str, Any]]:
+    """A dict for each package: COLUMNS, and the results of all rules that apply, worst first."""
     return [
         {
             **{name: getattr(row, name) for name in ("package", "bundle", "version", "channel")},
@@ -23,23 +23,23 @@ def package_rows(found: Audit) -> list[dict[str, Any]]:
             "target": row.prediction.target.value,
             "rule": row.prediction.rule,
             "sentence": row.prediction.sentence,
-            "rules": [_said(each) for each in row.prediction.found],
+            "rules": [_rule_json(result) for result in row.prediction.found],
         }
-        for row in found.rows
+        for row in audit.rows
     ]
 
 
-def _said(each: StoredRuleResult) -> dict[str, str]:
+def _rule_json(result: StoredRuleResult) -> dict[str, str]:
     return {
-        "rule": each.rule,
-        "title": each.title,
-        "verdict": each.verdict.value,
-        "sentence": each.sentence,
+        "rule": result.rule,
+        "title": result.title,
+        "verdict": result.verdict.value,
+        "sentence": result.sentence,
     }
 
 
-def agreement(found: Audit) -> dict[str, int]:
-    agrees = [each.agrees for each in found.actual]
+def agreement(audit: Audit) -> dict[str, int]:
+    agrees = [operator.agrees for operator in audit.actual]
     return {
         "agree": agrees.count(True),
         "disagree": agrees.count(False),
@@ -47,92 +47,102 @@ def agreement(found: Audit) -> dict[str, int]:
     }
 
 
-def as_json(found: Audit) -> dict[str, Any]:
-    """The audit in the shape of the REST interface, with a row for each package."""
+def as_json(audit: Audit) -> dict[str, Any]:
+    """The audit as the JSON object of the REST API, with a row for each package."""
     return {
-        "catalog": found.catalog,
-        "path": found.path.value,
-        "cluster": found.cluster or None,
-        "watch": found.target.value if found.target else ANY_TARGET,
-        "namespace": found.spot.namespace if found.spot else None,
-        "rules_version": found.rules_version,
-        "judged_at": found.judged_at.isoformat() if found.judged_at else None,
-        "notes": [_said(each) for each in found.notes],
-        "counts": found.counts,
+        "catalog": audit.catalog,
+        "path": audit.path.value,
+        "cluster": audit.cluster or None,
+        "watch": audit.target.value if audit.target else ANY_TARGET,
+        "namespace": audit.namespace_check.namespace if audit.namespace_check else None,
+        "rules_version": audit.rules_version,
+        "judged_at": audit.evaluated_at.isoformat() if audit.evaluated_at else None,
+        "notes": [_rule_json(note) for note in audit.notes],
+        "counts": audit.counts,
         "buckets": [
             {
-                "rule": each.rule,
-                "title": each.title,
-                "verdict": each.verdict.value,
-                "count": len(each.packages),
-                "packages": list(each.packages),
+                "rule": bucket.rule,
+                "title": bucket.title,
+                "verdict": bucket.verdict.value,
+                "count": len(bucket.packages),
+                "packages": list(bucket.packages),
             }
-            for each in found.buckets
+            for bucket in audit.buckets
         ],
         "actual": {
-            **agreement(found),
-            "by_rule": [asdict(each) for each in found.came_true],
-            "rows": [asdict(each) for each in found.actual],
+            **agreement(audit),
+            "by_rule": [asdict(outcome) for outcome in audit.outcomes],
+            "rows": [asdict(operator) for operator in audit.actual],
         },
-        "history": [{**asdict(each), "at": each.at.isoformat()} for each in found.history],
-        "packages": package_rows(found),
+        "history": [{**asdict(past), "at": past.at.isoformat()} for past in audit.history],
+        "packages": package_rows(audit),
     }
 
 
-def as_csv(found: Audit) -> str:
-    """A row for each package. A text that a spreadsheet would run gets an apostrophe before it."""
+def as_csv(audit: Audit) -> str:
+    """A row for each package. Formulas are escaped by an apostrophe."""
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
     rows.writerow(COLUMNS)
-    rows.writerows([_inert(row[column]) for column in COLUMNS] for row in package_rows(found))
+    rows.writerows(
+        [_escape_formula(row[column]) for column in COLUMNS] for row in package_rows(audit)
+    )
     return out.getvalue()
 
 
-def _inert(value: str) -> str:
+def _escape_formula(value: str) -> str:
     return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
-def as_markdown(found: Audit) -> str:
-    return "\n".join(_lines(found)) + "\n"
+def as_markdown(audit: Audit) -> str:
+    return "\n".join(_lines(audit)) + "\n"
 
 
-def _lines(found: Audit) -> Iterator[str]:
-    where = f"on cluster {_cell(found.cluster)}" if found.cluster else "from catalog facts alone"
-    counts = ", ".join(f"{found.counts[key]} {title}" for key, title in TITLES.items())
-    yield f"# Audit of {_cell(found.catalog)} by {found.path}"
+def _lines(audit: Audit) -> Iterator[str]:
+    where = f"on cluster {_cell(audit.cluster)}" if audit.cluster else "from catalog facts alone"
+    counts = ", ".join(f"{audit.counts[key]} {title}" for key, title in TITLES.items())
+    yield f"# Audit of {_cell(audit.catalog)} by {audit.path}"
     yield ""
-    yield f"{len(found.rows)} packages {where}: {counts}. Rules version {found.rules_version}."
-    for note in found.notes:
+    yield f"{len(audit.rows)} packages {where}: {counts}. Rules version {audit.rules_version}."
+    for note in audit.notes:
         yield from ("", f"{_cell(note.sentence)} ({note.rule})")
     yield from _table(
         ("Packages", "Verdict", "Why", "Rule"),
         (
-            (str(len(one.packages)), TITLES[one.verdict], one.title, one.rule)
-            for one in found.buckets
+            (str(len(bucket.packages)), TITLES[bucket.verdict], bucket.title, bucket.rule)
+            for bucket in audit.buckets
         ),
     )
-    if found.actual:
+    if audit.actual:
         yield from ("", "## Beside what happened")
         yield from _table(
-            ("Operators", "StoredVerdict", "Why", "Came true"),
+            ("Operators", "Predicted", "Why", "Came true"),
             (
-                (str(one.count), TITLES[one.verdict], one.title, CAME_TRUE[one.agrees])
-                for one in found.came_true
+                (
+                    str(outcome.count),
+                    TITLES[outcome.verdict],
+                    outcome.title,
+                    AGREEMENT[outcome.agrees],
+                )
+                for outcome in audit.outcomes
             ),
         )
-    wrong = [each for each in found.actual if each.agrees is False]
+    wrong = [operator for operator in audit.actual if operator.agrees is False]
     if wrong:
         yield from ("", "## Otherwise than predicted")
         yield from _table(
-            ("Operator", "Is", "StoredVerdict", "Rule"),
-            ((one.name, one.health, TITLES[one.verdict], one.rule) for one in wrong),
+            ("Operator", "Is", "Predicted", "Rule"),
+            (
+                (operator.name, operator.health, TITLES[operator.verdict], operator.rule)
+                for operator in wrong
+            ),
         )
     yield from ("", "## Packages")
     yield from _table(
         ("Package", "Bundle", "Verdict", "Why"),
         (
             (row.package, row.bundle, TITLES[row.prediction.verdict], row.prediction.sentence)
-            for row in found.rows
+            for row in audit.rows
         ),
     )
 
@@ -146,6 +156,6 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[s
 
 
 def _cell(text: str) -> str:
-    """Content is its author's: it must neither end the cell nor become markup."""
+    """Escapes text of a catalog, which must neither end the cell nor be read as markup."""
     text = " ".join(text.split())
     return "".join(f"\\{char}" if char in r"\`*_{}[]<>|#" else char for char in text)

@@ -190,7 +190,7 @@ def _needs(catalog: Catalog, facts: Contents, cluster: Cluster | None) -> tuple[
     providers: list[list[str]] = [[name] for name, _ in facts.required_packages]
     by_kind = _providers(facts, ids)
     for kind in facts.requires:
-        wanted.append(f"API {kind.told}")
+        wanted.append(f"API {kind.label}")
         providers.append(sorted(by_kind[kind.group, kind.version, kind.kind]))
     every = {name for names in providers for name in names}
     here = set()
@@ -207,7 +207,7 @@ def _needs(catalog: Catalog, facts: Contents, cluster: Cluster | None) -> tuple[
         for what, names in zip(wanted, providers, strict=True)
     ]
     needs += [Need(f"Label {name}") for name in facts.required_labels]
-    needs += [Need(f"API of the cluster {kind.told}") for kind in facts.native_apis]
+    needs += [Need(f"API of the cluster {kind.label}") for kind in facts.native_apis]
     if facts.constraints:
         count = len(facts.constraints)
         needs.append(Need(f"{count} further constraint{'s' * (count != 1)} (olm.constraint)"))

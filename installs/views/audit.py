@@ -15,8 +15,8 @@ from catalogs.verdicts import Target
 from catalogs.verdicts.read import ANY_TARGET
 from catalogs.views import forms, presenters
 from catalogs.views.forms import ALONE
-from installs.audit.audit import WATCHES, Audit, Row, audit, read_watch
-from installs.audit.namespaces import Spots
+from installs.audit.audit import WATCHES, Audit, AuditRow, audit, read_watch
+from installs.audit.namespaces import NamespaceChecks
 from installs.audit.report import TITLES, agreement
 from installs.queries.overview import arcs_of
 from olmweb.accounts.roles import may_act
@@ -157,16 +157,16 @@ def _groups(query: AuditQuery) -> list[tuple[str, str]]:
     """(namespace, words) of the OperatorGroups of the cluster and of the requested namespace."""
     if query.cluster is None or query.path != InstallMethod.SUBSCRIPTION:
         return []
-    spots = Spots(query.cluster)
-    groups = {namespace: spots.of(namespace) for namespace in (*spots.groups, query.namespace)}
+    checks = NamespaceChecks(query.cluster)
+    groups = {namespace: checks.of(namespace) for namespace in (*checks.groups, query.namespace)}
     return [
-        (name, f"{name} ({WORDS[spot.target]})" if spot.target else f"{name} (none that counts)")
-        for name, spot in sorted(groups.items())
+        (name, f"{name} ({WORDS[check.target]})" if check.target else f"{name} (none that counts)")
+        for name, check in sorted(groups.items())
         if name
     ]
 
 
-def _narrow(result: Audit, query: AuditQuery) -> list[Row]:
+def _narrow(result: Audit, query: AuditQuery) -> list[AuditRow]:
     rule = "" if query.bucket == OK else query.bucket
     words = query.q.lower()
     return [

@@ -6,7 +6,8 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from catalogs import lookup
-from catalogs.contents.report import CLUSTER, Report
+from catalogs.contents.permissions import CLUSTER
+from catalogs.contents.report import Report
 from catalogs.models import Bundle, Package
 from catalogs.views import presenters
 from catalogs.views.bundle import inspection_status

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from catalogs import tasks
-from catalogs.contents import inspect
+from catalogs.contents import inspection
 from catalogs.contents.stored import contents_of, manifests_of
 from catalogs.models import Bundle, BundleInspection, BundleManifests
 from tests.factories import make_bundle, make_catalog, make_package
@@ -46,7 +46,7 @@ def named(images: Registry, reference: str, version: str = "1.0.0") -> Bundle:
 
 
 def inspected(bundle: Bundle) -> BundleInspection:
-    row = inspect.ask(bundle.image, "olivia")
+    row = inspection.start(bundle.image, "olivia")
     assert row is not None
     tasks.inspect_bundle(row.pk)
     row.refresh_from_db()

@@ -90,7 +90,7 @@ def _cluster(name: str) -> Cluster | None:
 def _as_text(found: Audit) -> str:
     counts = ", ".join(f"{found.counts[key]} {title}" for key, title in TITLES.items())
     where = f"cluster {found.cluster}" if found.cluster else "catalog facts only"
-    where += f", namespace {found.spot.namespace}" if found.spot else ""
+    where += f", namespace {found.namespace_check.namespace}" if found.namespace_check else ""
     lines = [
         f"{found.catalog} by {found.path} ({where}): {len(found.rows)} packages: {counts}.",
         *(f"{note.sentence} ({note.rule})" for note in found.notes),
@@ -109,7 +109,7 @@ def _as_text(found: Audit) -> str:
             f"Beside what the cluster has: {agrees['agree']} agree, {agrees['disagree']} disagree, "
             f"{agrees['undecided']} are not predicted.",
         ]
-    for one in found.came_true:
+    for one in found.outcomes:
         rule = f" ({one.rule})" if one.rule else ""
         said = {True: "as it is", False: "and it is not so", None: "not predicted"}[one.agrees]
         lines.append(f"{one.count:>5}  {one.title}{rule}: {said}")

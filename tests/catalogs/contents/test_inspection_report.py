@@ -7,8 +7,8 @@ import pytest
 
 from catalogs.contents.difference import Section, difference, fields_of
 from catalogs.contents.objects import Manifests
+from catalogs.contents.permissions import Level, risks
 from catalogs.contents.report import Report, report
-from catalogs.contents.risks import Level, risks
 from tests.worlds.bundle_images import CRD, SERVICE, csv
 
 RULE = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}

@@ -284,7 +284,7 @@ def test_a_crd_that_a_webhook_converts_is_not_strict() -> None:
 def test_an_install_mode_that_is_told_twice_is_noticed() -> None:
     csv = json.loads(json.dumps(CSV))
     csv["spec"]["installModes"] += [{"type": "OwnNamespace", "supported": True}]
-    assert read_contents(_blob(_object(csv))).modes_told_twice == ("OwnNamespace",)
+    assert read_contents(_blob(_object(csv))).repeated_install_modes == ("OwnNamespace",)
 
 
 def test_what_webhooks_watch_is_read_but_for_conversion() -> None:

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from catalogs import tasks
-from catalogs.contents import inspect, stored
+from catalogs.contents import inspection, stored
 from catalogs.contents.stored import contents_of, manifests_of
 from catalogs.models import Bundle, BundleInspection, BundleManifests, Prediction
 from catalogs.sources.oci.bundle import BundleSource
@@ -75,7 +75,7 @@ def url(bundle: Bundle, route: str = "catalogs:inspection") -> str:
 
 
 def inspected(bundle: Bundle) -> BundleInspection:
-    row = inspect.ask(bundle.image, "alice")
+    row = inspection.start(bundle.image, "alice")
     assert row is not None
     tasks.inspect_bundle(row.pk)
     row.refresh_from_db()
@@ -208,7 +208,7 @@ def test_a_failure_is_one_sentence_with_what_to_do_and_can_be_tried_again(
 
 def test_a_fault_of_ours_is_told_and_raised(bundle, monkeypatch):
     monkeypatch.setattr(BundleSource, "fetch", lambda self: 1 / 0)
-    row = inspect.ask(bundle.image, "alice")
+    row = inspection.start(bundle.image, "alice")
     assert row is not None
     with pytest.raises(ZeroDivisionError):
         tasks.inspect_bundle(row.pk)
@@ -217,12 +217,12 @@ def test_a_fault_of_ours_is_told_and_raised(bundle, monkeypatch):
 
 
 def test_one_whose_worker_was_killed_can_be_asked_for_again(bundle):
-    row = inspect.ask(bundle.image, "alice")
-    assert inspect.ask(bundle.image, "olivia") is None
-    long_ago = timezone.now() - timedelta(seconds=inspect.LIMIT + 61)
+    row = inspection.start(bundle.image, "alice")
+    assert inspection.start(bundle.image, "olivia") is None
+    long_ago = timezone.now() - timedelta(seconds=inspection.LIMIT + 61)
     BundleInspection.objects.update(state=State.READING, asked_at=long_ago)
-    assert not inspect.goes_on(BundleInspection.objects.get())
-    assert inspect.ask(bundle.image, "olivia") == row
+    assert not inspection.in_progress(BundleInspection.objects.get())
+    assert inspection.start(bundle.image, "olivia") == row
 
 
 def test_htmx_polls_while_it_goes_on_and_stops_then(admin, bundle, queued):

@@ -6,7 +6,7 @@ import pytest
 
 from catalogs.verdicts import Source
 from catalogs.verdicts.catalog_health import source_of
-from installs.audit.namespaces import Spots
+from installs.audit.namespaces import NamespaceChecks
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_component, make_stream
 
@@ -43,9 +43,9 @@ def test_a_group_may_keep_the_catalogs_of_other_namespaces_out(
 ) -> None:
     _group(cluster, "g", own_catalogs_only=alone)
     _source(cluster, "openshift-marketplace", "READY")
-    spot = Spots(cluster, _catalog(cluster, namespace)).of("n")
-    assert (spot.obstacle.rule if spot.obstacle else "") == rule
-    assert [each.rule for each in spot.notes] == notes
+    check = NamespaceChecks(cluster, _catalog(cluster, namespace)).of("n")
+    assert (check.blocker.rule if check.blocker else "") == rule
+    assert [each.rule for each in check.notes] == notes
 
 
 def test_a_global_catalog_that_does_not_answer_holds_nothing_where_it_is_kept_out(
@@ -53,7 +53,7 @@ def test_a_global_catalog_that_does_not_answer_holds_nothing_where_it_is_kept_ou
 ) -> None:
     _group(cluster, "g", own_catalogs_only=True)
     _source(cluster, "openshift-marketplace", "CONNECTING")
-    assert Spots(cluster).of("n").obstacle is None
+    assert NamespaceChecks(cluster).of("n").blocker is None
 
 
 def _source(cluster: Cluster, namespace: str, state: str) -> None:
@@ -79,8 +79,8 @@ def test_what_its_operator_group_selects_is_told(
     cluster: Cluster, details: dict[str, Any], target: str
 ) -> None:
     _group(cluster, "g", **details)
-    spot = Spots(cluster).of("n")
-    assert (spot.target, spot.obstacle) == (target, None)
+    check = NamespaceChecks(cluster).of("n")
+    assert (check.target, check.blocker) == (target, None)
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def test_without_exactly_one_that_selects_nothing_is_resolved(
 ) -> None:
     for name, details in groups:
         _group(cluster, name, **details)
-    found = Spots(cluster).of("n").obstacle
+    found = NamespaceChecks(cluster).of("n").blocker
     assert found is not None
     assert found.rule == "sub-one-group"
     assert words in found.sentence
 
 
 def test_operator_groups_that_were_never_read_are_not_missed() -> None:
-    assert Spots(make_cluster()).of("n").obstacle is None
+    assert NamespaceChecks(make_cluster()).of("n").blocker is None
 
 
 @pytest.mark.parametrize(
@@ -120,5 +120,5 @@ def test_every_catalog_source_in_sight_must_answer(
 ) -> None:
     _group(cluster, "g")
     _source(cluster, namespace, state)
-    found = Spots(cluster).of("n").obstacle
+    found = NamespaceChecks(cluster).of("n").blocker
     assert (found.rule if found else "") == rule

@@ -1,4 +1,4 @@
-"""Inspecting a bundle's image: a person asks, a worker does it once, a row tells how it goes."""
+"""Inspection of bundle images: users request it, a worker pulls the image, a row has the state."""
 
 import time
 from datetime import timedelta
@@ -10,16 +10,20 @@ from django.utils import timezone
 
 from catalogs.contents import stored
 from catalogs.contents.objects import pack
-from catalogs.models import BundleInspection, BundleManifests
+from catalogs.models import Bundle, BundleInspection, BundleManifests
 from catalogs.sources.base import SourceError, progress_callback
 from catalogs.sources.oci.bundle import BundleSource
 from catalogs.sources.oci.source import RegistryAccess
+from olmweb.accounts.roles import AnyUser, may_inspect
+from olmweb.errors import OlmwebError
+from olmweb.tasks import enqueue
 
 log = structlog.get_logger(__name__)
 LIMIT = 300  # seconds
-EVERY = 0.5  # between two notes of how far it is
+PROGRESS_INTERVAL = 0.5  # seconds between two writes of the progress
+USERNAME_LENGTH = 150  # characters, as the column holds
 State = BundleInspection.State
-_GOING_ON = (State.QUEUED, State.READING)
+_IN_PROGRESS = (State.QUEUED, State.READING)
 _HINTS = {
     "too-large": "Only the layers with manifests are pulled, and those of real bundles are small: "
     "look at how the image is built.",
@@ -30,16 +34,48 @@ _HINTS = {
 _HINT = "The image is as its author built it: tell the author, or try another version."
 
 
-def ask(image: str, who: str) -> BundleInspection | None:
-    """The row of an inspection to be queued now; None when one of this image goes on already."""
-    row, made = BundleInspection.objects.get_or_create(image=image, defaults={"asked_by": who})
-    if made:
+def request_inspection(bundle: Bundle, user: AnyUser) -> tuple[BundleInspection, bool]:
+    """The inspection of the bundle's image, and whether this call started it. An inspection in
+    progress is returned as it is.
+
+    Raises OlmwebError: 403 for a user without the role, 409 for a bundle without an image to pull.
+    """
+    allowed, why = may_inspect(user)
+    if not allowed:
+        raise OlmwebError(
+            why,
+            code="not-allowed",
+            status=403,
+            hint="Ask an administrator of OLM Web for the role operator.",
+        )
+    if bundle.webhooks is not None or not bundle.image:
+        why = "names no image" if not bundle.image else "has its objects in the catalog already"
+        raise OlmwebError(
+            f"Bundle {bundle.name} {why}: there is nothing to pull.",
+            code="nothing-to-inspect",
+            status=409,
+        )
+    row = start(bundle.image, user.get_username()[:USERNAME_LENGTH])
+    if row is None:
+        return BundleInspection.objects.get(image=bundle.image), False
+    enqueue("catalogs.inspect_bundle", row.pk)
+    return row, True
+
+
+def start(image: str, username: str) -> BundleInspection | None:
+    """Sets the image's inspection to queued; None when one is in progress already."""
+    row, created = BundleInspection.objects.get_or_create(
+        image=image, defaults={"asked_by": username}
+    )
+    if created:
         return row
     now = timezone.now()
     stuck = Q(asked_at__lt=now - timedelta(seconds=LIMIT + 60))
-    asked = BundleInspection.objects.filter(Q(pk=row.pk), ~Q(state__in=_GOING_ON) | stuck).update(
+    updated = BundleInspection.objects.filter(
+        Q(pk=row.pk), ~Q(state__in=_IN_PROGRESS) | stuck
+    ).update(
         state=State.QUEUED,
-        asked_by=who,
+        asked_by=username,
         asked_at=now,
         done=0,
         total=0,
@@ -47,48 +83,51 @@ def ask(image: str, who: str) -> BundleInspection | None:
         error_text="",
         error_hint="",
     )
-    return row if asked else None
+    return row if updated else None
 
 
-def goes_on(row: BundleInspection | None) -> bool:
-    """Whether a worker has it or will have it; one that was asked for long ago is lost."""
+def in_progress(row: BundleInspection | None) -> bool:
+    """Whether the inspection is queued or running. One requested too long ago counts as lost."""
     return (
         row is not None
-        and row.state in _GOING_ON
+        and row.state in _IN_PROGRESS
         and timezone.now() - row.asked_at < timedelta(seconds=LIMIT + 60)
     )
 
 
 def access() -> RegistryAccess:
-    """Whom a catalog names may be asked with our credentials or at a public address."""
+    """Registry access for image references from a catalog: a registry without configured
+    credentials must have a public address."""
     return RegistryAccess(
         settings.INSECURE_REGISTRIES, settings.REGISTRY_CREDENTIALS, named_by_others=True
     )
 
 
 def run(row: BundleInspection) -> None:
-    """Reads the image and writes how that went. Safe to run twice and half-way: what was stored by
-    its digest is not pulled again."""
+    """Reads the image and stores the result or the error.
+
+    Idempotent: an image whose objects are stored by digest is not pulled again.
+    """
     _update(row, state=State.READING)
     try:
-        found, cost = _read(row)
+        manifests, cost = _read(row)
     except SourceError as error:
         _fail(row, error)
         return
     _update(
         row,
         state=State.READ,
-        manifests=found,
+        manifests=manifests,
         finished_at=timezone.now(),
         requests=cost[0],
         bytes_read=cost[1],
         **{"error_code": "", "error_text": "", "error_hint": ""},
     )
-    log.info("bundle inspected", image=row.image, digest=found.digest, bytes_read=cost[1])
+    log.info("bundle inspected", image=row.image, digest=manifests.digest, bytes_read=cost[1])
 
 
 def fail(row: BundleInspection) -> None:
-    """Says that something of ours broke while the image was read."""
+    """Records that the inspection ended with an unexpected exception."""
     error = SourceError(
         "The image could not be inspected because something in OLM Web itself failed.",
         code="internal",
@@ -100,26 +139,26 @@ def fail(row: BundleInspection) -> None:
 def _read(row: BundleInspection) -> tuple[BundleManifests, tuple[int, int]]:
     source = BundleSource(row.image, access=access())
     digest = source.resolve()
-    known = BundleManifests.objects.filter(pk=digest).defer("data").first() if digest else None
-    if known is not None:
-        return known, (0 if "@" in row.image else 1, 0)
-    with progress_callback(_Heard(row)):
+    existing = BundleManifests.objects.filter(pk=digest).defer("data").first() if digest else None
+    if existing is not None:
+        return existing, (0 if "@" in row.image else 1, 0)
+    with progress_callback(_ProgressWriter(row)):
         files = source.fetch()
     packed = pack(source.label, files.manifests, files.metadata, files.folders)
     return stored.save(files.digest, packed), (files.requests, files.bytes_read)
 
 
-class _Heard:
-    """Notes in the row how far the pull is."""
+class _ProgressWriter:
+    """Writes the progress of the pull to the row."""
 
     def __init__(self, row: BundleInspection) -> None:
         self._row = row
-        self._noted = 0.0
+        self._written_at = 0.0
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self._noted >= EVERY:
-            self._noted = now
+        if now - self._written_at >= PROGRESS_INTERVAL:
+            self._written_at = now
             _update(self._row, done=done, total=total)
 
 
