@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
 from catalogs.sync.catalog import sync_catalog
+from installs.audit.audit import audit
+from installs.audit.report import as_markdown
 from olmweb.models import Cluster
 from tests.factories import make_cluster, make_crd, make_operator, make_stream
 from tests.worlds.fbc import bundle_blob, channel_blob, csv_metadata, package, package_blob
@@ -146,6 +149,9 @@ def test_what_the_cluster_has_is_beside_the_verdict_disagreements_first(catalog:
         ("a", True),
         ("c", True),
     ]
+    text = as_markdown(audit(catalog, InstallMethod.SUBSCRIPTION, cluster=cluster))
+    assert "| Operators | Predicted | Why | Came true |" in text
+    assert "| Operator | Is | Predicted | Rule |" in text
 
 
 def test_an_unknown_verdict_is_no_disagreement(catalog: Catalog) -> None:
