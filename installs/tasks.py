@@ -137,7 +137,7 @@ def read_surface(cluster_id: int) -> None:
             return
         changed = False
         try:
-            changed = surface.read_surface(cluster)
+            changed = surface.read_cluster(cluster)
         except KubeError as error:
             log.info("surface not read", cluster=cluster.name, code=error.code, error=error.message)
         except Exception:

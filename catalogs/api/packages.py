@@ -33,7 +33,7 @@ from catalogs.models import Channel, Package, PackageText, Prediction, Predictio
 from catalogs.resolve import BadQuestion, read_method, resolve
 from catalogs.resolve.stored import facts_of
 from catalogs.verdicts import Verdict
-from catalogs.verdicts.read import TARGETS, WAYS, overlaid, predicted
+from catalogs.verdicts.read import METHOD_TARGETS, TARGETS, overlaid, stored_verdict
 from olmweb.api.formats import answer_one, refuse
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
 from olmweb.api.parameters import OneOf, Parameters, Values, any_of, text, values
@@ -239,10 +239,12 @@ def _package_verdicts(package: Package) -> list[VerdictRow]:
     """Of the bundles that each install method would choose. One query."""
     chosen = Prediction.objects.filter(package=package, chosen=True).select_related("bundle")
     rows = {
-        (row.path, row.target): verdict_row(predicted(row), row.bundle.name if row.bundle else "")
+        (row.path, row.target): verdict_row(
+            stored_verdict(row), row.bundle.name if row.bundle else ""
+        )
         for row in overlaid(chosen, package.catalog.cluster_id)
     }
-    return [rows[key] for key in WAYS if key in rows]
+    return [rows[key] for key in METHOD_TARGETS if key in rows]
 
 
 class ResolutionParameters(Parameters):

@@ -1,6 +1,6 @@
-"""What each generation of OLM makes of a channel graph: heads, dead ends, and ways through.
+"""What each generation of OLM makes of a channel graph: heads, dead ends and upgrade routes.
 
-The order of preference is the resolvers' own (`v0`, `v1`), edges and ways are `catalogs.graph`'s.
+The order of preference is the resolvers' own (`v0`, `v1`), edges and routes are `catalogs.graph`'s.
 Pure.
 """
 
@@ -30,11 +30,11 @@ SAME_VERSION = "same version"
 class Analysis:
     """One channel, or all together where `channel` is empty, as one generation of OLM reads it.
 
-    `chosen` is what a fresh installation gets, "" when nothing; `steps` where the controller goes
-    by itself from each name; `stranded` the entries without any way to the head (v0: a head that
-    upgrades end at; v1: the chosen one); `unreachable` those that no other entry leads to; `fault`
-    OLM v0's words about a channel that it can't order, then nothing moves. Of a graph that is
-    `too_large` no edge is known.
+    `chosen` is the bundle of a new installation, "" when nothing; `steps` where the controller
+    goes by itself from each name; `stranded` the entries without any route to the head (v0: a
+    head that upgrades end at; v1: the chosen one); `unreachable` those that no other entry leads
+    to; `fault` OLM v0's words about a channel that it can't order, then nothing moves. Of a graph
+    that is `too_large` no edge is known.
     """
 
     semantics: str
@@ -81,7 +81,7 @@ def analyse(facts: PackageFacts, semantics: str, channel: str = "") -> Analysis:
     )
     versions = _versions(facts)
     names = {entry.name for entry in entries}
-    found = heads(entries)
+    channel_heads = heads(entries)
     fault, too_large = "", False
     try:
         table = successor_table(entries, versions)
@@ -93,7 +93,7 @@ def analyse(facts: PackageFacts, semantics: str, channel: str = "") -> Analysis:
         fault = v0_fault(entries, facts.name, channel) if entries else ""
         order = [] if fault or not entries else v0_candidates(entries)
         steps = next_steps(table, order, stays=False)
-        goals = found
+        goals = channel_heads
         onward: Mapping[str, Sequence[str]] = {name: [after] for name, after in steps.items()}
         stranded = frozenset(names - leading_to(onward, goals))
     else:
@@ -103,13 +103,13 @@ def analyse(facts: PackageFacts, semantics: str, channel: str = "") -> Analysis:
         stranded = frozenset(names - leading_to(table, order[:1]))
     if fault or too_large:
         stranded = frozenset()
-    entered = names if too_large else {each for name in names for each in table[name]}
+    entered = names if too_large else {successor for name in names for successor in table[name]}
     return Analysis(
         semantics=semantics,
         channel=channel,
         entries=entries,
         versions=versions,
-        heads=found,
+        heads=channel_heads,
         chosen=order[0] if order else "",
         table=table,
         steps=steps,
@@ -120,69 +120,70 @@ def analyse(facts: PackageFacts, semantics: str, channel: str = "") -> Analysis:
     )
 
 
-def way_to(analysis: Analysis, start: str, goal: str) -> Route:
+def route_to(analysis: Analysis, start: str, goal: str) -> Route:
     """OLM v1 can be pinned to a version, v0 can't: it goes its own steps or nowhere."""
     return find_route(start, goal, analysis.table, analysis.steps, pins=analysis.semantics == V1)
 
 
-def why_no_way(analysis: Analysis, facts: PackageFacts, way: Route) -> list[str]:
-    """Sentences about a way that was not found: the reason first, then the ways out."""
+def explain_missing_route(analysis: Analysis, facts: PackageFacts, route: Route) -> list[str]:
+    """Sentences about a missing upgrade route: the reason first, then the remedies."""
     if analysis.fault:
         return [f"OLM v0 can't order channel {analysis.channel}: {analysis.fault}."]
     if analysis.too_large:
         return [f"It has more than {MOST_EDGES:,} upgrade edges, which are not followed here."]
     where = f"channel {analysis.channel}" if analysis.channel else "any channel"
-    after = analysis.table.get(way.start, {})
-    if not after and way.start not in analysis.stranded:
-        return [f"{way.start} is the newest there is in {where}: nothing follows it."]
+    after = analysis.table.get(route.start, {})
+    if not after and route.start not in analysis.stranded:
+        return [f"{route.start} is the newest there is in {where}: nothing follows it."]
     if not after:
-        reasons = [f"{way.start} is stranded: no entry of {where} replaces or skips it."]
-    elif analysis.semantics == V0 and way.stop != way.start:
+        reasons = [f"{route.start} is stranded: no entry of {where} replaces or skips it."]
+    elif analysis.semantics == V0 and route.stop != route.start:
         reasons = [
-            f"OLM v0 goes from {way.start} by itself as far as {way.stop} and passes {way.goal} by:"
-            " it always takes the entry nearest to the head, and no version can be pinned."
+            f"OLM v0 goes from {route.start} by itself as far as {route.stop} and passes "
+            f"{route.goal} by: it always takes the entry nearest to the head, and no "
+            "version can be pinned."
         ]
     elif analysis.semantics == V0:
         reasons = [
-            f"{way.start} is stranded: what replaces or skips it ({listed(sorted(after))}) is "
+            f"{route.start} is stranded: what replaces or skips it ({listed(sorted(after))}) is "
             "itself skipped or not on the chain of the head, so OLM v0 does not take it."
         ]
     else:
-        reasons = [f"No chain of upgrades of {where} leads from {way.start} to {way.goal}."]
-    return reasons + _ways_out(analysis, facts, way)
+        reasons = [f"No chain of upgrades of {where} leads from {route.start} to {route.goal}."]
+    return reasons + _remedies(analysis, facts, route)
 
 
-def _ways_out(analysis: Analysis, facts: PackageFacts, way: Route) -> list[str]:
-    version = version_of(way.start, analysis.versions)
-    found = []
+def _remedies(analysis: Analysis, facts: PackageFacts, route: Route) -> list[str]:
+    version = version_of(route.start, analysis.versions)
+    channels = []
     for name in facts.ordered_channels() if analysis.channel else ():
-        after = successors(facts.channels[name], way.start, version, analysis.versions)
+        after = successors(facts.channels[name], route.start, version, analysis.versions)
         if name != analysis.channel and after:
-            found.append(f"{name} (to {after[0].name})")
-    ways = [f"Another channel goes on from it: {listed(found)}."] if found else []
+            channels.append(f"{name} (to {after[0].name})")
+    remedies = [f"Another channel goes on from it: {listed(channels)}."] if channels else []
     if analysis.semantics == V1:
-        ways.append(
+        remedies.append(
             "With spec.source.catalog.upgradeConstraintPolicy: SelfCertified a ClusterExtension "
             "goes to any version; whether that works is for you to test."
         )
     else:
-        start = "" if way.goal == analysis.chosen else f" with startingCSV: {way.goal}"
-        ways.append(
-            f"Remove it (Subscription and ClusterServiceVersion {way.start}; its custom resources "
-            f"stay) and install it anew{start}."
+        start = "" if route.goal == analysis.chosen else f" with startingCSV: {route.goal}"
+        remedies.append(
+            f"Remove it (Subscription and ClusterServiceVersion {route.start}; its custom "
+            f"resources stay) and install it anew{start}."
         )
-    return ways
+    return remedies
 
 
 def _versions(facts: PackageFacts) -> dict[str, Version]:
     """Bundle name to version, for those whose version can be read."""
-    found = {}
+    versions = {}
     for bundle in facts.bundles:
         try:
-            found[bundle.name] = parse(bundle.version)
+            versions[bundle.name] = parse(bundle.version)
         except ValueError:
             continue
-    return found
+    return versions
 
 
 def _add_equals(table: Table, facts: PackageFacts, names: set[str]) -> None:
@@ -192,9 +193,9 @@ def _add_equals(table: Table, facts: PackageFacts, names: set[str]) -> None:
     """
     equal: dict[VersionRelease, list[str]] = {}
     for bundle in facts.by_name().values():
-        found = v1.release_of(bundle)
-        if found is not None and bundle.name in names:
-            equal.setdefault(found, []).append(bundle.name)
+        release = v1.release_of(bundle)
+        if release is not None and bundle.name in names:
+            equal.setdefault(release, []).append(bundle.name)
     if sum(len(together) ** 2 for together in equal.values()) > MOST_EDGES:
         raise TooManyEdges
     for together in equal.values():

@@ -45,11 +45,11 @@ class PackageFacts:
 
     def channels_of(self) -> dict[str, list[str]]:
         """Bundle name to the channels that list it, the default channel first, then by name."""
-        found: dict[str, list[str]] = {}
+        channels: dict[str, list[str]] = {}
         for channel in self.ordered_channels():
             for name in dict.fromkeys(entry.name for entry in self.channels[channel]):
-                found.setdefault(name, []).append(channel)
-        return found
+                channels.setdefault(name, []).append(channel)
+        return channels
 
     def ordered_channels(self) -> list[str]:
         return sorted(self.channels, key=lambda name: (name != self.default_channel, name))
@@ -99,12 +99,12 @@ def find_installed(facts: PackageFacts, name: str) -> Installed | None:
     """
     if not name:
         return None
-    known = facts.by_name().get(name)
-    text = known.version if known else name.partition(".v")[2]
+    bundle = facts.by_name().get(name)
+    text = bundle.version if bundle else name.partition(".v")[2]
     try:
         return Installed(name, text, parse(text))
     except ValueError:
-        if known:
+        if bundle:
             return Installed(name, text, None)
         raise BadQuestion(
             "installed",

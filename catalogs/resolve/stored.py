@@ -60,9 +60,9 @@ def facts_of(
     listed = entries_of(package) if entries is None else entries
     if bundles is None:
         bundles = Bundle.objects.filter(package=package).order_by().only(*_FIELDS)
-    found = _bundle_facts(sorted(bundles, key=lambda bundle: bundle.pk), _needing([package]))
+    bundle_facts = _bundle_facts(sorted(bundles, key=lambda bundle: bundle.pk), _needing([package]))
     in_channels = {channel.name: listed.get(channel.name, []) for channel in rows}
-    return PackageFacts(package.name, package.default_channel, in_channels, found)
+    return PackageFacts(package.name, package.default_channel, in_channels, bundle_facts)
 
 
 def facts_of_all(
@@ -83,7 +83,7 @@ def facts_of_all(
     for channel, name, replaces, skips, skip_range in listed.values_list(
         "channel_id", "name", "replaces", "skips", "skip_range"
     ):
-        entry = Entry(name, replaces, tuple(str(each) for each in skips), skip_range)
+        entry = Entry(name, replaces, tuple(str(skip) for skip in skips), skip_range)
         of_channel[channel].append(entry)
     if bundles is None:
         bundles = Bundle.objects.filter(package__in=packages).order_by().only(*BUNDLE_FIELDS)
@@ -92,13 +92,13 @@ def facts_of_all(
         by_package[bundle.package_id].append(bundle)
     needing = _needing(packages)
     return {
-        each.pk: PackageFacts(
-            each.name,
-            each.default_channel,
-            entries[each.pk],
-            _bundle_facts(by_package[each.pk], needing),
+        package.pk: PackageFacts(
+            package.name,
+            package.default_channel,
+            entries[package.pk],
+            _bundle_facts(by_package[package.pk], needing),
         )
-        for each in packages
+        for package in packages
     }
 
 
@@ -114,7 +114,7 @@ def _needing(packages: Collection[Package]) -> set[int]:
 
 def _bundle_facts(bundles: Sequence[Bundle], needing: Collection[int]) -> list[BundleFacts]:
     """In the order of `bundles`: by key, as the catalog has them, for they are written so."""
-    found = []
+    facts = []
     for bundle in bundles:
         present = (
             bool(bundle.required_packages),
@@ -125,8 +125,8 @@ def _bundle_facts(bundles: Sequence[Bundle], needing: Collection[int]) -> list[B
         version = bundle.version
         if bundle.blob_id and (bundle.release or len(kinds) > 1):
             version, kinds = _read(bundle.blob_id) or (version, kinds)
-        found.append(BundleFacts(bundle.name, version, bundle.deprecated, kinds, bundle.image))
-    return found
+        facts.append(BundleFacts(bundle.name, version, bundle.deprecated, kinds, bundle.image))
+    return facts
 
 
 def _read(sha256: str) -> tuple[str, tuple[str, ...]] | None:
@@ -138,9 +138,13 @@ def _read(sha256: str) -> tuple[str, tuple[str, ...]] | None:
     try:
         blob = msgspec.json.decode(read_blob(sha256) or b"", type=_Bundle)
         properties = blob.properties or []
-        written = next((each for each in properties if each.type == "olm.package"), None)
+        written = next(
+            (property_ for property_ in properties if property_.type == "olm.package"), None
+        )
         version = msgspec.json.decode(written.value, type=_Version).version if written else ""
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    kinds = dict.fromkeys(each.type for each in properties if each.type in DEPENDENCIES)
+    kinds = dict.fromkeys(
+        property_.type for property_ in properties if property_.type in DEPENDENCIES
+    )
     return version or "", tuple(kinds)

@@ -45,7 +45,7 @@ def resolve(
     wanted = read_range(text)
     if len(set(channels)) > 1:
         raise BadQuestion("channel", "A Subscription follows one channel: name one, or none.")
-    asked = list(dict.fromkeys(channels))
+    requested = list(dict.fromkeys(channels))
     if not facts.channels:
         message = (
             f"no operators found in package {facts.name} in the catalog referenced by "
@@ -53,14 +53,14 @@ def resolve(
         )
         reason = f"The catalog has no channel of package {facts.name}."
         return Resolution(reason=reason, blocked_by="no-bundles", message=message)
-    if asked and asked[0] not in facts.channels:
+    if requested and requested[0] not in facts.channels:
         message = (
-            f"no operators found in channel {asked[0]} of package {facts.name} in the catalog "
+            f"no operators found in channel {requested[0]} of package {facts.name} in the catalog "
             f"referenced by subscription {facts.name}"
         )
-        reason = f"Package {facts.name} has no channel {asked[0]}."
+        reason = f"Package {facts.name} has no channel {requested[0]}."
         return Resolution(reason=reason, blocked_by="channel", message=message)
-    names = asked or facts.ordered_channels()
+    names = requested or facts.ordered_channels()
     for name in names:
         fault = v0_fault(facts.channels[name], facts.name, name)
         if fault:
@@ -82,7 +82,7 @@ def _first(
     for channel in names:
         entries = facts.channels[channel]
         now = (installed.name, installed.version) if installed else None
-        order = [each for each in v0_candidates(entries, now) if now is None or each != now[0]]
+        order = [entry for entry in v0_candidates(entries, now) if now is None or entry != now[0]]
         for name in order:
             version = bundles[name].version if name in bundles else ""
             if wanted is not None and not _within(version, wanted):
@@ -116,7 +116,7 @@ def _left_out(
     chain = v0_candidates(entries)
     skipped = {name: entry.name for entry in entries for name in entry.skips}
     rejected = []
-    for name in dict.fromkeys((*chain, *sorted((each.name for each in entries), reverse=True))):
+    for name in dict.fromkeys((*chain, *sorted((entry.name for entry in entries), reverse=True))):
         if name in order:
             continue
         if installed is not None and name == installed.name:
@@ -175,7 +175,7 @@ def _nothing(
     candidates: Sequence[Candidate],
 ) -> Resolution:
     where = f"channel {names[0]}" if len(names) == 1 else "any channel"
-    if any(each.code == "range" for each in candidates):
+    if any(candidate.code == "range" for candidate in candidates):
         follow = f" that may follow {installed.name}" if installed else ""
         reason = f"No entry of {where}{follow} is in the range {text}."
         return Resolution(reason=reason, blocked_by="range", candidates=candidates)
@@ -198,10 +198,12 @@ def _nothing(
 def _stay(candidates: Sequence[Candidate], installed: Installed) -> tuple[Candidate, ...]:
     reason = "installed, and nothing follows it"
     return tuple(
-        Candidate(each.bundle, each.version, each.channels, True, "", reason)
-        if each.bundle == installed.name
-        else each
-        for each in sorted(candidates, key=lambda each: each.bundle != installed.name)
+        Candidate(candidate.bundle, candidate.version, candidate.channels, True, "", reason)
+        if candidate.bundle == installed.name
+        else candidate
+        for candidate in sorted(
+            candidates, key=lambda candidate: candidate.bundle != installed.name
+        )
     )
 
 

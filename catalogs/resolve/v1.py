@@ -35,8 +35,8 @@ def preference(bundles: Sequence[BundleFacts]) -> list[BundleFacts]:
     """Best first: not deprecated, then highest version and release; what can't be read last."""
 
     def rank(bundle: BundleFacts) -> tuple[bool, Key]:
-        found = release_of(bundle)
-        return found is not None, (found or VersionRelease(Version(0, 0, 0))).key
+        release = release_of(bundle)
+        return release is not None, (release or VersionRelease(Version(0, 0, 0))).key
 
     ordered = sorted(bundles, key=rank, reverse=True)  # stable: equals stay in their order
     return sorted(ordered, key=lambda bundle: bundle.deprecated)
@@ -75,7 +75,7 @@ def resolve(
     listed_in = facts.channels_of()
     check = None if policy == SELF_CERTIFIED else installed
     followers = _followers(facts, chosen_channels, check)
-    taken: list[BundleFacts] = []
+    accepted: list[BundleFacts] = []
     rejected: list[Candidate] = []
     for bundle in facts.bundles:
         where = tuple(listed_in.get(bundle.name, ()))
@@ -83,11 +83,11 @@ def resolve(
         if code:
             rejected.append(Candidate(bundle.name, bundle.version, where, False, code, reason))
         else:
-            taken.append(bundle)
+            accepted.append(bundle)
     rejected = _newest_first(facts, rejected)
-    if not taken:
+    if not accepted:
         return _nothing(facts, chosen_channels, text, installed, rejected)
-    ordered = preference(taken)
+    ordered = preference(accepted)
     best = ordered[0]
     where = tuple(listed_in.get(best.name, ()))
     others = [
@@ -96,7 +96,7 @@ def resolve(
     channel = next((name for name in where if not chosen_channels or name in chosen_channels), "")
     if best.dependencies:
         return _refused(best, where, (*others, *rejected))
-    reason = _because(best, taken, chosen_channels, text, installed)
+    reason = _because(best, accepted, chosen_channels, text, installed)
     first = Candidate(best.name, best.version, where, True, "", reason)
     return Resolution(
         best.name, best.version, channel, reason, candidates=(first, *others, *rejected)
@@ -147,19 +147,19 @@ def _rejection(
     if channels and not set(channels) & set(where):
         there = f"in {listed(where)}" if where else "in no channel"
         return "channel", f"{there}, not in {listed(channels)}"
-    found = release_of(bundle)
+    release = release_of(bundle)
     if wanted is not None:
-        if found is None:
+        if release is None:
             return "range", "its version can't be read, so no range takes it"
-        if not wanted(found.version):
-            version = found.version
+        if not wanted(release.version):
+            version = release.version
             plain = Version(version.major, version.minor, version.patch)
             if version.pre and wanted(plain):
                 return "range", f"a pre-release: {text} names none, so it takes none"
             return "range", f"outside the range {text}"
     if installed is not None and bundle.name not in followers:
         now = version_release(installed.text) if installed.version else None
-        if now is None or found != now:
+        if now is None or release != now:
             within = f" in {listed(channels)}" if channels else ""
             return (
                 "successor",
@@ -184,23 +184,23 @@ def _behind(bundle: BundleFacts, best: BundleFacts, where: tuple[str, ...]) -> C
 
 def _because(
     best: BundleFacts,
-    taken: Sequence[BundleFacts],
+    accepted: Sequence[BundleFacts],
     channels: Sequence[str],
     text: str,
     installed: Installed | None,
 ) -> str:
     within = f" in {listed(channels)}" if channels else " over all channels"
-    asked = f" in the range {text}" if text else ""
+    in_range = f" in the range {text}" if text else ""
     kind = "the highest version that is not deprecated"
     if best.deprecated:
         kind = "the highest version (all that are left are deprecated)"
     if installed is None:
-        return f"{best.name}: {kind}{asked}{within}."
+        return f"{best.name}: {kind}{in_range}{within}."
     if best.name == installed.name:
-        return f"{best.name} stays: no higher version{asked} follows it{within}."
-    if len(taken) == 1:
-        return f"{best.name}: the only one that may follow {installed.name}{asked}{within}."
-    return f"{best.name}: {kind} among those that may follow {installed.name}{asked}{within}."
+        return f"{best.name} stays: no higher version{in_range} follows it{within}."
+    if len(accepted) == 1:
+        return f"{best.name}: the only one that may follow {installed.name}{in_range}{within}."
+    return f"{best.name}: {kind} among those that may follow {installed.name}{in_range}{within}."
 
 
 def _nothing(
@@ -221,7 +221,7 @@ def _nothing(
         message += f' matching version "{text}"'
     if channels:
         message += f" in channels [{' '.join(channels)}]"
-    stage = max((STAGES.index(each.code) for each in rejected), default=0)
+    stage = max((STAGES.index(candidate.code) for candidate in rejected), default=0)
     reason = {
         "no-bundles": f"The catalog has no bundle of package {facts.name}.",
         "channel": f"No bundle of {facts.name} is in {listed(channels)}.",
@@ -239,5 +239,5 @@ def _of(channels: Sequence[str]) -> str:
 
 
 def _newest_first(facts: PackageFacts, rejected: Sequence[Candidate]) -> list[Candidate]:
-    place = {bundle.name: i for i, bundle in enumerate(preference(facts.bundles))}
-    return sorted(rejected, key=lambda each: place[each.bundle])
+    rank = {bundle.name: i for i, bundle in enumerate(preference(facts.bundles))}
+    return sorted(rejected, key=lambda candidate: rank[candidate.bundle])

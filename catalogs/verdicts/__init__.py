@@ -1,11 +1,11 @@
-"""Whether a bundle can be installed, evaluated before the install: the only place that decides it.
+"""Verdicts on whether a bundle can be installed, by install method, before the install.
 
-`rules` (data in `rule_data/`), the checks, `facts` and `evaluate` are pure. `store` evaluates all
-bundles of a catalog into rows, `read` reads those rows, `catalog_health` looks at the catalogs.
+`rules` (data in `rule_data/`), the checks, `facts` and `evaluate` are pure. `store` writes the
+verdicts on all bundles of a catalog, `read` reads them, `catalog_health` checks the catalogs.
 """
 
 from catalogs.contents.bundle_facts import Contents, read_contents
-from catalogs.verdicts.evaluate import Prediction, RuleResult, on_site, predict
+from catalogs.verdicts.evaluate import BundleEvaluation, RuleResult, check_health, predict
 from catalogs.verdicts.facts import (
     CatalogOffers,
     ClusterFacts,
@@ -14,26 +14,26 @@ from catalogs.verdicts.facts import (
     Installed,
     Target,
 )
-from catalogs.verdicts.health_checks import Site, Source
+from catalogs.verdicts.health_checks import HealthContext, Source
 from catalogs.verdicts.rules import RULES, RULES_VERSION, Scope, Verdict
 
 __all__ = [
     "RULES",
     "RULES_VERSION",
+    "BundleEvaluation",
     "CatalogOffers",
     "ClusterFacts",
     "Contents",
     "Crd",
     "Group",
+    "HealthContext",
     "Installed",
-    "Prediction",
     "RuleResult",
     "Scope",
-    "Site",
     "Source",
     "Target",
     "Verdict",
-    "on_site",
+    "check_health",
     "predict",
     "read_contents",
 ]

@@ -1,4 +1,4 @@
-"""Checks of what a bundle has in itself, wherever it goes: faults that an installer refuses."""
+"""Checks of the bundle itself: faults that an installer refuses."""
 
 import re
 from collections import Counter
@@ -23,7 +23,7 @@ _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\Z")
 
 
-def mode_told_twice(context: CheckContext) -> Answer:
+def duplicate_modes(context: CheckContext) -> Answer:
     modes = context.bundle.repeated_install_modes
     return {"modes": listed(modes)} if modes else None
 
@@ -35,28 +35,28 @@ def webhook_name_twice(context: CheckContext) -> Answer:
 
 
 def folders(context: CheckContext) -> Answer:
-    """Only an inspected image tells; what a catalog has of a bundle are objects without a place."""
-    found = context.bundle.folders
-    return {"folders": listed(found)} if found else None
+    """Known only for inspected images; a catalog has the objects of a bundle without paths."""
+    names = context.bundle.folders
+    return {"folders": listed(names)} if names else None
 
 
 def unnamed_object(context: CheckContext) -> Answer:
     """Helm looks each object up by its name; one with generateName has none."""
     if context.bundle.shipped is None:
         return Unread.FACT
-    found = [each.kind for each in context.bundle.shipped if not each.name]
-    return {"kinds": kinds_text(found)} if found else None
+    kinds = [item.kind for item in context.bundle.shipped if not item.name]
+    return {"kinds": kinds_text(kinds)} if kinds else None
 
 
 def unsupported_kind(context: CheckContext) -> Answer:
     if context.bundle.shipped is None:
         return Unread.FACT
-    found = [each.kind for each in context.bundle.shipped if each.kind.kind not in SUPPORTED]
-    return {"kinds": kinds_text(found)} if found else None
+    kinds = [item.kind for item in context.bundle.shipped if item.kind.kind not in SUPPORTED]
+    return {"kinds": kinds_text(kinds)} if kinds else None
 
 
 def inconsistent(context: CheckContext) -> Answer:
-    """The first of what operator-controller finds wrong in a bundle before it renders it."""
+    """The first fault that operator-controller reports before it renders the bundle."""
     bundle = context.bundle
     if bundle.deployments is None or bundle.crd_versions is None:
         return Unread.FACT
@@ -65,7 +65,7 @@ def inconsistent(context: CheckContext) -> Answer:
 
 
 def _inconsistencies(bundle: Contents) -> Iterator[str]:
-    """In the order of its validators; those with a rule of their own are left out."""
+    """In the order of its validators, without those that have a rule of their own."""
     deployments = bundle.deployments or ()
     for name in _twice(deployments):
         yield f"its ClusterServiceVersion has Deployment {name} twice"

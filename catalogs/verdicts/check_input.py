@@ -1,4 +1,4 @@
-"""What a check is given and may answer, and how it names things. Knows no rule."""
+"""Input and answer types of the checks, and helpers for the texts of their facts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MENTIONED = 5  # names in one sentence; more are counted
 
 
 class Unread(StrEnum):
-    """Facts that a rule needs and that are not there: FACT stands for any but the cluster's."""
+    """A missing fact that a rule needs; FACT is any fact that is not the cluster's."""
 
     FACT = "a fact"
     KINDS = "the kinds that the cluster serves"
@@ -29,7 +29,7 @@ Answer = Mapping[str, str] | Unread | None
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What every check may look at."""
+    """The input of a check on a bundle."""
 
     bundle: Contents
     cluster: ClusterFacts
@@ -54,14 +54,14 @@ def counted(count: int | None, what: str) -> Answer:
 
 
 def kinds_text(kinds: Iterable[Kind]) -> str:
-    return listed(each.label for each in kinds)
+    return listed(kind.label for kind in kinds)
 
 
 def same_package(context: CheckContext, *kinds: str) -> list[Installed]:
-    """What is installed of the bundle's package, by these kinds or any."""
+    """The installed operators of the bundle's package, of these kinds or any."""
     package = context.bundle.package
     return [
-        each
-        for each in context.cluster.installed
-        if each.package == package and (not kinds or each.kind in kinds)
+        operator
+        for operator in context.cluster.installed
+        if operator.package == package and (not kinds or operator.kind in kinds)
     ]

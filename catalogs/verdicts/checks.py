@@ -1,5 +1,5 @@
-"""How each rule on a bundle decides. A check answers None (passes), the facts of its sentence
-(hits), or a value of Unread when the fact it needs is not there.
+"""The checks of the rules on a bundle. A check returns None (passes), the facts of its sentence
+(hits), or a value of Unread for a missing fact.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from catalogs.verdicts.check_input import (
 from catalogs.verdicts.facts import PLATFORM_NAMESPACE, Target
 from olmweb.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SHIPPED_CLUSTER_WIDE
 
-# What the OperatorGroup selects -> the install modes that it needs, and words for it.
+# Target of the OperatorGroup -> the install modes that it needs, and a phrase for it.
 GROUP_MODES = {
     Target.ALL: ((ALL_NAMESPACES,), "for all namespaces"),
     Target.OWN: (("OwnNamespace",), "of its own namespace"),
@@ -34,13 +34,13 @@ PLATFORM_OPERATOR = "PlatformOperator"
 SUBSCRIPTION = "Subscription"
 # Kinds of which ClusterFacts.shared has the objects.
 SHARED_KINDS = frozenset(
-    each.kind for each in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, *SHIPPED_CLUSTER_WIDE)
+    resource.kind for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, *SHIPPED_CLUSTER_WIDE)
 )
-# Written so in OLM, where resources are meant.
+# Spelled so in OLM, which means resources.
 WEBHOOK_KINDS = frozenset(("*", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
 
 
-# -- what every path asks --------------------------------------------------------------------------
+# -- all install methods ---------------------------------------------------------------------------
 
 
 def _all_namespaces(context: CheckContext) -> Answer:
@@ -66,7 +66,7 @@ def _conversion_mode(context: CheckContext) -> Answer:
 
 
 def _forbidden_webhook(context: CheckContext) -> Answer:
-    """What a webhook may not watch: everything, OLM itself, or webhooks."""
+    """A webhook may not watch everything, OLM itself, or webhooks."""
     for groups, resources in context.bundle.webhook_rules:
         if "*" in groups:
             return {"what": "all API groups"}
@@ -81,7 +81,7 @@ def _unserved_kinds(context: CheckContext) -> Answer:
     bundle = context.bundle
     if bundle.shipped is None:
         return Unread.FACT
-    served = [(each.kind, context.cluster.serves(each.kind, bundle)) for each in bundle.shipped]
+    served = [(item.kind, context.cluster.serves(item.kind, bundle)) for item in bundle.shipped]
     unserved = [kind for kind, is_served in served if is_served is False and not _own(kind, bundle)]
     if unserved:
         return {"kinds": kinds_text(unserved)}
@@ -89,19 +89,19 @@ def _unserved_kinds(context: CheckContext) -> Answer:
 
 
 def _own(kind: Kind, bundle: Contents) -> bool:
-    """Whether it is an object of a CRD that the bundle itself brings."""
+    """Whether the kind is of an API group of the bundle's own CRDs."""
     groups = {name.partition(".")[2] for name, _ in bundle.crd_versions or ()}
     return kind.group in groups
 
 
 def _stored_versions(context: CheckContext) -> Answer:
-    """Applies when CRDs are written; those of the installed bundle are not written again."""
+    """Applies to CRDs that are written; those of the installed bundle are not written again."""
     crds, bundle = context.cluster.crds, context.bundle
     if bundle.crd_versions is None:
         return Unread.FACT
     if crds is None:
         return Unread.CRDS if bundle.crd_versions else None
-    if bundle.name and any(each.bundle == bundle.name for each in same_package(context)):
+    if bundle.name and any(operator.bundle == bundle.name for operator in same_package(context)):
         return None
     for name, versions in bundle.crd_versions:
         dropped = crds[name].stored - versions if name in crds else frozenset()
@@ -112,12 +112,12 @@ def _stored_versions(context: CheckContext) -> Answer:
 
 def _crds(bundle: Contents) -> dict[str, None]:
     """Names of the CRDs that a bundle owns or ships, in order."""
-    shipped = [each.name for each in bundle.shipped or () if each.kind.kind == CRD_KIND]
+    shipped = [item.name for item in bundle.shipped or () if item.kind.kind == CRD_KIND]
     return dict.fromkeys((*bundle.owned_crds, *shipped))
 
 
 def _crd_of_another(context: CheckContext, own: set[tuple[str, str]]) -> Answer:
-    """A CRD of the bundle that is on the cluster, and `own`s (kind, name) are not its owner."""
+    """A CRD of the bundle that is on the cluster with an owner (kind, name) not in `own`."""
     crds = context.cluster.crds
     if crds is None:
         return Unread.CRDS if _crds(context.bundle) else None
@@ -130,15 +130,15 @@ def _crd_of_another(context: CheckContext, own: set[tuple[str, str]]) -> Answer:
 
 
 def _releases(context: CheckContext, kind: str) -> list[str]:
-    """Names of the objects of `kind` that have the package; one of its own name when none has."""
-    return [each.name for each in same_package(context, kind)] or [context.bundle.package]
+    """Names of the objects of `kind` for the package; the package's own name if there is none."""
+    return [operator.name for operator in same_package(context, kind)] or [context.bundle.package]
 
 
 def _min_kube(context: CheckContext) -> Answer:
     needed, version = context.bundle.min_kube_version, context.cluster.kube_version
     if not needed:
         return None
-    if version is None:  # that of OpenShift tells none of Kubernetes
+    if version is None:  # OpenShift's version does not imply that of Kubernetes
         return Unread.FACT if context.cluster.openshift_version else Unread.VERSION
     wanted = _version(needed.removeprefix("v"))
     bare = Version(version.major, version.minor, version.patch)
@@ -155,7 +155,7 @@ def _version(text: str) -> Version | None:
 
 
 def _max_openshift(context: CheckContext) -> Answer:
-    """OpenShift's own rule: it blocks when the next minor version is above the maximum."""
+    """OpenShift blocks its upgrade if the next minor version is above the maximum."""
     allowed, version = context.bundle.max_openshift_version, context.cluster.openshift_version
     if not allowed:
         return None
@@ -187,7 +187,7 @@ def _required_packages(context: CheckContext) -> Answer:
 
 
 def _offers(context: CheckContext, name: str, wanted: str) -> str | None:
-    """What is wrong with a required package, or None."""
+    """The fault of a required package, or None."""
     try:
         within = blang_range(wanted)
     except ValueError as error:
@@ -197,7 +197,7 @@ def _offers(context: CheckContext, name: str, wanted: str) -> str | None:
     versions = context.market.versions.get(name)
     if not versions:
         return "no catalog has the package"
-    return None if any(within(each) for each in versions) else "no version is in the range"
+    return None if any(within(version) for version in versions) else "no version is in the range"
 
 
 def _required_apis(context: CheckContext) -> Answer:
@@ -219,7 +219,7 @@ def _constraints(context: CheckContext) -> Answer:
 
 
 def _holds(context: CheckContext, constraint: Any) -> bool | None:
-    """Three-valued: None for what only the resolver evaluates, or when offers aren't known."""
+    """None if only the resolver can evaluate the constraint, or if the offers are unknown."""
     if not isinstance(constraint, dict) or context.market is None:
         return None
     if isinstance(needed := constraint.get("package"), dict):
@@ -230,7 +230,12 @@ def _holds(context: CheckContext, constraint: Any) -> bool | None:
         return bool(context.market.providers.get(kind))
     for word, decide in (("all", _all), ("any", _any), ("not", _none)):
         if isinstance(inner := constraint.get(word), dict):
-            return decide([_holds(context, each) for each in inner.get("constraints") or ()])
+            return decide(
+                [
+                    _holds(context, inner_constraint)
+                    for inner_constraint in inner.get("constraints") or ()
+                ]
+            )
     return None
 
 
@@ -260,7 +265,7 @@ def _group_mode(context: CheckContext) -> Answer:
 
 def _native_apis(context: CheckContext) -> Answer:
     served = [
-        (each, context.cluster.serves(each, context.bundle)) for each in context.bundle.native_apis
+        (kind, context.cluster.serves(kind, context.bundle)) for kind in context.bundle.native_apis
     ]
     missing = [kind for kind, is_served in served if is_served is False]
     if missing:
@@ -269,12 +274,12 @@ def _native_apis(context: CheckContext) -> Answer:
 
 
 def _required_crds(context: CheckContext) -> Answer:
-    """The CRDs that the CSV names as required, when the resolver brings no provider along."""
+    """The CRDs that the CSV requires and for which the resolver adds no provider."""
     missing = []
     unknown = False
     for name, kind in context.bundle.required_crds:
         if kind in context.bundle.requires or kind in context.bundle.provides:
-            continue  # the resolver's to find, or its own
+            continue  # provided by the resolver or the bundle itself
         if context.cluster.crds is None:
             unknown = True
         elif name not in context.cluster.crds:
@@ -287,15 +292,15 @@ def _required_crds(context: CheckContext) -> Answer:
 def _provided_elsewhere(context: CheckContext) -> Answer:
     """Only an installed operator of another package that watches the same namespaces counts.
 
-    OLM writes CRDs that nobody owns, and those of other installers.
+    OLM overwrites CRDs without an owner and those of other installers.
     """
     crds = context.cluster.crds
     if crds is None:
         return Unread.CRDS if _crds(context.bundle) else None
     subscribed = {
-        (each.namespace, each.name): each.package
-        for each in context.cluster.installed
-        if each.kind == SUBSCRIPTION
+        (operator.namespace, operator.name): operator.package
+        for operator in context.cluster.installed
+        if operator.kind == SUBSCRIPTION
     }
     for name in _crds(context.bundle):
         crd = crds.get(name)
@@ -308,9 +313,9 @@ def _provided_elsewhere(context: CheckContext) -> Answer:
 
 
 def _selects_too(context: CheckContext, namespace: str) -> bool:
-    """Whether what is installed there selects namespaces that this one would."""
-    groups = [each for each in context.cluster.groups if each.namespace == namespace]
-    everywhere = any("" in each.selects for each in groups) or not groups
+    """Whether the OperatorGroups there may select the same namespaces as the target."""
+    groups = [group for group in context.cluster.groups if group.namespace == namespace]
+    everywhere = any("" in group.selects for group in groups) or not groups
     return everywhere or context.target == Target.ALL
 
 
@@ -331,7 +336,7 @@ def _dependency(context: CheckContext) -> Answer:
 def _needs(context: CheckContext) -> Answer:
     bundle = context.bundle
     packages = [f"{name} {wanted}" for name, wanted in bundle.required_packages]
-    kinds = [each.label for each in bundle.requires]
+    kinds = [kind.label for kind in bundle.requires]
     counted = [f"{len(bundle.constraints)} constraints"] if bundle.constraints else []
     needs = [*packages, *kinds, *counted]
     return {"needs": listed(needs)} if needs else None
@@ -357,17 +362,17 @@ def _namespace_exists(context: CheckContext) -> Answer:
 
 
 def _role_exists(context: CheckContext) -> Answer:
-    """A Role that names no namespace lands where the releases are kept, with all others."""
+    """A Role without a namespace is created in the namespace of the releases."""
     roles = context.cluster.roles
     if context.bundle.shipped is None:
         return Unread.FACT
-    for each in context.bundle.shipped:
-        if each.kind.kind == "Role" and each.namespace in ("", PLATFORM_NAMESPACE):
+    for item in context.bundle.shipped:
+        if item.kind.kind == "Role" and item.namespace in ("", PLATFORM_NAMESPACE):
             if roles is None:
                 return Unread.ROLES
-            owner = _other_release(context, roles.get(each.name))
+            owner = _other_release(context, roles.get(item.name))
             if owner:
-                return {"role": each.name, "namespace": PLATFORM_NAMESPACE, "owned": owner}
+                return {"role": item.name, "namespace": PLATFORM_NAMESPACE, "owned": owner}
     return None
 
 
@@ -381,16 +386,16 @@ def _extension_objects(context: CheckContext) -> Answer:
 
 
 def _object_of_another(context: CheckContext, own: set[str]) -> Answer:
-    """A shipped object that has one name in the whole cluster, and is there already."""
+    """A shipped cluster-scoped object that exists already with another owner."""
     shared, shipped = context.cluster.shared, context.bundle.shipped
     if shipped is None:
         return Unread.FACT
     if shared is None:
-        return Unread.OBJECTS if any(each.kind.kind in SHARED_KINDS for each in shipped) else None
-    for each in shipped:
-        owned = _of_another(shared.get(each.kind.kind, {}).get(each.name), own)
+        return Unread.OBJECTS if any(item.kind.kind in SHARED_KINDS for item in shipped) else None
+    for item in shipped:
+        owned = _of_another(shared.get(item.kind.kind, {}).get(item.name), own)
         if owned:
-            return {"object": f"{each.kind.kind} {each.name}", "owned": owned}
+            return {"object": f"{item.kind.kind} {item.name}", "owned": owned}
     return None
 
 
@@ -403,7 +408,7 @@ def _other_release(context: CheckContext, owner: str | None) -> str:
 
 
 def _of_another(owner: str | None, own: set[str]) -> str:
-    """Words for the owner of an object that Helm would refuse; empty when it would not."""
+    """A phrase for the owner of an object that Helm would refuse; empty if it would accept."""
     if owner is None or owner in own:
         return ""
     namespace, _, name = owner.partition("/")
@@ -416,7 +421,7 @@ def _of_another(owner: str | None, own: set[str]) -> str:
 
 
 def _package_installed(context: CheckContext) -> Answer:
-    others = [each.name for each in same_package(context, PLATFORM_OPERATOR)]
+    others = [operator.name for operator in same_package(context, PLATFORM_OPERATOR)]
     return {"name": listed(others)} if len(others) > 1 else None
 
 
@@ -426,7 +431,7 @@ CHECKS: Mapping[str, Callable[[CheckContext], Answer]] = {
     "sub-api-required": _required_apis,
     "sub-constraint": _constraints,
     "sub-api-twice": conflict_checks.provided_twice,
-    "sub-mode-twice": bundle_checks.mode_told_twice,
+    "sub-mode-twice": bundle_checks.duplicate_modes,
     "sub-install-mode": _group_mode,
     "sub-kind-unserved": _unserved_kinds,
     "sub-stored-version": _stored_versions,

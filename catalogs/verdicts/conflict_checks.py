@@ -1,4 +1,4 @@
-"""Checks of what else there is: catalogs with the package, packages and objects with its API."""
+"""Checks for conflicts with other catalogs, packages and objects of the cluster."""
 
 from collections.abc import Sequence
 
@@ -10,39 +10,39 @@ CSV = "ClusterServiceVersion"
 
 
 def _best(offers: Sequence[Offered]) -> list[Offered]:
-    """What a ClusterExtension that names no catalog is left with: a catalog of which all bundles
-    are deprecated gives way to any other, then the priority counts."""
-    living = [each for each in offers if not each.deprecated] or list(offers)
-    top = max(each.priority for each in living)
-    return [each for each in living if each.priority == top]
+    """The candidates of a ClusterExtension without a catalog: catalogs with bundles that are not
+    deprecated come first, then those with the highest priority."""
+    living = [offer for offer in offers if not offer.deprecated] or list(offers)
+    top = max(offer.priority for offer in living)
+    return [offer for offer in living if offer.priority == top]
 
 
 def ambiguous(context: CheckContext) -> Answer:
-    """Several catalogs have it, none comes first, and the one that is judged is among them."""
+    """Several catalogs with equal precedence have the package, the evaluated one among them."""
     market = context.market
     offers = market.offers.get(context.bundle.package) if market else None
     best = _best(offers) if offers else []
-    catalogs = [each.catalog for each in best]
+    catalogs = [offer.catalog for offer in best]
     if market is None or len(best) < 2 or market.catalog not in catalogs:
         return None
     return {"catalogs": listed(catalogs), "priority": str(best[0].priority)}
 
 
 def outranked(context: CheckContext) -> Answer:
-    """Another catalog comes before the one that is judged."""
+    """Another catalog takes precedence over the evaluated one."""
     market = context.market
     offers = market.offers.get(context.bundle.package) if market else None
     if market is None or not offers:
         return None
     best = _best(offers)
-    own = next((each for each in offers if each.catalog == market.catalog), None)
+    own = next((offer for offer in offers if offer.catalog == market.catalog), None)
     if own is None or own in best:
         return None
     if own.deprecated and not best[0].deprecated:
         why = "has versions of it that are not deprecated"
     else:
         why = f"has priority {best[0].priority} over this one's {own.priority}"
-    return {"catalog": listed(each.catalog for each in best), "why": why}
+    return {"catalog": listed(offer.catalog for offer in best), "why": why}
 
 
 def api_shared(context: CheckContext) -> Answer:
@@ -59,12 +59,12 @@ def api_shared(context: CheckContext) -> Answer:
 
 
 def other_providers(bundle: Contents, market: CatalogOffers, kind: Kind) -> frozenset[str]:
-    """Packages that may come along for a kind; a second bundle of its own package never does."""
+    """Other packages that provide a kind; the resolver never adds a second bundle of a package."""
     return market.providers.get(kind, frozenset()) - {bundle.package}
 
 
 def several_providers(context: CheckContext) -> Answer:
-    """A required API that the resolver would have to choose a provider of."""
+    """A required API with several providers to choose from."""
     if context.market is None:
         return None
     for kind in context.bundle.requires:
@@ -78,9 +78,9 @@ def several_providers(context: CheckContext) -> Answer:
 
 
 def provided_twice(context: CheckContext) -> Answer:
-    """Two packages that must come together, and one API that each of them always provides.
+    """Two packages that must be installed together and always provide the same API.
 
-    Only what surely comes along counts: required packages, and the only provider of a required API.
+    Considers only required packages and the only provider of a required API.
     """
     market, bundle = context.market, context.bundle
     if market is None:
@@ -93,7 +93,7 @@ def provided_twice(context: CheckContext) -> Answer:
     provided = {bundle.package: bundle.provides}
     for name in sorted(forced - {bundle.package}):
         for kind in sorted(market.always.get(name, ())):
-            other = next((one for one, kinds in provided.items() if kind in kinds), None)
+            other = next((package for package, kinds in provided.items() if kind in kinds), None)
             if other is not None:
                 return {
                     "kind": kind.label,
@@ -105,7 +105,7 @@ def provided_twice(context: CheckContext) -> Answer:
 
 
 def api_provided_elsewhere(context: CheckContext) -> Answer:
-    """An APIService is one for the whole cluster; only what replaces its owner takes it over."""
+    """An APIService is cluster-wide; only a replacement of its owner takes it over."""
     for name in context.bundle.owned_apis:
         package, namespace = context.cluster.apis.get(name, ("", ""))
         if namespace and package != context.bundle.package:
@@ -114,25 +114,25 @@ def api_provided_elsewhere(context: CheckContext) -> Answer:
 
 
 def foreign_api(context: CheckContext) -> Answer:
-    """One that is there and carries no owner of OLM's is never taken over."""
+    """OLM never takes over an existing APIService without an owner of OLM."""
     foreign, owned = context.cluster.foreign_apis, context.bundle.owned_apis
     if not owned:
         return None
     if foreign is None:
         return Unread.API_SERVICES
-    found = [name for name in owned if name in foreign]
-    return {"names": listed(found)} if found else None
+    names = [name for name in owned if name in foreign]
+    return {"names": listed(names)} if names else None
 
 
 def existing_objects(context: CheckContext) -> Answer:
-    """CRDs whose objects OLM v0 validates against the bundle's schema before it writes them: in
-    each version that the cluster and the bundle both serve. It only warns of those that a webhook
-    converts. Of a bundle whose objects are not known all that it owns may be among them; nobody
-    writes those of the installed bundle again."""
+    """CRDs whose objects OLM v0 validates against the bundle's schema before it writes them, in
+    each version that both the cluster and the bundle serve. OLM only warns for CRDs that a webhook
+    converts. Considers all owned CRDs if the objects of the bundle are unknown, and none for the
+    installed bundle, whose CRDs are not written again."""
     bundle, crds = context.bundle, context.cluster.crds
     if crds is None:
         return Unread.FACT
-    if bundle.name and any(each.bundle == bundle.name for each in same_package(context)):
+    if bundle.name and any(offer.bundle == bundle.name for offer in same_package(context)):
         return None
     strict = bundle.crds_strict
     names = [
@@ -140,16 +140,16 @@ def existing_objects(context: CheckContext) -> Answer:
         for name, served in strict or ()
         if name in crds and not served.isdisjoint(crds[name].served)
     ]
-    found = names if strict is not None else [name for name in bundle.owned_crds if name in crds]
-    if any(crds[name].objects for name in found):
-        counted = [f"{crds[name].objects} of {name}" for name in found if crds[name].objects]
+    at_risk = names if strict is not None else [name for name in bundle.owned_crds if name in crds]
+    if any(crds[name].objects for name in at_risk):
+        counted = [f"{crds[name].objects} of {name}" for name in at_risk if crds[name].objects]
         return {"counted": listed(counted)}
-    return Unread.FACT if any(crds[name].objects is None for name in found) else None
+    return Unread.FACT if any(crds[name].objects is None for name in at_risk) else None
 
 
 def orphan(context: CheckContext) -> Answer:
-    """A ClusterServiceVersion of the package that no Subscription stands for."""
-    found = same_package(context, CSV)
-    if not found:
+    """A ClusterServiceVersion of the package without a Subscription."""
+    csvs = same_package(context, CSV)
+    if not csvs:
         return None
-    return {"csv": found[0].name, "namespace": found[0].namespace}
+    return {"csv": csvs[0].name, "namespace": csvs[0].namespace}

@@ -8,7 +8,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.verdicts.check_input import Answer, CheckContext, Unread
 from catalogs.verdicts.checks import CHECKS
 from catalogs.verdicts.facts import NO_CLUSTER, CatalogOffers, ClusterFacts, Target
-from catalogs.verdicts.health_checks import SITE_CHECKS, Site
+from catalogs.verdicts.health_checks import HEALTH_CHECKS, HealthContext
 from catalogs.verdicts.rules import Rule, Scope, Verdict, rules_of
 
 _ORDER = tuple(Verdict)
@@ -16,7 +16,7 @@ _ORDER = tuple(Verdict)
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """What one rule says. `facts` are texts by name, as its sentence uses them."""
+    """The result of one rule. `facts` are the values of its sentence by name."""
 
     rule: str
     title: str
@@ -26,17 +26,17 @@ class RuleResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
-    """`found` is worst first; `verdict` is installable when nothing but warnings was found."""
+class BundleEvaluation:
+    """`results` are worst first; `verdict` is installable if there are only warnings."""
 
     path: InstallMethod
     verdict: Verdict
-    found: tuple[RuleResult, ...] = ()
+    results: tuple[RuleResult, ...] = ()
 
     @property
     def deciding(self) -> RuleResult | None:
         """The rule that makes it not installable or unknown."""
-        first = self.found[0] if self.found else None
+        first = self.results[0] if self.results else None
         return first if first and first.verdict != Verdict.WARNING else None
 
 
@@ -47,32 +47,32 @@ def predict(
     cluster: ClusterFacts = NO_CLUSTER,
     market: CatalogOffers | None = None,
     target: Target = Target.ALL,
-) -> Prediction:
-    """What would come of installing the bundle on `path`.
+) -> BundleEvaluation:
+    """Evaluates all rules for installing the bundle with `path`.
 
-    Without a `cluster` from catalog facts alone; without a `market` nothing is said of
-    dependencies. `target` is what the OperatorGroup of a Subscription selects.
+    Without `cluster`, uses catalog facts alone; without `market`, ignores dependencies. `target`
+    is the selection of a Subscription's OperatorGroup.
     """
     context = CheckContext(contents, cluster, market, target)
     answers = ((rule, CHECKS[rule.id](context)) for rule in rules_of(path))
-    found = [
+    results = [
         result for rule, answer in answers if (result := result_of(rule, answer, cluster.name))
     ]
-    found.sort(key=lambda each: _ORDER.index(each.verdict))
-    worst = found[0].verdict if found else Verdict.INSTALLABLE
+    results.sort(key=lambda result: _ORDER.index(result.verdict))
+    worst = results[0].verdict if results else Verdict.INSTALLABLE
     verdict = Verdict.INSTALLABLE if worst == Verdict.WARNING else worst
-    return Prediction(path, verdict, tuple(found))
+    return BundleEvaluation(path, verdict, tuple(results))
 
 
-def on_site(path: InstallMethod, scope: Scope, site: Site) -> list[RuleResult]:
-    """What the rules of this scope say of a place, whatever the bundle; in their order."""
-    answers = ((rule, SITE_CHECKS[rule.id](site)) for rule in rules_of(path, scope))
+def check_health(path: InstallMethod, scope: Scope, context: HealthContext) -> list[RuleResult]:
+    """The results of the rules of this scope on a catalog or namespace, in their order."""
+    answers = ((rule, HEALTH_CHECKS[rule.id](context)) for rule in rules_of(path, scope))
     return [result for rule, answer in answers if (result := result_of(rule, answer))]
 
 
 def result_of(rule: Rule, answer: Answer, cluster: str = "") -> RuleResult | None:
-    """None for a rule that passes, or says nothing without the facts that it needs. `cluster` is
-    the name of the cluster: a fact of it that was not read leaves the verdict unknown."""
+    """None for a rule that passes, or has no result for a missing fact. `cluster` is the name of
+    the cluster; a fact of it that was not read makes the verdict unknown."""
     if answer is None:
         return None
     unknown = ""

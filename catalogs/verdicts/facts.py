@@ -1,4 +1,4 @@
-"""What a bundle would be installed into: the offers of all catalogs, and what a cluster has."""
+"""The facts around a bundle: the offers of all catalogs and the state of a cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from catalogs.semver import Version
 
 
 class Target(StrEnum):
-    """Which namespaces the OperatorGroup of a Subscription's namespace selects.
+    """The namespaces that the OperatorGroup of a Subscription's namespace selects.
 
-    SINGLE is another one than its own; MULTI are several, MIXED several with its own among them.
+    SINGLE is one other namespace, MULTI several others, MIXED several with its own among them.
     """
 
     ALL = "all"
@@ -27,7 +27,7 @@ class Target(StrEnum):
 
 
 class Offered(NamedTuple):
-    """A package in one ClusterCatalog; `deprecated` when every bundle of it is."""
+    """A package in one ClusterCatalog; `deprecated` if all its bundles are."""
 
     catalog: str
     priority: int = 0
@@ -36,12 +36,12 @@ class Offered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CatalogOffers:
-    """What the catalogs of one cluster offer together.
+    """The offers of all catalogs of one cluster.
 
     `providers` maps a kind to the packages with a bundle that provides it, `always` a package to
     the kinds that every bundle of it provides, `versions` a package to the versions of its bundles.
-    `offers` has the packages that several of the cluster's available
-    ClusterCatalogs have, `catalog` among them, which is the one that is judged.
+    `offers` has the packages that `catalog`, the evaluated one, shares with other available
+    ClusterCatalogs of the cluster.
     """
 
     providers: Mapping[Kind, frozenset[str]] = field(default_factory=dict)
@@ -53,8 +53,8 @@ class CatalogOffers:
 
 @dataclass(frozen=True, slots=True)
 class Crd:
-    """A CustomResourceDefinition of the cluster; the owner is empty when none is known. `objects`:
-    that there are at least so many of it, None where they were not counted."""
+    """A CustomResourceDefinition of the cluster; the owner is empty if unknown. `objects` is a
+    lower bound of the number of its objects, None if they were not counted."""
 
     served: frozenset[str] = frozenset()
     stored: frozenset[str] = frozenset()
@@ -66,9 +66,9 @@ class Crd:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An OperatorGroup, with the namespaces that it came to select; an empty name is all.
+    """An OperatorGroup with its selected namespaces; an empty name is all.
 
-    `own_catalogs_only` keeps the catalogs of all namespaces out of the resolution in its own.
+    `own_catalogs_only` excludes global catalogs from the resolution in its namespace.
     """
 
     namespace: str
@@ -78,7 +78,7 @@ class Group:
 
     @property
     def target(self) -> Target | None:
-        """None for one that selects nothing.
+        """None for a group that selects no namespace.
 
         Mirrors InstallModeSet.Supports of operator-framework/api
         pkg/operators/v1alpha1/clusterserviceversion.go.
@@ -106,15 +106,14 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """A cluster; None where it was not read.
+    """The state of a cluster; None for facts that were not read.
 
     `namespaces` and `roles` map a name to the Helm release that owns it, as NAMESPACE/NAME, empty
-    for none. `roles` are those of the namespace in which PlatformOperators keep their releases,
-    `shared`, by kind, what has one name in the whole cluster, whose owner may be
-    ClusterExtension/NAME.
+    for none. `roles` are those of the namespace with the releases of PlatformOperators.
+    `shared` maps a kind to cluster-scoped objects, whose owner may also be ClusterExtension/NAME.
     `apis` maps an APIService to package and namespace of the ClusterServiceVersion that owns it;
-    `foreign_apis` are those that OLM v0 did not make. `gates` are the feature gates that
-    operator-controller's arguments name, and whether they are on.
+    `foreign_apis` are APIServices that OLM v0 did not create. `gates` are the feature gates in the
+    arguments of operator-controller, and whether they are on.
     """
 
     name: str
@@ -132,9 +131,9 @@ class ClusterFacts:
     gates: Mapping[str, bool] | None = None
 
     def serves(self, kind: Kind, contents: Contents) -> bool | None:
-        """Whether it serves `kind` once the bundle's own CRDs are there; None: not known.
+        """Whether it serves `kind` with the bundle's own CRDs installed; None if unknown.
 
-        Without a list of what it serves, only the kinds of Kubernetes itself are known.
+        Without the served kinds, only the kinds of Kubernetes itself are known.
         """
         if kind in contents.provides or kind in built_in():
             return True
@@ -142,8 +141,8 @@ class ClusterFacts:
 
 
 NO_CLUSTER = ClusterFacts("")
-# Where PlatformOperators keep their Helm releases, and their namespaced objects without a namespace
-# land: 4.12's platform-operators manifests, and the messages of the published audit.
+# Namespace of the Helm releases of PlatformOperators and of their namespaced objects without a
+# namespace: 4.12's platform-operators manifests, and the messages of the published audit.
 PLATFORM_NAMESPACE = "openshift-platform-operators"
 
 
@@ -151,8 +150,8 @@ PLATFORM_NAMESPACE = "openshift-platform-operators"
 def built_in() -> frozenset[Kind]:
     """The kinds that every supported Kubernetes serves (1.25 and later)."""
     text = File(__file__).with_name("built_in_kinds.yaml").read_text(encoding="utf-8")
-    found = set()
+    result = set()
     for api_version, kinds in yaml.load(text, yaml.CSafeLoader).items():
         group, _, version = api_version.rpartition("/")
-        found |= {Kind(group, version, kind) for kind in kinds}
-    return frozenset(found)
+        result |= {Kind(group, version, kind) for kind in kinds}
+    return frozenset(result)

@@ -1,6 +1,6 @@
-"""Checks of what operator-controller takes, which depends on the feature gates that it runs with.
+"""Checks that depend on the feature gates of operator-controller.
 
-A gate of which its Deployment says nothing is as its version has it, and so not known here.
+A gate that its Deployment does not set has the default of its version, which is unknown here.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,7 @@ CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate")
 
 
 def watching(context: CheckContext) -> Answer:
-    """What it asks of a bundle while it watches all namespaces only; and what would do where it is
-    run so that it can watch one."""
+    """Support for all namespaces, or for one namespace if the feature gate for it is on."""
     modes = context.bundle.install_modes
     if modes is None:
         return Unread.FACT
@@ -45,7 +44,7 @@ def watching(context: CheckContext) -> Answer:
 
 
 def watch_namespace(context: CheckContext) -> Answer:
-    """A bundle that it takes with a namespace to watch alone."""
+    """A bundle that is accepted only with a watch namespace."""
     modes = context.bundle.install_modes
     if modes is None or ALL_NAMESPACES in modes or not _gates(context).get(ONE_NAMESPACE):
         return None
@@ -54,20 +53,19 @@ def watch_namespace(context: CheckContext) -> Answer:
 
 
 def webhooks(context: CheckContext) -> Answer:
-    """Webhooks, where it is not known whether it takes any; and where they aren't known: even one
-    that takes them refuses some."""
-    found = counted(context.bundle.webhooks, "webhook")
-    if found is Unread.FACT or _no_webhooks(context) is None:
-        return found
+    """Webhooks if it is unknown whether they are accepted, and unknown webhooks."""
+    answer = counted(context.bundle.webhooks, "webhook")
+    if answer is Unread.FACT or _no_webhooks(context) is None:
+        return answer
     return None  # it takes them, or the next rule says why not
 
 
 def webhook_provider(context: CheckContext) -> Answer:
-    """Webhooks that it has no certificates for."""
-    found, why = counted(context.bundle.webhooks, "webhook"), _no_webhooks(context)
-    if not isinstance(found, Mapping) or not why:
+    """Webhooks without a certificate provider."""
+    answer, why = counted(context.bundle.webhooks, "webhook"), _no_webhooks(context)
+    if not isinstance(answer, Mapping) or not why:
         return None
-    return {**found, "why": why}
+    return {**answer, "why": why}
 
 
 def _gates(context: CheckContext) -> dict[str, bool]:
@@ -75,8 +73,9 @@ def _gates(context: CheckContext) -> dict[str, bool]:
 
 
 def _which_namespace(bundle: Contents) -> str:
-    """Words for what it may watch (isWatchNamespaceConfigRequired and selectNamespaceFormat of
-    internal/operator-controller/rukpak/bundle/registryv1.go); empty for no single namespace."""
+    """A phrase for the namespace that it may watch (isWatchNamespaceConfigRequired and
+    selectNamespaceFormat of internal/operator-controller/rukpak/bundle/registryv1.go); empty for
+    no single namespace."""
     modes = bundle.install_modes or frozenset()
     own, single = "OwnNamespace" in modes, "SingleNamespace" in modes
     if own and single:
@@ -87,7 +86,7 @@ def _which_namespace(bundle: Contents) -> str:
 
 
 def _no_webhooks(context: CheckContext) -> str | None:
-    """Why it takes no webhooks, empty where it does; None when that is not known. Mirrors
+    """The reason for refusing webhooks, empty if they are accepted, None if unknown. Mirrors
     getCertificateProvider of cmd/operator-controller/main.go: cert-manager's comes first."""
     gates = _gates(context)
     manager, service = gates.get(CERT_MANAGER), gates.get(SERVICE_CA)

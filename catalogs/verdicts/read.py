@@ -1,6 +1,6 @@
-"""Predictions as they are stored, for pages and the REST interface: one query, no rule is run.
+"""Reads stored verdicts for pages and the REST interface: one query, evaluates no rule.
 
-`catalogs.verdicts.store` wrote the rows. Knows no HTTP.
+`catalogs.verdicts.store` writes the rows. Knows no HTTP.
 """
 
 from collections import defaultdict
@@ -14,8 +14,8 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package, Prediction, PredictionRun
 from catalogs.verdicts import RULES, Target, Verdict
 
-# In what ways a bundle can be installed: a Subscription's OperatorGroup has two common targets.
-WAYS = (
+# The evaluated install methods; a Subscription's OperatorGroup has two common targets.
+METHOD_TARGETS = (
     (InstallMethod.PLATFORM_OPERATOR, Target.ALL),
     (InstallMethod.CLUSTER_EXTENSION, Target.ALL),
     (InstallMethod.SUBSCRIPTION, Target.ALL),
@@ -30,7 +30,7 @@ NO_CHOICE = "No bundle to choose"
 
 
 OPTIMISTIC = (Verdict.INSTALLABLE, Verdict.UNKNOWN, Verdict.NOT_INSTALLABLE)
-TARGETS = (Target.ALL, Target.OWN)  # of the OperatorGroup that an install brings along
+TARGETS = (Target.ALL, Target.OWN)  # of the OperatorGroup that an install creates
 ANY_TARGET = "any"  # in counts: the answer over TARGETS
 INSTALL_MODE = "sub-install-mode"
 
@@ -62,7 +62,7 @@ class MethodVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredRuleResult:
-    """What one rule says."""
+    """The stored result of one rule."""
 
     rule: str
     verdict: Verdict
@@ -75,16 +75,16 @@ class StoredRuleResult:
 
 @dataclass(frozen=True, slots=True)
 class StoredVerdict:
-    """The verdict on a bundle and path. `rule` decides, empty for an installable one; `sentence`
-    is the worst rule's, a warning's too, or empty; `found` has all rules, worst first. `notes` are
-    of the catalog, where they were asked for: see `catalogs.verdicts.catalog_health`."""
+    """The verdict on a bundle and install method. `rule` is the deciding rule, empty if
+    installable; `sentence` is that of the worst result, also a warning, or empty; `results` are
+    worst first. `notes` on the catalog are added by `catalogs.verdicts.catalog_health`."""
 
     path: InstallMethod
     target: Target
     verdict: Verdict
     rule: str
     sentence: str
-    found: tuple[StoredRuleResult, ...]
+    results: tuple[StoredRuleResult, ...]
     notes: tuple[StoredRuleResult, ...] = ()
 
     @property
@@ -93,12 +93,12 @@ class StoredVerdict:
 
     @property
     def title(self) -> str:
-        """Of the deciding rule, in a few words; empty for an installable one."""
+        """The title of the deciding rule; empty if installable."""
         return title_of(self.rule) if self.rule else ""
 
     @property
     def warned(self) -> bool:
-        return self.verdict == Verdict.INSTALLABLE and bool(self.found)
+        return self.verdict == Verdict.INSTALLABLE and bool(self.results)
 
 
 def title_of(rule: str) -> str:
@@ -106,8 +106,7 @@ def title_of(rule: str) -> str:
 
 
 def method_label(path: str, target: str) -> str:
-    """The kind that installs by this path, and for which OperatorGroup: Subscription (own
-    namespace)."""
+    """The install method with the target of its OperatorGroup: Subscription (own namespace)."""
     return path + (" (own namespace)" if target == Target.OWN else "")
 
 
@@ -129,8 +128,8 @@ def over_targets(verdicts: Iterable[AnyVerdict]) -> list[AnyVerdict]:
     return sorted((row for row in verdicts if row.target in TARGETS), key=rank)
 
 
-def way_key(path: str, target: str) -> str:
-    """Names a way in counts: the path, with another target than all namespaces that one, too."""
+def method_key(path: str, target: str) -> str:
+    """The key of counts: the install method, with the target unless it is all namespaces."""
     return path if target == Target.ALL else f"{path}-{target}"
 
 
@@ -149,7 +148,7 @@ def verdicts(
     result: dict[int, dict[InstallMethod, StoredVerdict]] = defaultdict(dict)
     for (bundle, path), targets in by_method.items():
         row = targets[0] if target else over_targets(targets)[0]
-        result[bundle][path] = predicted(row)
+        result[bundle][path] = stored_verdict(row)
     return dict(result)
 
 
@@ -158,7 +157,7 @@ def verdicts_of(bundle: Bundle, cluster: int | None = None) -> list[StoredVerdic
     them; empty when it was not evaluated."""
     rows = overlaid(Prediction.objects.filter(bundle=bundle), cluster)
     return [
-        predicted(row)
+        stored_verdict(row)
         for path in InstallMethod
         for row in over_targets(row for row in rows if row.path == path)
     ]
@@ -170,7 +169,7 @@ def chosen_rows(
     cluster: int | None = None,
     target: Target | None = None,
 ) -> list[Prediction]:
-    """What `path` would take of each of these packages, by name; for one target or all of them.
+    """The chosen bundle of each of these packages for `path`, by name; for one target or all.
 
     One query.
     """
@@ -180,7 +179,7 @@ def chosen_rows(
 
 
 def best_rows(rows: Iterable[Prediction]) -> list[Prediction]:
-    """Of `chosen_rows` for all targets the answer for each package, in their order."""
+    """The answer of `over_targets` for each package of `chosen_rows`, in their order."""
     by_package: dict[int, list[Prediction]] = defaultdict(list)
     for row in rows:
         by_package[row.package_id].append(row)
@@ -190,26 +189,25 @@ def best_rows(rows: Iterable[Prediction]) -> list[Prediction]:
 def overlaid(
     rows: QuerySet[Prediction], cluster: int | None, target: Target | None = None
 ) -> list[Prediction]:
-    """The rows of the catalog alone, with those of the cluster in place of theirs. None of a
-    catalog that was not judged for the cluster yet: by itself it would speak for what it does not
-    know."""
+    """The rows of the catalog alone, replaced by those of the cluster where it has any. Empty for a
+    catalog that was not evaluated for the cluster yet."""
     if target is not None:
         rows = rows.filter(Q(target=target.value) | ~Q(path=InstallMethod.SUBSCRIPTION.value))
     of = Q(cluster=None)
     if cluster is not None:
-        judged = PredictionRun.objects.filter(cluster=cluster).values("catalog")
-        rows = rows.filter(package__catalog__in=judged)
+        evaluated = PredictionRun.objects.filter(cluster=cluster).values("catalog")
+        rows = rows.filter(package__catalog__in=evaluated)
         of |= Q(cluster=cluster)
-    found: dict[tuple[Any, ...], Prediction] = {}
+    result: dict[tuple[Any, ...], Prediction] = {}
     for row in rows.filter(of):
         key = (row.package_id, row.bundle_id, row.path, row.target)
-        if row.cluster_id is not None or key not in found:
-            found[key] = row  # a key that is there keeps its place in the order
-    return list(found.values())
+        if row.cluster_id is not None or key not in result:
+            result[key] = row  # a key that is there keeps its place in the order
+    return list(result.values())
 
 
-def predicted(row: Prediction) -> StoredVerdict:
-    found: list[Mapping[str, str]] = row.found
+def stored_verdict(row: Prediction) -> StoredVerdict:
+    results: list[Mapping[str, str]] = row.found
     return StoredVerdict(
         InstallMethod(row.path),
         Target(row.target),
@@ -217,6 +215,7 @@ def predicted(row: Prediction) -> StoredVerdict:
         row.rule,
         row.sentence,
         tuple(
-            StoredRuleResult(one["rule"], Verdict(one["verdict"]), one["sentence"]) for one in found
+            StoredRuleResult(result["rule"], Verdict(result["verdict"]), result["sentence"])
+            for result in results
         ),
     )

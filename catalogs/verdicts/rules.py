@@ -1,6 +1,6 @@
-"""The rules as data: what each is called, what a hit means and says, where it comes from.
+"""The rules as data: title, verdict and sentence of a hit, source in the controllers' code.
 
-They are in `rules/`, in the order in which the real controllers check: the first to fail first.
+Loaded from `rule_data/`, in the order in which the controllers check.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ import yaml
 
 from catalogs.install_methods import InstallMethod
 
-ANY = "any"  # the path of rules that hold for every one
+ANY = "any"  # the path of rules for every install method
 
 
 class Scope(StrEnum):
-    """What a rule is about: a bundle and all around it; or a place, whatever the bundle."""
+    """The subject of a rule: a bundle, or a catalog or namespace whatever the bundle."""
 
     BUNDLE = "bundle"
     CATALOG = "catalog"
@@ -27,7 +27,7 @@ class Scope(StrEnum):
 
 
 class Verdict(StrEnum):
-    """Of a bundle on a path, worst first; a warning is only ever of one rule."""
+    """Of a bundle and install method, worst first; only a single rule results in a warning."""
 
     NOT_INSTALLABLE = "not_installable"
     UNKNOWN = "unknown"
@@ -37,14 +37,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The check of the same name decides. `verdict` is what a hit makes of the bundle, `says` the
-    sentence, with places for the facts of the check. `unknown` says what would settle it when a
-    fact is not there; empty: the rule then says nothing. `path` is an InstallMethod or ANY;
-    `inputs` names the facts it looks at.
+    """A rule; the check with the same id decides. `verdict` is the verdict of a hit, `says` its
+    sentence, a format string for the facts of the check. `unknown` is the sentence for a missing
+    fact; if it is empty, the rule has no result then. `path` is an InstallMethod or ANY; `inputs`
+    names the facts that the check reads.
 
-    `samples` are what a test runs: what the rule alone gives for some facts (passes, not_known: it
-    says nothing; else its verdict), by the names of Contents, ClusterFacts and CatalogOffers, or of
-    Site for a place.
+    `samples` are test cases: the result of the rule (passes, not_known or its verdict) for facts by
+    the field names of Contents, ClusterFacts and CatalogOffers, or of HealthContext.
     """
 
     id: str
@@ -69,11 +68,11 @@ def _load(name: str) -> tuple[Rule, ...]:
     return tuple(msgspec.convert(yaml.load(text, yaml.CSafeLoader), list[Rule]))
 
 
-RULES_VERSION = 15  # grows with every change of what is said
+RULES_VERSION = 15  # increase with every change of a result
 RULES: tuple[Rule, ...] = tuple(rule for name in FILES for rule in _load(name))
 
 
 @cache
 def rules_of(path: InstallMethod, scope: Scope = Scope.BUNDLE) -> tuple[Rule, ...]:
-    """The rules that hold for a path, in the order in which its controller checks."""
+    """The rules of an install method, in the order in which its controller checks."""
     return tuple(rule for rule in RULES if rule.path in (path, ANY) and rule.scope == scope)

@@ -1,8 +1,7 @@
-"""Judges every bundle of a catalog by every path, and brings the stored rows to what comes out.
+"""Evaluates every bundle of a catalog for every install method and stores the verdicts.
 
-Owns the rows of Prediction. What is looked at of clusters and of other catalogs comes with a Place;
-the rules are `catalogs.verdicts`'s, the choice of bundles `catalogs.resolve`'s. Reads blobs,
-a pack at a time, so it is for tasks and commands.
+Owns the rows of Prediction. A VerdictContext has the facts of the cluster and of other catalogs;
+`catalogs.resolve` chooses the bundles. Reads blobs, so it is for tasks and commands.
 """
 
 from collections import Counter, defaultdict
@@ -25,6 +24,7 @@ from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blobs
 from catalogs.verdicts import (
+    BundleEvaluation,
     CatalogOffers,
     ClusterFacts,
     Contents,
@@ -34,17 +34,16 @@ from catalogs.verdicts import (
     predict,
     read_contents,
 )
-from catalogs.verdicts import Prediction as Evaluation
 from catalogs.verdicts.read import (
     ANY_TARGET,
+    METHOD_TARGETS,
     NOT_READ,
-    WAYS,
     MethodVerdict,
     StoredRuleResult,
     StoredVerdict,
+    method_key,
     over_targets,
     title_of,
-    way_key,
 )
 from olmweb.bulk import Table, delete
 
@@ -53,8 +52,8 @@ _FIELDS = (
     *("package", "bundle", "cluster", "path", "target"),
     *("chosen", "channel", "verdict", "rule", "sentence", "found"),
 )
-# What the PackageManifest API leaves out of the ClusterServiceVersion that it shows.
-_NOT_TOLD: dict[str, Any] = {
+# Fields that the PackageManifest API omits from a ClusterServiceVersion.
+_NOT_IN_PACKAGE_MANIFEST: dict[str, Any] = {
     "webhooks": None,
     "conversion_webhooks": None,
     "webhook_rules": (),
@@ -64,33 +63,35 @@ _NOT_TOLD: dict[str, Any] = {
     "crd_versions": None,
     "crds_strict": None,
 }
-_NAMED = ("name", "version")  # what differs from version to version
+_NAMED = ("name", "version")  # differ between the versions of an operator
 # package, bundle, cluster, path, target -> the other fields, `found` as JSON
 _Key = tuple[int, int | None, int | None, str, str]
 _Values = tuple[bool, str, str, str, str, str]
 _Outcome = tuple[str, str, str, str]  # verdict, rule, sentence, `found` as JSON
-_Judgement = tuple[int | None, InstallMethod, Target, _Outcome]
-_SHAPE = attrgetter(*(each.name for each in fields(Contents) if each.name not in _NAMED))
+_BundleVerdict = tuple[int | None, InstallMethod, Target, _Outcome]
+_SHAPE = attrgetter(*(field_.name for field_ in fields(Contents) if field_.name not in _NAMED))
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where to: a cluster with all that it is offered; no `cluster_id`: the catalog alone."""
+class VerdictContext:
+    """A cluster with its catalog offers; without `cluster_id`, the catalog alone."""
 
     cluster_id: int | None
     facts: ClusterFacts
     market: CatalogOffers
 
     @property
-    def ways(self) -> tuple[tuple[InstallMethod, Target], ...]:
-        """WAYS, and what else the OperatorGroups of the cluster select."""
-        seen = {each.target for each in self.facts.groups}
+    def method_targets(self) -> tuple[tuple[InstallMethod, Target], ...]:
+        """METHOD_TARGETS and the further targets of the cluster's OperatorGroups."""
+        selected = {group.target for group in self.facts.groups}
         more = (Target.SINGLE, Target.MULTI, Target.MIXED)
-        return WAYS + tuple((InstallMethod.SUBSCRIPTION, each) for each in more if each in seen)
+        return METHOD_TARGETS + tuple(
+            (InstallMethod.SUBSCRIPTION, target) for target in more if target in selected
+        )
 
 
 @dataclass(slots=True)
-class Judged:
+class EvaluationSummary:
     """`counts`: cluster (None: the catalog alone) -> path -> {verdict: packages}."""
 
     counts: dict[int | None, dict[str, Counter[str]]] = field(
@@ -101,102 +102,109 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """What a path would take of a package: the key of the bundle, or why none."""
+class _Chosen:
+    """The bundle of a package that an install method chooses: its key, or None with the reason in
+    `resolution`."""
 
     bundle: int | None
     channel: str
     resolution: Resolution
 
 
-def judge(catalog: Catalog, places: Sequence[Place]) -> Judged:
-    """Judges all packages; `places` begins with that of the catalog alone.
+def evaluate_catalog(catalog: Catalog, contexts: Sequence[VerdictContext]) -> EvaluationSummary:
+    """Evaluates all packages; the first of `contexts` is the catalog alone.
 
-    Writes what differs from the rows that are there, and no rows of other places. A batch of
-    packages is one transaction: a pass that dies half-way is made again.
+    Writes only rows that differ, and no rows of other contexts. Each batch of packages is one
+    transaction; an interrupted pass is repeated.
     """
-    result = Judged()
-    told_in_part = catalog.way == PACKAGE_MANIFEST
+    result = EvaluationSummary()
+    partial = catalog.way == PACKAGE_MANIFEST
     packages = Package.objects.filter(catalog=catalog).order_by("name")
     batch: list[Package] = []
     for package in packages.iterator(chunk_size=500):
         batch.append(package)
         if len(batch) == PACKAGES_AT_ONCE:
-            _judge_batch(batch, places, result, told_in_part=told_in_part)
+            _evaluate_batch(batch, contexts, result, partial=partial)
             batch = []
     if batch:
-        _judge_batch(batch, places, result, told_in_part=told_in_part)
+        _evaluate_batch(batch, contexts, result, partial=partial)
     return result
 
 
 def evaluate_bundle(
-    bundle: Bundle, place: Place, path: InstallMethod, target: Target
+    bundle: Bundle, context: VerdictContext, path: InstallMethod, target: Target
 ) -> StoredVerdict:
-    """The verdict on one bundle, from its blob; nothing is stored."""
+    """The verdict on one bundle, from its blob. Stores nothing."""
     ((_, contents),) = _contents([bundle])
     if contents is None:
         outcome = _unreadable(path, bundle.name)
     else:
         if bundle.package.catalog.way == PACKAGE_MANIFEST:
-            contents = replace(contents, **_NOT_TOLD)
-        outcome = predict(contents, path, cluster=place.facts, market=place.market, target=target)
+            contents = replace(contents, **_NOT_IN_PACKAGE_MANIFEST)
+        outcome = predict(
+            contents, path, cluster=context.facts, market=context.market, target=target
+        )
     verdict, rule, sentence, _ = _outcome(outcome)
-    found = tuple(
-        StoredRuleResult(each.rule, each.verdict, each.sentence) for each in outcome.found
+    results = tuple(
+        StoredRuleResult(result.rule, result.verdict, result.sentence) for result in outcome.results
     )
-    return StoredVerdict(path, target, Verdict(verdict), rule, sentence, found)
+    return StoredVerdict(path, target, Verdict(verdict), rule, sentence, results)
 
 
-def _judge_batch(
-    packages: Sequence[Package], places: Sequence[Place], result: Judged, *, told_in_part: bool
+def _evaluate_batch(
+    packages: Sequence[Package],
+    contexts: Sequence[VerdictContext],
+    result: EvaluationSummary,
+    *,
+    partial: bool,
 ) -> None:
     rows: dict[_Key, _Values] = {}
-    bench = _Bench(places)
+    evaluator = _Evaluator(contexts)
     bundles = list(
         Bundle.objects.filter(package__in=packages).order_by("ordinal").only(*BUNDLE_FIELDS)
     )
-    taken = _taken(packages, bundles)
+    chosen = _chosen_bundles(packages, bundles)
     for bundle, contents in _contents(bundles):
         result.bundles += 1
-        if contents is not None and told_in_part:
-            contents = replace(contents, **_NOT_TOLD)
-        for cluster, path, target, outcome in bench.outcomes(bundle.name, contents):
-            one = taken[bundle.package_id, path]
+        if contents is not None and partial:
+            contents = replace(contents, **_NOT_IN_PACKAGE_MANIFEST)
+        for cluster, path, target, outcome in evaluator.outcomes(bundle.name, contents):
+            choice = chosen[bundle.package_id, path]
             key = (bundle.package_id, bundle.pk, cluster, path.value, target.value)
-            rows[key] = _values(one if one.bundle == bundle.pk else None, outcome)
-    for place in places:
-        _judge_nothing(place, taken, rows)
-    _count(rows, places, result)
-    result.written += _store(packages, places, rows)
+            rows[key] = _values(choice if choice.bundle == bundle.pk else None, outcome)
+    for context in contexts:
+        _add_packages_without_bundle(context, chosen, rows)
+    _count(rows, contexts, result)
+    result.written += _store(packages, contexts, rows)
 
 
-def _taken(
+def _chosen_bundles(
     packages: Sequence[Package], bundles: Sequence[Bundle]
-) -> dict[tuple[int, InstallMethod], _Taken]:
-    """Of bundles with the same name the last, as caches of catalogs keep it."""
+) -> dict[tuple[int, InstallMethod], _Chosen]:
+    """Bundles with the same name: the last counts, as in the caches of catalogs."""
     ids = {(bundle.package_id, bundle.name): bundle.pk for bundle in bundles}
-    found = {}
+    choices = {}
     for package_id, facts in facts_of_all(packages, bundles).items():
         for path in InstallMethod:
             chosen = resolve(facts, path)
-            # OLM v1 refuses the bundle that it settled on: the rules say why, with all others.
-            tried = chosen.candidates[0] if chosen.blocked_by == "dependency" else chosen
-            bundle_id = ids.get((package_id, tried.bundle)) if tried.bundle else None
-            found[package_id, path] = _Taken(bundle_id, chosen.channel, chosen)
-    return found
+            # OLM v1 refuses the chosen bundle because of a dependency: a rule says so.
+            evaluated = chosen.candidates[0] if chosen.blocked_by == "dependency" else chosen
+            bundle_id = ids.get((package_id, evaluated.bundle)) if evaluated.bundle else None
+            choices[package_id, path] = _Chosen(bundle_id, chosen.channel, chosen)
+    return choices
 
 
 def _contents(bundles: Sequence[Bundle]) -> Iterator[tuple[Bundle, Contents | None]]:
-    """None for a bundle whose blob is not there or no JSON. What an inspected image told counts
-    instead of what the catalog leaves out."""
+    """The contents of each bundle; None without a readable blob. The contents of an inspected image
+    take precedence over the catalog's."""
     inspected = inspected_images(bundle.image for bundle in bundles if bundle.image)
     waiting: dict[str, list[Bundle]] = defaultdict(list)
     for bundle in bundles:
         waiting[bundle.blob_id or ""].append(bundle)
-    for sha256, blob in read_blobs(each for each in waiting if each):
+    for sha256, blob in read_blobs(sha256 for sha256 in waiting if sha256):
         for bundle in waiting.pop(sha256):
-            known = contents_of(bundle) if bundle.image in inspected else None
-            yield bundle, known or _read(blob, bundle.deprecated)
+            contents = contents_of(bundle) if bundle.image in inspected else None
+            yield bundle, contents or _read(blob, bundle.deprecated)
     for left in waiting.values():
         yield from ((bundle, None) for bundle in left)
 
@@ -210,111 +218,127 @@ def _read(blob: bytes, deprecated: bool) -> Contents | None:
         return None
 
 
-class _Bench:
-    """Judges bundles, those of one shape once: the versions of an operator mostly differ in name
-    and version only, at which few rules look."""
+class _Evaluator:
+    """Evaluates bundles and caches the verdicts by all contents but name and version: the versions
+    of an operator mostly differ in these only, and few rules use them."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self._places = places
-        self._installed = {one.bundle for place in places for one in place.facts.installed}
-        self._known: dict[tuple[Any, ...], list[_Judgement]] = {}
+    def __init__(self, contexts: Sequence[VerdictContext]) -> None:
+        self._contexts = contexts
+        self._installed = {
+            operator.bundle for context in contexts for operator in context.facts.installed
+        }
+        self._cache: dict[tuple[Any, ...], list[_BundleVerdict]] = {}
 
-    def outcomes(self, name: str, contents: Contents | None) -> list[_Judgement]:
-        """What is said of it in every way; of a cluster only where that differs."""
+    def outcomes(self, name: str, contents: Contents | None) -> list[_BundleVerdict]:
+        """The verdicts by install method and target; for a cluster only those that differ from the
+        catalog's own."""
         if contents is None:
-            return self._judge(name, None)
-        if contents.constraints:  # decoded as they are: no keys
-            return self._judge(name, contents)
+            return self._evaluate(name, None)
+        if contents.constraints:  # undecoded dicts: not hashable
+            return self._evaluate(name, contents)
         shape = (name if name in self._installed else "", *_SHAPE(contents))
-        if shape not in self._known:
-            self._known[shape] = self._judge(name, contents)
-        return self._known[shape]
+        if shape not in self._cache:
+            self._cache[shape] = self._evaluate(name, contents)
+        return self._cache[shape]
 
-    def _judge(self, name: str, contents: Contents | None) -> list[_Judgement]:
-        alone: dict[tuple[InstallMethod, Target], Evaluation] = {}
-        found = []
-        for place in self._places:
-            for way in place.ways:
-                path, target = way
+    def _evaluate(self, name: str, contents: Contents | None) -> list[_BundleVerdict]:
+        alone: dict[tuple[InstallMethod, Target], BundleEvaluation] = {}
+        verdicts = []
+        for context in self._contexts:
+            for method_target in context.method_targets:
+                path, target = method_target
                 if contents is None:
-                    said = _unreadable(path, name)
+                    evaluation = _unreadable(path, name)
                 else:
-                    said = predict(
-                        contents, path, cluster=place.facts, market=place.market, target=target
+                    evaluation = predict(
+                        contents, path, cluster=context.facts, market=context.market, target=target
                     )
-                if place.cluster_id is None:
-                    alone[way] = said
-                elif said == alone.get(way):
+                if context.cluster_id is None:
+                    alone[method_target] = evaluation
+                elif evaluation == alone.get(method_target):
                     continue
-                found.append((place.cluster_id, path, target, _outcome(said)))
-        return found
+                verdicts.append((context.cluster_id, path, target, _outcome(evaluation)))
+        return verdicts
 
 
-def _judge_nothing(
-    place: Place, taken: dict[tuple[int, InstallMethod], _Taken], rows: dict[_Key, _Values]
+def _add_packages_without_bundle(
+    context: VerdictContext,
+    chosen: dict[tuple[int, InstallMethod], _Chosen],
+    rows: dict[_Key, _Values],
 ) -> None:
-    """Packages of which a path would take nothing; a cluster changes nothing of that."""
-    ways = WAYS if place.cluster_id is None else place.ways[len(WAYS) :]
-    for (package_id, path), one in taken.items():
-        for target in (target for way, target in ways if way == path and one.bundle is None):
-            key = (package_id, None, place.cluster_id, path.value, target.value)
-            rows[key] = _values(one, _outcome(_nothing(path, one.resolution)))
+    """Adds rows for packages without a chosen bundle, which does not depend on the cluster."""
+    method_targets = (
+        METHOD_TARGETS
+        if context.cluster_id is None
+        else context.method_targets[len(METHOD_TARGETS) :]
+    )
+    for (package_id, path), choice in chosen.items():
+        for target in (
+            target for method, target in method_targets if method == path and choice.bundle is None
+        ):
+            key = (package_id, None, context.cluster_id, path.value, target.value)
+            rows[key] = _values(choice, _outcome(_nothing(path, choice.resolution)))
 
 
-def _values(taken: _Taken | None, outcome: _Outcome) -> _Values:
-    return (taken is not None, taken.channel if taken else "", *outcome)
+def _values(choice: _Chosen | None, outcome: _Outcome) -> _Values:
+    return (choice is not None, choice.channel if choice else "", *outcome)
 
 
-def _outcome(said: Evaluation) -> _Outcome:
-    found = [
-        {"rule": each.rule, "verdict": each.verdict.value, "sentence": each.sentence}
-        for each in said.found
+def _outcome(evaluation: BundleEvaluation) -> _Outcome:
+    results = [
+        {"rule": result.rule, "verdict": result.verdict.value, "sentence": result.sentence}
+        for result in evaluation.results
     ]
     return (
-        said.verdict.value,
-        said.deciding.rule if said.deciding else "",
-        said.found[0].sentence if said.found else "",
-        as_json(found),
+        evaluation.verdict.value,
+        evaluation.deciding.rule if evaluation.deciding else "",
+        evaluation.results[0].sentence if evaluation.results else "",
+        as_json(results),
     )
 
 
-def _unreadable(path: InstallMethod, bundle: str) -> Evaluation:
+def _unreadable(path: InstallMethod, bundle: str) -> BundleEvaluation:
     sentence = f"The catalog has no readable blob of {bundle}; its problems say why."
-    found = RuleResult(NOT_READ, title_of(NOT_READ), Verdict.UNKNOWN, sentence, {})
-    return Evaluation(path, found.verdict, (found,))
+    result = RuleResult(NOT_READ, title_of(NOT_READ), Verdict.UNKNOWN, sentence, {})
+    return BundleEvaluation(path, result.verdict, (result,))
 
 
-def _nothing(path: InstallMethod, chosen: Resolution) -> Evaluation:
-    """No bundle would be chosen, or one that the catalog doesn't have."""
+def _nothing(path: InstallMethod, chosen: Resolution) -> BundleEvaluation:
+    """The evaluation if no bundle is chosen, or one that the catalog lacks."""
     if chosen.bundle:
         return _unreadable(path, chosen.bundle)
     rule = chosen.blocked_by or "no-bundles"
     sentence = chosen.message or chosen.reason
-    found = RuleResult(rule, title_of(rule), Verdict.NOT_INSTALLABLE, sentence, {})
-    return Evaluation(path, found.verdict, (found,))
+    result = RuleResult(rule, title_of(rule), Verdict.NOT_INSTALLABLE, sentence, {})
+    return BundleEvaluation(path, result.verdict, (result,))
 
 
-def _count(rows: dict[_Key, _Values], places: Sequence[Place], result: Judged) -> None:
+def _count(
+    rows: dict[_Key, _Values], contexts: Sequence[VerdictContext], result: EvaluationSummary
+) -> None:
     chosen = [(key, values) for key, values in rows.items() if values[0]]
-    for place in places:
+    for context in contexts:
         packages: dict[tuple[int, str], dict[str, MethodVerdict]] = defaultdict(dict)
-        for cluster_id in dict.fromkeys((None, place.cluster_id)):  # a cluster's replace the others
+        # rows of the cluster replace those of the catalog alone
+        for cluster_id in dict.fromkeys((None, context.cluster_id)):
             for (package, _, cluster, path, target), (_, _, verdict, rule, *_) in chosen:
                 if cluster == cluster_id:
                     verdict_here = MethodVerdict(path, target, verdict, rule)
                     packages[package, path][target] = verdict_here
-        counts = result.counts[place.cluster_id]
+        counts = result.counts[context.cluster_id]
         for (_, path), targets in packages.items():
             for row in targets.values():
-                counts[way_key(path, row.target)][row.verdict] += 1
+                counts[method_key(path, row.target)][row.verdict] += 1
             if path == InstallMethod.SUBSCRIPTION:
                 best = over_targets(targets.values())[0]
-                counts[way_key(path, ANY_TARGET)][best.verdict] += 1
+                counts[method_key(path, ANY_TARGET)][best.verdict] += 1
 
 
-def _store(packages: Sequence[Package], places: Sequence[Place], rows: dict[_Key, _Values]) -> int:
-    """Brings the rows of these places to `rows`; returns how many were deleted and inserted."""
-    clusters = [place.cluster_id for place in places if place.cluster_id is not None]
+def _store(
+    packages: Sequence[Package], contexts: Sequence[VerdictContext], rows: dict[_Key, _Values]
+) -> int:
+    """Replaces the differing rows of these contexts; returns the number of deletes and inserts."""
+    clusters = [context.cluster_id for context in contexts if context.cluster_id is not None]
     here = Q(cluster=None) | Q(cluster__in=clusters)
     with transaction.atomic():
         stored = Prediction.objects.filter(here, package__in=packages).order_by()

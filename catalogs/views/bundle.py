@@ -14,7 +14,7 @@ from catalogs import lookup, queries
 from catalogs.contents import stored
 from catalogs.contents.inspection import in_progress, request_inspection
 from catalogs.models import Bundle, BundleInspection, ChannelEntry, Package
-from catalogs.verdicts.catalog_health import beside
+from catalogs.verdicts.catalog_health import with_health_notes
 from catalogs.verdicts.read import verdicts_of
 from catalogs.views import presenters
 from catalogs.views.forms import read_target_cluster
@@ -48,7 +48,7 @@ def bundle(
         "entries": entries,
         "notices": notices,
         "target_cluster": target,
-        "verdicts": beside(
+        "verdicts": with_health_notes(
             verdicts_of(shown, target.cluster_id), package_row.catalog, target.cluster_id
         ),
         "inspected": inspected,

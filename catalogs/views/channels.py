@@ -15,7 +15,15 @@ from catalogs.graph.mermaid import mermaid
 from catalogs.graph.routes import Route
 from catalogs.graph.svg import STANDALONE_STYLE, render
 from catalogs.models import Bundle, Catalog, Package
-from catalogs.resolve.analysis import SEMANTICS, V0, V1, Analysis, analyse, way_to, why_no_way
+from catalogs.resolve.analysis import (
+    SEMANTICS,
+    V0,
+    V1,
+    Analysis,
+    analyse,
+    explain_missing_route,
+    route_to,
+)
 from catalogs.resolve.facts import PackageFacts
 from catalogs.resolve.stored import facts_of
 from catalogs.views import forms, presenters
@@ -55,7 +63,7 @@ def channels_tab(
         if name in bundles and bundles[name].version and bundles[name].version in here
     }
     start, goal = _ends(params, analysis, installed, context["notices"])
-    route = way_to(analysis, start, goal) if start and goal else None
+    route = route_to(analysis, start, goal) if start and goal else None
     marks = _marks(analysis, bundles, installed, start, goal)
     title = f"Upgrade graph of {package.name}, {analysis.channel or 'all channels'}"
     rows, page = _table(package, choice, facts, analysis, installed, context)
@@ -66,7 +74,9 @@ def channels_tab(
         "svg": _drawing(package, analysis, bundles, marks, route, params, title),
         "opm_faults": [] if together else validate(analysis.entries),
         "way": route,
-        "way_problems": why_no_way(analysis, facts, route) if route and not route.reached else (),
+        "way_problems": explain_missing_route(analysis, facts, route)
+        if route and not route.reached
+        else (),
         "start": start,
         "goal": goal,
         "options": _options(analysis),

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from catalogs import lookup, queries, search
 from catalogs.models import Package
 from catalogs.resolve.stored import entries_of
-from catalogs.verdicts.catalog_health import beside
+from catalogs.verdicts.catalog_health import with_health_notes
 from catalogs.verdicts.read import verdicts_of
 from catalogs.views import forms, presenters
 from catalogs.views.bundle import bundle_contents
@@ -101,7 +101,7 @@ def _version_options(choice: queries.Choice) -> SafeString:
 def _overview(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
     cluster = context["target_cluster"].cluster_id
     stored = verdicts_of(choice.bundle, cluster) if choice.bundle else []
-    return {"verdicts": beside(stored, package.catalog, cluster)}
+    return {"verdicts": with_health_notes(stored, package.catalog, cluster)}
 
 
 def _installs(package: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:

@@ -278,7 +278,7 @@ def _refuse_taken(action: Action, there: dict[str, Any]) -> None:
 
 def _refuse(action: Action, error: KubeError) -> None:
     resource = WRITTEN[action.path]
-    told = explain(
+    explanation = explain(
         error,
         cluster=action.cluster.name,
         as_user=action.as_user,
@@ -286,31 +286,33 @@ def _refuse(action: Action, error: KubeError) -> None:
         plural=f"{resource.plural}.{resource.group}",
         kind=action.path,
     )
-    message = told.message
+    message = explanation.message
     if isinstance(error, NotFound):
         message += f" The kind {action.path} or the namespace may have gone since it was reviewed."
-    written = [one for one in action.done if action.verb != Action.Verb.REMOVE]
+    written = [step for step in action.done if action.verb != Action.Verb.REMOVE]
     if action.verb == Action.Verb.RETRY and action.done:
         message += f" Before that, it {', '.join(action.done)}."
     elif written:
         message += f" Before that, it had made sure of {', '.join(written)}."
     elif isinstance(error, Conflict) and action.done:
         message += f" Before that, {', '.join(action.done)} was deleted."
-    action.dry_run = {"ok": False, "message": told.message, "fields": told.fields}
+    action.dry_run = {"ok": False, "message": explanation.message, "fields": explanation.fields}
     Action.objects.filter(pk=action.pk).update(dry_run=action.dry_run)
-    finish(action, Action.State.REFUSED, message, code=told.code, hint=told.hint)
+    finish(action, Action.State.REFUSED, message, code=explanation.code, hint=explanation.hint)
 
 
 def _give_up(action: Action) -> None:
     minutes = TOTAL.seconds // 60
     if action.sent_at:
-        said = f"It is not known whether the cluster took it; no answer within {minutes} minutes."
-        said += f" Known is: {', '.join(action.done)}." if action.done else ""
-        finish(action, Action.State.LOST, said, code="no-answer", hint=action.outcome)
+        message = (
+            f"It is not known whether the cluster took it; no answer within {minutes} minutes."
+        )
+        message += f" Known is: {', '.join(action.done)}." if action.done else ""
+        finish(action, Action.State.LOST, message, code="no-answer", hint=action.outcome)
         return
-    said = f"It was not sent within {minutes} minutes and is not sent any more."
+    message = f"It was not sent within {minutes} minutes and is not sent any more."
     hint = action.outcome or "Check that a worker runs, then ask again."
-    finish(action, Action.State.REFUSED, said, code="not-sent", hint=hint)
+    finish(action, Action.State.REFUSED, message, code="not-sent", hint=hint)
 
 
 def _mark_sent(action: Action) -> None:

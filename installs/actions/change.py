@@ -73,7 +73,7 @@ def targets_of(operator: Operator, package: Package, channel: str = "") -> list[
             break
         if bundle.name not in analysed.names or bundle.name == start:
             continue
-        route = analysis.way_to(analysed, start, bundle.name)
+        route = analysis.route_to(analysed, start, bundle.name)
         if not route.reached or not route.hops:
             continue
         where = channel or next(iter(listed.get(bundle.name, ())), "")

@@ -101,7 +101,7 @@ def paths_of(cluster: Cluster, catalog: Catalog) -> list[InstallMethod]:
         InstallMethod.CLUSTER_EXTENSION: catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG,
         InstallMethod.SUBSCRIPTION: is_source or _sources_of(cluster, catalog).exists(),
     }
-    return [one for one in InstallMethod if fits[one] and served_version(cluster, one)]
+    return [method for method in InstallMethod if fits[method] and served_version(cluster, method)]
 
 
 def plan_install(

@@ -175,10 +175,10 @@ def reviewed(plan: Plan, user: AnyUser) -> str:
 def require_reviewed(token: str, plan: Plan, user: AnyUser) -> None:
     """Raises OlmwebError (403) unless the person was shown exactly this plan."""
     try:
-        seen = signing.loads(token, salt=_SALT, max_age=REVIEW_SECONDS)
+        reviewed_digest = signing.loads(token, salt=_SALT, max_age=REVIEW_SECONDS)
     except signing.BadSignature:
-        seen = ""
-    if seen != digest(plan, user):
+        reviewed_digest = ""
+    if reviewed_digest != digest(plan, user):
         raise OlmwebError(
             "This is not what was reviewed, so nothing was asked for.",
             code="not-reviewed",
@@ -222,7 +222,7 @@ def request(
     plan: Plan,
     user: AnyUser,
     *,
-    tried: DryRun | None = None,
+    dry_run_result: DryRun | None = None,
     idempotency_key: str = "",
     waits: bool = False,
 ) -> Action:
@@ -232,7 +232,7 @@ def request(
     with the same `idempotency_key` of the same person. Raises OlmwebError (409) when the object
     has another open action or the key was used for something else, 403 when they may not act.
     """
-    acting, who = person(user), impersonation_for(user)
+    acting, identity = person(user), impersonation_for(user)
     values = {
         "cluster": plan.cluster,
         "verb": plan.verb,
@@ -247,14 +247,14 @@ def request(
         "stored_steps": to_json(plan.steps),
         "force": plan.force,
         "object_uid": "" if plan.verb == Action.Verb.INSTALL else plan.uid,
-        "dry_run": tried.as_json() if tried else {},
+        "dry_run": dry_run_result.as_json() if dry_run_result else {},
         "user": acting,
-        "as_user": who.user if who else "",
-        "as_groups": list(who.groups) if who else [],
+        "as_user": identity.user if identity else "",
+        "as_groups": list(identity.groups) if identity else [],
         "idempotency_key": idempotency_key,
     }
-    if idempotency_key and (known := _with_key(values)):
-        return known
+    if idempotency_key and (earlier := _with_key(values)):
+        return earlier
     for _ in range(2):
         # The open action that is in the way may be finished when we look: then ask again.
         action = _create(values, waits=waits) or _open_action(values)
@@ -265,12 +265,12 @@ def request(
 
 def _with_key(values: dict[str, Any]) -> Action | None:
     """The action that the person's key was used for; raises when that was something else."""
-    known = Action.objects.filter(
+    earlier = Action.objects.filter(
         user=values["user"], idempotency_key=values["idempotency_key"]
     ).first()
     same = ("cluster", "verb", "path", "namespace", "name")
-    if known is None or all(getattr(known, one) == values[one] for one in same):
-        return known
+    if earlier is None or all(getattr(earlier, field) == values[field] for field in same):
+        return earlier
     raise OlmwebError(
         "This Idempotency-Key was used for another action.",
         code="key-reused",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from catalogs.models import Package
 from catalogs.verdicts import RULES
-from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
+from catalogs.verdicts.catalog_health import health_context, health_notes, source_of
 from installs.audit.namespaces import NamespaceChecks
 from installs.diagnosis.knowledge import by_id
 from installs.facts.operator_groups import groups_in
@@ -45,7 +45,7 @@ def _of_catalog(
     choice: InstallChoice, cluster: Cluster, package: Package
 ) -> Iterator[InstallWarning]:
     """What stands beside every verdict on the catalog, such as that it does not answer."""
-    notes = notes_on(site_of(package.catalog, cluster.pk))[choice.method]
+    notes = health_notes(health_context(package.catalog, cluster.pk))[choice.method]
     for note in notes:
         yield InstallWarning(note.rule, note.sentence, SOURCES[note.rule])
 
@@ -54,8 +54,10 @@ def _of_bundle(
     choice: InstallChoice, cluster: Cluster, package: Package, target: str
 ) -> Iterator[InstallWarning]:
     if not target:
-        asked = f" in channel {choice.channel}" if choice.channel else ""
-        yield InstallWarning("nothing-chosen", f"Nothing of {package.name}{asked} would be chosen.")
+        in_channel = f" in channel {choice.channel}" if choice.channel else ""
+        yield InstallWarning(
+            "nothing-chosen", f"Nothing of {package.name}{in_channel} would be chosen."
+        )
         return
     bundle = package.bundles.filter(name=target).first()
     if bundle is None:
@@ -96,17 +98,17 @@ def _of_groups(
 ) -> Iterator[InstallWarning]:
     groups = groups_in(cluster, choice.namespace)
     if len(groups) > 1:
-        names = ", ".join(one.name for one in groups[:4])
+        names = ", ".join(group.name for group in groups[:4])
         yield InstallWarning(
             "too-many-operatorgroups",
             f"Namespace {choice.namespace} has {len(groups)} OperatorGroups ({names}); OLM "
             "installs nothing where there is more than one.",
         )
     check = NamespaceChecks(cluster, source_of(package.catalog)).of(choice.namespace)
-    for said in (*((check.blocker,) if check.blocker else ()), *check.notes):
+    for result in (*((check.blocker,) if check.blocker else ()), *check.notes):
         # Where there is no group, one is made with it; that there are several is said above.
-        if said.rule != ONE_GROUP or len(groups) == 1:
-            yield InstallWarning(said.rule, said.sentence, SOURCES[said.rule])
+        if result.rule != ONE_GROUP or len(groups) == 1:
+            yield InstallWarning(result.rule, result.sentence, SOURCES[result.rule])
 
 
 def _of_neighbours(choice: InstallChoice, cluster: Cluster) -> Iterator[InstallWarning]:

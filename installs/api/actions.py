@@ -107,7 +107,7 @@ def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
         raise OlmwebError(
             result.message, code=result.code, status=status, hint=result.hint, fields=result.fields
         )
-    action = record.request(plan, request.user, tried=result, idempotency_key=key)
+    action = record.request(plan, request.user, dry_run_result=result, idempotency_key=key)
     response = json_response(action_row(action))
     response.status_code = 202
     return response

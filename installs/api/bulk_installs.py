@@ -60,7 +60,7 @@ def create_batch(request: HttpRequest, body: BulkInstallBody) -> HttpResponseBas
         items = _items(body, cluster, method, keys, shared, request)
         if body.dry_run:
             return json_response({"packages": [_dry_run_row(item) for item in items]})
-        batch = batches.record(items, cluster, method, request.user, key=key, asked_hash=hashed)
+        batch = batches.record(items, cluster, method, request.user, key=key, request_hash=hashed)
     response = json_response(batch_row(progress_of(batches.find(batch.pk))))
     response.status_code = 202
     return response

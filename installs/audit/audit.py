@@ -16,18 +16,18 @@ from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import PackageFacts, Resolution
 from catalogs.resolve.stored import facts_of_all
 from catalogs.verdicts import RULES_VERSION, Target, Verdict
-from catalogs.verdicts.catalog_health import notes_on, site_of, source_of
+from catalogs.verdicts.catalog_health import health_context, health_notes, source_of
 from catalogs.verdicts.read import (
     ANY_TARGET,
     TARGETS,
     StoredRuleResult,
     StoredVerdict,
     chosen_rows,
+    method_key,
     over_targets,
     overlaid,
-    predicted,
+    stored_verdict,
     title_of,
-    way_key,
 )
 from installs.audit.namespaces import UNCHECKED, NamespaceCheck, NamespaceChecks
 from installs.models import Health, Operator
@@ -182,7 +182,9 @@ def audit(
         bundle = (
             (prediction.bundle.name, prediction.bundle.version) if prediction.bundle else ("", "")
         )
-        row = AuditRow(prediction.package.name, *bundle, prediction.channel, predicted(prediction))
+        row = AuditRow(
+            prediction.package.name, *bundle, prediction.channel, stored_verdict(prediction)
+        )
         by_target[row.prediction.target].append(row)
     rows = [
         replace(row, prediction=namespace_check.apply_to(row.prediction))
@@ -209,10 +211,10 @@ def audit(
         actual=_actual(catalog, verdicts, path, cluster, checks) if cluster else (),
         history=_history(
             runs,
-            way_key(path, target or ANY_TARGET) if path == InstallMethod.SUBSCRIPTION else path,
+            method_key(path, target or ANY_TARGET) if path == InstallMethod.SUBSCRIPTION else path,
         ),
         notes=(
-            *notes_on(site_of(catalog, cluster_id))[path],
+            *health_notes(health_context(catalog, cluster_id))[path],
             *(namespace_check.notes if namespace_check else ()),
         ),
     )
@@ -304,7 +306,7 @@ def _actual(
 def _unpinned(prediction: StoredVerdict) -> StoredVerdict | None:
     """The verdict on a ClusterExtension that names no catalog: not installable when several
     catalogs have the same priority, None (unknown) when another catalog has a higher one."""
-    rules = {result.rule: result for result in prediction.found}
+    rules = {result.rule: result for result in prediction.results}
     if OUTRANKED in rules:
         return None
     if (ambiguous := rules.get(AMBIGUOUS)) is None:
@@ -393,7 +395,7 @@ def _stored(
     for row in overlaid(rows, cluster):
         if row.bundle is not None:
             ids[row.package_id, row.bundle.name] = row.bundle.pk
-            verdicts[row.bundle.pk, Target(row.target)] = predicted(row)
+            verdicts[row.bundle.pk, Target(row.target)] = stored_verdict(row)
     return ids, verdicts
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from catalogs.install_methods import InstallMethod
-from catalogs.verdicts import Group, Scope, Site, Source, Target, Verdict, on_site
-from catalogs.verdicts.catalog_health import said
+from catalogs.verdicts import Group, HealthContext, Scope, Source, Target, Verdict, check_health
+from catalogs.verdicts.catalog_health import stored_result
 from catalogs.verdicts.health_checks import CATALOG_SOURCE
 from catalogs.verdicts.read import StoredRuleResult, StoredVerdict
 from installs.facts.operator_groups import groups_of
@@ -44,7 +44,7 @@ class NamespaceCheck:
             verdict=self.blocker.verdict,
             rule=self.blocker.rule,
             sentence=self.blocker.sentence,
-            found=(self.blocker, *verdict.found),
+            results=(self.blocker, *verdict.results),
         )
 
 
@@ -95,14 +95,15 @@ class NamespaceChecks:
     def _check(self, namespace: str) -> NamespaceCheck:
         groups = self.groups.get(namespace, ())
         target = groups[0].target if len(groups) == 1 else None
-        site = Site(
+        context = HealthContext(
             self.catalog,
             self._sources,
             namespace=namespace,
             groups=groups if self._groups_listed else None,
         )
         results = [
-            said(result) for result in on_site(InstallMethod.SUBSCRIPTION, Scope.NAMESPACE, site)
+            stored_result(result)
+            for result in check_health(InstallMethod.SUBSCRIPTION, Scope.NAMESPACE, context)
         ]
         blocker = next((result for result in results if result.verdict != Verdict.WARNING), None)
         notes = tuple(result for result in results if result.verdict == Verdict.WARNING)

@@ -23,7 +23,7 @@ def package_rows(audit: Audit) -> list[dict[str, Any]]:
             "target": row.prediction.target.value,
             "rule": row.prediction.rule,
             "sentence": row.prediction.sentence,
-            "rules": [_rule_json(result) for result in row.prediction.found],
+            "rules": [_rule_json(result) for result in row.prediction.results],
         }
         for row in audit.rows
     ]

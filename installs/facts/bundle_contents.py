@@ -1,7 +1,7 @@
-"""What a bundle would install, beside what a cluster has of it: stored rows only.
+"""The contents of a bundle compared with a cluster, read from stored rows.
 
-The facts of the bundle are `catalogs.contents`'s; here are the owners of its CRDs, who provides
-what it needs, which bundle is installed now, and how the two differ.
+`catalogs.contents` reads the facts of the bundle. This module adds the owners of its CRDs on the
+cluster, the providers of its dependencies, and the difference to the installed bundle.
 """
 
 from collections import defaultdict
@@ -22,15 +22,15 @@ from installs.models import CRDState, Operator
 from installs.state.catalog_offers import usable_catalogs
 from olmweb.models import Cluster
 
-PROVIDERS = 10  # named of one need
+PROVIDERS = 10  # named for each need
 BUNDLE_PACKAGE = "operators.operatorframework.io.bundle.package.v1"
 
 
 @dataclass(frozen=True, slots=True)
 class CrdHere:
-    """A CRD of the bundle beside the cluster's. `here` is None when no cluster was asked.
+    """A CRD of the bundle and its state on the cluster. `here` is None without a cluster.
 
-    `owner` is empty where none is known; `warnings` say what installing it would break.
+    `owner` is empty if it has no known owner; `warnings` say what an install would break.
     """
 
     name: str
@@ -45,8 +45,8 @@ class CrdHere:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the bundle depends on; `providers` are packages of the cluster's catalogs, `installed`
-    those of them that the cluster has already."""
+    """A dependency of the bundle. `providers` are packages of the cluster's catalogs, `installed`
+    the providers that the cluster already has."""
 
     what: str
     providers: tuple[str, ...] = ()
@@ -56,10 +56,10 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class BundleContents:
-    """All that a page or the API tells of one bundle. With `known` False only the catalog's
-    metadata is known: kinds, permissions and webhooks are then empty because nobody knows."""
+    """The contents of one bundle for pages and the API. If `inspected` is False, only the catalog's
+    metadata is known: empty kinds, permissions and webhooks then mean unknown."""
 
-    known: bool
+    inspected: bool
     report: Report
     crds: tuple[CrdHere, ...]
     needs: tuple[Need, ...]
@@ -68,56 +68,56 @@ class BundleContents:
 
 
 def contents(bundle: Bundle, cluster: Cluster | None) -> BundleContents:
-    """At most ten queries, whatever the bundle holds. `bundle` comes with its package."""
+    """At most ten queries. `bundle` is loaded with its package."""
     manifests = manifests_of(bundle)
     related = list(bundle.related_images.values_list("name", "image"))
     facts = _facts(bundle)
     if manifests is not None:
-        found = report(manifests, related)
+        bundle_report = report(manifests, related)
     else:
-        found = Report(images=images(related), crds=_told_crds(facts))
+        bundle_report = Report(images=images(related), crds=_bundle_crds(facts))
     return BundleContents(
-        known=manifests is not None,
-        report=found,
-        crds=_crds_here(found.crds, cluster, versions_known=manifests is not None),
+        inspected=manifests is not None,
+        report=bundle_report,
+        crds=_crds_here(bundle_report.crds, cluster, versions_known=manifests is not None),
         needs=_needs(bundle.package.catalog, facts, cluster),
-        namespaces=_namespaces(bundle, found),
+        namespaces=_namespaces(bundle, bundle_report),
         notes=_notes(bundle, manifests),
     )
 
 
 def installed_bundle(package: Package, cluster: Cluster | None) -> Bundle | None:
-    """The bundle of the package that the cluster runs, when the catalog has it. Two queries."""
+    """The bundle of the package that the cluster runs, if the catalog has it. Two queries."""
     if cluster is None:
         return None
     for name, version in Operator.objects.filter(
         cluster=cluster, package=package.name, health__in=("Healthy", "Degraded", "Upgrading")
     ).values_list("bundle", "version"):
         same = Q(name=name) | Q(image=name) if name else Q(version=version)
-        found = Bundle.objects.filter(same, package=package).first()
-        if found is None and version:
-            found = Bundle.objects.filter(package=package, version=version).first()
-        if found is not None:
-            return found
+        row = Bundle.objects.filter(same, package=package).first()
+        if row is None and version:
+            row = Bundle.objects.filter(package=package, version=version).first()
+        if row is not None:
+            return row
     return None
 
 
 def between(before: Bundle, after: BundleContents) -> tuple[Section, ...] | None:
-    """How `after` differs from the bundle `before`; None when either is not inspected.
+    """The difference from the bundle `before` to `after`; None if either is not inspected.
 
     At most four queries.
     """
     manifests = manifests_of(before)
-    if manifests is None or not after.known:
+    if manifests is None or not after.inspected:
         return None
     related = before.related_images.values_list("name", "image")
     return difference(report(manifests, related), after.report)
 
 
 def _facts(bundle: Bundle) -> Contents:
-    found = contents_of(bundle)
-    if found is not None:
-        return found
+    stored = contents_of(bundle)
+    if stored is not None:
+        return stored
     blob = blobs.read_blob(bundle.blob_id) if bundle.blob_id else None
     try:
         return read_contents(blob) if blob else Contents()
@@ -125,9 +125,9 @@ def _facts(bundle: Bundle) -> Contents:
         return Contents()
 
 
-def _told_crds(facts: Contents) -> tuple[Crd, ...]:
-    """As far as the metadata goes: names and kinds."""
-    kinds = {each.group: each.kind for each in facts.provides}
+def _bundle_crds(facts: Contents) -> tuple[Crd, ...]:
+    """The owned CRDs with the names and kinds that the metadata has."""
+    kinds = {kind.group: kind.kind for kind in facts.provides}
     names = dict.fromkeys(facts.owned_crds)
     return tuple(Crd(name, kinds.get(name.partition(".")[2], ""), "", ()) for name in names)
 
@@ -139,11 +139,11 @@ def _crds_here(
     if cluster is not None and crds:
         names = [crd.name for crd in crds]
         rows = {row.name: row for row in CRDState.objects.filter(cluster=cluster, name__in=names)}
-    found = []
+    result = []
     for crd in crds:
         row = rows.get(crd.name)
-        versions = {each.name: each.served for each in crd.versions}
-        found.append(
+        versions = {version.name: version.served for version in crd.versions}
+        result.append(
             CrdHere(
                 crd.name,
                 crd.kind,
@@ -155,7 +155,7 @@ def _crds_here(
                 _warnings(row, versions) if row and versions_known else (),
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def _owner(row: CRDState) -> str:
@@ -166,23 +166,23 @@ def _owner(row: CRDState) -> str:
 
 
 def _warnings(row: CRDState, versions: dict[str, bool]) -> tuple[str, ...]:
-    found = []
+    warnings = []
     lost = [name for name in row.stored if name not in versions]
     if lost:
-        found.append(
+        warnings.append(
             f"Objects are stored as {', '.join(lost)} here, which the bundle no longer has: "
             "the install is refused until they are migrated."
         )
     gone = [name for name in row.served if not versions.get(name) and name not in lost]
     if gone:
-        found.append(
+        warnings.append(
             f"{', '.join(gone)} is served here and would not be any more: whoever uses it breaks."
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def _needs(catalog: Catalog, facts: Contents, cluster: Cluster | None) -> tuple[Need, ...]:
-    """Packages, APIs and more that the bundle declares to depend on. At most three queries."""
+    """The declared dependencies of the bundle. At most three queries."""
     ids = {catalog.pk}
     if cluster is not None and (facts.required_packages or facts.requires):
         ids |= set(Catalog.objects.filter(usable_catalogs(cluster.pk)).values_list("pk", flat=True))
@@ -215,9 +215,9 @@ def _needs(catalog: Catalog, facts: Contents, cluster: Cluster | None) -> tuple[
 
 
 def _providers(facts: Contents, catalogs: Iterable[int]) -> dict[tuple[str, str, str], set[str]]:
-    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    providers: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     if not facts.requires:
-        return found
+        return providers
     wanted = Q()
     for kind in facts.requires:
         wanted |= Q(group=kind.group, version=kind.version, kind=kind.kind)
@@ -226,25 +226,25 @@ def _providers(facts: Contents, catalogs: Iterable[int]) -> dict[tuple[str, str,
     ).order_by()
     fields = ("group", "version", "kind", "bundle__package__name")
     for group, version, kind, package in rows.values_list(*fields).distinct():
-        found[group, version, kind].add(package)
-    return found
+        providers[group, version, kind].add(package)
+    return providers
 
 
-def _namespaces(bundle: Bundle, found: Report) -> tuple[str, ...]:
-    """What is made or written to, beside the one that a person picks."""
+def _namespaces(bundle: Bundle, bundle_report: Report) -> tuple[str, ...]:
+    """The namespaces that an install creates or writes to."""
     own = bundle.suggested_namespace or f"{bundle.package.name}-system"
     why = "suggested by the bundle" if bundle.suggested_namespace else "when nobody picks another"
-    return (f"{own} ({why})", *(name for name in found.namespaces if name != own))
+    return (f"{own} ({why})", *(name for name in bundle_report.namespaces if name != own))
 
 
 def _notes(bundle: Bundle, manifests: Manifests | None) -> tuple[str, ...]:
     if manifests is None:
         return ()
     notes = []
-    told = manifests.annotations.get(BUNDLE_PACKAGE, bundle.package.name)
-    if told != bundle.package.name:
+    package = manifests.annotations.get(BUNDLE_PACKAGE, bundle.package.name)
+    if package != bundle.package.name:
         notes.append(
-            f"The image says that it is of package {told}, the catalog that it is of "
+            f"The image says that it is of package {package}, the catalog that it is of "
             f"{bundle.package.name}."
         )
     if manifests.folders:

@@ -1,9 +1,8 @@
-"""Reads what a cluster serves and what is in the way of installs, for the predictions. No rules.
+"""Reads the kinds that a cluster serves and the objects that block installs, for the verdicts.
 
-Nine requests at most where the API server tells all groups at once (from 1.27 on), six more on
-OpenShift for kinds of its own; and one for each CRD that an installer made, where their objects may
-be counted. It is asked every few minutes and not at every change: what a CRD
-adds is known from the CRDs, which are watched.
+At most nine requests if the API server has aggregated discovery (1.27 and later), six more for
+OpenShift's own kinds, and one for each CRD of an installer whose objects may be counted. Runs every
+few minutes and not at every change: CRDs, which add kinds, are watched.
 """
 
 from datetime import timedelta
@@ -38,7 +37,7 @@ log = structlog.get_logger(__name__)
 READ_AGAIN = timedelta(minutes=5)
 MOST_COUNTED = 200  # CRDs
 REFUSALS = 3
-PATIENCE = timedelta(seconds=60)  # how long predictions wait for a first reading at most
+PATIENCE = timedelta(seconds=60)  # maximum time that verdicts wait for a first reading
 CSV = "ClusterServiceVersion"
 
 
@@ -53,7 +52,7 @@ class _Labels(msgspec.Struct):
     @property
     def of_olm_v0(self) -> bool:
         """Mirrors IsAPIServiceAdoptable of operator-lifecycle-manager
-        pkg/controller/install/apiservice.go: without all three it is nobody's."""
+        pkg/controller/install/apiservice.go: all three labels are required."""
         return self.v0_kind == CSV and bool(self.v0_namespace and self.v0_name)
 
 
@@ -69,8 +68,8 @@ class _Meta(msgspec.Struct):
 
     @property
     def owner(self) -> str:
-        """The Helm release that owns it, as NAMESPACE/NAME; empty where Helm would see none. What
-        operator-controller made is ClusterExtension/NAME: not all of it is Helm's.
+        """The Helm release that owns the object, as NAMESPACE/NAME; empty without a release.
+        ClusterExtension/NAME for objects of operator-controller, not all of which are Helm's.
 
         Mirrors checkOwnership of helm.sh/helm pkg/action/validate.go.
         """
@@ -82,46 +81,47 @@ class _Meta(msgspec.Struct):
 
 
 def is_due(cluster: Cluster) -> bool:
-    """Whether to read the cluster's surface again; one query."""
-    fresh = Surface.objects.filter(cluster=cluster, read_at__gt=timezone.now() - READ_AGAIN)
-    return cluster.reachable is True and not fresh.exists()
+    """Whether to read the cluster again; one query."""
+    recent = Surface.objects.filter(cluster=cluster, read_at__gt=timezone.now() - READ_AGAIN)
+    return cluster.reachable is True and not recent.exists()
 
 
 def await_first(cluster: Cluster) -> None:
-    """Notes that the cluster's first reading is asked for, unless one was before."""
-    told = {"awaited_since": timezone.now(), "read_at": None}
-    Surface.objects.get_or_create(cluster=cluster, defaults=told)
+    """Records that the first reading of the cluster is requested, unless it was before."""
+    defaults = {"awaited_since": timezone.now(), "read_at": None}
+    Surface.objects.get_or_create(cluster=cluster, defaults=defaults)
 
 
 def give_up_first(cluster: Cluster) -> bool:
-    """Notes that the first reading failed: nobody waits for it. False where nobody did."""
+    """Records that the first reading failed. False if no verdict waited for it."""
     waiting = Surface.objects.filter(cluster=cluster, awaited_since__isnull=False)
     return waiting.update(awaited_since=None) > 0
 
 
 def awaited() -> Q:
-    """Of clusters: those whose first reading may still come. What owns what is already there is
-    known from it alone, so that verdicts without it would be others a moment later."""
+    """Selects clusters whose first reading is still expected. Only the reading has the owners of
+    existing objects, so verdicts without it would change a moment later."""
     since = timezone.now() - PATIENCE
     return Q(surface=None, reachable=True) | Q(surface__awaited_since__gt=since)
 
 
-def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
-    """Brings the Surface row to what the cluster says; whether anything of it is new.
+def read_cluster(cluster: Cluster, client: KubeClient | None = None) -> bool:
+    """Reads the cluster and updates its Surface row; returns whether a value changed.
 
-    Raises KubeError when it can't be asked. What it does not tell now keeps its last answer.
+    Raises KubeError if the cluster can't be read. Keeps the stored kinds without a discovery
+    result.
     """
     opened = client or client_for(cluster)
     try:
-        found = served_kinds(opened)
+        kinds = served_kinds(opened)
         namespaces = _owners(opened, NAMESPACES)
-        platform = found is None or any(group == PLATFORM_OPERATORS.group for group, *_ in found)
+        platform = kinds is None or any(group == PLATFORM_OPERATORS.group for group, *_ in kinds)
         roles = _owners(opened, ROLES, PLATFORM_NAMESPACE) if platform else None
-        extensions = found is None or any(group == CLUSTER_EXTENSIONS.group for group, *_ in found)
-        shared = _shared(opened, found) if platform or extensions else None
+        extensions = kinds is None or any(group == CLUSTER_EXTENSIONS.group for group, *_ in kinds)
+        shared = _shared(opened, kinds) if platform or extensions else None
         gates = read_gates(opened) if extensions else None
-        v0 = found is None or any(
-            (group, kind) == (SUBSCRIPTIONS.group, CSV) for group, _, kind in found
+        v0 = kinds is None or any(
+            (group, kind) == (SUBSCRIPTIONS.group, CSV) for group, _, kind in kinds
         )
         foreign = _foreign_apis(opened) if v0 else None
         instances = _instances(opened, cluster) if v0 else {}
@@ -129,8 +129,8 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
         if client is None:
             opened.close()
     before = Surface.objects.filter(cluster=cluster).first() or Surface(cluster=cluster)
-    told = {
-        "kinds": before.kinds if found is None else sorted("/".join(each) for each in found),
+    values = {
+        "kinds": before.kinds if kinds is None else sorted("/".join(kind) for kind in kinds),
         "namespaces": None if namespaces is None else sorted(namespaces),
         "releases": {name: owner for name, owner in (namespaces or {}).items() if owner},
         "roles": roles,
@@ -139,77 +139,88 @@ def read_surface(cluster: Cluster, client: KubeClient | None = None) -> bool:
         "instances": instances,
         "gates": gates,
     }
-    changed = any(getattr(before, name) != value for name, value in told.items())
+    changed = any(getattr(before, name) != value for name, value in values.items())
     changed = changed or before.awaited_since is not None
     ended = {"awaited_since": None, "read_at": timezone.now()}
-    Surface.objects.update_or_create(cluster=cluster, defaults={**told, **ended})
+    Surface.objects.update_or_create(cluster=cluster, defaults={**values, **ended})
     return changed
 
 
 def _foreign_apis(client: KubeClient) -> list[str] | None:
-    """APIServices that no ClusterServiceVersion made; None when we may not list them."""
-    found: set[str] = set()
+    """APIServices without a ClusterServiceVersion as owner; None if they may not be listed."""
+    names: set[str] = set()
     try:
         for page in client.list_metadata(API_SERVICES, "v1", _Meta):
-            found = set() if page.restart else found
-            found |= {one.name for one in page.items if not (one.labels and one.labels.of_olm_v0)}
+            names = set() if page.restart else names
+            names |= {
+                service.name
+                for service in page.items
+                if not (service.labels and service.labels.of_olm_v0)
+            }
     except (Forbidden, NotFound) as error:
         log.info("not read", cluster=client.name, kind=API_SERVICES.kind, error=error.message)
         return None
-    return sorted(found)
+    return sorted(names)
 
 
 def _instances(client: KubeClient, cluster: Cluster) -> dict[str, int]:
-    """How many objects there are of each CRD that an installer made, in a request each. Where a few
-    may not be listed in a row we are not meant to, and the rest is not asked for."""
-    found: dict[str, int] = {}
+    """The number of objects of each CRD of an installer, one request per CRD. Stops after REFUSALS
+    forbidden requests in a row."""
+    counts: dict[str, int] = {}
     refused, failed = 0, ""
     crds = CRDState.objects.filter(cluster=cluster).exclude(owner_name="").order_by("name")
-    for one in crds.only("name", "group", "served_kind", "served")[:MOST_COUNTED]:
+    for crd in crds.only("name", "group", "served_kind", "served")[:MOST_COUNTED]:
         if refused == REFUSALS:
             break
-        if not one.served:
+        if not crd.served:
             continue
-        version = one.served[-1]
-        resource = Resource(one.group, (version,), one.name.partition(".")[0], one.served_kind)
+        version = crd.served[-1]
+        resource = Resource(crd.group, (version,), crd.name.partition(".")[0], crd.served_kind)
         try:
-            found[one.name] = client.count_objects(resource, version)
+            counts[crd.name] = client.count_objects(resource, version)
             refused = 0
         except Forbidden as error:
             refused, failed = refused + 1, error.message
         except NotFound:
-            continue  # its row is older than the answer
+            continue  # the CRD was deleted after its row was written
         except KubeError as error:
             failed = error.message
             if isinstance(error, Unreachable):
                 break
     if failed:
         log.info("not all objects counted", cluster=client.name, error=failed)
-    return found
+    return counts
 
 
 def _shared(client: KubeClient, served: frozenset[GVK] | None) -> dict[str, dict[str, str]]:
-    """By kind, what a bundle may bring that has one name in the whole cluster; CRDs are watched.
-    Kinds that we may not list are left out, and those of which it is not known that they are
-    served."""
-    asked = [(each, each.versions[0]) for each in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)]
-    for each in SHIPPED_CLUSTER_WIDE:
-        known = [one for one in each.versions if (each.group, one, each.kind) in (served or ())]
-        asked += [(each, version) for version in known[:1]]
-    found = {each.kind: _owners(client, each, version=version) for each, version in asked}
-    return {kind: owners for kind, owners in found.items() if owners is not None}
+    """Kind -> name -> owner of the cluster-scoped objects that a bundle may contain, without CRDs,
+    which are watched. Omits kinds that may not be listed or are not known to be served."""
+    resources = [
+        (resource, resource.versions[0]) for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+    ]
+    for resource in SHIPPED_CLUSTER_WIDE:
+        served_versions = [
+            version
+            for version in resource.versions
+            if (resource.group, version, resource.kind) in (served or ())
+        ]
+        resources += [(resource, version) for version in served_versions[:1]]
+    owners_by_kind = {
+        resource.kind: _owners(client, resource, version=version) for resource, version in resources
+    }
+    return {kind: owners for kind, owners in owners_by_kind.items() if owners is not None}
 
 
 def _owners(
     client: KubeClient, resource: Resource, namespace: str = "", version: str = "v1"
 ) -> dict[str, str] | None:
-    """Name -> owner; None when we can't list them: the rules then say nothing of them."""
-    found: dict[str, str] = {}
+    """Name -> owner; None if the objects can't be listed: no rule then applies to them."""
+    owners: dict[str, str] = {}
     try:
         for page in client.list_metadata(resource, version, _Meta, namespace=namespace):
-            found = {} if page.restart else found
-            found |= {each.name: each.owner for each in page.items}
+            owners = {} if page.restart else owners
+            owners |= {item.name: item.owner for item in page.items}
     except (Forbidden, NotFound) as error:
         log.info("not read", cluster=client.name, kind=resource.kind, error=error.message)
         return None
-    return found
+    return owners

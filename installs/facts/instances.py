@@ -1,5 +1,4 @@
-"""How many objects there are of the kinds that a removal takes along; asked as the person who
-would remove, while they wait."""
+"""Counts the objects of the kinds that a removal deletes, in requests as the person who removes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ TIMEOUT = (5.0, 5.0)
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Objects of one definition, `name` as PLURAL.GROUP; None with `why` when it isn't known."""
+    """The objects of a definition, `name` as PLURAL.GROUP; `count` None with the reason `why`."""
 
     name: str
     kind: str
@@ -29,30 +28,32 @@ class Counted:
 def count_instances(
     cluster: Cluster, definitions: Sequence[CRDState], user: AnyUser
 ) -> list[Counted]:
-    """One request a definition, in their order. Never raises for what the cluster says."""
-    who = impersonation_for(user)
+    """One request per definition, in their order. Returns errors of the cluster, raises none."""
+    identity = impersonation_for(user)
     counted: list[Counted] = []
-    silent = ""  # why the cluster did not answer: it is not asked again
+    silent = ""  # why the cluster did not answer: no further requests
     with client_for(cluster, timeout=TIMEOUT) as client:
-        for number, one in enumerate(definitions):
+        for number, definition in enumerate(definitions):
             why = silent or ("" if number < MOST else f"Only the first {MOST} kinds are counted.")
             if why:
-                counted.append(Counted(one.name, one.served_kind, why=why))
+                counted.append(Counted(definition.name, definition.served_kind, why=why))
                 continue
             try:
-                counted.append(_count(client, one, who))
+                counted.append(_count(client, definition, identity))
             except (Unreachable, Unauthorized) as error:
                 silent = error.message
-                counted.append(Counted(one.name, one.served_kind, why=silent))
+                counted.append(Counted(definition.name, definition.served_kind, why=silent))
             except KubeError as error:
-                counted.append(Counted(one.name, one.served_kind, why=error.message))
+                counted.append(Counted(definition.name, definition.served_kind, why=error.message))
     return counted
 
 
-def _count(client: KubeClient, one: CRDState, who: Impersonation | None) -> Counted:
-    if not one.served:
-        return Counted(one.name, one.served_kind, why="No version of it is served.")
-    version = one.served[-1]
-    resource = Resource(one.group, (version,), one.name.partition(".")[0], one.served_kind)
-    count = client.count_objects(resource, version, as_user=who)
-    return Counted(one.name, one.served_kind, count)
+def _count(client: KubeClient, definition: CRDState, identity: Impersonation | None) -> Counted:
+    if not definition.served:
+        return Counted(definition.name, definition.served_kind, why="No version of it is served.")
+    version = definition.served[-1]
+    resource = Resource(
+        definition.group, (version,), definition.name.partition(".")[0], definition.served_kind
+    )
+    count = client.count_objects(resource, version, as_user=identity)
+    return Counted(definition.name, definition.served_kind, count)

@@ -1,4 +1,4 @@
-"""OperatorGroups as rows tell of them: which namespaces the operators of a namespace watch."""
+"""OperatorGroups from stored rows: the namespaces that the operators of a namespace watch."""
 
 from typing import Any
 
@@ -11,22 +11,22 @@ from olmweb.models import Cluster
 def groups_of(cluster: Cluster) -> tuple[Group, ...]:
     """The OperatorGroups, by namespace. One query.
 
-    What one came to select is in its status; until it is, its spec says: without target namespaces
-    and selector it is all.
+    The selected namespaces are those of the status, or of the spec while the status has none. A
+    spec without target namespaces and selector selects all.
     """
     rows = Component.objects.filter(cluster=cluster, kind="OperatorGroup")
-    found = []
+    groups = []
     for row in rows.order_by("namespace", "name"):
         details: dict[str, Any] = row.details
-        asked = details.get("targets") or ([] if details.get("selects") else [""])
-        selects = frozenset(details.get("namespaces") or asked)
+        requested = details.get("targets") or ([] if details.get("selects") else [""])
+        selects = frozenset(details.get("namespaces") or requested)
         alone = bool(details.get("own_catalogs_only"))
-        found.append(Group(row.namespace, row.name, selects, alone))
-    return tuple(found)
+        groups.append(Group(row.namespace, row.name, selects, alone))
+    return tuple(groups)
 
 
 def groups_in(cluster: Cluster, namespace: str) -> list[Component]:
-    """OLM v0 works where there is exactly one."""
+    """The OperatorGroups of a namespace; OLM v0 needs exactly one."""
     rows = Component.objects.filter(cluster=cluster, kind="OperatorGroup", namespace=namespace)
     return list(rows.order_by("name"))
 
@@ -34,11 +34,11 @@ def groups_in(cluster: Cluster, namespace: str) -> list[Component]:
 def watched(group: Component) -> tuple[str, ...]:
     """The namespaces that the group selects; none means every namespace."""
     namespaces = details_of(group).get("namespaces")
-    listed = [str(one) for one in namespaces] if isinstance(namespaces, list) else []
+    listed = [str(namespace) for namespace in namespaces] if isinstance(namespaces, list) else []
     return () if listed == [""] else tuple(listed)
 
 
 def watched_from(cluster: Cluster, namespace: str, wanted: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """What operators in the namespace would watch: its group's choice, else what is `wanted`."""
+    """The namespaces that operators in the namespace watch: those of its group, or `wanted`."""
     groups = groups_in(cluster, namespace)
     return watched(groups[0]) if groups else wanted

@@ -1,4 +1,4 @@
-"""The verdict on the bundles that a form is about: stored rows, or an evaluation on the spot."""
+"""The verdicts on the bundles of a form: stored rows, or an evaluation at request time."""
 
 from collections.abc import Collection
 
@@ -6,7 +6,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
 from catalogs.verdicts import Group, Target
 from catalogs.verdicts.read import StoredVerdict, verdicts
-from catalogs.verdicts.store import Place, evaluate_bundle
+from catalogs.verdicts.store import VerdictContext, evaluate_bundle
 from installs.facts.verdict_context import cluster_facts, market_of
 from olmweb.models import Cluster
 
@@ -25,14 +25,16 @@ def verdict_for(
     namespaces are stored only where the cluster has such a group; else the bundle is evaluated
     now, in some fifteen queries.
     """
-    found = verdicts_on(cluster, package, [bundle], path, target).get(bundle)
-    if found is not None or target in (Target.ALL, Target.OWN):
-        return found
+    stored = verdicts_on(cluster, package, [bundle], path, target).get(bundle)
+    if stored is not None or target in (Target.ALL, Target.OWN):
+        return stored
     row = package.bundles.filter(name=bundle).order_by("-version_key").first()
     if row is None:
         return None
-    place = Place(cluster.pk, cluster_facts(cluster), market_of(package.catalog, cluster))
-    return evaluate_bundle(row, place, InstallMethod(path), target)
+    context = VerdictContext(
+        cluster.pk, cluster_facts(cluster), market_of(package.catalog, cluster)
+    )
+    return evaluate_bundle(row, context, InstallMethod(path), target)
 
 
 def verdicts_on(
@@ -50,6 +52,6 @@ def verdicts_on(
     ids: dict[str, int] = {}
     for name, pk in rows.values_list("name", "pk"):
         ids.setdefault(name, pk)
-    found = verdicts(ids.values(), cluster.pk, target=target)
+    stored = verdicts(ids.values(), cluster.pk, target=target)
     method = InstallMethod(path)
-    return {name: found[pk][method] for name, pk in ids.items() if method in found.get(pk, {})}
+    return {name: stored[pk][method] for name, pk in ids.items() if method in stored.get(pk, {})}

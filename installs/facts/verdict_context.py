@@ -1,7 +1,4 @@
-"""What rows tell of the place that a bundle would be installed into: a cluster, and its catalogs.
-
-Reads rows into the facts of `catalogs.verdicts`; decides nothing.
-"""
+"""Builds the inputs of verdicts from rows: the facts of a cluster and the catalog offers."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -24,7 +21,7 @@ CLUSTER_CATALOG = Catalog.SourceKind.CLUSTER_CATALOG
 
 
 def cluster_facts(cluster: Cluster) -> ClusterFacts:
-    """Seven queries. What was never read is None: CRDs, kinds, namespaces, Roles."""
+    """The facts of a cluster in seven queries; None for facts that were never read."""
     crds_read = cluster.streams.filter(
         kind="CustomResourceDefinition", listed_at__isnull=False
     ).exists()
@@ -56,7 +53,8 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
 
 
 def _apis(cluster: Cluster) -> dict[str, tuple[str, str]]:
-    """What ClusterServiceVersions say that they own; one that goes leaves it to any other."""
+    """APIService -> (package, namespace) of its owner. Ignores replaced and deleted
+    ClusterServiceVersions."""
     rows = Component.objects.filter(
         cluster=cluster, kind="ClusterServiceVersion", details__api_services__gt=0
     ).exclude(phase__in=("Replacing", "Deleting"))
@@ -77,16 +75,16 @@ def _namespaces(surface: Surface) -> dict[str, str] | None:
 
 
 def _foreign_apis(surface: Surface | None) -> frozenset[str] | None:
-    told = surface.foreign_apis if surface else None
-    return None if told is None else frozenset(told)
+    names = surface.foreign_apis if surface else None
+    return None if names is None else frozenset(names)
 
 
-def _served(cluster: Cluster, kinds: list[str]) -> frozenset[Kind]:
-    """What discovery told, and what CRDs brought since: they are followed from second to second."""
-    found = {Kind(*each.rsplit("/", 2)) for each in kinds}
+def _served(cluster: Cluster, names: list[str]) -> frozenset[Kind]:
+    """The kinds of the last discovery and of the CRDs, which are watched and thus more recent."""
+    kinds = {Kind(*name.rsplit("/", 2)) for name in names}
     crds = CRDState.objects.filter(cluster=cluster).values_list("group", "served_kind", "served")
-    found |= {Kind(group, version, kind) for group, kind, served in crds for version in served}
-    return frozenset(found)
+    kinds |= {Kind(group, version, kind) for group, kind, served in crds for version in served}
+    return frozenset(kinds)
 
 
 def _crds(cluster: Cluster, counted: Mapping[str, int]) -> dict[str, Crd]:
@@ -111,7 +109,7 @@ def _crds(cluster: Cluster, counted: Mapping[str, int]) -> dict[str, Crd]:
 
 
 def _about(count: int | None) -> int | None:
-    """Its first digit: objects that come and go change no prediction each time."""
+    """The count rounded down to its first digit, so that few changes make verdicts outdated."""
     if not count:
         return count
     unit = int("1".ljust(len(str(count)), "0"))
@@ -119,9 +117,9 @@ def _about(count: int | None) -> int | None:
 
 
 def _owner(label: list[str], subscribed: Mapping[str, Owner]) -> Owner:
-    """The operator that a CRD's labels lead to: they name what OLM or rukpak made of it.
+    """The operator that the labels of a CRD refer to through an object of OLM or rukpak.
 
-    OLM v0 leaves its label on the CRDs of what is removed; such a one belongs to nobody.
+    OLM v0 leaves its label on the CRDs of removed operators; these have no owner.
     """
     kind, namespace, name = label
     if kind == "Operator":
@@ -134,7 +132,7 @@ def _owner(label: list[str], subscribed: Mapping[str, Owner]) -> Owner:
 
 
 def read_version(text: str) -> Version | None:
-    """A version with or without its `v`; None for what is none."""
+    """A version with or without its `v`; None for an invalid version."""
     try:
         return parse(text.removeprefix("v"))
     except ValueError:
@@ -142,15 +140,15 @@ def read_version(text: str) -> Version | None:
 
 
 def market_of(catalog: Catalog, cluster: Cluster | None) -> CatalogOffers:
-    """What `catalog` offers, and every other that `cluster` can use. At most six queries."""
+    """The offers of `catalog` and of all catalogs that `cluster` can use. At most six queries."""
     ids = {catalog.pk}
     if cluster is not None:
         ids |= set(Catalog.objects.filter(usable_catalogs(cluster.pk)).values_list("pk", flat=True))
     versions: dict[str, list[Version]] = defaultdict(list)
     held: Counter[str] = Counter()  # bundles by package
     bundles = Bundle.objects.filter(package__catalog__in=ids).order_by()
-    told = bundles.values_list("package__name", "version").annotate(Count("id"))
-    for package, text, times in told:
+    version_counts = bundles.values_list("package__name", "version").annotate(Count("id"))
+    for package, text, times in version_counts:
         held[package] += times
         version = read_version(text)
         if version is not None:
@@ -167,7 +165,7 @@ def market_of(catalog: Catalog, cluster: Cluster | None) -> CatalogOffers:
             always[package].add(kind)
     return CatalogOffers(
         {kind: frozenset(names) for kind, names in providers.items()},
-        {name: tuple(found) for name, found in versions.items()},
+        {name: tuple(values) for name, values in versions.items()},
         catalog.name,
         _offers(catalog, cluster) if cluster is not None else {},
         {name: frozenset(kinds) for name, kinds in always.items()},
@@ -175,8 +173,8 @@ def market_of(catalog: Catalog, cluster: Cluster | None) -> CatalogOffers:
 
 
 def _offers(catalog: Catalog, cluster: Cluster) -> dict[str, tuple[Offered, ...]]:
-    """The packages of `catalog` that another of the ClusterCatalogs has as well, which a
-    ClusterExtension chooses from; none where it is no such one itself."""
+    """The packages of `catalog` that other available ClusterCatalogs have as well, from which a
+    ClusterExtension chooses; empty unless `catalog` is a ClusterCatalog."""
     choice = Catalog.objects.filter(
         usable_catalogs(cluster.pk), source_kind=CLUSTER_CATALOG, cluster=cluster
     )
@@ -193,10 +191,10 @@ def _offers(catalog: Catalog, cluster: Cluster) -> dict[str, tuple[Offered, ...]
     living = set(bundles.values_list("package", flat=True).distinct())
     return {
         name: tuple(
-            Offered(row.name, row.priority, found[pk] not in living)
+            Offered(row.name, row.priority, by_catalog[pk] not in living)
             for pk, row in rows.items()
-            if pk in found
+            if pk in by_catalog
         )
-        for name, found in offers.items()
-        if len(found) > 1 and catalog.pk in found
+        for name, by_catalog in offers.items()
+        if len(by_catalog) > 1 and catalog.pk in by_catalog
     }

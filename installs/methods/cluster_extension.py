@@ -63,21 +63,21 @@ class ClusterExtensionMethod(Method):
         )
 
     def problems(self, choice: InstallChoice) -> dict[str, str]:
-        found = super().problems(choice) | namespace_problem("namespace", choice.namespace)
+        problems = super().problems(choice) | namespace_problem("namespace", choice.namespace)
         if choice.policy not in POLICIES:
-            found["policy"] = f"The upgrade policy is {' or '.join(POLICIES)}."
+            problems["policy"] = f"The upgrade policy is {' or '.join(POLICIES)}."
         if choice.crd_safety and choice.crd_safety not in ENFORCEMENTS:
-            found["crd_safety"] = f"CRD upgrade safety is {' or '.join(ENFORCEMENTS)}."
+            problems["crd_safety"] = f"CRD upgrade safety is {' or '.join(ENFORCEMENTS)}."
         if choice.service_account and not SUBDOMAIN.fullmatch(choice.service_account):
-            found["service_account"] = (
+            problems["service_account"] = (
                 "The ServiceAccount's name may have lower-case letters, digits, - and . only."
             )
         elif choice.has(_ACCOUNT) and not choice.service_account:
-            found["service_account"] = (
+            problems["service_account"] = (
                 "Name the ServiceAccount that installs it: this cluster's ClusterExtensions need "
                 "one."
             )
-        return found | _version_problem(choice.version)
+        return problems | _version_problem(choice.version)
 
     def needed_objects(self, choice: InstallChoice) -> list[Manifest]:
         """Namespace and ServiceAccount, where they are wanted."""

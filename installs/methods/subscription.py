@@ -70,18 +70,18 @@ class SubscriptionMethod(Method):
         )
 
     def problems(self, choice: InstallChoice) -> dict[str, str]:
-        found = super().problems(choice) | namespace_problem("namespace", choice.namespace)
+        problems = super().problems(choice) | namespace_problem("namespace", choice.namespace)
         if choice.approval not in (AUTOMATIC, MANUAL):
-            found["approval"] = f"The approval is {AUTOMATIC} or {MANUAL}."
+            problems["approval"] = f"The approval is {AUTOMATIC} or {MANUAL}."
         if not choice.catalog or not choice.catalog_namespace:
-            found["catalog"] = (
+            problems["catalog"] = (
                 "A Subscription needs a CatalogSource of the cluster; this catalog is none."
             )
         if len(choice.targets) > TARGETS_LIMIT:
-            found["targets"] = f"Name at most {TARGETS_LIMIT} namespaces to watch."
+            problems["targets"] = f"Name at most {TARGETS_LIMIT} namespaces to watch."
         for target in choice.targets:
-            found |= namespace_problem("targets", target)
-        return found
+            problems |= namespace_problem("targets", target)
+        return problems
 
     def needed_objects(self, choice: InstallChoice) -> list[Manifest]:
         """Namespace and OperatorGroup, where they are wanted."""

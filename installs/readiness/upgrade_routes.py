@@ -12,7 +12,7 @@ from catalogs.graph.routes import next_steps
 from catalogs.graph.rules import v0_fault, version_of
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import resolve
-from catalogs.resolve.analysis import V1, Analysis, analyse, way_to
+from catalogs.resolve.analysis import V1, Analysis, analyse, route_to
 from catalogs.semver import Version, parse
 from installs.readiness.blockers import InstalledOperator, PackageOffer
 
@@ -114,7 +114,7 @@ def _by_v1(
     goal = _own_goal(subject.bundle, steps, clears) or _nearest(analysis, subject.bundle, clears)
     if not goal:
         return None
-    path_to_goal = way_to(analysis, subject.bundle, goal)
+    path_to_goal = route_to(analysis, subject.bundle, goal)
     if not path_to_goal.reached:
         return None
     names = [subject.bundle, *(hop.target for hop in path_to_goal.hops)]

@@ -119,7 +119,7 @@ def _cluster_obstacles(operator: InstalledSubscription) -> Iterator[MigrationObs
 
 def _bundle_obstacles(operator: InstalledSubscription) -> Iterator[MigrationObstacle]:
     """The verdicts of operator-controller on the installed bundle."""
-    for finding in predict(operator.contents, InstallMethod.CLUSTER_EXTENSION).found:
+    for finding in predict(operator.contents, InstallMethod.CLUSTER_EXTENSION).results:
         if finding.verdict == Verdict.NOT_INSTALLABLE:
             yield MigrationObstacle(finding.rule, Fate.NO, finding.sentence)
         elif finding.verdict == Verdict.UNKNOWN:

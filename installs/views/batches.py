@@ -204,7 +204,7 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
             query.path,
             request.user,
             key=context["key"],
-            asked_hash=hashed,
+            request_hash=hashed,
         )
         return go_to(request, reverse("installs:batch", args=[batch.pk]))
     accepted = review.accepted(items)

@@ -140,7 +140,9 @@ def remove(
     if not dry_run.ok:
         return show_form(request, "remove", context, failed=True)
     try:
-        action = record.request(plan, request.user, tried=dry_run, idempotency_key=context["key"])
+        action = record.request(
+            plan, request.user, dry_run_result=dry_run, idempotency_key=context["key"]
+        )
     except OlmwebError as error:
         context["refusal"] = error
         return show_form(request, "remove", context, failed=True)

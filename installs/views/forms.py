@@ -47,7 +47,9 @@ def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any])
         context["reviewed"] = record.reviewed(plan, request.user)
         return show_form(request, page, context)
     record.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
-    action = record.request(plan, request.user, tried=dry_run, idempotency_key=context["key"])
+    action = record.request(
+        plan, request.user, dry_run_result=dry_run, idempotency_key=context["key"]
+    )
     return follow_action(request, action)
 
 

@@ -179,7 +179,9 @@ def _decide(
     if step == "approve":
         decide.require_decider(request.user, install_request)
         plan: Plan = context["plan"] or _plan(install_request, decide.package_of(install_request))
-        action = decide.approve(install_request, plan, request.user, seen=values["seen"], word=word)
+        action = decide.approve(
+            install_request, plan, request.user, review_token=values["seen"], word=word
+        )
         return redirect("installs:action", action.pk)
     if step == "decline":
         decide.decline(install_request, request.user, word=word)

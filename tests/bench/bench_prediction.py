@@ -24,7 +24,7 @@ JUDGE = textwrap.dedent(
     import collections, json, resource, time
     import django
     django.setup()
-    from catalogs.judge import Place, judge
+    from catalogs.verdicts.store import VerdictContext, evaluate_catalog
     from catalogs.models import Catalog, Prediction
     from catalogs.prediction.surroundings import NO_CLUSTER
     from installs.surroundings import market_of
@@ -34,7 +34,8 @@ JUDGE = textwrap.dedent(
     idle, peaks, seconds, cpu, bundles, written = peak(), [], {}, {}, {}, 0
     for catalog in catalogs:
         start, busy = time.perf_counter(), time.process_time()
-        judged = judge(catalog, [Place(None, NO_CLUSTER, market_of(catalog, None))])
+        context = VerdictContext(None, NO_CLUSTER, market_of(catalog, None))
+        judged = evaluate_catalog(catalog, [context])
         seconds[catalog.slug] = time.perf_counter() - start
         cpu[catalog.slug] = time.process_time() - busy
         bundles[catalog.slug] = judged.bundles

@@ -11,7 +11,7 @@ import pytest
 from catalogs.contents.bundle_facts import Kind, Shipped
 from catalogs.install_methods import InstallMethod
 from catalogs.verdicts import Contents, predict
-from installs.facts.cluster import read_surface
+from installs.facts.cluster import read_cluster
 from installs.facts.gates import NAME
 from installs.facts.verdict_context import cluster_facts
 from installs.models import Surface
@@ -132,8 +132,8 @@ def cluster(openshift: servers.ApiServer, tmp_path: Path) -> Cluster:
         make_crd(cluster=found, name=name, **made)
     make_crd(cluster=found, name="configmaps.", **made, group="")  # as any kind that is not ours
     with open_client(context, str(tmp_path / "kubeconfig")) as client:
-        assert read_surface(found, client)
-        assert not read_surface(found, client), "the same again"
+        assert read_cluster(found, client)
+        assert not read_cluster(found, client), "the same again"
     return found
 
 
@@ -158,12 +158,12 @@ def test_a_bundle_that_ships_one_of_them_is_predicted_to_fail(cluster: Cluster) 
         bundle = Contents(package="logs", shipped=(Shipped(kind, "of-helm"),))
         rules = {
             one.rule
-            for one in predict(bundle, InstallMethod.CLUSTER_EXTENSION, cluster=facts).found
+            for one in predict(bundle, InstallMethod.CLUSTER_EXTENSION, cluster=facts).results
         }
         assert "ce-object-owned" in rules
         own = Contents(package="logs", shipped=(Shipped(kind, "of-olm"),))
         rules = {
-            one.rule for one in predict(own, InstallMethod.CLUSTER_EXTENSION, cluster=facts).found
+            one.rule for one in predict(own, InstallMethod.CLUSTER_EXTENSION, cluster=facts).results
         }
         assert "ce-object-owned" not in rules
         assert "ce-kind-unserved" not in rules

@@ -99,7 +99,7 @@ def test_the_audit_log_names_the_person_of_every_write_and_nobody_else_writes(
     refused = review.dry_run(review.plan(found, cluster, PO, {}, vera), vera)
     assert review.accepted(refused) == []
     items = review.dry_run(review.plan(found, cluster, PO, {}, olivia), olivia)
-    batch = batches.record(items, cluster, PO, olivia, key="k", asked_hash="h")
+    batch = batches.record(items, cluster, PO, olivia, key="k", request_hash="h")
     for action in batch.actions.all():
         assert carry_out(action, monkeypatch).sent_at is not None, action.outcome
         row = Operator.objects.get(cluster=cluster, kind=PO, name=action.name)

@@ -37,10 +37,10 @@ def hash_of(cluster: Cluster, path: str, keys: Sequence[Key], values: Mapping[st
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def earlier(user: AnyUser, key: str, asked_hash: str) -> ActionBatch | None:
+def earlier(user: AnyUser, key: str, request_hash: str) -> ActionBatch | None:
     """The batch that this person made with the key. Raises OlmwebError (409) for another one."""
     batch = ActionBatch.objects.filter(user=user.pk, idempotency_key=key).first()
-    if batch is None or batch.asked_hash == asked_hash:
+    if batch is None or batch.asked_hash == request_hash:
         return batch
     raise OlmwebError(
         "This Idempotency-Key was used for another bulk install.",
@@ -57,7 +57,7 @@ def record(
     user: AnyUser,
     *,
     key: str,
-    asked_hash: str,
+    request_hash: str,
 ) -> ActionBatch:
     """The batch of what the cluster would take; why the rest was left out is kept with it.
 
@@ -66,7 +66,7 @@ def record(
     selection.
     """
     acting = person(user)
-    if batch_before := earlier(acting, key, asked_hash):
+    if batch_before := earlier(acting, key, request_hash):
         return batch_before
     try:
         with transaction.atomic():
@@ -75,12 +75,12 @@ def record(
                 path=path,
                 user=acting,
                 idempotency_key=key,
-                asked_hash=asked_hash,
+                asked_hash=request_hash,
             )
             _fill(batch, items, acting)
     except IntegrityError:
         # Another process was first with this very key.
-        if batch_before := earlier(acting, key, asked_hash):
+        if batch_before := earlier(acting, key, request_hash):
             return batch_before
         raise
     log.info("batch recorded", batch=batch.pk, path=path, left_out=len(batch.left_out))
@@ -90,13 +90,13 @@ def record(
 def _fill(batch: ActionBatch, items: Sequence[Item], acting: User) -> None:
     made: list[int] = []
     left: LeftOut = []
-    for number, one in enumerate(items):
-        reason = one.problem
-        if not reason and one.plan is not None:
-            action, reason = _ask(batch, number, one.plan, one.tried, acting)
+    for number, item in enumerate(items):
+        reason = item.problem
+        if not reason and item.plan is not None:
+            action, reason = _ask(batch, number, item.plan, item.dry_run_result, acting)
             made += [action.pk] if action else []
         if reason:
-            left.append({"package": one.candidate.name, "reason": reason})
+            left.append({"package": item.candidate.name, "reason": reason})
     if not made:
         raise OlmwebError(
             "Nothing of this can be installed now: " + _first_reasons(left),
@@ -113,12 +113,14 @@ def _fill(batch: ActionBatch, items: Sequence[Item], acting: User) -> None:
 
 
 def _ask(
-    batch: ActionBatch, number: int, plan: Plan, tried: actions.DryRun | None, acting: User
+    batch: ActionBatch, number: int, plan: Plan, dry_run_result: actions.DryRun | None, acting: User
 ) -> tuple[Action | None, str]:
     """The package's own action, or why there is none."""
     key = f"batch-{batch.pk}-{number}"
     try:
-        action = actions.request(plan, acting, tried=tried, idempotency_key=key, waits=True)
+        action = actions.request(
+            plan, acting, dry_run_result=dry_run_result, idempotency_key=key, waits=True
+        )
     except OlmwebError as error:
         return None, error.message
     if action.idempotency_key != key:

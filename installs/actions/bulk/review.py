@@ -27,7 +27,7 @@ class Item:
 
     candidate: Candidate
     plan: Plan | None = None
-    tried: record.DryRun | None = None
+    dry_run_result: record.DryRun | None = None
     problem: str = ""
     hint: str = ""
 
@@ -48,7 +48,7 @@ def plan(
     chosen: Sequence[Candidate],
     cluster: Cluster,
     path: str,
-    asked: Mapping[str, str],
+    values: Mapping[str, str],
     user: AnyUser,
 ) -> list[Item]:
     """A plan for each, or the reason why there is none.
@@ -57,7 +57,7 @@ def plan(
     `fields` when a value that is asked once for all is wrong.
     """
     require_few(len(chosen))
-    shared = {name: asked.get(name, "") for name in SHARED}
+    shared = {name: values.get(name, "") for name in SHARED}
     items = []
     for candidate in chosen:
         if candidate.package is None or candidate.hindrance:
@@ -66,7 +66,7 @@ def plan(
         try:
             made = record.plan_install(cluster, candidate.package, "", user, path, shared)
         except OlmwebError as error:
-            if error.status == 403 or error.code == "not-served" or _is_shared(error, asked):
+            if error.status == 403 or error.code == "not-served" or _is_shared(error, values):
                 raise
             items.append(Item(candidate, problem=error.message, hint=error.hint))
             continue
@@ -74,10 +74,10 @@ def plan(
     return items
 
 
-def _is_shared(error: OlmwebError, asked: Mapping[str, str]) -> bool:
+def _is_shared(error: OlmwebError, values: Mapping[str, str]) -> bool:
     """Whether the fault is in what was asked once for all, and not in a package's own default."""
     missing = {"service_account"}  # has no default that could be a package's own
-    return any(name in missing or asked.get(name) for name in error.fields if name in SHARED)
+    return any(name in missing or values.get(name) for name in error.fields if name in SHARED)
 
 
 def dry_run(items: Sequence[Item], user: AnyUser, seconds: float = SECONDS) -> list[Item]:
@@ -97,7 +97,9 @@ def dry_run(items: Sequence[Item], user: AnyUser, seconds: float = SECONDS) -> l
         result = record.dry_run(item.plan, user)
         if result.code == "unreachable":
             silent = result.message
-        results.append(replace(item, tried=result, problem=_told(result), hint=result.hint))
+        results.append(
+            replace(item, dry_run_result=result, problem=_told(result), hint=result.hint)
+        )
     return results
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.verdicts import Target, Verdict
-from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows, predicted
+from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows, stored_verdict
 from installs.actions.plan import paths_of
 from installs.models import Action, Operator
 from olmweb.models import LOCAL, Cluster
@@ -160,7 +160,7 @@ def _verdicts(
     return {
         row.package_id: Candidate(
             Key("", "", row.package.name),
-            prediction=predicted(row),
+            prediction=stored_verdict(row),
             bundle=row.bundle.name if row.bundle else "",
         )
         for row in best_rows(chosen_rows(selected, path, cluster.pk, target))

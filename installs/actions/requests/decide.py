@@ -29,14 +29,14 @@ def find(pk: int) -> InstallRequest:
     rows = InstallRequest.objects.select_related(
         "cluster", "catalog", "catalog__cluster", "user", "decided_by", "rule", "action"
     )
-    found = rows.filter(pk=pk).first() if pk < 2**63 else None
-    if found is None:
+    request = rows.filter(pk=pk).first() if pk < 2**63 else None
+    if request is None:
         raise Missing(
             f"There is no request {pk}.",
             code="unknown-request",
             hint="Old requests are deleted after the retention time; Activity lists the rest.",
         )
-    return found
+    return request
 
 
 def may_decide(user: AnyUser, request: InstallRequest) -> tuple[bool, str]:
@@ -58,23 +58,23 @@ def require_decider(user: AnyUser, request: InstallRequest) -> User:
 
 def package_of(request: InstallRequest) -> Package:
     """The package as the catalog has it now. Raises OlmwebError (409) when it has not."""
-    found = (
+    package = (
         Package.objects.select_related("catalog", "catalog__cluster")
         .filter(catalog=request.catalog_id, name=request.package)
         .first()
     )
-    if found is None:
+    if package is None:
         raise OlmwebError(
             f"The catalog {request.catalog_name} no longer has {request.package}.",
             code="gone",
             status=409,
             hint="Decline the request.",
         )
-    return found
+    return package
 
 
 def approve(
-    request: InstallRequest, plan: Plan, user: AnyUser, *, seen: str, word: str = ""
+    request: InstallRequest, plan: Plan, user: AnyUser, *, review_token: str, word: str = ""
 ) -> Action:
     """Records the Action of the approver for exactly the plan they saw (`actions.reviewed`).
 
@@ -83,7 +83,7 @@ def approve(
     request then waits as before.
     """
     decider = require_decider(user, request)
-    record.require_reviewed(seen, plan, decider)
+    record.require_reviewed(review_token, plan, decider)
     _require_waiting(request)
     return _carry_out(request, plan, decider, word=_checked(word))
 
@@ -131,10 +131,14 @@ def end(request: InstallRequest, **values: Any) -> None:
 def _carry_out(
     request: InstallRequest, plan: Plan, decider: User, *, word: str, rule: AllowRule | None = None
 ) -> Action:
-    tried = record.dry_run(plan, decider)
-    if not tried.ok:
+    dry_run_result = record.dry_run(plan, decider)
+    if not dry_run_result.ok:
         raise OlmwebError(
-            tried.message, code=tried.code, status=422, hint=tried.hint, fields=tried.fields
+            dry_run_result.message,
+            code=dry_run_result.code,
+            status=422,
+            hint=dry_run_result.hint,
+            fields=dry_run_result.fields,
         )
     with transaction.atomic():
         # First who decides: of two approvers the second stops here, before there is an action.
@@ -146,7 +150,9 @@ def _carry_out(
             word=word,
             rule=rule,
         )
-        action = record.request(plan, decider, tried=tried, idempotency_key=f"request-{request.pk}")
+        action = record.request(
+            plan, decider, dry_run_result=dry_run_result, idempotency_key=f"request-{request.pk}"
+        )
         InstallRequest.objects.filter(pk=request.pk).update(action=action)
     request.action = action
     return action
@@ -155,9 +161,9 @@ def _carry_out(
 def _require_waiting(request: InstallRequest) -> None:
     if request.state == InstallRequest.State.WAITING:
         return
-    who = request.decided_by.get_username() if request.decided_by else "somebody"
+    decider = request.decided_by.get_username() if request.decided_by else "somebody"
     raise OlmwebError(
-        f"{who} has {_DONE[InstallRequest.State(request.state)]} this request already.",
+        f"{decider} has {_DONE[InstallRequest.State(request.state)]} this request already.",
         code="decided",
         status=409,
         hint="Open it again to see how it ended.",

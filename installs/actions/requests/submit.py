@@ -51,15 +51,15 @@ def values_of(
 
     Raises BadRequest for a version that the package does not have.
     """
-    found = Bundle.objects.filter(package=package, version=version).order_by("ordinal").first()
-    if found is None or not _EXACT.fullmatch(version):
+    bundle = Bundle.objects.filter(package=package, version=version).order_by("ordinal").first()
+    if bundle is None or not _EXACT.fullmatch(version):
         raise BadRequest(
             f"{package.name} has no version {version[:60]}.", code="invalid", version="Choose one."
         )
     rules = METHODS[read_method(method)]
-    channels = package.channels.filter(entries__name=found.name).order_by("-is_default", "name")
+    channels = package.channels.filter(entries__name=bundle.name).order_by("-is_default", "name")
     channel = channels.first()
-    values = rules.values_for(version, found.name, channel.name if channel else "")
+    values = rules.values_for(version, bundle.name, channel.name if channel else "")
     if namespace and rules.needs_namespace:
         values["namespace"] = namespace
     if service_account and "service_account" in rules.fields.values():
@@ -109,11 +109,11 @@ def ask(
     if len(reason) > REASON_LIMIT:
         limit = f"Use at most {REASON_LIMIT} characters."
         raise BadRequest(f"The reason is too long. {limit}", code="invalid", reason=limit)
-    asked = values_of(package, path, version, namespace.strip(), service_account.strip())
-    plan = plan_for(cluster, package, path, version, asked)
-    found = allowed(cluster, path, package.name, version)
-    request, created = _record(plan, package, asker, version, asked, reason)
-    letting = [rule for rule in found if rule.without_approval]
+    values = values_of(package, path, version, namespace.strip(), service_account.strip())
+    plan = plan_for(cluster, package, path, version, values)
+    matching_rules = allowed(cluster, path, package.name, version)
+    request, created = _record(plan, package, asker, version, values, reason)
+    letting = [rule for rule in matching_rules if rule.without_approval]
     if created and letting:
         decide.let_through(request, plan, letting[0])
         request.refresh_from_db()
@@ -121,7 +121,7 @@ def ask(
 
 
 def _record(
-    plan: Plan, package: Package, asker: User, version: str, asked: dict[str, str], reason: str
+    plan: Plan, package: Package, asker: User, version: str, values: dict[str, str], reason: str
 ) -> tuple[InstallRequest, bool]:
     """The request and whether it is new."""
     identity = {
@@ -141,7 +141,7 @@ def _record(
                     catalog_name=package.catalog.name,
                     package=package.name,
                     bundle=plan.target,
-                    asked=asked,
+                    asked=values,
                     reason=reason,
                 )
             log.info("install requested", request=made.pk, package=package.name, version=version)
@@ -192,12 +192,12 @@ def allowed(cluster: Cluster, path: str, package: str, version: str) -> list[All
         .select_related("saved_by")
         .order_by("-without_approval", "id")
     )
-    found = [rule for rule in rules if matches(rule, package, version)]
-    if not found and AllowRule.objects.exists():
+    matching = [rule for rule in rules if matches(rule, package, version)]
+    if not matching and AllowRule.objects.exists():
         raise OlmwebError(
             f"{package} {version} is not on the allow-list, so it can't be asked for.",
             code="not-allowed",
             status=403,
             hint="Choose another version, or ask an administrator of OLM Web to add it.",
         )
-    return found
+    return matching

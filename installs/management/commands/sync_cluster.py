@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalogs.models import Catalog
-from installs.facts.cluster import give_up_first, read_surface
+from installs.facts.cluster import give_up_first, read_cluster
 from installs.facts.refresh_verdicts import refresh
 from installs.state.full_sync import record_crash
 from installs.state.full_sync import sync_cluster as sync
@@ -57,7 +57,7 @@ class Command(BaseCommand):
         """Reads what verdicts need beyond the rows of a sync, and evaluates the catalogs of the
         cluster anew. Verdicts stay unknown where the facts can't be read."""
         try:
-            read_surface(cluster)
+            read_cluster(cluster)
         except KubeError as error:
             give_up_first(cluster)
             self.stderr.write(f"{error.message} {error.hint}".rstrip())

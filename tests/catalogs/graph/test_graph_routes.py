@@ -11,7 +11,7 @@ from catalogs.graph.routes import cyclic, find_route, leading_to, next_steps
 from catalogs.graph.rules import successor_table
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import resolve
-from catalogs.resolve.analysis import V0, V1, analyse, way_to, why_no_way
+from catalogs.resolve.analysis import V0, V1, analyse, explain_missing_route, route_to
 from catalogs.resolve.facts import BundleFacts, PackageFacts
 from catalogs.semver import parse
 
@@ -37,14 +37,14 @@ def told(way):
 
 
 def test_each_generation_takes_its_own_steps():
-    v0 = way_to(analyse(facts(), V0, "stable"), "p.v1.0.0", "p.v2.0.0")
+    v0 = route_to(analyse(facts(), V0, "stable"), "p.v1.0.0", "p.v2.0.0")
     assert told(v0) == [
         ("1.0.0", "1.1.1", "replaces", False),
         ("1.1.1", "1.2.0", "replaces", False),
         ("1.2.0", "2.0.0", "replaces", False),
     ]
     assert v0.reached
-    v1 = way_to(analyse(facts(), V1), "p.v1.1.0", "p.v2.0.0")
+    v1 = route_to(analyse(facts(), V1), "p.v1.1.0", "p.v2.0.0")
     assert told(v1) == [
         ("1.1.0", "1.2.0", "skipRange", False),
         ("1.2.0", "2.0.0", "replaces", False),
@@ -52,13 +52,13 @@ def test_each_generation_takes_its_own_steps():
 
 
 def test_a_version_between_needs_a_pin_which_only_v1_has():
-    pinned = way_to(analyse(facts(), V1), "p.v1.0.0", "p.v1.1.0")
+    pinned = route_to(analyse(facts(), V1), "p.v1.0.0", "p.v1.1.0")
     assert told(pinned) == [("1.0.0", "1.1.0", "replaces", True)]
     assert pinned.pinned
     analysis = analyse(facts(), V0, "stable")
-    passed = way_to(analysis, "p.v1.0.0", "p.v1.1.0")
+    passed = route_to(analysis, "p.v1.0.0", "p.v1.1.0")
     assert not passed.reached
-    reason, way_out = why_no_way(analysis, facts(), passed)
+    reason, way_out = explain_missing_route(analysis, facts(), passed)
     assert "passes p.v1.1.0 by" in reason
     assert "startingCSV: p.v1.1.0" in way_out
 
@@ -69,7 +69,7 @@ def test_a_stranded_version_says_why_and_what_helps():
     analysis = analyse(of, V0, "stable")
     assert analysis.stranded == {"p.v1.0.1"}
     assert analysis.unreachable == {"p.v1.0.0", "p.v1.0.1"}
-    sentences = why_no_way(analysis, of, way_to(analysis, "p.v1.0.1", "p.v2.0.0"))
+    sentences = explain_missing_route(analysis, of, route_to(analysis, "p.v1.0.1", "p.v2.0.0"))
     assert "what replaces or skips it (p.v1.0.2) is itself skipped" in sentences[0]
     assert "Another channel goes on from it: bridge (to p.v1.2.0)." in sentences
     assert any("Remove it (Subscription and ClusterServiceVersion p.v1.0.1" in s for s in sentences)
@@ -81,7 +81,9 @@ def test_a_version_without_any_edge_is_stranded_for_v1_unless_it_is_chosen():
     analysis = analyse(of, V1)
     assert analysis.orphans == ["p.v1.0.0", "p.v2.0.0"]
     assert analysis.stranded == {"p.v1.0.0"}
-    reason, way_out = why_no_way(analysis, of, way_to(analysis, "p.v1.0.0", "p.v2.0.0"))
+    reason, way_out = explain_missing_route(
+        analysis, of, route_to(analysis, "p.v1.0.0", "p.v2.0.0")
+    )
     assert reason == "p.v1.0.0 is stranded: no entry of any channel replaces or skips it."
     assert "SelfCertified" in way_out
 
@@ -95,14 +97,14 @@ def test_what_follows_may_be_skipped_itself_and_then_v0_does_not_go_there():
     of = facts({"stable": channel})
     analysis = analyse(of, V0, "stable")
     assert analysis.stranded == {"p.v1.0.0"}
-    reason = why_no_way(analysis, of, way_to(analysis, "p.v1.0.0", "p.v1.2.0"))[0]
+    reason = explain_missing_route(analysis, of, route_to(analysis, "p.v1.0.0", "p.v1.2.0"))[0]
     assert "itself skipped" in reason
     assert not analyse(of, V1).stranded
 
 
 def test_a_head_is_not_stranded_and_says_that_it_is_the_newest():
     analysis = analyse(facts(), V1)
-    assert why_no_way(analysis, facts(), way_to(analysis, "p.v2.0.0", "p.v1.0.0")) == [
+    assert explain_missing_route(analysis, facts(), route_to(analysis, "p.v2.0.0", "p.v1.0.0")) == [
         "p.v2.0.0 is the newest there is in any channel: nothing follows it."
     ]
 
@@ -114,8 +116,8 @@ def test_v0_moves_nothing_in_a_channel_without_order_and_v1_does():
     assert analysis.heads == ["p.v1.1.0", "p.v2.0.0"]
     assert (analysis.chosen, analysis.steps, analysis.stranded) == ("", {}, frozenset())
     assert "2 replacement chains were found" in analysis.fault
-    route = way_to(analysis, "p.v1.0.0", "p.v1.1.0")
-    assert "can't order channel stable" in why_no_way(analysis, of, route)[0]
+    route = route_to(analysis, "p.v1.0.0", "p.v1.1.0")
+    assert "can't order channel stable" in explain_missing_route(analysis, of, route)[0]
     assert analyse(of, V1).steps == {"p.v1.0.0": "p.v1.1.0"}
     assert analyse(of, V1).stranded == {"p.v1.0.0", "p.v1.1.0"}
 
@@ -150,7 +152,7 @@ def test_edges_beyond_counting_are_not_followed_and_that_is_said(skip_range, bui
     assert not analysis.steps
     assert not analysis.stranded
     assert not analysis.unreachable
-    (message,) = why_no_way(analysis, of, way_to(analysis, "p1", "p2"))
+    (message,) = explain_missing_route(analysis, of, route_to(analysis, "p1", "p2"))
     assert message == "It has more than 500,000 upgrade edges, which are not followed here."
     assert len(analyse(of, V0, "stable").names) == 1_000
 
@@ -160,7 +162,7 @@ def test_a_ring_is_named_and_ways_end():
     of = facts({"stable": ring})
     analysis = analyse(of, V1)
     assert analysis.circling == ["a", "b", "c"]
-    assert not way_to(analysis, "d", "a").reached
+    assert not route_to(analysis, "d", "a").reached
 
 
 names = st.sampled_from(["p.v1.0.0", "p.v1.1.0", "p.v1.2.0", "p.v2.0.0", "p.v3.0.0-rc.1", "odd"])

@@ -20,8 +20,8 @@ from catalogs.verdicts import (
     CatalogOffers,
     ClusterFacts,
     Contents,
+    HealthContext,
     Scope,
-    Site,
     Target,
     Verdict,
     predict,
@@ -31,10 +31,10 @@ from catalogs.verdicts.check_input import Answer, CheckContext
 from catalogs.verdicts.checks import CHECKS
 from catalogs.verdicts.evaluate import result_of
 from catalogs.verdicts.facts import Offered
-from catalogs.verdicts.health_checks import SITE_CHECKS
+from catalogs.verdicts.health_checks import HEALTH_CHECKS
 from catalogs.verdicts.rules import Rule
 
-ON_SITE = {Scope.CATALOG, Scope.NAMESPACE}
+HEALTH_SCOPES = {Scope.CATALOG, Scope.NAMESPACE}
 SAMPLES = [
     pytest.param(rule, sample, id=f"{rule.id}-{number}")
     for rule in RULES
@@ -51,8 +51,8 @@ def _cluster(given_: Mapping[str, Any]) -> ClusterFacts:
 
 
 def answer_of(rule: Rule, sample: Mapping[str, Any]) -> Answer:
-    if rule.scope in ON_SITE:
-        return SITE_CHECKS[rule.id](msgspec.convert(sample["site"], Site))
+    if rule.scope in HEALTH_SCOPES:
+        return HEALTH_CHECKS[rule.id](msgspec.convert(sample["site"], HealthContext))
     return CHECKS[rule.id](context_of(sample))
 
 
@@ -95,7 +95,7 @@ def test_a_rule_gives_what_its_sample_says(rule: Rule, sample: Mapping[str, Any]
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_has_a_check_a_sample_that_hits_and_one_that_passes(rule: Rule) -> None:
     gives = {sample["gives"] for sample in rule.samples}
-    assert rule.id in (SITE_CHECKS if rule.scope in ON_SITE else CHECKS)
+    assert rule.id in (HEALTH_CHECKS if rule.scope in HEALTH_SCOPES else CHECKS)
     assert {rule.verdict.value, "passes"} <= gives
     assert rule.path in {*InstallMethod, "any"}
     assert rule.inputs
@@ -135,7 +135,7 @@ def test_what_operator_controller_would_need_to_watch_less_than_all_is_told(
 
 
 def test_no_check_is_without_a_rule() -> None:
-    assert sorted((*CHECKS, *SITE_CHECKS)) == sorted(rule.id for rule in RULES)
+    assert sorted((*CHECKS, *HEALTH_CHECKS)) == sorted(rule.id for rule in RULES)
 
 
 def test_the_worst_rule_is_first_and_all_are_listed() -> None:
@@ -147,13 +147,13 @@ def test_the_worst_rule_is_first_and_all_are_listed() -> None:
         deprecated=True,
     )
     prediction = predict(bundle, InstallMethod.PLATFORM_OPERATOR)
-    assert [each.rule for each in prediction.found] == [
+    assert [each.rule for each in prediction.results] == [
         "po-install-mode",
         "po-webhook",
         "deprecated",
     ]
     assert prediction.verdict == Verdict.NOT_INSTALLABLE
-    assert prediction.deciding is prediction.found[0]
+    assert prediction.deciding is prediction.results[0]
 
 
 def test_warnings_alone_leave_a_bundle_installable_without_a_deciding_rule() -> None:
@@ -165,7 +165,7 @@ def test_warnings_alone_leave_a_bundle_installable_without_a_deciding_rule() -> 
     )
     prediction = predict(bundle, InstallMethod.CLUSTER_EXTENSION)
     assert prediction.verdict == Verdict.INSTALLABLE
-    assert [each.verdict for each in prediction.found] == [Verdict.WARNING]
+    assert [each.verdict for each in prediction.results] == [Verdict.WARNING]
     assert prediction.deciding is None
 
 

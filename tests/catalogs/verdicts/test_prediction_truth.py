@@ -12,10 +12,10 @@ from catalogs.contents.bundle_facts import Kind
 from catalogs.install_methods import InstallMethod
 from catalogs.semver import parse
 from catalogs.verdicts import (
+    BundleEvaluation,
     CatalogOffers,
     ClusterFacts,
     Contents,
-    Prediction,
     Target,
     Verdict,
     predict,
@@ -112,7 +112,7 @@ def test_every_outcome_is_predicted_with_its_rule(
     assert {rule: deciding[rule] for rule in counted} == counted
 
 
-def _rule(prediction: Prediction) -> str:
+def _rule(prediction: BundleEvaluation) -> str:
     """Deciding rule; empty for a bundle that is called installable."""
     assert (prediction.verdict == Verdict.INSTALLABLE) == (prediction.deciding is None)
     return prediction.deciding.rule if prediction.deciding else ""

@@ -49,7 +49,7 @@ def install(cluster: Cluster, user: User, package: str = GOOD, **asked: str) -> 
     plan = plan_install(cluster, found, "", user, "ClusterExtension", fields)
     tried = dry_run(plan, user)
     assert tried.ok, tried
-    return carry_out(request(plan, user, tried=tried))
+    return carry_out(request(plan, user, dry_run_result=tried))
 
 
 def row(name: str = GOOD) -> Operator:

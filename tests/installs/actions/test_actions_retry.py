@@ -39,7 +39,7 @@ def test_a_retry_changes_only_the_annotation_and_ends_with_what_the_controller_s
     plan = retry.plan_retry(row)
     tried = dry_run(plan, olivia)
     assert tried.ok, tried
-    action = carry_out(request(plan, olivia, tried=tried))
+    action = carry_out(request(plan, olivia, dry_run_result=tried))
     assert (action.state, action.finding) == ("failed", row.finding), action.outcome
     after = _stored(sandbox, row)
     assert after["spec"] == before["spec"]

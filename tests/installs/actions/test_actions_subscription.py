@@ -84,7 +84,7 @@ def test_from_install_over_approval_to_removal(
     assert "only when its namespace is there" in tried.objects[-1][1]
     assert kinds(sandbox) == [False, False, False]
 
-    action = carry_out(request(plan, olivia, tried=tried))
+    action = carry_out(request(plan, olivia, dry_run_result=tried))
     assert (action.state, action.outcome_code) == ("succeeded", "needs-approval"), action.outcome
     row = Operator.objects.get(cluster=cluster, namespace=NAMESPACE)
     waiting = Component.objects.get(cluster=cluster, kind="InstallPlan", namespace=NAMESPACE)

@@ -69,7 +69,7 @@ def items(cluster: Cluster, user: User, *names: str) -> list[Item]:
 def record(cluster: Cluster, user: User, *names: str, key: str = "k") -> ActionBatch:
     hashed = batches.hash_of(cluster, PO, keys(*(names or NAMES)), {})
     found = items(cluster, user, *names)
-    return batches.record(found, cluster, PO, user, key=key, asked_hash=hashed)
+    return batches.record(found, cluster, PO, user, key=key, request_hash=hashed)
 
 
 def actions_of(batch: ActionBatch) -> list[Action]:
@@ -259,7 +259,7 @@ def test_two_that_press_at_the_same_moment_get_one_batch(
     first = record(prod, olivia, "acme")
     looks = iter([None, first])
     monkeypatch.setattr(batches, "earlier", lambda *_: next(looks))
-    again = batches.record(found, prod, PO, olivia, key="k", asked_hash=hashed)
+    again = batches.record(found, prod, PO, olivia, key="k", request_hash=hashed)
     assert again == first
     assert Action.objects.count() == ActionBatch.objects.count() == 1
 
@@ -269,13 +269,13 @@ def test_what_somebody_else_asked_for_meanwhile_is_left_out_with_the_reason(
 ) -> None:
     found = items(prod, olivia, "acme", "brisk")
     single = record(prod, oscar, "acme")
-    batch = batches.record(found, prod, PO, olivia, key="mine", asked_hash="h")
+    batch = batches.record(found, prod, PO, olivia, key="mine", request_hash="h")
     assert [one.name for one in actions_of(batch)] == ["brisk"]
     (left,) = batch.left_out
     assert left["package"] == "acme"
     assert f"{actions_of(single)[0].pk}" in left["reason"]
     with pytest.raises(OlmwebError, match="Nothing of this can be installed now: acme") as caught:
-        batches.record(found[:1], prod, PO, olivia, key="third", asked_hash="h")
+        batches.record(found[:1], prod, PO, olivia, key="third", request_hash="h")
     assert caught.value.status == 409
     assert ActionBatch.objects.count() == 2, "a batch of nothing is none"
 
@@ -283,7 +283,7 @@ def test_what_somebody_else_asked_for_meanwhile_is_left_out_with_the_reason(
 def test_who_may_not_act_records_and_stops_nothing(prod: Cluster, olivia: User, bob: User) -> None:
     found = items(prod, olivia, "acme")
     with pytest.raises(OlmwebError) as caught:
-        batches.record(found, prod, PO, bob, key="k", asked_hash="h")
+        batches.record(found, prod, PO, bob, key="k", request_hash="h")
     assert caught.value.status == 403
     batch = record(prod, olivia, "acme")
     with pytest.raises(OlmwebError) as caught:

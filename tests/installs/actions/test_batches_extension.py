@@ -51,7 +51,7 @@ def _slug(cluster: Cluster) -> str:
 
 def carried_out(reviewed: list[Item], cluster: Cluster, user: User) -> ActionBatch:
     """By workers that only pick up what waits."""
-    batch = batches.record(reviewed, cluster, CE, user, key="k", asked_hash="h")
+    batch = batches.record(reviewed, cluster, CE, user, key="k", request_hash="h")
     for _ in range(100):
         due = follow.waiting()
         if not due:

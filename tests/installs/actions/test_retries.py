@@ -83,7 +83,7 @@ def test_a_failed_plan_is_deleted_with_what_it_left_and_the_subscription_is_made
     assert [words for _, words in tried.objects] == ["deleted"] * 3 + ["accepted"]
     assert stored(sandbox, "Subscription", PACKAGE) == before, "only tried"
 
-    action = carry_out(request(plan, olivia, tried=tried))
+    action = carry_out(request(plan, olivia, dry_run_result=tried))
     assert (action.state, action.outcome) == ("succeeded", f"{PACKAGE} is healthy.")
     after = stored(sandbox, "Subscription", PACKAGE)
     assert after["spec"] == before["spec"]

@@ -17,7 +17,7 @@ from catalogs.storage.blobs import read_blob
 from catalogs.sync.catalog import sync_catalog
 from catalogs.verdicts import predict, read_contents
 from installs.audit.audit import Audit, audit
-from installs.facts.cluster import read_surface
+from installs.facts.cluster import read_cluster
 from installs.facts.refresh_verdicts import refresh
 from installs.facts.verdict_context import cluster_facts, market_of
 from installs.models import NEEDS_ATTENTION, Operator
@@ -75,7 +75,7 @@ def _audit(
 
 
 def test_all_69_outcomes_of_the_audit_are_named_with_their_rules(cluster: Cluster) -> None:
-    read_surface(cluster)
+    read_cluster(cluster)
     found = _audit(cluster, InstallMethod.PLATFORM_OPERATOR)
     assert found.counts["unknown"] == 0
     assert {each.agrees for each in found.actual} == {True}
@@ -161,7 +161,7 @@ def _read(cluster: Cluster) -> None:
     """What predictions look at: CRDs, operators, namespaces, Roles."""
     client = client_for(cluster)
     try:
-        read_surface(cluster, client)
+        read_cluster(cluster, client)
         kinds = ("CustomResourceDefinition", "PlatformOperator")
         write_snapshot(cluster, list_resources(client, resources_of_kinds(kinds)))
     finally:
@@ -171,7 +171,7 @@ def _read(cluster: Cluster) -> None:
 def test_other_paths_come_true_by_the_namespace_and_the_version_asked_for(
     cluster: Cluster,
 ) -> None:
-    read_surface(cluster)
+    read_cluster(cluster)
     subscriptions = _audit(cluster, InstallMethod.SUBSCRIPTION).actual
     assert {(each.name, each.rule, each.agrees) for each in subscriptions} == {
         ("cluster-logging", "", True),  # in an OperatorGroup of its own namespace

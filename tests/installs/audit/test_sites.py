@@ -7,7 +7,7 @@ from django.test import Client
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, PredictionRun
-from catalogs.verdicts.catalog_health import beside, notes_on, site_of
+from catalogs.verdicts.catalog_health import health_context, health_notes, with_health_notes
 from catalogs.views import presenters
 from installs.audit.audit import audit
 from installs.audit.report import as_json, as_markdown
@@ -38,8 +38,8 @@ def source(cluster: Cluster, name: str, **fields: Any) -> Catalog:
 
 
 def rules(catalog: Catalog, path: InstallMethod) -> list[str]:
-    site = site_of(catalog, catalog.cluster_id)
-    return [each.rule for each in notes_on(site)[path]]
+    site = health_context(catalog, catalog.cluster_id)
+    return [each.rule for each in health_notes(site)[path]]
 
 
 def test_nothing_is_said_of_a_catalog_that_answers(
@@ -51,7 +51,7 @@ def test_nothing_is_said_of_a_catalog_that_answers(
     source(cluster, "redhat-operators", conditions=[{"type": "Connected", "status": "True"}])
     assert [rules(catalog, path) for path in InstallMethod] == [[], [], []]
     with django_assert_num_queries(1):
-        site_of(catalog, cluster.pk)
+        health_context(catalog, cluster.pk)
 
 
 def test_catalogs_that_do_not_answer_are_told_on_the_paths_that_need_them(
@@ -64,7 +64,7 @@ def test_catalogs_that_do_not_answer_are_told_on_the_paths_that_need_them(
     assert rules(other, InstallMethod.CLUSTER_EXTENSION) == ["ce-neighbour-down"]
     assert rules(catalog, InstallMethod.PLATFORM_OPERATOR) == ["po-source-down"]
     assert rules(other, InstallMethod.PLATFORM_OPERATOR) == ["po-other-catalog", "po-source-down"]
-    [note] = notes_on(site_of(catalog, cluster.pk))[InstallMethod.CLUSTER_EXTENSION]
+    [note] = health_notes(health_context(catalog, cluster.pk))[InstallMethod.CLUSTER_EXTENSION]
     assert note.sentence.endswith("while ClusterCatalog redhat-operators is not served (Retrying).")
 
 
@@ -119,9 +119,9 @@ def test_verdicts_stay_and_the_notes_stand_beside_them(cluster: Cluster) -> None
     assert (found.counts["installable"], found.notes[0].rule) == (1, "ce-catalog-down")
     assert as_json(found)["notes"][0]["rule"] == "ce-catalog-down"
     assert "(ce-catalog-down)" in as_markdown(found)
-    [one] = beside([found.rows[0].prediction], catalog, catalog.cluster_id)
+    [one] = with_health_notes([found.rows[0].prediction], catalog, catalog.cluster_id)
     assert (one.verdict, one.notes) == (found.rows[0].prediction.verdict, found.notes)
-    assert beside([], catalog, None) == []
+    assert with_health_notes([], catalog, None) == []
 
 
 def test_the_pages_of_the_audit_and_of_the_bundle_show_the_notes(

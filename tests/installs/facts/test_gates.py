@@ -70,7 +70,7 @@ def _said(gates: dict[str, bool] | None, served: frozenset[Any] | None = None, *
     told: dict[str, Any] = {"install_modes": frozenset({"OwnNamespace"}), "owned_api_services": 0}
     bundle = Contents(**told | facts)
     cluster = ClusterFacts("c", gates=gates, served=served)
-    found = predict(bundle, InstallMethod.CLUSTER_EXTENSION, cluster=cluster).found
+    found = predict(bundle, InstallMethod.CLUSTER_EXTENSION, cluster=cluster).results
     return {each.rule: each.sentence for each in found}
 
 

@@ -287,7 +287,7 @@ def test_what_is_installed_counts(catalog: Catalog) -> None:
     found = verdicts([bundle_called("good.v1.1.0").pk], cluster.pk)
     [one] = [each[InstallMethod.PLATFORM_OPERATOR] for each in found.values()]
     assert one.rule == "po-package-installed"
-    assert [said.rule for said in one.found] == [
+    assert [said.rule for said in one.results] == [
         "po-package-installed",
         "po-webhook",
         "api-shared",
@@ -315,7 +315,7 @@ def test_what_a_cluster_newly_told_is_judged_at_once(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
-    monkeypatch.setattr("installs.facts.cluster.read_surface", lambda _: changed)
+    monkeypatch.setattr("installs.facts.cluster.read_cluster", lambda _: changed)
     cluster = judged_cluster("v1.20.4")
     Cluster.objects.filter(pk=cluster.pk).update(synced_at=cluster.checked_at)
     tasks.read_surface(cluster.pk)

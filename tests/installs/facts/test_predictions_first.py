@@ -48,7 +48,7 @@ def _read(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, error: Exception | 
         return True
 
     monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
-    monkeypatch.setattr("installs.facts.cluster.read_surface", read)
+    monkeypatch.setattr("installs.facts.cluster.read_cluster", read)
     tasks.read_surface(cluster.pk)
     return asked
 
@@ -96,12 +96,12 @@ def test_a_cluster_that_is_read_while_others_are_judged_is_judged_in_the_same_tu
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = judged_cluster("v1.20.4")
-    judge = judge_module.judge
+    evaluate_catalog = judge_module.evaluate_catalog
 
     def judge_and_read(*args: Any) -> Any:
         Surface.objects.update(awaited_since=None)
-        return judge(*args)
+        return evaluate_catalog(*args)
 
-    monkeypatch.setattr("installs.facts.refresh_verdicts.judge", judge_and_read)
+    monkeypatch.setattr("installs.facts.refresh_verdicts.evaluate_catalog", judge_and_read)
     tasks.predict()
     assert _judged_for() == {None, cluster.pk}
