@@ -147,7 +147,10 @@ def read_cluster(cluster: Cluster, client: KubeClient | None = None) -> bool:
 
 
 def _foreign_apis(client: KubeClient) -> list[str] | None:
-    """APIServices without a ClusterServiceVersion as owner; None if they may not be listed."""
+    """APIServices without a ClusterServiceVersion as owner; None if they may not be listed.
+
+    A cluster that does not serve the kind has none.
+    """
     names: set[str] = set()
     try:
         for page in client.list_metadata(API_SERVICES, "v1", _Meta):
@@ -157,7 +160,9 @@ def _foreign_apis(client: KubeClient) -> list[str] | None:
                 for service in page.items
                 if not (service.labels and service.labels.of_olm_v0)
             }
-    except (Forbidden, NotFound) as error:
+    except NotFound:
+        return []
+    except Forbidden as error:
         log.info("not read", cluster=client.name, kind=API_SERVICES.kind, error=error.message)
         return None
     return sorted(names)

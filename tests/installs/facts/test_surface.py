@@ -183,6 +183,22 @@ def test_api_services_that_olm_did_not_make_are_known_where_olm_is(tmp_path: Pat
     assert told == frozenset({"v1.apps", "v1.half"})
 
 
+@pytest.mark.parametrize(("status", "expected"), [(404, frozenset()), (403, None)])
+def test_a_cluster_without_the_kind_has_no_foreign_api_services(
+    tmp_path: Path, status: int, expected: frozenset[str] | None
+) -> None:
+    group, version = "operators.coreos.com", "operators.coreos.com/v1alpha1"
+    served = {"name": group, "versions": [{"groupVersion": version, "version": "v1alpha1"}]}
+    cluster = make_cluster()
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        _script(fake, ["Pod"], _namespaces("a"), served)
+        kinds = Answer(200, {"resources": [{"kind": "ClusterServiceVersion"}]})
+        fake.script("GET", f"/apis/{version}", kinds)
+        fake.script("GET", "/apis/apiregistration.k8s.io/v1/apiservices", Answer(status, {}))
+        read_cluster(cluster, it)
+    assert cluster_facts(cluster).foreign_apis == expected
+
+
 def test_nothing_of_it_is_read_where_no_such_installer_is(tmp_path: Path) -> None:
     cluster = make_cluster()
     with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
