@@ -1,5 +1,8 @@
 """Sends a recorded action to its cluster, object by object; every step can be repeated.
 
+The manifests are made before: of an install by `installs.methods` and `plan`, of an upgrade,
+approval or removal by `change`, of a retry by `retry`.
+
 What the cluster has taken is noted in the row after each object, and each object is asked about
 before it is written: a worker that dies anywhere leaves nothing undone and nothing done twice.
 Must not know who may ask for an action, nor how it ends.
@@ -23,13 +26,13 @@ from olmweb.models import Cluster
 
 log = structlog.get_logger(__name__)
 
-TOTAL = timedelta(minutes=15)  # an action without an outcome is given up after this
+ACTION_TIMEOUT = timedelta(minutes=15)  # an action without an outcome is given up after this
 RETRY_SECONDS = 5.0
 
 
 def try_to_send(action: Action) -> float | None:
     """Sends the action; returns when to try again, None when that is settled."""
-    if timezone.now() - (action.begun_at or action.created_at) > TOTAL:
+    if timezone.now() - (action.begun_at or action.created_at) > ACTION_TIMEOUT:
         _give_up(action)
         return None
     try:
@@ -302,7 +305,7 @@ def _refuse(action: Action, error: KubeError) -> None:
 
 
 def _give_up(action: Action) -> None:
-    minutes = TOTAL.seconds // 60
+    minutes = ACTION_TIMEOUT.seconds // 60
     if action.sent_at:
         message = (
             f"It is not known whether the cluster took it; no answer within {minutes} minutes."

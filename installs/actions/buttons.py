@@ -1,4 +1,7 @@
-"""The actions that pages offer a person: buttons, why one is off, installs by another method.
+"""The actions that pages offer a person: buttons, and installs by another method.
+
+The reason of a disabled button comes from the role (`olmweb.accounts.roles`), from the cluster's
+answer (`installs.actions.permissions`), or from here (catalogs, namespaces and verdicts).
 
 A role and what is served decide first; then the cluster's last answer on the person's permissions
 (installs.actions.permissions), catalogs, namespaces and stored verdicts. Asks no cluster. A button

@@ -11,7 +11,7 @@ from datetime import timedelta
 import structlog
 from django.utils import timezone
 
-from installs.actions.apply import TOTAL, finish, get, try_to_send, uid_of, version_of
+from installs.actions.apply import ACTION_TIMEOUT, finish, get, try_to_send, uid_of, version_of
 from installs.actions.bulk import batches
 from installs.actions.objects import WRITTEN
 from installs.diagnosis import finding_for
@@ -76,7 +76,7 @@ def _follow(action: Action, held: Held, pause: Callable[[float], None]) -> float
         is_current = _refresh(action.cluster)
         if _settle(action, is_current=is_current):
             return None
-        if timezone.now() - (action.sent_at or action.created_at) > TOTAL:
+        if timezone.now() - (action.sent_at or action.created_at) > ACTION_TIMEOUT:
             _lose(action)
             return None
         if time.monotonic() >= until or not held.renew(LEASE_SECONDS):
@@ -272,7 +272,8 @@ def _lose(action: Action) -> None:
     finish(
         action,
         Action.State.LOST,
-        f"No outcome within {TOTAL.seconds // 60} minutes; the cluster may still be at it.",
+        f"No outcome within {ACTION_TIMEOUT.seconds // 60} minutes; "
+        "the cluster may still be at it.",
         code="no-outcome",
         hint="Look for finalizers that keep the object." if removing else "Look at the operator.",
     )

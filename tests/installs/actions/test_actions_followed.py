@@ -193,7 +193,7 @@ def test_an_action_without_an_outcome_is_given_up_in_the_end(
     action = ask(cluster, olivia)
     with monkeypatch.context() as patch:
         patch.setattr(follow, "_settle", lambda *_, **__: False)
-        patch.setattr(follow, "TOTAL", timedelta(seconds=0.5))
+        patch.setattr(follow, "ACTION_TIMEOUT", timedelta(seconds=0.5))
         carry_out(action)
     assert (action.state, action.outcome_code) == ("lost", "no-outcome")
 
