@@ -28,6 +28,7 @@ from olmweb.accounts.api_tokens import BearerToken, PublicRead, Session
 from olmweb.api.docs import docs_view
 from olmweb.api.errors import guard_patterns, handle_exception, unknown_route
 from olmweb.api.formats import json_response
+from olmweb.api.parameters import BodyParser
 
 
 class Api(NinjaAPI):
@@ -45,6 +46,7 @@ api = Api(
     openapi_url=None,  # served below, behind the same authentication
     docs_url=None,  # ninja's page has an inline script, which our CSP forbids
     urls_namespace="api",
+    parser=BodyParser(),
 )
 for error in (Exception, AuthenticationError, HttpError, ValidationError):
     api.add_exception_handler(error, handle_exception)

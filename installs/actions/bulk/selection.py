@@ -156,7 +156,9 @@ def _verdicts(
 ) -> dict[int, Candidate]:
     """Package key -> verdict on what the path would choose of it; one query."""
     selected = Package.objects.filter(pk__in=[package.pk for package in packages])
-    target = Target(targets) if targets else None
+    target = None  # no choice: the best target of each package
+    if targets:  # named namespaces have no verdicts of their own
+        target = Target.OWN if targets == Target.OWN else Target.ALL
     return {
         row.package_id: Candidate(
             Key("", "", row.package.name),

@@ -91,3 +91,19 @@ def test_what_can_not_be_asked_has_a_sentence(olivia: User, body: Any, status: i
     assert answer.status_code == status, answer.json()
     assert answer.json()["error"]["message"]
     assert not Action.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"cluster": "prod", "verb": "install", "package": "\\ud800"}',
+        b'{"cluster": "prod", "verb": "install", "package": "\\u0000"}',
+        '{"cluster": "prod", "verb": "install", "package": "a\\u0000"}'.encode("utf-16"),
+        b'{"cluster": "prod", "verb": "install", "package": "etcd", "dry_run": "no"}',
+        b'{"cluster": "prod", "verb": "install", "package": "etcd", "take": 1}',
+    ],
+)
+def test_a_body_is_read_strictly(olivia: User, body: bytes) -> None:
+    answer = post(olivia, body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad-body")
+    assert not Action.objects.exists()

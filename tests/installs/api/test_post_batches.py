@@ -124,3 +124,10 @@ def test_what_can_not_be_asked_has_a_sentence(olivia: User, body: Any, status: i
     assert answer.status_code == status, answer.json()
     assert answer.json()["error"]["message"]
     assert not Action.objects.exists()
+
+
+def test_namespaces_to_watch_may_be_named(olivia: User) -> None:
+    body = BODY | {"path": "Subscription", "targets": "team-a,team-b", "dry_run": True}
+    answer = post(olivia, body)
+    assert answer.status_code == 200, answer.json()
+    assert [row["package"] for row in answer.json()["packages"]] == ["acme", "brisk"]
