@@ -202,9 +202,9 @@ def test_an_older_version_gives_what_is_there_now(server: Server, five: str) -> 
 
 
 def test_not_older_than_gives_what_is_there_now(server: Server, five: str) -> None:
-    version = server.version(five)
     server.made(five, subscription("s5"))
-    query = {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
+    # Of an older version the watch cache of the real server may still answer without s5.
+    query = {"resourceVersion": server.version(five), "resourceVersionMatch": "NotOlderThan"}
     server.same(len(server.get(five, **query).names), 6)
 
 
