@@ -5,6 +5,7 @@ version, and breaks on ERROR events. The caller reopens a watch that has ended f
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -40,7 +41,7 @@ class WatchEvent(Generic[Item]):
     resource_version: str
 
 
-class _Watch(Generic[Item]):
+class _Watch(ABC, Generic[Item]):
     """One watch request; iterate over it in one thread, close it from any.
 
     It ends without an error when the server ends it (after `seconds`), when it is closed, or when
@@ -158,9 +159,9 @@ class _Watch(Generic[Item]):
             return None
         return event
 
+    @abstractmethod
     def _decode(self, line: bytes) -> WatchEvent[Any]:
         """An event whose object is an Item, or a dict when its type is not one of CHANGES."""
-        raise NotImplementedError
 
     def _error(self, status: Any) -> KubeError:
         """The error of an ERROR event, whose object is a Status."""
