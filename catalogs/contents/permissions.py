@@ -221,14 +221,14 @@ def _bound(shipped: list[dict[str, Any]]) -> Iterator[Permission]:
         if binding.get("kind") not in ("ClusterRoleBinding", "RoleBinding"):
             continue
         scope = CLUSTER if binding["kind"] == "ClusterRoleBinding" else NAMESPACE
-        whom = (
+        accounts = (
             ", ".join(text(subject, "name") for subject in objects(binding, "subjects")) or "nobody"
         )
         kind, name = text(binding, "roleRef", "kind"), text(binding, "roleRef", "name")
         role = roles.get((kind, name))
         if role is not None:
             for rule in objects(role, "rules"):
-                yield _permission(scope, whom, rule)
+                yield _permission(scope, accounts, rule)
             continue
         admin = name == "cluster-admin" and scope == CLUSTER
         sentence = (
@@ -237,7 +237,7 @@ def _bound(shipped: list[dict[str, Any]]) -> Iterator[Permission]:
             else f"It is bound to {kind} {name}, which the bundle does not ship."
         )
         level = Level.DANGER if admin else Level.CAUTION
-        yield Permission(scope, whom, (), (f"{kind}/{name}",), (), level=level, why=(sentence,))
+        yield Permission(scope, accounts, (), (f"{kind}/{name}",), (), level=level, why=(sentence,))
 
 
 class _Grant(NamedTuple):
