@@ -16,15 +16,12 @@ from catalogs.contents.stored import inspected_in
 from catalogs.models import Catalog, PredictionRun
 from catalogs.verdicts import RULES_VERSION, ClusterFacts
 from catalogs.verdicts.facts import NO_CLUSTER
-from catalogs.verdicts.read import StoredVerdict, verdicts, verdicts_of
 from catalogs.verdicts.store import EvaluationSummary, VerdictContext, evaluate_catalog
 from installs.facts.cluster import awaited
 from installs.facts.verdict_context import cluster_facts, market_of
 from installs.state.catalog_offers import usable_catalogs
 from olmweb.clusters import NOT_CONFIGURED
 from olmweb.models import Cluster
-
-__all__ = ["StoredVerdict", "refresh", "refresh_all", "verdicts", "verdicts_of"]
 
 EVALUATOR_VERSION = 5  # increase when the evaluation changes but not the rules
 STORED_RUNS = 200  # of one catalog and cluster

@@ -16,9 +16,10 @@ from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.deletion import delete_catalog
 from catalogs.verdicts import Target, Verdict
 from catalogs.verdicts.facts import Offered
+from catalogs.verdicts.read import verdicts, verdicts_of
 from installs import tasks
 from installs.facts import refresh_verdicts
-from installs.facts.refresh_verdicts import refresh, verdicts, verdicts_of
+from installs.facts.refresh_verdicts import refresh
 from installs.facts.verdict_context import cluster_facts, market_of
 from installs.models import Surface
 from olmweb.models import Cluster

@@ -10,8 +10,8 @@ from django.utils import timezone
 from catalogs.models import Catalog, PredictionRun
 from catalogs.sync.catalog import sync_catalog
 from catalogs.verdicts import store as judge_module
+from catalogs.verdicts.read import verdicts, verdicts_of
 from installs import tasks
-from installs.facts.refresh_verdicts import verdicts, verdicts_of
 from installs.facts.verdict_context import cluster_facts
 from installs.models import Surface
 from olmweb.kube.errors import Unreachable
