@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from catalogs.fbc.properties import PropertyText, describe_properties
-from catalogs.graph import Entry
+from catalogs.graph import GraphEntry
 from catalogs.models import (
     Blob,
     Bundle,
@@ -77,7 +77,7 @@ def choose(
     package: Package,
     channel: str = "",
     version: str = "",
-    entries: Mapping[str, Sequence[Entry]] | None = None,
+    entries: Mapping[str, Sequence[GraphEntry]] | None = None,
 ) -> Choice:
     """The requested channel or the default one, and in it the requested version or the head.
 

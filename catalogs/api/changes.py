@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from catalogs import lookup
 from catalogs.api.schemas import ChangeRow, DifferenceRow
 from catalogs.models import Catalog, CatalogChange
-from catalogs.revisions.compare import Change
+from catalogs.revisions.compare import PackageChange
 from catalogs.revisions.differences import (
     PackageDifference,
     Point,
@@ -24,7 +24,7 @@ from catalogs.revisions.differences import (
     find_point_at,
     read_point,
 )
-from catalogs.revisions.effects import Effect, InstalledOperator, effects, installed_from
+from catalogs.revisions.effects import Effect, AffectedOperator, effects, installed_from
 from catalogs.revisions.text import markdown
 from olmweb.api.formats import refuse
 from olmweb.api.lists import (
@@ -42,7 +42,7 @@ from olmweb.models import Cluster
 
 KINDS = tuple(CatalogChange.Kind.values)
 Kinds = list[Annotated[str, OneOf(KINDS)]] | None
-Row = Callable[[PackageDifference, Change, list[str]], object]
+Row = Callable[[PackageDifference, PackageChange, list[str]], object]
 router = Router(tags=["Catalogs"])
 
 
@@ -107,7 +107,7 @@ def _changes_since(
         raise refuse("package", f"package is given {len(packages)} times; give it once.")
     before, after = _since(catalog, query.since), find_point(catalog)
 
-    def row(_: PackageDifference, change: Change, affects: list[str]) -> ChangeRow:
+    def row(_: PackageDifference, change: PackageChange, affects: list[str]) -> ChangeRow:
         return ChangeRow(after.number, after.at, *change, affects=affects)
 
     report = _Differences(before, after, packages[0], frozenset(query.kind or ()))
@@ -128,7 +128,7 @@ def compare(request: HttpRequest, query: Query[CompareParameters]) -> HttpRespon
     """What differs between two catalogs or revisions: what would be gone, added and changed."""
     before, after = _point("from", query.before), _point("to", query.after)
 
-    def row(difference: PackageDifference, change: Change, affects: list[str]) -> DifferenceRow:
+    def row(difference: PackageDifference, change: PackageChange, affects: list[str]) -> DifferenceRow:
         return DifferenceRow(difference.fate, *change, affects=affects)
 
     report = _Differences(before, after, query.package, frozenset(query.kind or ()))
@@ -207,12 +207,12 @@ def _point(side: str, value: str) -> Point:
 
 def _history_rows(changes: Sequence[CatalogChange]) -> list[ChangeRow]:
     """`changes` are of one catalog and come with their revision and its catalog; one query."""
-    installed: Mapping[str, Sequence[InstalledOperator]] = {}
+    installed: Mapping[str, Sequence[AffectedOperator]] = {}
     if changes:
         installed = installed_from(changes[0].revision.catalog)
     rows = []
     for row in changes:
-        change = Change(row.kind, row.package, row.subject, row.before, row.after)
+        change = PackageChange(row.kind, row.package, row.subject, row.before, row.after)
         affects = _sentences(effects([change], installed))
         rows.append(
             ChangeRow(row.revision.number, row.revision.created_at, *change, affects=affects)

@@ -21,7 +21,7 @@ CRD_KIND = "CustomResourceDefinition"
 CONVERSION = "ConversionWebhook"
 
 
-class Kind(NamedTuple):
+class ApiKind(NamedTuple):
     group: str
     version: str
     kind: str
@@ -39,7 +39,7 @@ class Kind(NamedTuple):
 class Shipped(NamedTuple):
     """An object among a bundle's manifests."""
 
-    kind: Kind
+    kind: ApiKind
     name: str
     namespace: str = ""
 
@@ -70,13 +70,13 @@ class Contents:
     hooks: tuple[Hook, ...] = ()
     deployments: tuple[str, ...] | None = None  # names
     folders: tuple[str, ...] = ()  # inside of manifests/ of an inspected image
-    provides: frozenset[Kind] = frozenset()
-    requires: tuple[Kind, ...] = ()
+    provides: frozenset[ApiKind] = frozenset()
+    requires: tuple[ApiKind, ...] = ()
     required_packages: tuple[tuple[str, str], ...] = ()  # (name, blang range)
     required_labels: tuple[str, ...] = ()
     constraints: tuple[Any, ...] = ()  # olm.constraint values as decoded
-    native_apis: tuple[Kind, ...] = ()
-    required_crds: tuple[tuple[str, Kind], ...] = ()  # (name of the CRD, required kind)
+    native_apis: tuple[ApiKind, ...] = ()
+    required_crds: tuple[tuple[str, ApiKind], ...] = ()  # (name of the CRD, required kind)
     owned_crds: tuple[str, ...] = ()  # names
     min_kube_version: str = ""
     max_openshift_version: str = ""
@@ -177,7 +177,7 @@ class _CrdSpec(msgspec.Struct):
     conversion: _Conversion | None = None
 
 
-class _Manifest(msgspec.Struct):
+class _ShippedObject(msgspec.Struct):
     apiVersion: str = ""
     kind: str = ""
     metadata: _ObjectMeta | None = None
@@ -249,13 +249,13 @@ def _from_properties(properties: list[fbc.PropertyIn]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1024)
-def _kind(value: bytes) -> Kind:
+def _kind(value: bytes) -> ApiKind:
     """The kind in an olm.gvk property. Cached: the versions of a package repeat the same bytes."""
     gvk = fbc.decode(value, fbc.Gvk)[0]
-    return Kind(gvk.group or "", gvk.version or "", gvk.kind or "")
+    return ApiKind(gvk.group or "", gvk.version or "", gvk.kind or "")
 
 
-def _manifest(prop: fbc.PropertyIn) -> _Manifest | None:
+def _manifest(prop: fbc.PropertyIn) -> _ShippedObject | None:
     """The object in an olm.bundle.object property; None for another type or invalid content."""
     if prop.type != "olm.bundle.object":
         return None
@@ -264,12 +264,12 @@ def _manifest(prop: fbc.PropertyIn) -> _Manifest | None:
         text = base64.b64decode(data or "")
         if not text.lstrip().startswith(b"{"):
             text = fbc.yaml_to_json(text)
-        return fbc.decode(text, _Manifest)[0]
+        return fbc.decode(text, _ShippedObject)[0]
     except (binascii.Error, ValueError, fbc.BadBlob, *fbc.DECODE_ERRORS):
         return None
 
 
-def _from_csv(manifest: _Manifest) -> dict[str, Any]:
+def _from_csv(manifest: _ShippedObject) -> dict[str, Any]:
     spec = fbc.decode(manifest.spec, _Spec)[0] if manifest.spec != fbc.NULL else _Spec()
     annotations = manifest.metadata.annotations if manifest.metadata else None
     webhooks = spec.webhookdefinitions or []
@@ -315,7 +315,7 @@ def _named(
         "repeated_install_modes": tuple(type_ for type_, times in counts.items() if times > 1),
         "owned_crds": tuple(crd.name for crd in crds.owned or ()),
         "required_crds": tuple(
-            (crd.name, Kind(crd.name.partition(".")[2], crd.version, crd.kind))
+            (crd.name, ApiKind(crd.name.partition(".")[2], crd.version, crd.kind))
             for crd in crds.required or ()
         ),
         "owned_api_services": len(services.owned or ()),
@@ -329,19 +329,19 @@ def _needs(
     native: list[_Description] | None, min_kube: str | None, annotations: csvs.Annotations | None
 ) -> dict[str, Any]:
     return {
-        "native_apis": tuple(Kind(api.group, api.version, api.kind) for api in native or ()),
+        "native_apis": tuple(ApiKind(api.group, api.version, api.kind) for api in native or ()),
         "min_kube_version": min_kube or "",
         "suggested_namespace": (annotations.suggestedNamespace if annotations else None) or "",
     }
 
 
-def _from_manifests(manifests: list[_Manifest]) -> dict[str, Any]:
+def _from_manifests(manifests: list[_ShippedObject]) -> dict[str, Any]:
     shipped, crds, strict = [], [], []
     for manifest in manifests:
         group, _, version = manifest.apiVersion.rpartition("/")
         name = manifest.metadata.name if manifest.metadata else ""
         namespace = manifest.metadata.namespace if manifest.metadata else ""
-        shipped.append(Shipped(Kind(group, version, manifest.kind), name, namespace))
+        shipped.append(Shipped(ApiKind(group, version, manifest.kind), name, namespace))
         if manifest.kind == CRD_KIND:
             spec = (
                 fbc.decode(manifest.spec, _CrdSpec)[0] if manifest.spec != fbc.NULL else _CrdSpec()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from catalogs.contents.permissions import CLUSTER, beyond
-from catalogs.contents.report import Crd, CrdVersion, Report
+from catalogs.contents.report import Crd, CrdVersion, BundleReport
 from catalogs.contents.tolerant import at, text, texts
 
 MOST_FIELDS = 20_000  # of one schema; further fields are not compared
@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DifferenceLine:
     """`change` is added, removed or changed; `level` that of a permission; `note` the details."""
 
     change: str
@@ -29,9 +29,9 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class DifferenceSection:
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[DifferenceLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,15 @@ class _Field:
     required: bool
 
 
-def difference(before: Report, after: Report) -> tuple[Section, ...]:
+def difference(before: BundleReport, after: BundleReport) -> tuple[DifferenceSection, ...]:
     """Additions, removals and changes by section; empty sections are left out."""
     sections = (
-        Section("CRDs and their schemas", tuple(_crds(before.crds, after.crds))),
-        Section("Permissions", tuple(_permissions(before, after))),
-        Section("Objects", tuple(_objects(before, after))),
-        Section("Webhooks", tuple(_webhooks(before, after))),
-        Section("Images", tuple(_images(before, after))),
-        Section("Namespaces", tuple(_named_lines(before.namespaces, after.namespaces, str))),
+        DifferenceSection("CRDs and their schemas", tuple(_crds(before.crds, after.crds))),
+        DifferenceSection("Permissions", tuple(_permissions(before, after))),
+        DifferenceSection("Objects", tuple(_objects(before, after))),
+        DifferenceSection("Webhooks", tuple(_webhooks(before, after))),
+        DifferenceSection("Images", tuple(_images(before, after))),
+        DifferenceSection("Namespaces", tuple(_named_lines(before.namespaces, after.namespaces, str))),
     )
     return tuple(section for section in sections if section.lines)
 
@@ -64,15 +64,15 @@ def _pairs(
 
 def _named_lines(
     before: Iterable[Item], after: Iterable[Item], label: Callable[[Item], str]
-) -> Iterator[Line]:
+) -> Iterator[DifferenceLine]:
     for old, new in _pairs(before, after, label):
         if new is None and old is not None:
-            yield Line("removed", label(old))
+            yield DifferenceLine("removed", label(old))
         elif old is None and new is not None:
-            yield Line("added", label(new))
+            yield DifferenceLine("added", label(new))
 
 
-def _permissions(before: Report, after: Report) -> Iterator[Line]:
+def _permissions(before: BundleReport, after: BundleReport) -> Iterator[DifferenceLine]:
     for change, permissions in (
         ("added", beyond(after.permissions, before.permissions)),
         ("removed", beyond(before.permissions, after.permissions)),
@@ -83,13 +83,13 @@ def _permissions(before: Report, after: Report) -> Iterator[Line]:
             verbs = ", ".join(permission.verbs) or "bound"
             description = f"{verbs}: {permission.what}{names} ({where}, {permission.account})"
             if change == "added":
-                yield Line(change, description, " ".join(permission.why), permission.level)
+                yield DifferenceLine(change, description, " ".join(permission.why), permission.level)
             else:
-                yield Line(change, description)
+                yield DifferenceLine(change, description)
 
 
-def _objects(before: Report, after: Report) -> Iterator[Line]:
-    def flat(report: Report) -> list[str]:
+def _objects(before: BundleReport, after: BundleReport) -> Iterator[DifferenceLine]:
+    def flat(report: BundleReport) -> list[str]:
         return [
             f"{kinds.kind} {name} ({kinds.api_version})"
             for kinds in report.kinds
@@ -100,7 +100,7 @@ def _objects(before: Report, after: Report) -> Iterator[Line]:
     yield from _named_lines(flat(before), flat(after), str)
 
 
-def _webhooks(before: Report, after: Report) -> Iterator[Line]:
+def _webhooks(before: BundleReport, after: BundleReport) -> Iterator[DifferenceLine]:
     for old, new in _pairs(
         before.webhooks, after.webhooks, lambda webhook: (webhook.type, webhook.name)
     ):
@@ -108,27 +108,27 @@ def _webhooks(before: Report, after: Report) -> Iterator[Line]:
         assert webhook is not None  # noqa: S101 - for the type checker: one of them is there
         description = f"{webhook.type} {webhook.name}: {'; '.join(webhook.intercepts)}"
         if old is None or new is None:
-            yield Line("removed" if new is None else "added", description)
+            yield DifferenceLine("removed" if new is None else "added", description)
         elif old != new:
             was = f"It was: {'; '.join(old.intercepts)}, failure policy {old.failure_policy}."
-            yield Line("changed", f"{description}, failure policy {new.failure_policy}", was)
+            yield DifferenceLine("changed", f"{description}, failure policy {new.failure_policy}", was)
 
 
-def _images(before: Report, after: Report) -> Iterator[Line]:
+def _images(before: BundleReport, after: BundleReport) -> Iterator[DifferenceLine]:
     """A removed and an added image with the same repository and names count as one change."""
     here, there = {image.image for image in before.images}, {image.image for image in after.images}
     went, came = _by_use(before, there), _by_use(after, here)
     for key, old in went.items():
         new = came.get(key, [])
         if len(old) == len(new) == 1:
-            yield Line("changed", came.pop(key)[0], f"It was {old[0]}.")
+            yield DifferenceLine("changed", came.pop(key)[0], f"It was {old[0]}.")
         else:
-            yield from (Line("removed", image) for image in old)
+            yield from (DifferenceLine("removed", image) for image in old)
     for new in came.values():
-        yield from (Line("added", image) for image in new)
+        yield from (DifferenceLine("added", image) for image in new)
 
 
-def _by_use(report: Report, without: set[str]) -> dict[tuple[str, ...], list[str]]:
+def _by_use(report: BundleReport, without: set[str]) -> dict[tuple[str, ...], list[str]]:
     by_use: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for image in report.images:
         if image.image not in without:
@@ -143,38 +143,38 @@ def repository(image: str) -> str:
     return f"{head}{slash}{last.partition(':')[0]}"
 
 
-def _crds(before: Iterable[Crd], after: Iterable[Crd]) -> Iterator[Line]:
+def _crds(before: Iterable[Crd], after: Iterable[Crd]) -> Iterator[DifferenceLine]:
     for old, new in _pairs(before, after, lambda crd: crd.name):
         if old is None and new is not None:
-            yield Line("added", new.name)
+            yield DifferenceLine("added", new.name)
         elif new is None and old is not None:
-            yield Line("removed", old.name, "Its objects stay as long as the CRD does.", "caution")
+            yield DifferenceLine("removed", old.name, "Its objects stay as long as the CRD does.", "caution")
         elif old is not None and new is not None:
             yield from crd_lines(old, new)
 
 
-def crd_lines(old: Crd, new: Crd) -> Iterator[Line]:
+def crd_lines(old: Crd, new: Crd) -> Iterator[DifferenceLine]:
     """Changes between two versions of the same CRD."""
     if old.scope != new.scope:
-        yield Line("changed", new.name, f"Its scope was {old.scope}, now {new.scope}.", "danger")
+        yield DifferenceLine("changed", new.name, f"Its scope was {old.scope}, now {new.scope}.", "danger")
     versions = {version.name: version for version in new.versions}
     for was in old.versions:
         now = versions.pop(was.name, None)
         if now is None:
             note = f"Version {was.name} is gone."
-            yield Line("removed", new.name, note, "danger" if was.storage else "caution")
+            yield DifferenceLine("removed", new.name, note, "danger" if was.storage else "caution")
             continue
         if was.served and not now.served:
             note = f"Version {was.name} is no longer served."
-            yield Line("changed", new.name, note, "caution")
+            yield DifferenceLine("changed", new.name, note, "caution")
         if now.storage and not was.storage:
-            yield Line("changed", new.name, f"Objects are stored as {was.name} from now on.")
+            yield DifferenceLine("changed", new.name, f"Objects are stored as {was.name} from now on.")
         yield from _schema_lines(new.name, was, now)
     for added in versions.values():
-        yield Line("added", new.name, f"Version {added.name} is new.")
+        yield DifferenceLine("added", new.name, f"Version {added.name} is new.")
 
 
-def _schema_lines(name: str, was: CrdVersion, now: CrdVersion) -> Iterator[Line]:
+def _schema_lines(name: str, was: CrdVersion, now: CrdVersion) -> Iterator[DifferenceLine]:
     old, new = fields_of(was.schema), fields_of(now.schema)
     for path, field in new.items():
         before = old.get(path)
@@ -182,22 +182,22 @@ def _schema_lines(name: str, was: CrdVersion, now: CrdVersion) -> Iterator[Line]
             parent = _parent(path)
             if field.required and (not parent or parent in old):
                 note = f"{path} is new in {now.name} and required."
-                yield Line("added", name, note, "danger")
+                yield DifferenceLine("added", name, note, "danger")
             continue
         if field.required and not before.required:
-            yield Line("changed", name, f"{path} is now required in {now.name}.", "danger")
+            yield DifferenceLine("changed", name, f"{path} is now required in {now.name}.", "danger")
         if field.type != before.type:
             types = f"{before.type or 'any'}, now {field.type or 'any'}"
             note = f"{path} in {now.name} was of type {types}."
-            yield Line("changed", name, note, "danger")
+            yield DifferenceLine("changed", name, note, "danger")
     gone = {path for path in old if path not in new}
     for path in sorted(path for path in gone if _parent(path) not in gone):
         note = f"{path} is gone from {now.name}: its values would be dropped."
-        yield Line("removed", name, note, "danger")
+        yield DifferenceLine("removed", name, note, "danger")
     added = sum(path not in old for path in new)
     if added:
         are = "field is" if added == 1 else "fields are"
-        yield Line("added", name, f"{added} {are} new in {now.name}.")
+        yield DifferenceLine("added", name, f"{added} {are} new in {now.name}.")
 
 
 def _parent(path: str) -> str:

@@ -52,7 +52,7 @@ class _Head(msgspec.Struct):
     kind: str
 
 
-class _Annotations(msgspec.Struct):
+class _AnnotationsFile(msgspec.Struct):
     annotations: dict[str, Any] | None = None
 
 
@@ -84,7 +84,7 @@ def pack(
     for name, data in metadata:
         if name == _ANNOTATIONS:
             for document in _documents(data, name, label):
-                values = fbc.decode(document, _Annotations)[0].annotations or {}
+                values = fbc.decode(document, _AnnotationsFile)[0].annotations or {}
                 annotations |= {key: str(value) for key, value in values.items()}
     return Packed(objects, annotations, list(folders))
 

@@ -54,7 +54,7 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class UsedImage:
     """`pinned`: by digest, by tag, or not at all."""
 
     image: str
@@ -63,12 +63,12 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BundleReport:
     kinds: tuple[Kinds, ...] = ()
     permissions: tuple[Permission, ...] = ()
     crds: tuple[Crd, ...] = ()
     webhooks: tuple[Webhook, ...] = ()
-    images: tuple[Image, ...] = ()
+    images: tuple[UsedImage, ...] = ()
     namespaces: tuple[str, ...] = ()
 
     @property
@@ -79,11 +79,11 @@ class Report:
         )
 
 
-def report(manifests: Manifests, related: Iterable[tuple[str, str]] = ()) -> Report:
+def report(manifests: Manifests, related: Iterable[tuple[str, str]] = ()) -> BundleReport:
     """Summarizes a bundle; `related` are its related images as (name, image)."""
     csv = manifests.csv
     shipped = [manifest for manifest in manifests.objects if manifest.get("kind") != CSV_KIND]
-    return Report(
+    return BundleReport(
         kinds=(*_kinds(shipped), *_created(csv)),
         permissions=permissions_of(csv, shipped),
         crds=tuple(
@@ -182,13 +182,13 @@ def _images(csv: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 yield text(container, "name"), text(container, "image")
 
 
-def images(pairs: Iterable[tuple[str, str]]) -> tuple[Image, ...]:
+def images(pairs: Iterable[tuple[str, str]]) -> tuple[UsedImage, ...]:
     """Images with their names, without duplicates: unpinned first, then by tag, then by digest."""
     names: dict[str, list[str]] = defaultdict(list)
     for name, image in pairs:
         if image:
             names[image] += [name] if name else []
-    result = [Image(image, tuple(dict.fromkeys(names[image])), _pinned(image)) for image in names]
+    result = [UsedImage(image, tuple(dict.fromkeys(names[image])), _pinned(image)) for image in names]
     order = ("not at all", "tag", "digest")
     return tuple(sorted(result, key=lambda image: (order.index(image.pinned), image.image)))
 

@@ -318,7 +318,7 @@ class PackageFaults:
             self._problem("no-deprecation-package", message, field="package", offset=at)
 
     def _check_channel(
-        self, name: str, entries: list[EntryFacts], nodes: list[graph.Entry]
+        self, name: str, entries: list[EntryFacts], nodes: list[graph.GraphEntry]
     ) -> None:
         offset = self._offsets[name]
         prefix = f'invalid channel "{name}": '

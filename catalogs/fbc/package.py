@@ -195,7 +195,7 @@ class PackageReader(PackageFaults):
         channels = []
         for name, entries in self.channels.items():
             nodes = [
-                graph.Entry(entry.name, entry.replaces, tuple(entry.skips), entry.skip_range)
+                graph.GraphEntry(entry.name, entry.replaces, tuple(entry.skips), entry.skip_range)
                 for entry in entries
             ]
             heads = graph.heads(nodes)

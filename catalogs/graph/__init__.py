@@ -3,6 +3,6 @@
 Exports the rules; import layout, svg, mermaid and routes directly.
 """
 
-from catalogs.graph.rules import Entry, Successor, heads, successors, v0_candidates, validate
+from catalogs.graph.rules import GraphEntry, Successor, heads, successors, v0_candidates, validate
 
 __all__ = ["Entry", "Successor", "heads", "successors", "v0_candidates", "validate"]

@@ -14,7 +14,7 @@ from catalogs.graph.rules import (
     REPLACES,
     SKIP_RANGE,
     SKIPS,
-    Entry,
+    GraphEntry,
     age,
     chain_of,
     heads,
@@ -74,7 +74,7 @@ class Layout:
 
 
 def layout(
-    entries: Sequence[Entry],
+    entries: Sequence[GraphEntry],
     versions: Mapping[str, Version],
     *,
     keep: Collection[str] = frozenset(),
@@ -90,7 +90,7 @@ def layout(
     marked. `start` is the newest entry of lane 0, by default the newest head. A skipRange gives
     one edge, from the newest version it includes: all of them would hide the drawing.
     """
-    by_name: dict[str, Entry] = {}
+    by_name: dict[str, GraphEntry] = {}
     for entry in entries:
         by_name.setdefault(entry.name, entry)
     steps = list(route)
@@ -134,7 +134,7 @@ def _node(
     group: Sequence[str],
     place: tuple[int, int],
     top: int,
-    by_name: Mapping[str, Entry],
+    by_name: Mapping[str, GraphEntry],
     versions: Mapping[str, Version],
     skipped: set[str],
 ) -> Node:
@@ -161,8 +161,8 @@ def _node(
 
 
 def drawn_edges(
-    entries: Iterable[Entry],
-    by_name: Mapping[str, Entry],
+    entries: Iterable[GraphEntry],
+    by_name: Mapping[str, GraphEntry],
     versions: Mapping[str, Version],
     route: Sequence[tuple[str, str, str]] = (),
 ) -> list[Edge]:
@@ -261,7 +261,7 @@ def _tracks(edges: Iterable[Edge], places: Mapping[str, tuple[int, int]]) -> lis
 
 
 def time_order(
-    by_name: Mapping[str, Entry], edges: Sequence[Edge], versions: Mapping[str, Version]
+    by_name: Mapping[str, GraphEntry], edges: Sequence[Edge], versions: Mapping[str, Version]
 ) -> list[str]:
     """Every name once: an edge's source before its target, else by version.
 

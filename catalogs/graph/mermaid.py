@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from catalogs.graph.layout import drawn_edges, time_order
-from catalogs.graph.rules import REPLACES, Entry
+from catalogs.graph.rules import REPLACES, GraphEntry
 from catalogs.semver import Version
 
 # as svg.FACTS, which the classes are named after
@@ -27,7 +27,7 @@ _SPECIAL = re.compile(r"[^\w .\-+/:@,… ]")
 
 
 def mermaid(
-    entries: Sequence[Entry],
+    entries: Sequence[GraphEntry],
     versions: Mapping[str, Version],
     *,
     facts: Mapping[str, Collection[str]],

@@ -18,7 +18,7 @@ class TooManyEdges(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GraphEntry:
     """An entry of an olm.channel blob; empty texts mean the key was absent."""
 
     name: str
@@ -35,7 +35,7 @@ class Successor:
     kind: str  # replaces | skips | skipRange
 
 
-def heads(entries: Iterable[Entry]) -> list[str]:
+def heads(entries: Iterable[GraphEntry]) -> list[str]:
     """Names that no entry replaces or skips, sorted; a valid channel has exactly one.
 
     As opm's Channel.Head (operator-registry alpha/model/model.go): a skipRange doesn't count.
@@ -45,7 +45,7 @@ def heads(entries: Iterable[Entry]) -> list[str]:
     return sorted({entry.name for entry in entries} - superseded)
 
 
-def validate(entries: Sequence[Entry]) -> list[str]:
+def validate(entries: Sequence[GraphEntry]) -> list[str]:
     """opm's first message about the channel; none for a valid channel."""
     if not entries:
         return ["channel must contain at least one bundle"]
@@ -57,7 +57,7 @@ def validate(entries: Sequence[Entry]) -> list[str]:
     by_name = {entry.name: entry for entry in entries}
     skipped = {name for entry in entries for name in entry.skips}
     chain = {channel_heads[0]: 0}  # name to position, in order
-    entry: Entry | None = by_name[channel_heads[0]]
+    entry: GraphEntry | None = by_name[channel_heads[0]]
     while entry is not None and entry.replaces not in skipped:
         if entry.replaces in chain:
             loop = [*list(chain)[chain[entry.replaces] :], entry.replaces]
@@ -70,7 +70,7 @@ def validate(entries: Sequence[Entry]) -> list[str]:
     return []
 
 
-def edge_kind(entry: Entry, name: str, version: Version | None) -> str:
+def edge_kind(entry: GraphEntry, name: str, version: Version | None) -> str:
     """The kind of edge by which `entry` may follow the installed bundle `name` at `version`, or "".
 
     A skipRange that can't be read is ignored, as OLM does at run time (operator-controller
@@ -89,7 +89,7 @@ def edge_kind(entry: Entry, name: str, version: Version | None) -> str:
 
 
 def successors(
-    entries: Iterable[Entry],
+    entries: Iterable[GraphEntry],
     name: str,
     version: Version | None,
     versions: Mapping[str, Version],
@@ -108,7 +108,7 @@ def successors(
     return [Successor(name, kinds[name]) for name in ordered]
 
 
-def successor_table(entries: Iterable[Entry], versions: Mapping[str, Version]) -> Table:
+def successor_table(entries: Iterable[GraphEntry], versions: Mapping[str, Version]) -> Table:
     """`successors` of every name at once, by the first rule that allows each, in no order.
 
     `entries` may be those of several channels: their edges add up. Includes names that entries only
@@ -142,7 +142,7 @@ def successor_table(entries: Iterable[Entry], versions: Mapping[str, Version]) -
 
 
 def v0_candidates(
-    entries: Sequence[Entry], installed: tuple[str, Version | None] | None = None
+    entries: Sequence[GraphEntry], installed: tuple[str, Version | None] | None = None
 ) -> list[str]:
     """Candidates of a Subscription on this channel, best first, from the replaces chain.
 
@@ -161,7 +161,7 @@ def v0_candidates(
     ]
 
 
-def v0_fault(entries: Sequence[Entry], package: str, channel: str) -> str:
+def v0_fault(entries: Sequence[GraphEntry], package: str, channel: str) -> str:
     """OLM v0's message when it can't order the channel, else "".
 
     As sortChannel of operator-lifecycle-manager pkg/controller/registry/resolver/resolver.go.
@@ -187,7 +187,7 @@ def v0_fault(entries: Sequence[Entry], package: str, channel: str) -> str:
     )
 
 
-def chain_of(by_name: Mapping[str, Entry], head: str) -> list[str]:
+def chain_of(by_name: Mapping[str, GraphEntry], head: str) -> list[str]:
     """The replaces chain from `head` down, within the channel; stops at a cycle."""
     chain: dict[str, None] = {}
     entry = by_name.get(head)

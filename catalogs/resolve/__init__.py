@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import platform_operator, v0, v1
-from catalogs.resolve.facts import BadQuestion, PackageFacts, Resolution, find_installed
+from catalogs.resolve.facts import BadQuestion, ResolverPackage, Resolution, find_installed
 
 __all__ = ["BadQuestion", "read_method", "resolve"]
 
@@ -21,7 +21,7 @@ def read_method(text: str) -> InstallMethod:
 
 
 def resolve(
-    package_facts: PackageFacts,
+    package_facts: ResolverPackage,
     method: InstallMethod,
     *,
     channels: Sequence[str] = (),

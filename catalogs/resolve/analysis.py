@@ -7,7 +7,7 @@ Pure.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from catalogs.graph import Entry, heads, successors, v0_candidates
+from catalogs.graph import GraphEntry, heads, successors, v0_candidates
 from catalogs.graph.routes import Route, cyclic, find_route, leading_to, next_steps
 from catalogs.graph.rules import (
     MOST_EDGES,
@@ -18,7 +18,7 @@ from catalogs.graph.rules import (
     version_of,
 )
 from catalogs.resolve import v1
-from catalogs.resolve.facts import PackageFacts, listed
+from catalogs.resolve.facts import ResolverPackage, listed
 from catalogs.semver import Version, VersionRelease, parse
 
 V0, V1 = "v0", "v1"
@@ -39,7 +39,7 @@ class Analysis:
 
     semantics: str
     channel: str
-    entries: Sequence[Entry]
+    entries: Sequence[GraphEntry]
     versions: Mapping[str, Version]
     heads: Sequence[str]
     chosen: str
@@ -72,7 +72,7 @@ class Analysis:
         return {entry.name for entry in self.entries}
 
 
-def analyse(facts: PackageFacts, semantics: str, channel: str = "") -> Analysis:
+def analyse(facts: ResolverPackage, semantics: str, channel: str = "") -> Analysis:
     """`semantics` is V0 or V1; with V0 a channel must be named, with V1 none means all of them."""
     chosen_channels = [channel] if channel else facts.ordered_channels()
     # channels that share a history share most of their entries: each once
@@ -125,7 +125,7 @@ def route_to(analysis: Analysis, start: str, goal: str) -> Route:
     return find_route(start, goal, analysis.table, analysis.steps, pins=analysis.semantics == V1)
 
 
-def explain_missing_route(analysis: Analysis, facts: PackageFacts, route: Route) -> list[str]:
+def explain_missing_route(analysis: Analysis, facts: ResolverPackage, route: Route) -> list[str]:
     """Sentences about a missing upgrade route: the reason first, then the remedies."""
     if analysis.fault:
         return [f"OLM v0 can't order channel {analysis.channel}: {analysis.fault}."]
@@ -153,7 +153,7 @@ def explain_missing_route(analysis: Analysis, facts: PackageFacts, route: Route)
     return reasons + _remedies(analysis, facts, route)
 
 
-def _remedies(analysis: Analysis, facts: PackageFacts, route: Route) -> list[str]:
+def _remedies(analysis: Analysis, facts: ResolverPackage, route: Route) -> list[str]:
     version = version_of(route.start, analysis.versions)
     channels = []
     for name in facts.ordered_channels() if analysis.channel else ():
@@ -175,7 +175,7 @@ def _remedies(analysis: Analysis, facts: PackageFacts, route: Route) -> list[str
     return remedies
 
 
-def _versions(facts: PackageFacts) -> dict[str, Version]:
+def _versions(facts: ResolverPackage) -> dict[str, Version]:
     """Bundle name to version, for those whose version can be read."""
     versions = {}
     for bundle in facts.bundles:
@@ -186,7 +186,7 @@ def _versions(facts: PackageFacts) -> dict[str, Version]:
     return versions
 
 
-def _add_equals(table: Table, facts: PackageFacts, names: set[str]) -> None:
+def _add_equals(table: Table, facts: ResolverPackage, names: set[str]) -> None:
     """OLM v1 takes every bundle of the version and release installed for a candidate, too.
 
     Raises TooManyEdges.

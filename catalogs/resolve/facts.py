@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catalogs.graph import Entry
+from catalogs.graph import GraphEntry
 from catalogs.semver import Version, parse
 
 
@@ -16,7 +16,7 @@ class BadQuestion(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class BundleFacts:
+class ResolverBundle:
     """A bundle as its olm.package property names it.
 
     `dependencies` are the types, in the blob's order and each once, of its properties
@@ -31,15 +31,15 @@ class BundleFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class PackageFacts:
+class ResolverPackage:
     """One package of one catalog. `bundles` in the catalog's order: it decides between equals."""
 
     name: str
     default_channel: str
-    channels: Mapping[str, Sequence[Entry]]
-    bundles: Sequence[BundleFacts]
+    channels: Mapping[str, Sequence[GraphEntry]]
+    bundles: Sequence[ResolverBundle]
 
-    def by_name(self) -> dict[str, BundleFacts]:
+    def by_name(self) -> dict[str, ResolverBundle]:
         """Of bundles with the same name the last, as caches of catalogs keep it."""
         return {bundle.name: bundle for bundle in self.bundles}
 
@@ -56,7 +56,7 @@ class PackageFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledVersion:
     """A bundle that is there already; `version` is None when it can't be read."""
 
     name: str
@@ -65,7 +65,7 @@ class Installed:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class BundleCandidate:
     """A bundle that was looked at. `code` is "" for the chosen one, else why it isn't:
     channel, range, successor, skipped, chain, deprecated, order, dependency or version."""
 
@@ -89,10 +89,10 @@ class Resolution:
     reason: str = ""
     blocked_by: str = ""
     message: str = ""
-    candidates: Sequence[Candidate] = field(default=())
+    candidates: Sequence[BundleCandidate] = field(default=())
 
 
-def find_installed(facts: PackageFacts, name: str) -> Installed | None:
+def find_installed(facts: ResolverPackage, name: str) -> InstalledVersion | None:
     """The installed bundle with its version: the catalog's, else the one its name ends with.
 
     None for an empty name. BadQuestion when the version can't be known: then no edge could be.
@@ -102,10 +102,10 @@ def find_installed(facts: PackageFacts, name: str) -> Installed | None:
     bundle = facts.by_name().get(name)
     text = bundle.version if bundle else name.partition(".v")[2]
     try:
-        return Installed(name, text, parse(text))
+        return InstalledVersion(name, text, parse(text))
     except ValueError:
         if bundle:
-            return Installed(name, text, None)
+            return InstalledVersion(name, text, None)
         raise BadQuestion(
             "installed",
             f'"{name[:80]}" is no bundle of package {facts.name} in this catalog, and its name '

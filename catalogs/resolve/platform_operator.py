@@ -6,17 +6,17 @@ package that the registry lists, highest version first come first served. Pure.
 
 from collections.abc import Sequence
 
-from catalogs.resolve.facts import BundleFacts, Candidate, Installed, PackageFacts, Resolution
+from catalogs.resolve.facts import ResolverBundle, BundleCandidate, InstalledVersion, ResolverPackage, Resolution
 from catalogs.resolve.v0 import read_range
 from catalogs.semver import Version, parse
 
 
-def pick(listed: Sequence[BundleFacts]) -> BundleFacts | None:
+def pick(listed: Sequence[ResolverBundle]) -> ResolverBundle | None:
     """The first with a strictly higher version than all before it.
 
     A first one whose version can't be read is never replaced; build metadata counts for nothing.
     """
-    best: BundleFacts | None = None
+    best: ResolverBundle | None = None
     for bundle in listed:
         if best is None:
             best = bundle
@@ -27,7 +27,7 @@ def pick(listed: Sequence[BundleFacts]) -> BundleFacts | None:
     return best
 
 
-def listing(facts: PackageFacts) -> list[tuple[str, BundleFacts]]:
+def listing(facts: ResolverPackage) -> list[tuple[str, ResolverBundle]]:
     """(channel, bundle) as a registry lists them: each bundle once in each channel that has it."""
     bundles = facts.by_name()
     return [
@@ -39,7 +39,7 @@ def listing(facts: PackageFacts) -> list[tuple[str, BundleFacts]]:
 
 
 def resolve(
-    facts: PackageFacts, channels: Sequence[str], text: str, installed: Installed | None
+    facts: ResolverPackage, channels: Sequence[str], text: str, installed: InstalledVersion | None
 ) -> Resolution:
     """What would be chosen. Channels, a version range (blang) and edges play no part; a range
     that can't be read still raises BadQuestion, and the reason says when the pick is outside."""
@@ -65,7 +65,7 @@ def resolve(
         reason += (
             f" It is not in {', '.join(channels)}: a PlatformOperator can't ask for a channel."
         )
-    candidates = [Candidate(best.name, best.version, tuple(where[best.name]), True, "", reason)]
+    candidates = [BundleCandidate(best.name, best.version, tuple(where[best.name]), True, "", reason)]
     others = {bundle.name: bundle for bundle in listed if bundle.name != best.name}
     for bundle in sorted(others.values(), key=_rank, reverse=True):
         if _version(bundle) is None:
@@ -77,15 +77,15 @@ def resolve(
         else:
             code, why = "order", f"lower version than {best.version}"
         names = tuple(where[bundle.name])
-        candidates.append(Candidate(bundle.name, bundle.version, names, False, code, why))
+        candidates.append(BundleCandidate(bundle.name, bundle.version, names, False, code, why))
     channel = where[best.name][0]
     return Resolution(best.name, best.version, channel, reason, candidates=tuple(candidates))
 
 
 def _sourced(
-    facts: PackageFacts,
-    installed: Installed,
-    best: BundleFacts,
+    facts: ResolverPackage,
+    installed: InstalledVersion,
+    best: ResolverBundle,
     where: dict[str, list[str]],
 ) -> Resolution:
     """Once its BundleDeployment exists, a PlatformOperator is not sourced again."""
@@ -93,25 +93,25 @@ def _sourced(
     if best.name != installed.name:
         reason += f" One made anew would take {best.name}."
     names = where.get(installed.name, [])
-    candidates = [Candidate(installed.name, installed.text, tuple(names), True, "", reason)]
+    candidates = [BundleCandidate(installed.name, installed.text, tuple(names), True, "", reason)]
     for bundle in sorted(facts.by_name().values(), key=_rank, reverse=True):
         if bundle.name != installed.name and bundle.name in where:
             why = "a PlatformOperator is never upgraded"
             listed = tuple(where[bundle.name])
             candidates.append(
-                Candidate(bundle.name, bundle.version, listed, False, "successor", why)
+                BundleCandidate(bundle.name, bundle.version, listed, False, "successor", why)
             )
     channel = names[0] if names else ""
     return Resolution(installed.name, installed.text, channel, reason, candidates=tuple(candidates))
 
 
-def _version(bundle: BundleFacts) -> Version | None:
+def _version(bundle: ResolverBundle) -> Version | None:
     try:
         return parse(bundle.version)
     except ValueError:
         return None
 
 
-def _rank(bundle: BundleFacts) -> tuple[bool, Version, str]:
+def _rank(bundle: ResolverBundle) -> tuple[bool, Version, str]:
     version = _version(bundle)
     return version is not None, version or Version(0, 0, 0), bundle.name

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from catalogs.graph import Entry
+from catalogs.graph import GraphEntry
 from catalogs.models import Bundle, BundleGVK, Channel, ChannelEntry, Package
-from catalogs.resolve.facts import BundleFacts, PackageFacts
+from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.storage.blobs import read_blob
 
 DEPENDENCIES = ("olm.package.required", "olm.gvk.required", "olm.constraint")
@@ -30,18 +30,18 @@ class _Bundle(msgspec.Struct):
     properties: list[_Property] | None = None
 
 
-class _Version(msgspec.Struct):
+class _PackageValue(msgspec.Struct):
     version: str | None = None
 
 
-def entries_of(package: Package) -> dict[str, list[Entry]]:
+def entries_of(package: Package) -> dict[str, list[GraphEntry]]:
     """Entries of each channel that has some, as their authors ordered them; one query."""
-    entries: dict[str, list[Entry]] = defaultdict(list)
+    entries: dict[str, list[GraphEntry]] = defaultdict(list)
     listed = ChannelEntry.objects.filter(channel__package=package).order_by("channel", "ordinal")
     for channel, name, replaces, skips, skip_range in listed.values_list(
         "channel__name", "name", "replaces", "skips", "skip_range"
     ):
-        entries[channel].append(Entry(name, replaces, tuple(map(str, skips)), skip_range))
+        entries[channel].append(GraphEntry(name, replaces, tuple(map(str, skips)), skip_range))
     return entries
 
 
@@ -49,9 +49,9 @@ def facts_of(
     package: Package,
     *,
     channels: Iterable[Channel] | None = None,
-    entries: Mapping[str, list[Entry]] | None = None,
+    entries: Mapping[str, list[GraphEntry]] | None = None,
     bundles: Iterable[Bundle] | None = None,
-) -> PackageFacts:
+) -> ResolverPackage:
     """Facts of the package; `channels`, `bundles` and `entries_of` it where they are read already.
 
     Four queries at most, and one for each of the few bundles whose rows don't say all.
@@ -62,18 +62,18 @@ def facts_of(
         bundles = Bundle.objects.filter(package=package).order_by().only(*_FIELDS)
     bundle_facts = _bundle_facts(sorted(bundles, key=lambda bundle: bundle.pk), _needing([package]))
     in_channels = {channel.name: listed.get(channel.name, []) for channel in rows}
-    return PackageFacts(package.name, package.default_channel, in_channels, bundle_facts)
+    return ResolverPackage(package.name, package.default_channel, in_channels, bundle_facts)
 
 
 def facts_of_all(
     packages: Sequence[Package], bundles: Iterable[Bundle] | None = None
-) -> dict[int, PackageFacts]:
+) -> dict[int, ResolverPackage]:
     """`facts_of` for many packages, by key, in as many queries as for one.
 
     `bundles` are the rows of all of them where they are read already, with BUNDLE_FIELDS.
     """
-    entries: dict[int, dict[str, list[Entry]]] = {package.pk: {} for package in packages}
-    of_channel: dict[int, list[Entry]] = {}
+    entries: dict[int, dict[str, list[GraphEntry]]] = {package.pk: {} for package in packages}
+    of_channel: dict[int, list[GraphEntry]] = {}
     rows = Channel.objects.filter(package__in=packages).order_by("package", "name")
     for pk, package_id, name in rows.values_list("id", "package_id", "name"):
         entries[package_id][name] = of_channel[pk] = []
@@ -83,7 +83,7 @@ def facts_of_all(
     for channel, name, replaces, skips, skip_range in listed.values_list(
         "channel_id", "name", "replaces", "skips", "skip_range"
     ):
-        entry = Entry(name, replaces, tuple(str(skip) for skip in skips), skip_range)
+        entry = GraphEntry(name, replaces, tuple(str(skip) for skip in skips), skip_range)
         of_channel[channel].append(entry)
     if bundles is None:
         bundles = Bundle.objects.filter(package__in=packages).order_by().only(*BUNDLE_FIELDS)
@@ -92,7 +92,7 @@ def facts_of_all(
         by_package[bundle.package_id].append(bundle)
     needing = _needing(packages)
     return {
-        package.pk: PackageFacts(
+        package.pk: ResolverPackage(
             package.name,
             package.default_channel,
             entries[package.pk],
@@ -112,7 +112,7 @@ def _needing(packages: Collection[Package]) -> set[int]:
     )
 
 
-def _bundle_facts(bundles: Sequence[Bundle], needing: Collection[int]) -> list[BundleFacts]:
+def _bundle_facts(bundles: Sequence[Bundle], needing: Collection[int]) -> list[ResolverBundle]:
     """In the order of `bundles`: by key, as the catalog has them, for they are written so."""
     facts = []
     for bundle in bundles:
@@ -125,7 +125,7 @@ def _bundle_facts(bundles: Sequence[Bundle], needing: Collection[int]) -> list[B
         version = bundle.version
         if bundle.blob_id and (bundle.release or len(kinds) > 1):
             version, kinds = _read(bundle.blob_id) or (version, kinds)
-        facts.append(BundleFacts(bundle.name, version, bundle.deprecated, kinds, bundle.image))
+        facts.append(ResolverBundle(bundle.name, version, bundle.deprecated, kinds, bundle.image))
     return facts
 
 
@@ -141,7 +141,7 @@ def _read(sha256: str) -> tuple[str, tuple[str, ...]] | None:
         written = next(
             (property_ for property_ in properties if property_.type == "olm.package"), None
         )
-        version = msgspec.json.decode(written.value, type=_Version).version if written else ""
+        version = msgspec.json.decode(written.value, type=_PackageValue).version if written else ""
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     kinds = dict.fromkeys(

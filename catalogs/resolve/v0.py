@@ -7,14 +7,14 @@ together with it on the cluster and not known here. Pure.
 
 from collections.abc import Sequence
 
-from catalogs.graph import Entry, v0_candidates
+from catalogs.graph import GraphEntry, v0_candidates
 from catalogs.graph.rules import v0_fault
 from catalogs.resolve.facts import (
     BadQuestion,
-    BundleFacts,
-    Candidate,
-    Installed,
-    PackageFacts,
+    ResolverBundle,
+    BundleCandidate,
+    InstalledVersion,
+    ResolverPackage,
     Resolution,
 )
 from catalogs.semver import Range, Version, blang_range, parse
@@ -34,7 +34,7 @@ def read_range(text: str) -> Range | None:
 
 
 def resolve(
-    facts: PackageFacts, channels: Sequence[str], text: str, installed: Installed | None
+    facts: ResolverPackage, channels: Sequence[str], text: str, installed: InstalledVersion | None
 ) -> Resolution:
     """What would be chosen: of the channel's replaces chain the first that may follow.
 
@@ -69,16 +69,16 @@ def resolve(
 
 
 def _first(
-    facts: PackageFacts,
+    facts: ResolverPackage,
     names: Sequence[str],
     wanted: Range | None,
     text: str,
-    installed: Installed | None,
+    installed: InstalledVersion | None,
 ) -> Resolution:
     bundles = facts.by_name()
-    best: Candidate | None = None
-    behind: list[Candidate] = []
-    rejected: list[Candidate] = []
+    best: BundleCandidate | None = None
+    behind: list[BundleCandidate] = []
+    rejected: list[BundleCandidate] = []
     for channel in names:
         entries = facts.channels[channel]
         now = (installed.name, installed.version) if installed else None
@@ -90,7 +90,7 @@ def _first(
                 rejected.append(_candidate(name, version, channel, "range", outside))
             elif best is None:
                 reason = _because(bundles.get(name), name, channel, installed)
-                best = Candidate(name, version, (channel,), True, "", reason)
+                best = BundleCandidate(name, version, (channel,), True, "", reason)
             else:
                 farther = f"further from the head than {best.bundle}"
                 if channel != best.channels[0]:
@@ -106,12 +106,12 @@ def _first(
 
 
 def _left_out(
-    entries: Sequence[Entry],
+    entries: Sequence[GraphEntry],
     channel: str,
     order: Sequence[str],
-    bundles: dict[str, BundleFacts],
-    installed: Installed | None,
-) -> list[Candidate]:
+    bundles: dict[str, ResolverBundle],
+    installed: InstalledVersion | None,
+) -> list[BundleCandidate]:
     """Entries of the channel that are no candidates, the newest of the chain first."""
     chain = v0_candidates(entries)
     skipped = {name: entry.name for entry in entries for name in entry.skips}
@@ -135,11 +135,11 @@ def _left_out(
 
 
 def _unordered(
-    facts: PackageFacts,
+    facts: ResolverPackage,
     names: Sequence[str],
     faulty: str,
     fault: str,
-    installed: Installed | None,
+    installed: InstalledVersion | None,
 ) -> Resolution:
     """The channel has no order: nothing is taken of it, nor of any channel asked together."""
     bundles = facts.by_name()
@@ -168,11 +168,11 @@ def _unordered(
 
 
 def _nothing(
-    facts: PackageFacts,
+    facts: ResolverPackage,
     names: Sequence[str],
     text: str,
-    installed: Installed | None,
-    candidates: Sequence[Candidate],
+    installed: InstalledVersion | None,
+    candidates: Sequence[BundleCandidate],
 ) -> Resolution:
     where = f"channel {names[0]}" if len(names) == 1 else "any channel"
     if any(candidate.code == "range" for candidate in candidates):
@@ -195,10 +195,10 @@ def _nothing(
     return Resolution(reason=reason, blocked_by="successor", candidates=candidates)
 
 
-def _stay(candidates: Sequence[Candidate], installed: Installed) -> tuple[Candidate, ...]:
+def _stay(candidates: Sequence[BundleCandidate], installed: InstalledVersion) -> tuple[BundleCandidate, ...]:
     reason = "installed, and nothing follows it"
     return tuple(
-        Candidate(candidate.bundle, candidate.version, candidate.channels, True, "", reason)
+        BundleCandidate(candidate.bundle, candidate.version, candidate.channels, True, "", reason)
         if candidate.bundle == installed.name
         else candidate
         for candidate in sorted(
@@ -208,7 +208,7 @@ def _stay(candidates: Sequence[Candidate], installed: Installed) -> tuple[Candid
 
 
 def _because(
-    bundle: BundleFacts | None, name: str, channel: str, installed: Installed | None
+    bundle: ResolverBundle | None, name: str, channel: str, installed: InstalledVersion | None
 ) -> str:
     reason = f"{name}: the head of channel {channel}."
     if installed is not None:
@@ -222,8 +222,8 @@ def _because(
     return reason
 
 
-def _candidate(name: str, version: str, channel: str, code: str, reason: str) -> Candidate:
-    return Candidate(name, version, (channel,), False, code, reason)
+def _candidate(name: str, version: str, channel: str, code: str, reason: str) -> BundleCandidate:
+    return BundleCandidate(name, version, (channel,), False, code, reason)
 
 
 def _within(text: str, wanted: Range) -> bool:

@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 from catalogs.graph.rules import edge_kind
 from catalogs.resolve.facts import (
     BadQuestion,
-    BundleFacts,
-    Candidate,
-    Installed,
-    PackageFacts,
+    ResolverBundle,
+    BundleCandidate,
+    InstalledVersion,
+    ResolverPackage,
     Resolution,
     listed,
 )
@@ -23,7 +23,7 @@ SELF_CERTIFIED = "SelfCertified"
 STAGES = ("no-bundles", "channel", "range", "successor")
 
 
-def release_of(bundle: BundleFacts) -> VersionRelease | None:
+def release_of(bundle: ResolverBundle) -> VersionRelease | None:
     """Version and release; None when the version can't be read."""
     try:
         return version_release(bundle.version)
@@ -31,10 +31,10 @@ def release_of(bundle: BundleFacts) -> VersionRelease | None:
         return None
 
 
-def preference(bundles: Sequence[BundleFacts]) -> list[BundleFacts]:
+def preference(bundles: Sequence[ResolverBundle]) -> list[ResolverBundle]:
     """Best first: not deprecated, then highest version and release; what can't be read last."""
 
-    def rank(bundle: BundleFacts) -> tuple[bool, Key]:
+    def rank(bundle: ResolverBundle) -> tuple[bool, Key]:
         release = release_of(bundle)
         return release is not None, (release or VersionRelease(Version(0, 0, 0))).key
 
@@ -59,10 +59,10 @@ def read_range(text: str) -> Range | None:
 
 
 def resolve(
-    facts: PackageFacts,
+    facts: ResolverPackage,
     channels: Collection[str],
     text: str,
-    installed: Installed | None,
+    installed: InstalledVersion | None,
     policy: str,
 ) -> Resolution:
     """What would be chosen. `channels` empty: all; `text`: a Masterminds range or empty.
@@ -75,13 +75,13 @@ def resolve(
     listed_in = facts.channels_of()
     check = None if policy == SELF_CERTIFIED else installed
     followers = _followers(facts, chosen_channels, check)
-    accepted: list[BundleFacts] = []
-    rejected: list[Candidate] = []
+    accepted: list[ResolverBundle] = []
+    rejected: list[BundleCandidate] = []
     for bundle in facts.bundles:
         where = tuple(listed_in.get(bundle.name, ()))
         code, reason = _rejection(bundle, where, chosen_channels, wanted, text, check, followers)
         if code:
-            rejected.append(Candidate(bundle.name, bundle.version, where, False, code, reason))
+            rejected.append(BundleCandidate(bundle.name, bundle.version, where, False, code, reason))
         else:
             accepted.append(bundle)
     rejected = _newest_first(facts, rejected)
@@ -97,19 +97,19 @@ def resolve(
     if best.dependencies:
         return _refused(best, where, (*others, *rejected))
     reason = _because(best, accepted, chosen_channels, text, installed)
-    first = Candidate(best.name, best.version, where, True, "", reason)
+    first = BundleCandidate(best.name, best.version, where, True, "", reason)
     return Resolution(
         best.name, best.version, channel, reason, candidates=(first, *others, *rejected)
     )
 
 
 def _refused(
-    best: BundleFacts, where: tuple[str, ...], others: tuple[Candidate, ...]
+    best: ResolverBundle, where: tuple[str, ...], others: tuple[BundleCandidate, ...]
 ) -> Resolution:
     """The winner is validated, and no other is tried when it fails (resolve/validation.go)."""
     kind = best.dependencies[0]
     reason = f"would be chosen, but is refused: it declares {kind}, and no other is tried"
-    refused = Candidate(best.name, best.version, where, False, "dependency", reason)
+    refused = BundleCandidate(best.name, best.version, where, False, "dependency", reason)
     return Resolution(
         blocked_by="dependency",
         reason=f"{best.name} would be chosen, but OLM v1 refuses bundles that declare a "
@@ -121,7 +121,7 @@ def _refused(
 
 
 def _followers(
-    facts: PackageFacts, channels: Sequence[str], installed: Installed | None
+    facts: ResolverPackage, channels: Sequence[str], installed: InstalledVersion | None
 ) -> set[str]:
     if installed is None:
         return set()
@@ -135,12 +135,12 @@ def _followers(
 
 
 def _rejection(
-    bundle: BundleFacts,
+    bundle: ResolverBundle,
     where: tuple[str, ...],
     channels: Sequence[str],
     wanted: Range | None,
     text: str,
-    installed: Installed | None,
+    installed: InstalledVersion | None,
     followers: Collection[str],
 ) -> tuple[str, str]:
     """Code and reason why the bundle is no candidate; both empty when it is one."""
@@ -169,7 +169,7 @@ def _rejection(
     return "", ""
 
 
-def _behind(bundle: BundleFacts, best: BundleFacts, where: tuple[str, ...]) -> Candidate:
+def _behind(bundle: ResolverBundle, best: ResolverBundle, where: tuple[str, ...]) -> BundleCandidate:
     mine, its = release_of(bundle), release_of(best)
     if bundle.deprecated and not best.deprecated:
         code, reason = "deprecated", "deprecated: taken only when nothing else is left"
@@ -179,15 +179,15 @@ def _behind(bundle: BundleFacts, best: BundleFacts, where: tuple[str, ...]) -> C
         code, reason = "order", f"same version and release as {best.name}, which comes first"
     else:
         code, reason = "order", f"lower version than {best.version}"
-    return Candidate(bundle.name, bundle.version, where, False, code, reason)
+    return BundleCandidate(bundle.name, bundle.version, where, False, code, reason)
 
 
 def _because(
-    best: BundleFacts,
-    accepted: Sequence[BundleFacts],
+    best: ResolverBundle,
+    accepted: Sequence[ResolverBundle],
     channels: Sequence[str],
     text: str,
-    installed: Installed | None,
+    installed: InstalledVersion | None,
 ) -> str:
     within = f" in {listed(channels)}" if channels else " over all channels"
     in_range = f" in the range {text}" if text else ""
@@ -204,11 +204,11 @@ def _because(
 
 
 def _nothing(
-    facts: PackageFacts,
+    facts: ResolverPackage,
     channels: Sequence[str],
     text: str,
-    installed: Installed | None,
-    rejected: Sequence[Candidate],
+    installed: InstalledVersion | None,
+    rejected: Sequence[BundleCandidate],
 ) -> Resolution:
     """The error of catalog.go's resolutionError, and the filter that left nothing."""
     message = (
@@ -238,6 +238,6 @@ def _of(channels: Sequence[str]) -> str:
     return f" of {listed(channels)}" if channels else ""
 
 
-def _newest_first(facts: PackageFacts, rejected: Sequence[Candidate]) -> list[Candidate]:
+def _newest_first(facts: ResolverPackage, rejected: Sequence[BundleCandidate]) -> list[BundleCandidate]:
     rank = {bundle.name: i for i, bundle in enumerate(preference(facts.bundles))}
     return sorted(rejected, key=lambda candidate: rank[candidate.bundle])

@@ -11,7 +11,7 @@ from catalogs import semver
 from catalogs.revisions.outline import BundleOutline, ChannelOutline, Outline
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """The values of CatalogChange.Kind (a test compares them), with the fields of their changes."""
 
     PACKAGE_ADDED = "package added"  # after: the default channel's head
@@ -31,7 +31,7 @@ class Kind(StrEnum):
     UNDEPRECATED = "no longer deprecated"  # subject as above; before: package, channel or bundle
 
 
-class Change(NamedTuple):
+class PackageChange(NamedTuple):
     kind: str
     package: str
     subject: str = ""
@@ -41,7 +41,7 @@ class Change(NamedTuple):
 
 def compare(
     package: str, before: Outline | None, after: Outline | None, *, by_blob: bool
-) -> list[Change]:
+) -> list[PackageChange]:
     """Differences between two contents of one package, in a stable order; None is no package.
 
     `by_blob`: a bundle whose bytes differ has changed, as within one catalog. Two catalogs may
@@ -49,8 +49,8 @@ def compare(
     """
     if before is None or after is None:
         if before is not None:
-            return [Change(Kind.PACKAGE_REMOVED, package, before=before.head)]
-        return [Change(Kind.PACKAGE_ADDED, package, after=after.head)] if after else []
+            return [PackageChange(ChangeKind.PACKAGE_REMOVED, package, before=before.head)]
+        return [PackageChange(ChangeKind.PACKAGE_ADDED, package, after=after.head)] if after else []
     return [
         *_added_bundles(package, before, after),
         *_removed_bundles(package, before, after),
@@ -61,18 +61,18 @@ def compare(
     ]
 
 
-def _removed_bundles(package: str, before: Outline, after: Outline) -> Iterator[Change]:
+def _removed_bundles(package: str, before: Outline, after: Outline) -> Iterator[PackageChange]:
     """Bundles older than every remaining version are pruned, as catalogs do regularly."""
     oldest = min((semver.sort_key(bundle.version) for bundle in after.bundles.values()), default="")
     for name, bundle in _sorted(before.bundles, without=after.bundles):
         pruned = semver.sort_key(bundle.version) < oldest
-        kind = Kind.BUNDLE_PRUNED if pruned else Kind.BUNDLE_REMOVED
-        yield Change(kind, package, name, before=bundle.version)
+        kind = ChangeKind.BUNDLE_PRUNED if pruned else ChangeKind.BUNDLE_REMOVED
+        yield PackageChange(kind, package, name, before=bundle.version)
 
 
-def _added_bundles(package: str, before: Outline, after: Outline) -> Iterator[Change]:
+def _added_bundles(package: str, before: Outline, after: Outline) -> Iterator[PackageChange]:
     for name, bundle in _sorted(after.bundles, without=before.bundles):
-        yield Change(Kind.BUNDLE_ADDED, package, name, after=bundle.version)
+        yield PackageChange(ChangeKind.BUNDLE_ADDED, package, name, after=bundle.version)
 
 
 def _sorted(
@@ -85,7 +85,7 @@ def _sorted(
 
 def _changed_bundles(
     package: str, before: Outline, after: Outline, *, by_blob: bool
-) -> Iterator[Change]:
+) -> Iterator[PackageChange]:
     for name in sorted(before.bundles.keys() & after.bundles.keys()):
         old, new = before.bundles[name], after.bundles[name]
         if old.blob == new.blob:
@@ -93,55 +93,55 @@ def _changed_bundles(
         images = (old.image, old.images) != (new.image, new.images)
         if images:
             own = (old.image, new.image) if old.image != new.image else ("", "")
-            yield Change(Kind.IMAGES_CHANGED, package, name, *own)
+            yield PackageChange(ChangeKind.IMAGES_CHANGED, package, name, *own)
         rewritten = by_blob and old.whole == new.whole and not images
         if old.facts != new.facts or rewritten:
-            yield Change(Kind.BUNDLE_CHANGED, package, name)
+            yield PackageChange(ChangeKind.BUNDLE_CHANGED, package, name)
 
 
-def _channels(package: str, before: Outline, after: Outline) -> Iterator[Change]:
+def _channels(package: str, before: Outline, after: Outline) -> Iterator[PackageChange]:
     common = before.bundles.keys() & after.bundles.keys()
     for name in sorted(before.channels.keys() | after.channels.keys()):
         old, new = before.channels.get(name), after.channels.get(name)
         if old is None:
-            yield Change(Kind.CHANNEL_ADDED, package, name, after=new.head if new else "")
+            yield PackageChange(ChangeKind.CHANNEL_ADDED, package, name, after=new.head if new else "")
         elif new is None:
-            yield Change(Kind.CHANNEL_REMOVED, package, name, before=old.head)
+            yield PackageChange(ChangeKind.CHANNEL_REMOVED, package, name, before=old.head)
         elif old != new:
             if old.head != new.head:
-                yield Change(Kind.HEAD_MOVED, package, name, old.head, new.head)
+                yield PackageChange(ChangeKind.HEAD_MOVED, package, name, old.head, new.head)
             yield from _entries(package, name, old, new, common)
 
 
 def _entries(
     package: str, channel: str, old: ChannelOutline, new: ChannelOutline, common: set[str]
-) -> Iterator[Change]:
+) -> Iterator[PackageChange]:
     """Bundles that both contents have, and whose place in the channel differs."""
     left, joined = set(old.entries) - set(new.entries), set(new.entries) - set(old.entries)
     for bundle in sorted(left & common):
-        yield Change(Kind.CHANNEL_CHANGED, package, channel, before=bundle)
+        yield PackageChange(ChangeKind.CHANNEL_CHANGED, package, channel, before=bundle)
     for bundle in sorted(joined & common):
-        yield Change(Kind.CHANNEL_CHANGED, package, channel, after=bundle)
+        yield PackageChange(ChangeKind.CHANNEL_CHANGED, package, channel, after=bundle)
     if not left and not joined and old.edges != new.edges and old.head == new.head:
-        yield Change(Kind.CHANNEL_CHANGED, package, channel)
+        yield PackageChange(ChangeKind.CHANNEL_CHANGED, package, channel)
 
 
-def _default_channel(package: str, before: Outline, after: Outline) -> Iterator[Change]:
+def _default_channel(package: str, before: Outline, after: Outline) -> Iterator[PackageChange]:
     old, new = before.default_channel, after.default_channel
     if old != new:
-        yield Change(Kind.DEFAULT_CHANNEL_CHANGED, package, before=old, after=new)
+        yield PackageChange(ChangeKind.DEFAULT_CHANNEL_CHANGED, package, before=old, after=new)
 
 
-def _deprecations(package: str, before: Outline, after: Outline) -> Iterator[Change]:
+def _deprecations(package: str, before: Outline, after: Outline) -> Iterator[PackageChange]:
     """Only of packages, channels and bundles that remain: others are changes of their own."""
     old, new = _deprecated(before), _deprecated(after)
     for what, name in sorted(new - old):
-        yield Change(Kind.DEPRECATED, package, name, after=what)
+        yield PackageChange(ChangeKind.DEPRECATED, package, name, after=what)
     remaining = {("package", "")}
     remaining |= {("channel", name) for name in after.channels}
     remaining |= {("bundle", name) for name in after.bundles}
     for what, name in sorted((old - new) & remaining):
-        yield Change(Kind.UNDEPRECATED, package, name, before=what)
+        yield PackageChange(ChangeKind.UNDEPRECATED, package, name, before=what)
 
 
 def _deprecated(outline: Outline) -> set[tuple[str, str]]:

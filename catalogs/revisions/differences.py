@@ -13,7 +13,7 @@ from django.db.models import F, Min, Q, QuerySet
 
 from catalogs import lookup
 from catalogs.models import Catalog, CatalogRevision, PackageOutline
-from catalogs.revisions.compare import Change, Kind, compare
+from catalogs.revisions.compare import PackageChange, ChangeKind, compare
 from catalogs.revisions.outline import Outline, decode
 from olmweb.errors import BadRequest, Missing
 
@@ -44,12 +44,12 @@ class PackageDifference:
 
     package: str
     fate: str
-    changes: Sequence[Change]
+    changes: Sequence[PackageChange]
 
 
-def fate_of(changes: Sequence[Change]) -> str:
+def fate_of(changes: Sequence[PackageChange]) -> str:
     """GONE, ADDED or CHANGED, by all changes of one package."""
-    whole = {Kind.PACKAGE_REMOVED.value: GONE, Kind.PACKAGE_ADDED.value: ADDED}
+    whole = {ChangeKind.PACKAGE_REMOVED.value: GONE, ChangeKind.PACKAGE_ADDED.value: ADDED}
     return whole.get(changes[0].kind, CHANGED)
 
 

@@ -13,13 +13,13 @@ from django.apps import apps
 from django.db.models import Q
 
 from catalogs.models import Catalog
-from catalogs.revisions.compare import Change, Kind
+from catalogs.revisions.compare import PackageChange, ChangeKind
 
 DANGER, WARNING, INFO = "danger", "warning", "info"
 
 
 @dataclass(frozen=True, slots=True)
-class InstalledOperator:
+class AffectedOperator:
     """An installed or requested operator. `channels` are the requested ones, empty for any;
     `bundle` is a name or an image reference. `url_namespace` is `-` for cluster-scoped objects."""
 
@@ -50,12 +50,12 @@ class Effect(NamedTuple):
     """One effect on an installed operator. `tone` is one of danger, warning, info; `text` continues
     after its name, as in "its channel stable is gone"."""
 
-    installed: InstalledOperator
+    installed: AffectedOperator
     tone: str
     text: str
 
 
-def installed_from(catalog: Catalog) -> dict[str, list[InstalledOperator]]:
+def installed_from(catalog: Catalog) -> dict[str, list[AffectedOperator]]:
     """The operators that are installed from this catalog, by package; one query.
 
     Those of the catalog's own cluster that name this catalog or none; those of every cluster for a
@@ -66,20 +66,20 @@ def installed_from(catalog: Catalog) -> dict[str, list[InstalledOperator]]:
         operators = operators.filter(
             Q(catalog="") | Q(catalog=catalog.name), cluster=catalog.cluster_id
         )
-    by_package: dict[str, list[InstalledOperator]] = defaultdict(list)
+    by_package: dict[str, list[AffectedOperator]] = defaultdict(list)
     rows = operators.order_by("cluster__name", "kind", "namespace", "name").values_list(
         *("cluster__name", "kind", "namespace", "name", "package", "channel", "version", "bundle")
     )
     for cluster, kind, namespace, name, package, channel, version, bundle in rows:
         channels = tuple(filter(None, channel.split(", ")))
         by_package[package].append(
-            InstalledOperator(cluster, kind, namespace, name, package, channels, version, bundle)
+            AffectedOperator(cluster, kind, namespace, name, package, channels, version, bundle)
         )
     return dict(by_package)
 
 
 def effects(
-    changes: Sequence[Change], installed: Mapping[str, Sequence[InstalledOperator]]
+    changes: Sequence[PackageChange], installed: Mapping[str, Sequence[AffectedOperator]]
 ) -> list[Effect]:
     """The effects of one package's changes on its installed operators, the worst first."""
     unique: dict[Effect, None] = {}
@@ -92,35 +92,35 @@ def effects(
     return sorted(unique, key=lambda effect: order.index(effect.tone))
 
 
-def _effect(change: Change, operator: InstalledOperator) -> tuple[str, str]:
+def _effect(change: PackageChange, operator: AffectedOperator) -> tuple[str, str]:
     """Tone and text; no text when the change does not affect the operator."""
     match change.kind:
-        case Kind.PACKAGE_REMOVED:
+        case ChangeKind.PACKAGE_REMOVED:
             return DANGER, "its package is gone from the catalog"
-        case Kind.BUNDLE_REMOVED | Kind.BUNDLE_PRUNED if operator.has(
+        case ChangeKind.BUNDLE_REMOVED | ChangeKind.BUNDLE_PRUNED if operator.has(
             change.subject, change.before
         ):
-            gone = "was pruned" if change.kind == Kind.BUNDLE_PRUNED else "is gone"
+            gone = "was pruned" if change.kind == ChangeKind.BUNDLE_PRUNED else "is gone"
             return WARNING, f"its installed version {change.before or change.subject} {gone}"
-        case Kind.BUNDLE_CHANGED if operator.has(change.subject):
+        case ChangeKind.BUNDLE_CHANGED if operator.has(change.subject):
             return INFO, "its installed version has another content under the same name"
-        case Kind.IMAGES_CHANGED if operator.has(change.subject):
+        case ChangeKind.IMAGES_CHANGED if operator.has(change.subject):
             return INFO, "its installed version has other images"
-        case Kind.DEPRECATED | Kind.UNDEPRECATED:
+        case ChangeKind.DEPRECATED | ChangeKind.UNDEPRECATED:
             return _deprecation(change, operator)
-        case Kind.DEFAULT_CHANNEL_CHANGED if not operator.channels:
+        case ChangeKind.DEFAULT_CHANNEL_CHANGED if not operator.channels:
             return INFO, f"the default channel is now {change.after or 'none'}"
     return _channel(change, operator)
 
 
-def _channel(change: Change, operator: InstalledOperator) -> tuple[str, str]:
+def _channel(change: PackageChange, operator: AffectedOperator) -> tuple[str, str]:
     own = change.subject in operator.channels
     match change.kind:
-        case Kind.CHANNEL_REMOVED if own:
+        case ChangeKind.CHANNEL_REMOVED if own:
             return DANGER, f"its channel {change.subject} is gone"
-        case Kind.CHANNEL_CHANGED if own and change.before and operator.has(change.before):
+        case ChangeKind.CHANNEL_CHANGED if own and change.before and operator.has(change.before):
             return WARNING, f"its installed version left its channel {change.subject}"
-        case Kind.HEAD_MOVED if (own or not operator.channels) and not operator.has(change.after):
+        case ChangeKind.HEAD_MOVED if (own or not operator.channels) and not operator.has(change.after):
             whose = f"{'its channel' if own else 'channel'} {change.subject}"
             if not change.after:
                 return WARNING, f"{whose} has no single head any more"
@@ -128,7 +128,7 @@ def _channel(change: Change, operator: InstalledOperator) -> tuple[str, str]:
     return "", ""
 
 
-def _deprecation(change: Change, operator: InstalledOperator) -> tuple[str, str]:
+def _deprecation(change: PackageChange, operator: AffectedOperator) -> tuple[str, str]:
     what = change.after or change.before
     if what == "channel" and change.subject in operator.channels:
         whose = f"its channel {change.subject}"
@@ -138,6 +138,6 @@ def _deprecation(change: Change, operator: InstalledOperator) -> tuple[str, str]
         whose = "its package"
     else:
         return "", ""
-    if change.kind == Kind.DEPRECATED:
+    if change.kind == ChangeKind.DEPRECATED:
         return WARNING, f"{whose} is deprecated"
     return INFO, f"{whose} is no longer deprecated"

@@ -24,7 +24,7 @@ from catalogs.models import (
     PackageOutline,
     RelatedImage,
 )
-from catalogs.revisions.compare import Change, compare
+from catalogs.revisions.compare import PackageChange, compare
 from catalogs.revisions.outline import (
     BundleOutline,
     Encoded,
@@ -50,7 +50,7 @@ class Recorder:
         self._catalog_id = catalog.pk
         self._revision = catalog.revision + 1
         self._has_changes = catalog.revision > 0
-        self._changes: list[Change] = []
+        self._changes: list[PackageChange] = []
         self._open = PackageOutline.objects.filter(catalog=catalog, last=None)
         self._stored = dict(self._open.values_list("package", "content_hash"))
         self._rebuilt: dict[str, Outline] = {}

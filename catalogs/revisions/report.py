@@ -13,49 +13,49 @@ from itertools import groupby
 from django.db.models import Count, Q, QuerySet
 
 from catalogs.models import CatalogChange, CatalogRevision
-from catalogs.revisions.compare import Change, Kind
+from catalogs.revisions.compare import PackageChange, ChangeKind
 from catalogs.revisions.differences import FATES, PackageDifference, fate_of
-from catalogs.revisions.effects import Effect, InstalledOperator, effects
-from catalogs.revisions.text import Line, count_kinds, count_packages, lines
+from catalogs.revisions.effects import Effect, AffectedOperator, effects
+from catalogs.revisions.text import ChangeLine, count_kinds, count_packages, lines
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PackageEntry:
     """One package as shown, with the effects of its changes on installed operators."""
 
     package: str
     fate: str
-    changes: Sequence[Change]
+    changes: Sequence[PackageChange]
     effects: Sequence[Effect]
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[ChangeLine]:
         return lines(self.changes)
 
 
 @dataclass(slots=True)
-class Section:
+class FateSection:
     """The packages of one fate: how many, and the retained ones, those with effects first."""
 
     fate: str
     total: int = 0
-    concerned: list[Entry] = field(default_factory=list)
-    others: list[Entry] = field(default_factory=list)
+    concerned: list[PackageEntry] = field(default_factory=list)
+    others: list[PackageEntry] = field(default_factory=list)
 
-    def page(self, start: int, size: int) -> list[Entry]:
+    def page(self, start: int, size: int) -> list[PackageEntry]:
         return [*self.concerned, *self.others][start : start + size]
 
 
 @dataclass(slots=True)
-class Report:
+class ChangeReport:
     """All sections, the number of changes by kind, and the affected operators.
 
     Only packages and changes that pass the filters are counted.
     """
 
-    sections: dict[str, Section]
+    sections: dict[str, FateSection]
     kinds: Counter[str]
-    affected: dict[InstalledOperator, None]
+    affected: dict[AffectedOperator, None]
 
     @property
     def total(self) -> int:
@@ -69,20 +69,20 @@ class Report:
     @property
     def details(self) -> str:
         """The changes inside packages, counted; `sentence` counts the packages."""
-        whole = (Kind.PACKAGE_ADDED, Kind.PACKAGE_REMOVED)
+        whole = (ChangeKind.PACKAGE_ADDED, ChangeKind.PACKAGE_REMOVED)
         return count_kinds({kind: n for kind, n in self.kinds.items() if kind not in whole})
 
 
 def make_report(
     differences: Iterable[PackageDifference],
-    installed: Mapping[str, Sequence[InstalledOperator]],
+    installed: Mapping[str, Sequence[AffectedOperator]],
     *,
     kinds: frozenset[str] = frozenset(),
     keep: int,
-) -> Report:
+) -> ChangeReport:
     """Reads the differences once. `kinds`: only changes of these (empty: of all); `keep`: packages
     retained in each section besides those with effects."""
-    report = Report({fate: Section(fate) for fate in FATES}, Counter(), {})
+    report = ChangeReport({fate: FateSection(fate) for fate in FATES}, Counter(), {})
     for difference in differences:
         changes = [change for change in difference.changes if not kinds or change.kind in kinds]
         if not changes:
@@ -94,7 +94,7 @@ def make_report(
         report.affected |= dict.fromkeys(effect.installed for effect in concerned)
         into = section.concerned if concerned else section.others
         if concerned or len(into) < keep:
-            into.append(Entry(difference.package, difference.fate, changes, concerned))
+            into.append(PackageEntry(difference.package, difference.fate, changes, concerned))
     return report
 
 
@@ -108,7 +108,7 @@ class RevisionChanges:
     revision: CatalogRevision
     kinds: Counter[str] = field(default_factory=Counter)
     packages: int = 0
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[PackageEntry] = field(default_factory=list)
 
     @property
     def first(self) -> bool:
@@ -134,7 +134,7 @@ def changes_of(
     """The changes of one revision by package; one query, read lazily."""
     rows = _matching(kinds, package).filter(revision=revision).order_by("package", "id")
     fields = ("kind", "package", "subject", "before", "after")
-    plain = (Change(*row) for row in rows.values_list(*fields).iterator(chunk_size=1000))
+    plain = (PackageChange(*row) for row in rows.values_list(*fields).iterator(chunk_size=1000))
     for name, group in groupby(plain, key=lambda change: change.package):
         changes = list(group)
         yield PackageDifference(name, fate_of(changes), changes)
@@ -142,7 +142,7 @@ def changes_of(
 
 def changes_of_revisions(
     revisions: Sequence[CatalogRevision],
-    installed: Mapping[int, Mapping[str, Sequence[InstalledOperator]]],
+    installed: Mapping[int, Mapping[str, Sequence[AffectedOperator]]],
     *,
     kinds: Iterable[str] = (),
     package: str = "",
@@ -176,14 +176,14 @@ def changes_of_revisions(
 def _add_entries(
     by_id: Mapping[int, RevisionChanges],
     rows: QuerySet[CatalogChange],
-    installed: Mapping[int, Mapping[str, Sequence[InstalledOperator]]],
+    installed: Mapping[int, Mapping[str, Sequence[AffectedOperator]]],
 ) -> None:
     fields = ("revision_id", "kind", "package", "subject", "before", "after")
     ordered = rows.order_by("revision_id", "package", "id").values_list(*fields)
     for (revision_id, name), group in groupby(ordered, key=lambda row: (row[0], row[2])):
-        changes = [Change(*row[1:]) for row in group]
+        changes = [PackageChange(*row[1:]) for row in group]
         here = installed.get(by_id[revision_id].revision.catalog_id, {})
-        entry = Entry(name, fate_of(changes), changes, effects(changes, here))
+        entry = PackageEntry(name, fate_of(changes), changes, effects(changes, here))
         by_id[revision_id].entries.append(entry)
     for revision_changes in by_id.values():
         revision_changes.entries.sort(key=lambda entry: not entry.effects)

@@ -6,47 +6,47 @@ Pages, feeds and exports share these texts. They are plain, not escaped, but for
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from catalogs.revisions.compare import Change, Kind
+from catalogs.revisions.compare import PackageChange, ChangeKind
 from catalogs.revisions.differences import PackageDifference
-from catalogs.revisions.effects import InstalledOperator, effects
+from catalogs.revisions.effects import AffectedOperator, effects
 
 # Kind to (singular, plural) after a number, in the order of a sentence.
 _COUNTED = {
-    Kind.PACKAGE_REMOVED: ("package gone", "packages gone"),
-    Kind.PACKAGE_ADDED: ("package added", "packages added"),
-    Kind.CHANNEL_REMOVED: ("channel gone", "channels gone"),
-    Kind.BUNDLE_REMOVED: ("bundle gone", "bundles gone"),
-    Kind.BUNDLE_PRUNED: ("bundle pruned", "bundles pruned"),
-    Kind.DEPRECATED: ("deprecation", "deprecations"),
-    Kind.HEAD_MOVED: ("head moved", "heads moved"),
-    Kind.DEFAULT_CHANNEL_CHANGED: ("default channel changed", "default channels changed"),
-    Kind.CHANNEL_ADDED: ("channel added", "channels added"),
-    Kind.CHANNEL_CHANGED: ("change inside channels", "changes inside channels"),
-    Kind.BUNDLE_ADDED: ("bundle added", "bundles added"),
-    Kind.IMAGES_CHANGED: ("bundle with other images", "bundles with other images"),
-    Kind.BUNDLE_CHANGED: ("bundle with another content", "bundles with another content"),
-    Kind.UNDEPRECATED: ("deprecation taken back", "deprecations taken back"),
+    ChangeKind.PACKAGE_REMOVED: ("package gone", "packages gone"),
+    ChangeKind.PACKAGE_ADDED: ("package added", "packages added"),
+    ChangeKind.CHANNEL_REMOVED: ("channel gone", "channels gone"),
+    ChangeKind.BUNDLE_REMOVED: ("bundle gone", "bundles gone"),
+    ChangeKind.BUNDLE_PRUNED: ("bundle pruned", "bundles pruned"),
+    ChangeKind.DEPRECATED: ("deprecation", "deprecations"),
+    ChangeKind.HEAD_MOVED: ("head moved", "heads moved"),
+    ChangeKind.DEFAULT_CHANNEL_CHANGED: ("default channel changed", "default channels changed"),
+    ChangeKind.CHANNEL_ADDED: ("channel added", "channels added"),
+    ChangeKind.CHANNEL_CHANGED: ("change inside channels", "changes inside channels"),
+    ChangeKind.BUNDLE_ADDED: ("bundle added", "bundles added"),
+    ChangeKind.IMAGES_CHANGED: ("bundle with other images", "bundles with other images"),
+    ChangeKind.BUNDLE_CHANGED: ("bundle with another content", "bundles with another content"),
+    ChangeKind.UNDEPRECATED: ("deprecation taken back", "deprecations taken back"),
 }
 _TITLES = {
-    Kind.PACKAGE_REMOVED: "Package gone",
-    Kind.PACKAGE_ADDED: "Package added",
-    Kind.CHANNEL_REMOVED: "Channel gone",
-    Kind.BUNDLE_REMOVED: "Gone",
-    Kind.BUNDLE_PRUNED: "Pruned",
-    Kind.DEPRECATED: "Deprecated",
-    Kind.HEAD_MOVED: "Head moved",
-    Kind.DEFAULT_CHANNEL_CHANGED: "Default channel",
-    Kind.CHANNEL_ADDED: "Channel added",
-    Kind.CHANNEL_CHANGED: "Inside channels",
-    Kind.BUNDLE_ADDED: "Added",
-    Kind.IMAGES_CHANGED: "Other images",
-    Kind.BUNDLE_CHANGED: "Other content",
-    Kind.UNDEPRECATED: "Not deprecated any more",
+    ChangeKind.PACKAGE_REMOVED: "Package gone",
+    ChangeKind.PACKAGE_ADDED: "Package added",
+    ChangeKind.CHANNEL_REMOVED: "Channel gone",
+    ChangeKind.BUNDLE_REMOVED: "Gone",
+    ChangeKind.BUNDLE_PRUNED: "Pruned",
+    ChangeKind.DEPRECATED: "Deprecated",
+    ChangeKind.HEAD_MOVED: "Head moved",
+    ChangeKind.DEFAULT_CHANNEL_CHANGED: "Default channel",
+    ChangeKind.CHANNEL_ADDED: "Channel added",
+    ChangeKind.CHANNEL_CHANGED: "Inside channels",
+    ChangeKind.BUNDLE_ADDED: "Added",
+    ChangeKind.IMAGES_CHANGED: "Other images",
+    ChangeKind.BUNDLE_CHANGED: "Other content",
+    ChangeKind.UNDEPRECATED: "Not deprecated any more",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChangeLine:
     """Changes of one kind in one package; `items` describe each in a few words."""
 
     kind: str
@@ -54,39 +54,39 @@ class Line:
     items: Sequence[str]
 
 
-def lines(changes: Iterable[Change]) -> list[Line]:
+def lines(changes: Iterable[PackageChange]) -> list[ChangeLine]:
     """The changes of one package by kind, what may hurt first."""
     items: dict[str, list[str]] = {}
     for change in changes:
         items.setdefault(change.kind, []).append(item(change))
-    return [Line(kind, _TITLES[kind], items[kind]) for kind in _TITLES if kind in items]
+    return [ChangeLine(kind, _TITLES[kind], items[kind]) for kind in _TITLES if kind in items]
 
 
-def item(change: Change) -> str:
+def item(change: PackageChange) -> str:
     """Describes a change of known kind; may be empty for a package without a head."""
     before, after, subject = change.before, change.after, change.subject
     match change.kind:
-        case Kind.PACKAGE_REMOVED | Kind.PACKAGE_ADDED:
+        case ChangeKind.PACKAGE_REMOVED | ChangeKind.PACKAGE_ADDED:
             return before or after
-        case Kind.BUNDLE_ADDED | Kind.BUNDLE_REMOVED | Kind.BUNDLE_PRUNED:
+        case ChangeKind.BUNDLE_ADDED | ChangeKind.BUNDLE_REMOVED | ChangeKind.BUNDLE_PRUNED:
             version = before or after
             return subject if not version or subject.endswith(version) else f"{subject} ({version})"
-        case Kind.IMAGES_CHANGED if before or after:
+        case ChangeKind.IMAGES_CHANGED if before or after:
             return f"{subject}: {before or 'none'} → {after or 'none'}"
-        case Kind.CHANNEL_ADDED | Kind.CHANNEL_REMOVED:
+        case ChangeKind.CHANNEL_ADDED | ChangeKind.CHANNEL_REMOVED:
             head = before or after
             return f"{subject} (head {head})" if head else subject
-        case Kind.CHANNEL_CHANGED if before:
+        case ChangeKind.CHANNEL_CHANGED if before:
             return f"{subject} lost {before}"
-        case Kind.CHANNEL_CHANGED if after:
+        case ChangeKind.CHANNEL_CHANGED if after:
             return f"{subject} got {after}"
-        case Kind.CHANNEL_CHANGED:
+        case ChangeKind.CHANNEL_CHANGED:
             return f"{subject}: other upgrade paths"
-        case Kind.HEAD_MOVED:
+        case ChangeKind.HEAD_MOVED:
             return f"{subject}: {before or 'none'} → {after or 'none'}"
-        case Kind.DEFAULT_CHANNEL_CHANGED:
+        case ChangeKind.DEFAULT_CHANNEL_CHANGED:
             return f"{before or 'none'} → {after or 'none'}"
-        case Kind.DEPRECATED | Kind.UNDEPRECATED:
+        case ChangeKind.DEPRECATED | ChangeKind.UNDEPRECATED:
             what = after or before
             return f"{what} {subject}" if subject else "the package itself"
     return subject
@@ -121,7 +121,7 @@ _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>#|&!"})
 def markdown(
     title: str,
     differences: Iterable[PackageDifference],
-    installed: Mapping[str, Sequence[InstalledOperator]],
+    installed: Mapping[str, Sequence[AffectedOperator]],
 ) -> Iterator[str]:
     """A comparison as Markdown, in pieces, package by package; names can't become markup."""
     yield f"# {plain(title)}\n"

@@ -13,7 +13,7 @@ from catalogs.search.find import (
     SORTS,
     Filters,
     Installation,
-    Match,
+    PackageMatch,
     Result,
     find_packages,
     installed_packages,

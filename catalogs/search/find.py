@@ -13,7 +13,7 @@ from django.apps import apps
 
 from catalogs.fbc.search_words import words_of
 from catalogs.install_methods import InstallMethod
-from catalogs.search.index import COUNTED, FACETS, NO, YES, Group, Index, Row
+from catalogs.search.index import COUNTED, FACETS, NO, YES, PackageGroup, Index, Row
 from catalogs.search.matching import Hits, Score
 from catalogs.search.query import SearchQuery, most_alike, parse_query
 
@@ -63,7 +63,7 @@ class Installation:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class PackageMatch:
     """A package name that passed: the row to show, all its sources, its installations, and the
     fields in which the sources differ when they are not the same package."""
 
@@ -78,7 +78,7 @@ class Result:
     """Every match in order. `counts` maps facet to value to the number of package names that
     choosing the value would show, given the other filters."""
 
-    matches: tuple[Match, ...]
+    matches: tuple[PackageMatch, ...]
     counts: Mapping[str, Mapping[str, int]]
     names: int  # package names in all catalogs
 
@@ -124,7 +124,7 @@ def find_packages(
         if passed:
             installed_counts[answer] += 1
             if not other_answer:
-                matches.append(Match(passed[0], group.rows, here, group.differs))
+                matches.append(PackageMatch(passed[0], group.rows, here, group.differs))
         if other_answer or not (passed or near):
             continue
         for tally, values in zip(counted, _values(group, passed, near), strict=True):
@@ -157,7 +157,7 @@ def _installed_answer(here: Sequence[Installation]) -> str:
 
 
 def _values(
-    group: Group, passed: Sequence[Row], near: Sequence[tuple[int, Row]]
+    group: PackageGroup, passed: Sequence[Row], near: Sequence[tuple[int, Row]]
 ) -> Sequence[Iterable[str]]:
     """Per counted facet the values that the group counts for."""
     if len(passed) == len(group.rows):
@@ -193,7 +193,7 @@ def _sift(
     return passed, near
 
 
-def _ordered(matches: list[Match], sort: str, scores: Mapping[int, Score] | None) -> list[Match]:
+def _ordered(matches: list[PackageMatch], sort: str, scores: Mapping[int, Score] | None) -> list[PackageMatch]:
     """Relevance without a search is the order of names, which the index already has."""
     if sort == "-name":
         return matches[::-1]
@@ -204,10 +204,10 @@ def _ordered(matches: list[Match], sort: str, scores: Mapping[int, Score] | None
     return matches
 
 
-def _best(match: Match, scores: Mapping[int, Score]) -> Score:
+def _best(match: PackageMatch, scores: Mapping[int, Score]) -> Score:
     """The best score of all sources: the shown catalog may have shorter texts."""
     return min(scores[row.id] for row in match.sources if row.id in scores)
 
 
-def _age(match: Match) -> float:
+def _age(match: PackageMatch) -> float:
     return -match.row.updated.timestamp() if match.row.updated else 0.0

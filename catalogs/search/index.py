@@ -110,7 +110,7 @@ COUNTED = len(FACETS) - len(UNCOUNTED)
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PackageGroup:
     """All rows of one package name, the best rank first; their values per facet; the fields in
     which they differ when they are not the same package."""
 
@@ -124,7 +124,7 @@ class Index:
     """Every package name with its rows, in the order of names."""
 
     token: tuple[object, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[PackageGroup, ...]
     vocabulary: Vocabulary  # of names, titles and keywords
     # Ids of rows by the things that searches look up.
     by_text: Mapping[SearchText, Sequence[int]]
@@ -204,7 +204,7 @@ def index_of(rows: Iterable[Row], token: tuple[object, ...] = ()) -> Index:
     by_text = _ids(rows, lambda row: (row.search_text,))
     return Index(
         token=token,
-        groups=tuple(Group(group, _union(group), differences(group)) for group in groups),
+        groups=tuple(PackageGroup(group, _union(group), differences(group)) for group in groups),
         vocabulary=Vocabulary(f"{text.name}{text.title}{text.keywords}" for text in by_text),
         by_text=by_text,
         providing=_ids(rows, lambda row: row.provides),

@@ -7,14 +7,14 @@ verdicts on all bundles of a catalog, `read` reads them, `catalog_health` checks
 from catalogs.contents.bundle_facts import Contents, read_contents
 from catalogs.verdicts.evaluate import BundleEvaluation, RuleResult, check_health, predict
 from catalogs.verdicts.facts import (
-    CatalogOffers,
+    ClusterOffers,
     ClusterFacts,
-    Crd,
-    Group,
-    Installed,
-    Target,
+    ClusterCrd,
+    OperatorGroupFacts,
+    OperatorFacts,
+    WatchTarget,
 )
-from catalogs.verdicts.health_checks import HealthContext, Source
+from catalogs.verdicts.health_checks import HealthContext, CheckedCatalog
 from catalogs.verdicts.rules import RULES, RULES_VERSION, Scope, Verdict
 
 __all__ = [

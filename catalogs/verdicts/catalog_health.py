@@ -10,7 +10,7 @@ from django.db.models import Exists, Q
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
-from catalogs.verdicts import HealthContext, RuleResult, Scope, Source, check_health
+from catalogs.verdicts import HealthContext, RuleResult, Scope, CheckedCatalog, check_health
 from catalogs.verdicts.health_checks import CATALOG_SOURCE, CLUSTER_CATALOG
 from catalogs.verdicts.read import StoredRuleResult, StoredVerdict
 from olmweb.models import Stream
@@ -53,10 +53,10 @@ def stored_result(result: RuleResult) -> StoredRuleResult:
     return StoredRuleResult(result.rule, result.verdict, result.sentence)
 
 
-def source_of(row: Catalog) -> Source:
+def source_of(row: Catalog) -> CheckedCatalog:
     """The catalog as input of the health checks."""
     disabled = row.state == Catalog.State.DISABLED
-    return Source(row.source_kind, row.namespace, row.name, disabled, _trouble(row))
+    return CheckedCatalog(row.source_kind, row.namespace, row.name, disabled, _trouble(row))
 
 
 def _trouble(row: Catalog) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from catalogs.contents.bundle_facts import Contents, Kind
-from catalogs.verdicts.facts import CatalogOffers, ClusterFacts, Installed, Target
+from catalogs.contents.bundle_facts import Contents, ApiKind
+from catalogs.verdicts.facts import ClusterOffers, ClusterFacts, OperatorFacts, WatchTarget
 
 ALL_NAMESPACES = "AllNamespaces"
 MENTIONED = 5  # names in one sentence; more are counted
@@ -33,8 +33,8 @@ class CheckContext:
 
     bundle: Contents
     cluster: ClusterFacts
-    market: CatalogOffers | None
-    target: Target
+    market: ClusterOffers | None
+    target: WatchTarget
 
 
 def listed(names: Iterable[str]) -> str:
@@ -53,11 +53,11 @@ def counted(count: int | None, what: str) -> Answer:
     return {"counted": f"{count} {what}{'' if count == 1 else 's'}"} if count else None
 
 
-def kinds_text(kinds: Iterable[Kind]) -> str:
+def kinds_text(kinds: Iterable[ApiKind]) -> str:
     return listed(kind.label for kind in kinds)
 
 
-def same_package(context: CheckContext, *kinds: str) -> list[Installed]:
+def same_package(context: CheckContext, *kinds: str) -> list[OperatorFacts]:
     """The installed operators of the bundle's package, of these kinds or any."""
     package = context.bundle.package
     return [

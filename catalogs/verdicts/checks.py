@@ -5,7 +5,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from catalogs.contents.bundle_facts import CRD_KIND, Contents, Kind
+from catalogs.contents.bundle_facts import CRD_KIND, Contents, ApiKind
 from catalogs.semver import Version, blang_range, parse
 from catalogs.verdicts import bundle_checks, conflict_checks, feature_gate_checks
 from catalogs.verdicts.check_input import (
@@ -19,16 +19,16 @@ from catalogs.verdicts.check_input import (
     modes_text,
     same_package,
 )
-from catalogs.verdicts.facts import PLATFORM_NAMESPACE, Target
+from catalogs.verdicts.facts import PLATFORM_NAMESPACE, WatchTarget
 from olmweb.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SHIPPED_CLUSTER_WIDE
 
 # Target of the OperatorGroup -> the install modes that it needs, and a phrase for it.
 GROUP_MODES = {
-    Target.ALL: ((ALL_NAMESPACES,), "for all namespaces"),
-    Target.OWN: (("OwnNamespace",), "of its own namespace"),
-    Target.SINGLE: (("SingleNamespace",), "of another namespace"),
-    Target.MULTI: (("MultiNamespace",), "of several namespaces"),
-    Target.MIXED: (("MultiNamespace", "OwnNamespace"), "of its own and other namespaces"),
+    WatchTarget.ALL: ((ALL_NAMESPACES,), "for all namespaces"),
+    WatchTarget.OWN: (("OwnNamespace",), "of its own namespace"),
+    WatchTarget.SINGLE: (("SingleNamespace",), "of another namespace"),
+    WatchTarget.MULTI: (("MultiNamespace",), "of several namespaces"),
+    WatchTarget.MIXED: (("MultiNamespace", "OwnNamespace"), "of its own and other namespaces"),
 }
 PLATFORM_OPERATOR = "PlatformOperator"
 SUBSCRIPTION = "Subscription"
@@ -88,7 +88,7 @@ def _unserved_kinds(context: CheckContext) -> Answer:
     return Unread.KINDS if any(is_served is None for _, is_served in served) else None
 
 
-def _own(kind: Kind, bundle: Contents) -> bool:
+def _own(kind: ApiKind, bundle: Contents) -> bool:
     """Whether the kind is of an API group of the bundle's own CRDs."""
     groups = {name.partition(".")[2] for name, _ in bundle.crd_versions or ()}
     return kind.group in groups
@@ -226,7 +226,7 @@ def _holds(context: CheckContext, constraint: Any) -> bool | None:
         name, wanted = str(needed.get("packageName")), str(needed.get("versionRange"))
         return _offers(context, name, wanted) is None
     if isinstance(gvk := constraint.get("gvk"), dict):
-        kind = Kind(*(str(gvk.get(key) or "") for key in ("group", "version", "kind")))
+        kind = ApiKind(*(str(gvk.get(key) or "") for key in ("group", "version", "kind")))
         return bool(context.market.providers.get(kind))
     for word, decide in (("all", _all), ("any", _any), ("not", _none)):
         if isinstance(inner := constraint.get(word), dict):
@@ -316,7 +316,7 @@ def _selects_too(context: CheckContext, namespace: str) -> bool:
     """Whether the OperatorGroups there may select the same namespaces as the target."""
     groups = [group for group in context.cluster.groups if group.namespace == namespace]
     everywhere = any("" in group.selects for group in groups) or not groups
-    return everywhere or context.target == Target.ALL
+    return everywhere or context.target == WatchTarget.ALL
 
 
 # -- ClusterExtension, PlatformOperator ------------------------------------------------------------

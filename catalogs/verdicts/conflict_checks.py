@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from catalogs.contents.bundle_facts import Contents, Kind
+from catalogs.contents.bundle_facts import Contents, ApiKind
 from catalogs.verdicts.check_input import Answer, CheckContext, Unread, listed, same_package
-from catalogs.verdicts.facts import CatalogOffers, Offered
+from catalogs.verdicts.facts import ClusterOffers, Offered
 
 CSV = "ClusterServiceVersion"
 
@@ -58,7 +58,7 @@ def api_shared(context: CheckContext) -> Answer:
     return {"kind": kind.label, "packages": listed(others)}
 
 
-def other_providers(bundle: Contents, market: CatalogOffers, kind: Kind) -> frozenset[str]:
+def other_providers(bundle: Contents, market: ClusterOffers, kind: ApiKind) -> frozenset[str]:
     """Other packages that provide a kind; the resolver never adds a second bundle of a package."""
     return market.providers.get(kind, frozenset()) - {bundle.package}
 

@@ -7,7 +7,7 @@ from catalogs.contents.bundle_facts import Contents
 from catalogs.install_methods import InstallMethod
 from catalogs.verdicts.check_input import Answer, CheckContext, Unread
 from catalogs.verdicts.checks import CHECKS
-from catalogs.verdicts.facts import NO_CLUSTER, CatalogOffers, ClusterFacts, Target
+from catalogs.verdicts.facts import NO_CLUSTER, ClusterOffers, ClusterFacts, WatchTarget
 from catalogs.verdicts.health_checks import HEALTH_CHECKS, HealthContext
 from catalogs.verdicts.rules import Rule, Scope, Verdict, rules_of
 
@@ -45,8 +45,8 @@ def predict(
     path: InstallMethod,
     *,
     cluster: ClusterFacts = NO_CLUSTER,
-    market: CatalogOffers | None = None,
-    target: Target = Target.ALL,
+    market: ClusterOffers | None = None,
+    target: WatchTarget = WatchTarget.ALL,
 ) -> BundleEvaluation:
     """Evaluates all rules for installing the bundle with `path`.
 

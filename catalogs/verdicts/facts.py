@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import yaml
 
-from catalogs.contents.bundle_facts import Contents, Kind
+from catalogs.contents.bundle_facts import Contents, ApiKind
 from catalogs.semver import Version
 
 
-class Target(StrEnum):
+class WatchTarget(StrEnum):
     """The namespaces that the OperatorGroup of a Subscription's namespace selects.
 
     SINGLE is one other namespace, MULTI several others, MIXED several with its own among them.
@@ -35,7 +35,7 @@ class Offered(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogOffers:
+class ClusterOffers:
     """The offers of all catalogs of one cluster.
 
     `providers` maps a kind to the packages with a bundle that provides it, `always` a package to
@@ -44,15 +44,15 @@ class CatalogOffers:
     ClusterCatalogs of the cluster.
     """
 
-    providers: Mapping[Kind, frozenset[str]] = field(default_factory=dict)
+    providers: Mapping[ApiKind, frozenset[str]] = field(default_factory=dict)
     versions: Mapping[str, tuple[Version, ...]] = field(default_factory=dict)
     catalog: str = ""
     offers: Mapping[str, tuple[Offered, ...]] = field(default_factory=dict)
-    always: Mapping[str, frozenset[Kind]] = field(default_factory=dict)
+    always: Mapping[str, frozenset[ApiKind]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Crd:
+class ClusterCrd:
     """A CustomResourceDefinition of the cluster; the owner is empty if unknown. `objects` is a
     lower bound of the number of its objects, None if they were not counted."""
 
@@ -65,7 +65,7 @@ class Crd:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class OperatorGroupFacts:
     """An OperatorGroup with its selected namespaces; an empty name is all.
 
     `own_catalogs_only` excludes global catalogs from the resolution in its namespace.
@@ -77,7 +77,7 @@ class Group:
     own_catalogs_only: bool = False
 
     @property
-    def target(self) -> Target | None:
+    def target(self) -> WatchTarget | None:
         """None for a group that selects no namespace.
 
         Mirrors InstallModeSet.Supports of operator-framework/api
@@ -86,15 +86,15 @@ class Group:
         if not self.selects:
             return None
         if "" in self.selects:
-            return Target.ALL
+            return WatchTarget.ALL
         own = self.namespace in self.selects
         if len(self.selects) == 1:
-            return Target.OWN if own else Target.SINGLE
-        return Target.MIXED if own else Target.MULTI
+            return WatchTarget.OWN if own else WatchTarget.SINGLE
+        return WatchTarget.MIXED if own else WatchTarget.MULTI
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class OperatorFacts:
     """One operator of the cluster."""
 
     kind: str
@@ -117,20 +117,20 @@ class ClusterFacts:
     """
 
     name: str
-    served: frozenset[Kind] | None = None
-    crds: Mapping[str, Crd] | None = None
+    served: frozenset[ApiKind] | None = None
+    crds: Mapping[str, ClusterCrd] | None = None
     namespaces: Mapping[str, str] | None = None
     roles: Mapping[str, str] | None = None
     shared: Mapping[str, Mapping[str, str]] | None = None
     kube_version: Version | None = None
     openshift_version: Version | None = None
-    installed: tuple[Installed, ...] = ()
-    groups: tuple[Group, ...] = ()
+    installed: tuple[OperatorFacts, ...] = ()
+    groups: tuple[OperatorGroupFacts, ...] = ()
     apis: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     foreign_apis: frozenset[str] | None = None
     gates: Mapping[str, bool] | None = None
 
-    def serves(self, kind: Kind, contents: Contents) -> bool | None:
+    def serves(self, kind: ApiKind, contents: Contents) -> bool | None:
         """Whether it serves `kind` with the bundle's own CRDs installed; None if unknown.
 
         Without the served kinds, only the kinds of Kubernetes itself are known.
@@ -147,11 +147,11 @@ PLATFORM_NAMESPACE = "openshift-platform-operators"
 
 
 @cache
-def built_in() -> frozenset[Kind]:
+def built_in() -> frozenset[ApiKind]:
     """The kinds that every supported Kubernetes serves (1.25 and later)."""
     text = File(__file__).with_name("built_in_kinds.yaml").read_text(encoding="utf-8")
     result = set()
     for api_version, kinds in yaml.load(text, yaml.CSafeLoader).items():
         group, _, version = api_version.rpartition("/")
-        result |= {Kind(group, version, kind) for kind in kinds}
+        result |= {ApiKind(group, version, kind) for kind in kinds}
     return frozenset(result)

@@ -5,7 +5,7 @@ A gate that its Deployment does not set has the default of its version, which is
 
 from collections.abc import Mapping
 
-from catalogs.contents.bundle_facts import Contents, Kind
+from catalogs.contents.bundle_facts import Contents, ApiKind
 from catalogs.verdicts.check_input import (
     ALL_NAMESPACES,
     Answer,
@@ -18,7 +18,7 @@ from catalogs.verdicts.check_input import (
 ONE_NAMESPACE = "SingleOwnNamespaceInstallSupport"
 CERT_MANAGER = "WebhookProviderCertManager"
 SERVICE_CA = "WebhookProviderOpenshiftServiceCA"
-CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate")
+CERTIFICATE = ApiKind("cert-manager.io", "v1", "Certificate")
 
 
 def watching(context: CheckContext) -> Answer:

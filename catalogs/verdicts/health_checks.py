@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from catalogs.verdicts.check_input import Answer, Unread
-from catalogs.verdicts.facts import Group
+from catalogs.verdicts.facts import OperatorGroupFacts
 
 CLUSTER_CATALOG, CATALOG_SOURCE = "ClusterCatalog", "CatalogSource"
 # A CatalogSource that is read with the PackageManifest API.
@@ -20,7 +20,7 @@ GLOBAL = ("openshift-marketplace", "olm")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CheckedCatalog:
     """A catalog. `kind` is that of its object, or its access method without an object; `trouble` is
     the reason why it does not answer the controllers, empty if it answers."""
 
@@ -44,11 +44,11 @@ class HealthContext:
     empty if none is given.
     """
 
-    catalog: Source = Source()
-    sources: tuple[Source, ...] = ()
+    catalog: CheckedCatalog = CheckedCatalog()
+    sources: tuple[CheckedCatalog, ...] = ()
     read: frozenset[str] = frozenset()
     namespace: str = ""
-    groups: tuple[Group, ...] | None = None
+    groups: tuple[OperatorGroupFacts, ...] | None = None
 
 
 def _has(context: HealthContext, kind: str) -> bool:
@@ -79,7 +79,7 @@ def _one_group(context: HealthContext) -> Answer:
     return {"namespace": context.namespace, "has": has}
 
 
-def _alone(context: HealthContext) -> Group | None:
+def _alone(context: HealthContext) -> OperatorGroupFacts | None:
     """The only OperatorGroup of the namespace, if it excludes the global catalogs."""
     groups = context.groups or ()
     return groups[0] if len(groups) == 1 and groups[0].own_catalogs_only else None
@@ -125,7 +125,7 @@ def _own_catalogs_only(context: HealthContext) -> Answer:
     return {"namespace": context.namespace, "group": group.name} if group else None
 
 
-def _subscribable(context: HealthContext) -> list[Source]:
+def _subscribable(context: HealthContext) -> list[CheckedCatalog]:
     """The CatalogSources that serve the catalog to a Subscription: itself, or those of its name."""
     own = context.catalog
     if own.kind in (CATALOG_SOURCE, PACKAGE_MANIFEST):
@@ -145,7 +145,7 @@ def _no_cluster_catalog(context: HealthContext) -> Answer:
     return _lacks(context, CLUSTER_CATALOG)
 
 
-def _own(context: HealthContext) -> Iterator[Source]:
+def _own(context: HealthContext) -> Iterator[CheckedCatalog]:
     """The checked ClusterCatalog, or the one of the same name."""
     for source in context.sources:
         if source.kind == CLUSTER_CATALOG and source.name == context.catalog.name:

@@ -12,14 +12,14 @@ from django.db.models import Q, QuerySet
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package, Prediction, PredictionRun
-from catalogs.verdicts import RULES, Target, Verdict
+from catalogs.verdicts import RULES, WatchTarget, Verdict
 
 # The evaluated install methods; a Subscription's OperatorGroup has two common targets.
 METHOD_TARGETS = (
-    (InstallMethod.PLATFORM_OPERATOR, Target.ALL),
-    (InstallMethod.CLUSTER_EXTENSION, Target.ALL),
-    (InstallMethod.SUBSCRIPTION, Target.ALL),
-    (InstallMethod.SUBSCRIPTION, Target.OWN),
+    (InstallMethod.PLATFORM_OPERATOR, WatchTarget.ALL),
+    (InstallMethod.CLUSTER_EXTENSION, WatchTarget.ALL),
+    (InstallMethod.SUBSCRIPTION, WatchTarget.ALL),
+    (InstallMethod.SUBSCRIPTION, WatchTarget.OWN),
 )
 NOT_READ = "not-read"
 TITLES = {rule.id: rule.title for rule in RULES} | {
@@ -30,7 +30,7 @@ NO_CHOICE = "No bundle to choose"
 
 
 OPTIMISTIC = (Verdict.INSTALLABLE, Verdict.UNKNOWN, Verdict.NOT_INSTALLABLE)
-TARGETS = (Target.ALL, Target.OWN)  # of the OperatorGroup that an install creates
+TARGETS = (WatchTarget.ALL, WatchTarget.OWN)  # of the OperatorGroup that an install creates
 ANY_TARGET = "any"  # in counts: the answer over TARGETS
 INSTALL_MODE = "sub-install-mode"
 
@@ -80,7 +80,7 @@ class StoredVerdict:
     worst first. `notes` on the catalog are added by `catalogs.verdicts.catalog_health`."""
 
     path: InstallMethod
-    target: Target
+    target: WatchTarget
     verdict: Verdict
     rule: str
     sentence: str
@@ -107,7 +107,7 @@ def title_of(rule: str) -> str:
 
 def method_label(path: str, target: str) -> str:
     """The install method with the target of its OperatorGroup: Subscription (own namespace)."""
-    return path + (" (own namespace)" if target == Target.OWN else "")
+    return path + (" (own namespace)" if target == WatchTarget.OWN else "")
 
 
 def over_targets(verdicts: Iterable[AnyVerdict]) -> list[AnyVerdict]:
@@ -122,7 +122,7 @@ def over_targets(verdicts: Iterable[AnyVerdict]) -> list[AnyVerdict]:
         return (
             OPTIMISTIC.index(Verdict(verdict.verdict)),
             verdict.rule == INSTALL_MODE,
-            TARGETS.index(Target(verdict.target)),
+            TARGETS.index(WatchTarget(verdict.target)),
         )
 
     return sorted((row for row in verdicts if row.target in TARGETS), key=rank)
@@ -130,11 +130,11 @@ def over_targets(verdicts: Iterable[AnyVerdict]) -> list[AnyVerdict]:
 
 def method_key(path: str, target: str) -> str:
     """The key of counts: the install method, with the target unless it is all namespaces."""
-    return path if target == Target.ALL else f"{path}-{target}"
+    return path if target == WatchTarget.ALL else f"{path}-{target}"
 
 
 def verdicts(
-    bundle_ids: Collection[int], cluster: int | None = None, *, target: Target | None = None
+    bundle_ids: Collection[int], cluster: int | None = None, *, target: WatchTarget | None = None
 ) -> dict[int, dict[InstallMethod, StoredVerdict]]:
     """Bundle key -> path -> verdict; `cluster` is a key, None: from the catalog alone.
 
@@ -167,7 +167,7 @@ def chosen_rows(
     packages: QuerySet[Package],
     path: InstallMethod,
     cluster: int | None = None,
-    target: Target | None = None,
+    target: WatchTarget | None = None,
 ) -> list[Prediction]:
     """The chosen bundle of each of these packages for `path`, by name; for one target or all.
 
@@ -187,7 +187,7 @@ def best_rows(rows: Iterable[Prediction]) -> list[Prediction]:
 
 
 def overlaid(
-    rows: QuerySet[Prediction], cluster: int | None, target: Target | None = None
+    rows: QuerySet[Prediction], cluster: int | None, target: WatchTarget | None = None
 ) -> list[Prediction]:
     """The rows of the catalog alone, replaced by those of the cluster where it has any. Empty for a
     catalog that was not evaluated for the cluster yet."""
@@ -210,7 +210,7 @@ def stored_verdict(row: Prediction) -> StoredVerdict:
     results: list[Mapping[str, str]] = row.found
     return StoredVerdict(
         InstallMethod(row.path),
-        Target(row.target),
+        WatchTarget(row.target),
         Verdict(row.verdict),
         row.rule,
         row.sentence,

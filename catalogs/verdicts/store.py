@@ -25,11 +25,11 @@ from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blobs
 from catalogs.verdicts import (
     BundleEvaluation,
-    CatalogOffers,
+    ClusterOffers,
     ClusterFacts,
     Contents,
     RuleResult,
-    Target,
+    WatchTarget,
     Verdict,
     predict,
     read_contents,
@@ -68,7 +68,7 @@ _NAMED = ("name", "version")  # differ between the versions of an operator
 _Key = tuple[int, int | None, int | None, str, str]
 _Values = tuple[bool, str, str, str, str, str]
 _Outcome = tuple[str, str, str, str]  # verdict, rule, sentence, `found` as JSON
-_BundleVerdict = tuple[int | None, InstallMethod, Target, _Outcome]
+_BundleVerdict = tuple[int | None, InstallMethod, WatchTarget, _Outcome]
 _SHAPE = attrgetter(*(field_.name for field_ in fields(Contents) if field_.name not in _NAMED))
 
 
@@ -78,13 +78,13 @@ class VerdictContext:
 
     cluster_id: int | None
     facts: ClusterFacts
-    market: CatalogOffers
+    market: ClusterOffers
 
     @property
-    def method_targets(self) -> tuple[tuple[InstallMethod, Target], ...]:
+    def method_targets(self) -> tuple[tuple[InstallMethod, WatchTarget], ...]:
         """METHOD_TARGETS and the further targets of the cluster's OperatorGroups."""
         selected = {group.target for group in self.facts.groups}
-        more = (Target.SINGLE, Target.MULTI, Target.MIXED)
+        more = (WatchTarget.SINGLE, WatchTarget.MULTI, WatchTarget.MIXED)
         return METHOD_TARGETS + tuple(
             (InstallMethod.SUBSCRIPTION, target) for target in more if target in selected
         )
@@ -132,7 +132,7 @@ def evaluate_catalog(catalog: Catalog, contexts: Sequence[VerdictContext]) -> Ev
 
 
 def evaluate_bundle(
-    bundle: Bundle, context: VerdictContext, path: InstallMethod, target: Target
+    bundle: Bundle, context: VerdictContext, path: InstallMethod, target: WatchTarget
 ) -> StoredVerdict:
     """The verdict on one bundle, from its blob. Stores nothing."""
     ((_, contents),) = _contents([bundle])
@@ -242,7 +242,7 @@ class _Evaluator:
         return self._cache[shape]
 
     def _evaluate(self, name: str, contents: Contents | None) -> list[_BundleVerdict]:
-        alone: dict[tuple[InstallMethod, Target], BundleEvaluation] = {}
+        alone: dict[tuple[InstallMethod, WatchTarget], BundleEvaluation] = {}
         verdicts = []
         for context in self._contexts:
             for method_target in context.method_targets:

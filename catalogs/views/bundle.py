@@ -94,7 +94,7 @@ def bundle_contents(bundle: Bundle) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class InspectionStatus:
     """The state of an inspection on a page: from-catalog, read, going, failed, none or
     imageless.
     """
@@ -109,19 +109,19 @@ class Shown:
         return min(100, 100 * row.done // row.total) if row and row.total else None
 
 
-def inspection_status(package: Package, bundle: Bundle) -> Shown:
+def inspection_status(package: Package, bundle: Bundle) -> InspectionStatus:
     """The state of the inspection of the bundle; fills its results into `bundle`.
 
     At most three queries.
     """
     if bundle.webhooks is not None:
-        return Shown("from-catalog")
+        return InspectionStatus("from-catalog")
     if not bundle.image:
-        return Shown("imageless")
+        return InspectionStatus("imageless")
     row = stored.inspection_of(bundle)
     if row is not None and row.manifests_id:
         stored.fill_from_image(bundle)
-    return Shown(
+    return InspectionStatus(
         _state(row), row, presenters.bundle_url(package, bundle.name, "catalogs:inspection")
     )
 

@@ -22,7 +22,7 @@ from catalogs.revisions.differences import (
     retained_revisions,
 )
 from catalogs.revisions.effects import installed_from
-from catalogs.revisions.report import Entry, Report, changes_of, changes_of_revisions, make_report
+from catalogs.revisions.report import PackageEntry, ChangeReport, changes_of, changes_of_revisions, make_report
 from catalogs.views import forms, presenters
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import OptionField, PageField, QueryForm, TextField
@@ -45,10 +45,10 @@ class ChangesQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class LinkedEntry:
     """A package's entry with the address of its page; empty where no content shown has it."""
 
-    entry: Entry
+    entry: PackageEntry
     url: str
 
 
@@ -56,7 +56,7 @@ class Shown:
 class ShownSection:
     fate: str
     total: int
-    entries: Sequence[Shown]
+    entries: Sequence[LinkedEntry]
 
     @property
     def more(self) -> int:
@@ -130,13 +130,13 @@ def report_context(
     return context
 
 
-def _first(report: Report, fate: str) -> Sequence[Entry]:
+def _first(report: ChangeReport, fate: str) -> Sequence[PackageEntry]:
     """All entries that affect an installation, then others up to the limit."""
     section = report.sections[fate]
     return section.page(0, max(OVERVIEW, len(section.concerned)))
 
 
-def _shown(entries: Iterable[Entry], before: Point | None, after: Point) -> list[Shown]:
+def _shown(entries: Iterable[PackageEntry], before: Point | None, after: Point) -> list[LinkedEntry]:
     """Links lead to the content that is current: a package that is gone has a page only where it
     is compared with another catalog."""
     shown = []
@@ -147,7 +147,7 @@ def _shown(entries: Iterable[Entry], before: Point | None, after: Point) -> list
             url = presenters.package_url(
                 point.catalog.cluster_name, point.catalog.slug, entry.package
             )
-        shown.append(Shown(entry, url))
+        shown.append(LinkedEntry(entry, url))
     return shown
 
 

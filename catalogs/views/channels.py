@@ -24,7 +24,7 @@ from catalogs.resolve.analysis import (
     explain_missing_route,
     route_to,
 )
-from catalogs.resolve.facts import PackageFacts
+from catalogs.resolve.facts import ResolverPackage
 from catalogs.resolve.stored import facts_of
 from catalogs.views import forms, presenters
 from olmweb.errors import Missing
@@ -207,7 +207,7 @@ def _in_words(analysis: Analysis) -> list[dict[str, Any]]:
 def _table(
     package: Package,
     choice: queries.Choice,
-    facts: PackageFacts,
+    facts: ResolverPackage,
     analysis: Analysis,
     installed: set[str],
     context: Mapping[str, Any],

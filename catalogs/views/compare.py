@@ -22,7 +22,7 @@ PICKED = 10  # revisions of each catalog to pick from
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RevisionOption:
     """One option of a picker; `value` is the value in the URL."""
 
     value: str
@@ -60,14 +60,14 @@ def compare(request: HttpRequest) -> HttpResponse:
     return render_page(request, "catalogs/compare.html", context, status=status)
 
 
-def _groups(chosen: list[Point]) -> list[tuple[str, list[Choice]]]:
+def _groups(chosen: list[Point]) -> list[tuple[str, list[RevisionOption]]]:
     """The options of both pickers, by catalog; always with the chosen revisions."""
     groups = []
     for catalog, points in newest_points(PICKED):
         numbers = {point.number for point in points}
         older = [p for p in chosen if p.catalog.pk == catalog.pk and p.number not in numbers]
         choices = [
-            Choice(write_point(point), _words(point), point)
+            RevisionOption(write_point(point), _words(point), point)
             for point in [*points, *dict.fromkeys(older)]
         ]
         groups.append((str(catalog), choices))

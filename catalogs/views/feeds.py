@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from catalogs import lookup
 from catalogs.models import CatalogRevision
 from catalogs.revisions.effects import installed_from
-from catalogs.revisions.report import Entry, RevisionChanges, changes_of_revisions
+from catalogs.revisions.report import PackageEntry, RevisionChanges, changes_of_revisions
 from olmweb.api.formats import finish, make_etag, not_modified
 from olmweb.models import Cluster
 from olmweb.web.forms import clean_text
@@ -116,7 +116,7 @@ def _summary(changes: RevisionChanges) -> SafeString:
     )
 
 
-def _package(entry: Entry) -> tuple[str, str]:
+def _package(entry: PackageEntry) -> tuple[str, str]:
     sentences = []
     for line in entry.lines:
         items = ", ".join(line.items[:ITEMS])

@@ -99,7 +99,7 @@ class FacetValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Facet:
+class SoftwareFacet:
     name: str
     title: str
     first: Sequence[FacetValue]
@@ -261,7 +261,7 @@ def package_url(cluster: str, catalog: str, name: str) -> str:
 
 
 def cards(
-    matches: Sequence[search.Match], query: search.SearchQuery, hits: search.Hits | None
+    matches: Sequence[search.PackageMatch], query: search.SearchQuery, hits: search.Hits | None
 ) -> list[Card]:
     """The cards of a page; at most one query, for descriptions that contain a search word."""
     read_as = hits.read_as if hits else {}
@@ -339,7 +339,7 @@ def bundle_url(package: Package, name: str, route: str = "catalogs:bundle") -> s
         return ""
 
 
-def facets(result: search.Result, filters: search.Filters, params: QueryDict) -> list[Facet]:
+def facets(result: search.Result, filters: search.Filters, params: QueryDict) -> list[SoftwareFacet]:
     """The facets worth showing: those with a choice to make or one made."""
     pairs = filter_pairs(params)
     shown_facets = []
@@ -362,7 +362,7 @@ def facets(result: search.Result, filters: search.Filters, params: QueryDict) ->
         ]
         if shown:
             first = max(FACET_FIRST, len(chosen))
-            shown_facets.append(Facet(name, TITLES[name], shown[:first], shown[first:]))
+            shown_facets.append(SoftwareFacet(name, TITLES[name], shown[:first], shown[first:]))
     return shown_facets
 
 

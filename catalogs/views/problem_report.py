@@ -21,7 +21,7 @@ READERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ProblemGroup:
     """The problems of one code: their number, their packages, and the reactions of readers."""
 
     code: str
@@ -45,7 +45,7 @@ class Counts:
     total: int
     refused: int
     packages: int
-    groups: list[Group]
+    groups: list[ProblemGroup]
     by_package: list[tuple[str, int]]  # most problems first
 
 
@@ -62,7 +62,7 @@ def count_problems(problems: QuerySet[ContentProblem]) -> Counts:
     """Three queries, whatever the number of problems."""
     plain = problems.order_by()
     codes = plain.values("code").annotate(n=Count("id"), p=Count("package", distinct=True))
-    groups = [Group(row["code"], row["n"], row["p"], reactions_of(row["code"])) for row in codes]
+    groups = [ProblemGroup(row["code"], row["n"], row["p"], reactions_of(row["code"])) for row in codes]
     groups.sort(key=lambda group: (group.about.severity, -group.count, group.code))
     names = plain.values_list("package").annotate(n=Count("id")).order_by("-n", "package")
     whole = plain.aggregate(

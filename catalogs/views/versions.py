@@ -11,7 +11,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
 from catalogs.resolve import BadQuestion, resolve, v1
 from catalogs.resolve.analysis import V1
-from catalogs.resolve.facts import PackageFacts
+from catalogs.resolve.facts import ResolverPackage
 from catalogs.resolve.stored import facts_of
 from catalogs.semver import identifiers_key
 from catalogs.verdicts.read import StoredVerdict, verdicts
@@ -76,7 +76,7 @@ def _verdict_texts(stored: Mapping[InstallMethod, StoredVerdict]) -> list[tuple[
     return presenters.verdict_words(stored[path] for path in InstallMethod if path in stored)
 
 
-def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> Sequence[Bundle]:
+def _ordered(bundles: Sequence[Bundle], facts: ResolverPackage, semantics: str) -> Sequence[Bundle]:
     """Newest first: as OLM v1 prefers them, or by version and opm's release."""
     if semantics == V1:
         rank = {bundle.name: place for place, bundle in enumerate(v1.preference(facts.bundles))}
@@ -88,7 +88,7 @@ def _ordered(bundles: Sequence[Bundle], facts: PackageFacts, semantics: str) -> 
     )
 
 
-def _question(package: Package, facts: PackageFacts, params: QueryDict) -> dict[str, Any]:
+def _question(package: Package, facts: ResolverPackage, params: QueryDict) -> dict[str, Any]:
     """The form "What would be chosen?" and, with a method in the URL, its answer."""
     values = {
         "version": clean_text(params.get("range", "")),

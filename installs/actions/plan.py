@@ -13,7 +13,7 @@ from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
-from catalogs.verdicts import Target
+from catalogs.verdicts import WatchTarget
 from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows
 from installs.actions.warnings import InstallWarning, install_warnings
 from installs.facts.bundle_verdicts import target_of, verdict_for
@@ -230,7 +230,7 @@ class _Context:
         return catalog.name if ours else ""
 
     def watches_all(self) -> bool:
-        return default_target(self.cluster, self.package) == Target.ALL
+        return default_target(self.cluster, self.package) == WatchTarget.ALL
 
     def catalog_source(self) -> SourceName:
         source = _sources_of(self.cluster, self.package.catalog).first()
@@ -277,13 +277,13 @@ def install_modes(package: Package) -> frozenset[str]:
     return frozenset(map(str, package.install_modes))
 
 
-def default_target(cluster: Cluster, package: Package) -> Target:
+def default_target(cluster: Cluster, package: Package) -> WatchTarget:
     """The OperatorGroup that a Subscription gets when nobody chooses one: that of the package's
     verdict, and before it is evaluated by the install modes. One query."""
     row = Package.objects.filter(pk=package.pk)
     for best in best_rows(chosen_rows(row, InstallMethod.SUBSCRIPTION, cluster.pk)):
-        return Target(best.target)
-    return Target.ALL if "AllNamespaces" in install_modes(package) else Target.OWN
+        return WatchTarget(best.target)
+    return WatchTarget.ALL if "AllNamespaces" in install_modes(package) else WatchTarget.OWN
 
 
 def _sources_of(cluster: Cluster, catalog: Catalog) -> Any:

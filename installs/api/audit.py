@@ -11,7 +11,7 @@ from pydantic import Field
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_catalog
 from catalogs.models import PredictionRun
-from catalogs.verdicts import Target
+from catalogs.verdicts import WatchTarget
 from installs.audit.audit import WATCHES, audit, read_watch
 from installs.audit.report import as_csv, as_json, as_markdown
 from olmweb.api.formats import (
@@ -77,7 +77,7 @@ def get_audit(request: HttpRequest, query: Query[AuditParameters]) -> HttpRespon
     unchanged = not_modified(request, etag)
     if unchanged is not None:
         return unchanged
-    target = read_watch(query.watch or Target.ALL)
+    target = read_watch(query.watch or WatchTarget.ALL)
     report = audit(catalog, method, cluster=cluster, target=target, namespace=query.namespace)
     if form == "json":
         return finish(json_response(as_json(report)), etag)

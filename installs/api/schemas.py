@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from catalogs.api.schemas import ErrorText, error_text, shallow
-from catalogs.contents.difference import Section
+from catalogs.contents.difference import DifferenceSection
 from catalogs.contents.permissions import Permission
-from catalogs.contents.report import Image, Kinds, Webhook
+from catalogs.contents.report import UsedImage, Kinds, Webhook
 from installs.diagnosis import Finding
 from installs.diagnosis.aggregated import Explanation
 from installs.facts.bundle_contents import CrdHere, Need
@@ -396,7 +396,7 @@ class ContentsRow:
     webhooks: list[Webhook] | None
     crds: list[CrdHere]
     needs: list[Need]
-    images: list[Image]
+    images: list[UsedImage]
     namespaces: list[str]
     notes: list[str]
 
@@ -408,7 +408,7 @@ class BundleDifferenceRow:
     before: str
     after: str
     cluster: str | None
-    sections: list[Section]
+    sections: list[DifferenceSection]
 
 
 def cluster_row(cluster: Cluster) -> ClusterRow:

@@ -13,9 +13,9 @@ from datetime import datetime
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package, Prediction, PredictionRun
 from catalogs.resolve import BadQuestion, resolve
-from catalogs.resolve.facts import PackageFacts, Resolution
+from catalogs.resolve.facts import ResolverPackage, Resolution
 from catalogs.resolve.stored import facts_of_all
-from catalogs.verdicts import RULES_VERSION, Target, Verdict
+from catalogs.verdicts import RULES_VERSION, WatchTarget, Verdict
 from catalogs.verdicts.catalog_health import health_context, health_notes, source_of
 from catalogs.verdicts.read import (
     ANY_TARGET,
@@ -43,9 +43,9 @@ NO_BUNDLE = "no-bundles"
 WATCHES = (ANY_TARGET, *(target.value for target in TARGETS))
 
 
-def read_watch(value: str) -> Target | None:
+def read_watch(value: str) -> WatchTarget | None:
     """Parses one of WATCHES; None for any target."""
-    return None if value in ("", ANY_TARGET) else Target(value)
+    return None if value in ("", ANY_TARGET) else WatchTarget(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Audit:
     catalog: str
     path: InstallMethod
     cluster: str
-    target: Target | None
+    target: WatchTarget | None
     namespace_check: NamespaceCheck | None
     rules_version: int
     evaluated_at: datetime | None
@@ -157,7 +157,7 @@ def audit(
     path: InstallMethod,
     *,
     cluster: Cluster | None = None,
-    target: Target | None = None,
+    target: WatchTarget | None = None,
     namespace: str = "",
 ) -> Audit:
     """Audits every package of `catalog` that has stored verdicts.
@@ -173,11 +173,11 @@ def audit(
         else None
     )
     namespace_check = checks.of(namespace) if checks and namespace else None
-    target = target if path == InstallMethod.SUBSCRIPTION else Target.ALL
+    target = target if path == InstallMethod.SUBSCRIPTION else WatchTarget.ALL
     if namespace_check:
-        target = namespace_check.target or target or Target.ALL
+        target = namespace_check.target or target or WatchTarget.ALL
     cluster_id = cluster.pk if cluster else None
-    by_target: dict[Target, list[AuditRow]] = defaultdict(list)
+    by_target: dict[WatchTarget, list[AuditRow]] = defaultdict(list)
     for prediction in chosen_rows(Package.objects.filter(catalog=catalog), path, cluster_id):
         bundle = (
             (prediction.bundle.name, prediction.bundle.version) if prediction.bundle else ("", "")
@@ -220,8 +220,8 @@ def audit(
     )
 
 
-def _best(by_target: Mapping[Target, Sequence[AuditRow]]) -> list[AuditRow]:
-    rows: dict[str, dict[Target, AuditRow]] = defaultdict(dict)
+def _best(by_target: Mapping[WatchTarget, Sequence[AuditRow]]) -> list[AuditRow]:
+    rows: dict[str, dict[WatchTarget, AuditRow]] = defaultdict(dict)
     for target in TARGETS:
         for row in by_target.get(target, ()):
             rows[row.package][target] = row
@@ -259,7 +259,7 @@ def _buckets(rows: list[AuditRow]) -> tuple[Bucket, ...]:
 
 def _actual(
     catalog: Catalog,
-    rows: Mapping[tuple[Target, str], StoredVerdict],
+    rows: Mapping[tuple[WatchTarget, str], StoredVerdict],
     path: InstallMethod,
     cluster: Cluster,
     checks: NamespaceChecks | None,
@@ -281,7 +281,7 @@ def _actual(
         operator.pk: checks.of(operator.namespace) if checks else UNCHECKED
         for operator in operators
     }
-    targets = {pk: check.target or Target.ALL for pk, check in by_operator.items()}
+    targets = {pk: check.target or WatchTarget.ALL for pk, check in by_operator.items()}
     requesting = [operator for operator in operators if operator.channel or operator.version_asked]
     requested = (
         _requested_verdicts(catalog, path, requesting, targets, cluster.pk) if requesting else {}
@@ -329,7 +329,7 @@ def _requested_verdicts(
     catalog: Catalog,
     path: InstallMethod,
     operators: Sequence[Operator],
-    targets: Mapping[int, Target],
+    targets: Mapping[int, WatchTarget],
     cluster: int,
 ) -> dict[int, StoredVerdict | None]:
     """Operator key -> the verdict on the bundle that the operator requests; None when unknown.
@@ -369,7 +369,7 @@ def _requested_verdicts(
     return result
 
 
-def _resolve(facts: PackageFacts, path: InstallMethod, operator: Operator) -> Resolution | None:
+def _resolve(facts: ResolverPackage, path: InstallMethod, operator: Operator) -> Resolution | None:
     """None when the requested version range is invalid."""
     channels = [channel.strip() for channel in operator.channel.split(",") if channel.strip()]
     try:
@@ -385,21 +385,21 @@ def _resolve(facts: PackageFacts, path: InstallMethod, operator: Operator) -> Re
 
 def _stored(
     packages: Mapping[str, Package], bundles: set[str], path: InstallMethod, cluster: int
-) -> tuple[dict[tuple[int, str], int], Mapping[tuple[int, Target], StoredVerdict]]:
+) -> tuple[dict[tuple[int, str], int], Mapping[tuple[int, WatchTarget], StoredVerdict]]:
     """Keys of the bundles by package and name, and the stored verdicts on them."""
     rows = Prediction.objects.filter(
         package__in=packages.values(), bundle__name__in=bundles, path=path.value
     ).select_related("bundle")
     ids: dict[tuple[int, str], int] = {}
-    verdicts: dict[tuple[int, Target], StoredVerdict] = {}
+    verdicts: dict[tuple[int, WatchTarget], StoredVerdict] = {}
     for row in overlaid(rows, cluster):
         if row.bundle is not None:
             ids[row.package_id, row.bundle.name] = row.bundle.pk
-            verdicts[row.bundle.pk, Target(row.target)] = stored_verdict(row)
+            verdicts[row.bundle.pk, WatchTarget(row.target)] = stored_verdict(row)
     return ids, verdicts
 
 
-def _without_bundle(path: InstallMethod, target: Target, resolution: Resolution) -> StoredVerdict:
+def _without_bundle(path: InstallMethod, target: WatchTarget, resolution: Resolution) -> StoredVerdict:
     rule = resolution.blocked_by or NO_BUNDLE
     sentence = resolution.message or resolution.reason or title_of(rule)
     result = StoredRuleResult(rule, Verdict.NOT_INSTALLABLE, sentence)

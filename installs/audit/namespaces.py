@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from catalogs.install_methods import InstallMethod
-from catalogs.verdicts import Group, HealthContext, Scope, Source, Target, Verdict, check_health
+from catalogs.verdicts import OperatorGroupFacts, HealthContext, Scope, CheckedCatalog, WatchTarget, Verdict, check_health
 from catalogs.verdicts.catalog_health import stored_result
 from catalogs.verdicts.health_checks import CATALOG_SOURCE
 from catalogs.verdicts.read import StoredRuleResult, StoredVerdict
@@ -30,8 +30,8 @@ class NamespaceCheck:
     """
 
     namespace: str
-    groups: tuple[Group, ...] = ()
-    target: Target | None = None
+    groups: tuple[OperatorGroupFacts, ...] = ()
+    target: WatchTarget | None = None
     blocker: StoredRuleResult | None = None
     notes: tuple[StoredRuleResult, ...] = ()
 
@@ -49,7 +49,7 @@ class NamespaceCheck:
 
 
 UNCHECKED = NamespaceCheck("")
-NO_CATALOG = Source()
+NO_CATALOG = CheckedCatalog()
 
 
 @dataclass
@@ -58,12 +58,12 @@ class NamespaceChecks:
     catalog to install from, where that matters."""
 
     cluster: Cluster
-    catalog: Source = NO_CATALOG
+    catalog: CheckedCatalog = NO_CATALOG
     _checks: dict[str, NamespaceCheck] = field(default_factory=dict)
 
     @cached_property
-    def groups(self) -> Mapping[str, tuple[Group, ...]]:
-        by_namespace: dict[str, list[Group]] = defaultdict(list)
+    def groups(self) -> Mapping[str, tuple[OperatorGroupFacts, ...]]:
+        by_namespace: dict[str, list[OperatorGroupFacts]] = defaultdict(list)
         for group in groups_of(self.cluster):
             by_namespace[group.namespace].append(group)
         return {namespace: tuple(groups) for namespace, groups in by_namespace.items()}
@@ -76,7 +76,7 @@ class NamespaceChecks:
         return streams.exists()
 
     @cached_property
-    def _sources(self) -> tuple[Source, ...]:
+    def _sources(self) -> tuple[CheckedCatalog, ...]:
         """The CatalogSources. A source without a connection state yet counts as not answering."""
         rows = Component.objects.filter(cluster=self.cluster, kind=CATALOG_SOURCE)
         states = rows.order_by("namespace", "name").values_list("namespace", "name", "details")
@@ -84,7 +84,7 @@ class NamespaceChecks:
         for namespace, name, details in states:
             state = details.get("state") or "no connection yet"
             trouble = "" if state == READY else state
-            sources.append(Source(CATALOG_SOURCE, namespace, name, trouble=trouble))
+            sources.append(CheckedCatalog(CATALOG_SOURCE, namespace, name, trouble=trouble))
         return tuple(sources)
 
     def of(self, namespace: str) -> NamespaceCheck:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
-from catalogs.contents.difference import Section, difference
+from catalogs.contents.difference import DifferenceSection, difference
 from catalogs.contents.objects import Manifests
-from catalogs.contents.report import Crd, Report, images, report
+from catalogs.contents.report import Crd, BundleReport, images, report
 from catalogs.contents.stored import contents_of, manifests_of
 from catalogs.fbc import blob as fbc
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
@@ -60,7 +60,7 @@ class BundleContents:
     metadata is known: empty kinds, permissions and webhooks then mean unknown."""
 
     inspected: bool
-    report: Report
+    report: BundleReport
     crds: tuple[CrdHere, ...]
     needs: tuple[Need, ...]
     namespaces: tuple[str, ...]
@@ -75,7 +75,7 @@ def contents(bundle: Bundle, cluster: Cluster | None) -> BundleContents:
     if manifests is not None:
         bundle_report = report(manifests, related)
     else:
-        bundle_report = Report(images=images(related), crds=_bundle_crds(facts))
+        bundle_report = BundleReport(images=images(related), crds=_bundle_crds(facts))
     return BundleContents(
         inspected=manifests is not None,
         report=bundle_report,
@@ -102,7 +102,7 @@ def installed_bundle(package: Package, cluster: Cluster | None) -> Bundle | None
     return None
 
 
-def between(before: Bundle, after: BundleContents) -> tuple[Section, ...] | None:
+def between(before: Bundle, after: BundleContents) -> tuple[DifferenceSection, ...] | None:
     """The difference from the bundle `before` to `after`; None if either is not inspected.
 
     At most four queries.
@@ -230,7 +230,7 @@ def _providers(facts: Contents, catalogs: Iterable[int]) -> dict[tuple[str, str,
     return providers
 
 
-def _namespaces(bundle: Bundle, bundle_report: Report) -> tuple[str, ...]:
+def _namespaces(bundle: Bundle, bundle_report: BundleReport) -> tuple[str, ...]:
     """The namespaces that an install creates or writes to."""
     own = bundle.suggested_namespace or f"{bundle.package.name}-system"
     why = "suggested by the bundle" if bundle.suggested_namespace else "when nobody picks another"

@@ -4,20 +4,20 @@ from collections.abc import Collection
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
-from catalogs.verdicts import Group, Target
+from catalogs.verdicts import OperatorGroupFacts, WatchTarget
 from catalogs.verdicts.read import StoredVerdict, verdicts
 from catalogs.verdicts.store import VerdictContext, evaluate_bundle
 from installs.facts.verdict_context import cluster_facts, market_of
 from olmweb.models import Cluster
 
 
-def target_of(namespaces: tuple[str, ...], namespace: str) -> Target:
+def target_of(namespaces: tuple[str, ...], namespace: str) -> WatchTarget:
     """The target of an OperatorGroup in `namespace` that selects `namespaces` (none: all)."""
-    return Group(namespace, "", frozenset(namespaces or ("",))).target or Target.ALL
+    return OperatorGroupFacts(namespace, "", frozenset(namespaces or ("",))).target or WatchTarget.ALL
 
 
 def verdict_for(
-    cluster: Cluster, package: Package, bundle: str, path: str, target: Target
+    cluster: Cluster, package: Package, bundle: str, path: str, target: WatchTarget
 ) -> StoredVerdict | None:
     """The verdict for `path` (a kind) on one bundle; None when it was not evaluated yet.
 
@@ -26,7 +26,7 @@ def verdict_for(
     now, in some fifteen queries.
     """
     stored = verdicts_on(cluster, package, [bundle], path, target).get(bundle)
-    if stored is not None or target in (Target.ALL, Target.OWN):
+    if stored is not None or target in (WatchTarget.ALL, WatchTarget.OWN):
         return stored
     row = package.bundles.filter(name=bundle).order_by("-version_key").first()
     if row is None:
@@ -42,7 +42,7 @@ def verdicts_on(
     package: Package,
     names: Collection[str],
     path: str,
-    target: Target = Target.ALL,
+    target: WatchTarget = WatchTarget.ALL,
 ) -> dict[str, StoredVerdict]:
     """Bundle name -> stored verdict for `path` (a kind) on the cluster; bundles that were not
     evaluated are left out. Two queries."""

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from catalogs.verdicts import Group
+from catalogs.verdicts import OperatorGroupFacts
 from installs.models import Component
 from installs.state.observation import details_of
 from olmweb.models import Cluster
 
 
-def groups_of(cluster: Cluster) -> tuple[Group, ...]:
+def groups_of(cluster: Cluster) -> tuple[OperatorGroupFacts, ...]:
     """The OperatorGroups, by namespace. One query.
 
     The selected namespaces are those of the status, or of the spec while the status has none. A
@@ -21,7 +21,7 @@ def groups_of(cluster: Cluster) -> tuple[Group, ...]:
         requested = details.get("targets") or ([] if details.get("selects") else [""])
         selects = frozenset(details.get("namespaces") or requested)
         alone = bool(details.get("own_catalogs_only"))
-        groups.append(Group(row.namespace, row.name, selects, alone))
+        groups.append(OperatorGroupFacts(row.namespace, row.name, selects, alone))
     return tuple(groups)
 
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 from django.db.models import Count
 
-from catalogs.contents.bundle_facts import Kind
+from catalogs.contents.bundle_facts import ApiKind
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.semver import Version, parse
-from catalogs.verdicts import CatalogOffers, ClusterFacts, Crd, Installed
+from catalogs.verdicts import ClusterOffers, ClusterFacts, ClusterCrd, OperatorFacts
 from catalogs.verdicts.facts import Offered
 from installs.facts.operator_groups import groups_of
 from installs.models import Component, CRDState, Operator, Surface
@@ -42,7 +42,7 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
         kube_version=None if version else read_version(cluster.version),
         openshift_version=read_version(str(version or "")),
         installed=tuple(
-            Installed(*values)
+            OperatorFacts(*values)
             for values in operators.values_list("kind", "namespace", "name", "package", "bundle")
         ),
         groups=groups_of(cluster),
@@ -79,15 +79,15 @@ def _foreign_apis(surface: Surface | None) -> frozenset[str] | None:
     return None if names is None else frozenset(names)
 
 
-def _served(cluster: Cluster, names: list[str]) -> frozenset[Kind]:
+def _served(cluster: Cluster, names: list[str]) -> frozenset[ApiKind]:
     """The kinds of the last discovery and of the CRDs, which are watched and thus more recent."""
-    kinds = {Kind(*name.rsplit("/", 2)) for name in names}
+    kinds = {ApiKind(*name.rsplit("/", 2)) for name in names}
     crds = CRDState.objects.filter(cluster=cluster).values_list("group", "served_kind", "served")
-    kinds |= {Kind(group, version, kind) for group, kind, served in crds for version in served}
+    kinds |= {ApiKind(group, version, kind) for group, kind, served in crds for version in served}
     return frozenset(kinds)
 
 
-def _crds(cluster: Cluster, counted: Mapping[str, int]) -> dict[str, Crd]:
+def _crds(cluster: Cluster, counted: Mapping[str, int]) -> dict[str, ClusterCrd]:
     fields = ("served", "stored", "owner_kind", "owner_namespace", "owner_name")
     subscribed = {
         f"{package}.{namespace}": (InstallMethod.SUBSCRIPTION, namespace, name)
@@ -98,7 +98,7 @@ def _crds(cluster: Cluster, counted: Mapping[str, int]) -> dict[str, Crd]:
         .values_list("package", "namespace", "name")
     }
     return {
-        name: Crd(
+        name: ClusterCrd(
             *(frozenset(served), frozenset(stored), *_owner(owner, subscribed)),
             objects=_about(counted.get(name)),
         )
@@ -139,7 +139,7 @@ def read_version(text: str) -> Version | None:
         return None
 
 
-def market_of(catalog: Catalog, cluster: Cluster | None) -> CatalogOffers:
+def market_of(catalog: Catalog, cluster: Cluster | None) -> ClusterOffers:
     """The offers of `catalog` and of all catalogs that `cluster` can use. At most six queries."""
     ids = {catalog.pk}
     if cluster is not None:
@@ -153,17 +153,17 @@ def market_of(catalog: Catalog, cluster: Cluster | None) -> CatalogOffers:
         version = read_version(text)
         if version is not None:
             versions[package].append(version)
-    providers: dict[Kind, set[str]] = defaultdict(set)
-    always: dict[str, set[Kind]] = defaultdict(set)
+    providers: dict[ApiKind, set[str]] = defaultdict(set)
+    always: dict[str, set[ApiKind]] = defaultdict(set)
     provided = BundleGVK.objects.filter(bundle__package__catalog__in=ids, required=False)
     fields = ("group", "version", "kind", "bundle__package__name")
     counted = provided.order_by().values_list(*fields).annotate(Count("bundle", distinct=True))
     for *gvk, package, times in counted:
-        kind = Kind(*gvk)
+        kind = ApiKind(*gvk)
         providers[kind].add(package)
         if times == held[package]:
             always[package].add(kind)
-    return CatalogOffers(
+    return ClusterOffers(
         {kind: frozenset(names) for kind, names in providers.items()},
         {name: tuple(values) for name, values in versions.items()},
         catalog.name,

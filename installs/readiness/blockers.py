@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from catalogs.resolve.facts import PackageFacts
+from catalogs.resolve.facts import ResolverPackage
 
 _TEXT = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.+-].*)?")
 _EXACT = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
@@ -52,7 +52,7 @@ class PackageOffer:
 
     catalog: str
     package: str
-    facts: PackageFacts
+    facts: ResolverPackage
     deprecated: bool = False
     deprecation: str = ""
     deprecated_channels: Mapping[str, str] = field(default_factory=dict)

@@ -11,9 +11,9 @@ from operator import or_
 
 from django.db.models import Q
 
-from catalogs.graph import Entry
+from catalogs.graph import GraphEntry
 from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
-from catalogs.resolve.facts import BundleFacts, PackageFacts
+from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from installs.models import Operator
 from installs.readiness.blockers import PackageOffer
 from installs.state.catalog_offers import usable_catalogs
@@ -92,9 +92,9 @@ def _choose(operator: Operator, candidates: _Candidates) -> Package | None:
 
 
 def _fill(packages: Mapping[int, Package]) -> dict[int, PackageOffer]:
-    channels: dict[int, dict[str, list[Entry]]] = {pk: {} for pk in packages}
+    channels: dict[int, dict[str, list[GraphEntry]]] = {pk: {} for pk in packages}
     deprecated: dict[int, dict[str, str]] = defaultdict(dict)
-    by_channel: dict[int, list[Entry]] = {}
+    by_channel: dict[int, list[GraphEntry]] = {}
     rows = Channel.objects.filter(package__in=packages).order_by()
     fields = ("id", "package_id", "name", "deprecated", "deprecation")
     for pk, package, name, is_deprecated, message in rows.values_list(*fields):
@@ -105,7 +105,7 @@ def _fill(packages: Mapping[int, Package]) -> dict[int, PackageOffer]:
     for channel, name, replaces, skips, skip_range in entries.values_list(
         "channel_id", "name", "replaces", "skips", "skip_range"
     ):
-        by_channel[channel].append(Entry(name, replaces, tuple(map(str, skips)), skip_range))
+        by_channel[channel].append(GraphEntry(name, replaces, tuple(map(str, skips)), skip_range))
     bundles = _bundles(packages)
     return {
         pk: _package_offer(package, channels[pk], deprecated[pk], bundles.get(pk, ()))
@@ -126,7 +126,7 @@ def _bundles(packages: Collection[int]) -> dict[int, list[Bundle]]:
 
 def _package_offer(
     package: Package,
-    channels: Mapping[str, list[Entry]],
+    channels: Mapping[str, list[GraphEntry]],
     deprecated: Mapping[str, str],
     bundles: Iterable[Bundle],
 ) -> PackageOffer:
@@ -134,12 +134,12 @@ def _package_offer(
     return PackageOffer(
         catalog=str(package.catalog),
         package=package.name,
-        facts=PackageFacts(
+        facts=ResolverPackage(
             package.name,
             package.default_channel,
             channels,
             [
-                BundleFacts(bundle.name, bundle.version, bundle.deprecated, image=bundle.image)
+                ResolverBundle(bundle.name, bundle.version, bundle.deprecated, image=bundle.image)
                 for bundle in listed
             ],
         ),

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catalogs.contents.bundle_facts import Kind
+from catalogs.contents.bundle_facts import ApiKind
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.revisions.text import plain
 from catalogs.verdicts import Contents
@@ -235,7 +235,7 @@ def _contents(
         webhooks=csv_details.get("webhooks", row.webhooks if row else None),
         conversion_webhooks=csv_details.get("conversion_webhooks"),
         required_packages=(("", ""),) if _SUPPORTED[0] in types else (),
-        requires=(Kind("", "", ""),) if _SUPPORTED[1] in types else (),
+        requires=(ApiKind("", "", ""),) if _SUPPORTED[1] in types else (),
         constraints=({},) if _SUPPORTED[2] in types else (),
     )
 

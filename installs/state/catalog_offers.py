@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from django.db.models import Q
 
-from catalogs.graph import Entry
+from catalogs.graph import GraphEntry
 from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
 from catalogs.semver import Version, parse
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
@@ -20,7 +20,7 @@ class Offer:
     catalog: str
     priority: int
     cluster_catalog: bool
-    entries: dict[str, list[Entry]] = field(default_factory=dict)  # by channel
+    entries: dict[str, list[GraphEntry]] = field(default_factory=dict)  # by channel
     heads: dict[str, str] = field(default_factory=dict)  # channel -> bundle
     versions: dict[str, str] = field(default_factory=dict)  # bundle -> version as written
     parsed: dict[str, Version] = field(default_factory=dict)  # bundle -> version, if valid
@@ -86,7 +86,7 @@ def _fill(offers: dict[int, Offer]) -> None:
     fields = ("channel_id", "name", "replaces", "skips", "skip_range")
     for channel, name, replaces, skips, skip_range in entries.values_list(*fields):
         package, channel_name = channels[channel]
-        entry = Entry(name, replaces, tuple(str(bundle) for bundle in skips), skip_range)
+        entry = GraphEntry(name, replaces, tuple(str(bundle) for bundle in skips), skip_range)
         offers[package].entries[channel_name].append(entry)
     bundles = Bundle.objects.filter(package_id__in=offers).order_by("ordinal")
     for package, name, version, deprecated in bundles.values_list(

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from catalogs import lookup
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
-from catalogs.verdicts import Target
+from catalogs.verdicts import WatchTarget
 from catalogs.verdicts.read import ANY_TARGET
 from catalogs.views import forms, presenters
 from catalogs.views.forms import ALONE
@@ -31,11 +31,11 @@ ACTUAL = 100  # operators beside their predictions
 OK = "installable"  # the bucket without a rule
 WORDS = {
     None: "all namespaces or its own",
-    Target.ALL: "all namespaces",
-    Target.OWN: "its own namespace",
-    Target.SINGLE: "another namespace",
-    Target.MULTI: "several namespaces",
-    Target.MIXED: "its own and other namespaces",
+    WatchTarget.ALL: "all namespaces",
+    WatchTarget.OWN: "its own namespace",
+    WatchTarget.SINGLE: "another namespace",
+    WatchTarget.MULTI: "several namespaces",
+    WatchTarget.MIXED: "its own and other namespaces",
 }
 ARCS = {"installable": "healthy", "not_installable": "failed", "unknown": "unknown"}
 
@@ -47,7 +47,7 @@ class AuditQuery:
     catalog: Catalog
     path: InstallMethod
     cluster: Cluster | None
-    target: Target | None
+    target: WatchTarget | None
     namespace: str
     bucket: str
     q: str

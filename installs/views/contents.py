@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from catalogs import lookup
 from catalogs.contents.permissions import CLUSTER
-from catalogs.contents.report import Report
+from catalogs.contents.report import BundleReport
 from catalogs.models import Bundle, Package
 from catalogs.views import presenters
 from catalogs.views.bundle import inspection_status
@@ -49,7 +49,7 @@ def contents(
     return render_page(request, "installs/contents.html", context)
 
 
-def _granted(report: Report, *, wide: bool) -> list[Any]:
+def _granted(report: BundleReport, *, wide: bool) -> list[Any]:
     return [
         permission for permission in report.permissions if (permission.scope == CLUSTER) is wide
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from catalogs.contents.bundle_facts import Kind, Shipped
+from catalogs.contents.bundle_facts import ApiKind, Shipped
 from catalogs.install_methods import InstallMethod
 from catalogs.verdicts import Contents, predict
 from installs.facts.cluster import read_cluster
@@ -154,7 +154,7 @@ def test_objects_of_cluster_wide_kinds_are_read_with_their_owners(cluster: Clust
 def test_a_bundle_that_ships_one_of_them_is_predicted_to_fail(cluster: Cluster) -> None:
     facts = cluster_facts(cluster)
     for each in SHIPPED_CLUSTER_WIDE:
-        kind = Kind(each.group, each.versions[0], each.kind)
+        kind = ApiKind(each.group, each.versions[0], each.kind)
         bundle = Contents(package="logs", shipped=(Shipped(kind, "of-helm"),))
         rules = {
             one.rule

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
-from catalogs.verdicts import Target, Verdict
+from catalogs.verdicts import WatchTarget, Verdict
 from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows, stored_verdict
 from installs.actions.plan import paths_of
 from installs.models import Action, Operator
@@ -158,7 +158,7 @@ def _verdicts(
     selected = Package.objects.filter(pk__in=[package.pk for package in packages])
     target = None  # no choice: the best target of each package
     if targets:  # named namespaces have no verdicts of their own
-        target = Target.OWN if targets == Target.OWN else Target.ALL
+        target = WatchTarget.OWN if targets == WatchTarget.OWN else WatchTarget.ALL
     return {
         row.package_id: Candidate(
             Key("", "", row.package.name),

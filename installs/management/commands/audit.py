@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_named_catalog
 from catalogs.models import Catalog
-from catalogs.verdicts import Target
+from catalogs.verdicts import WatchTarget
 from installs.audit.audit import WATCHES, Audit, audit, read_watch
 from installs.audit.report import TITLES, agreement, as_csv, as_json
 from installs.facts.refresh_verdicts import refresh
@@ -33,7 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("--cluster", default="", help="ask this cluster's facts, too")
         parser.add_argument(
             "--watch",
-            default=Target.ALL.value,
+            default=WatchTarget.ALL.value,
             choices=WATCHES,
             help="namespaces that the OperatorGroup of a Subscription selects (default: all); "
             "any: those with which the package is installable",

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from catalogs.contents.difference import Section, difference, fields_of
+from catalogs.contents.difference import DifferenceSection, difference, fields_of
 from catalogs.contents.objects import Manifests
 from catalogs.contents.permissions import Level, risks
-from catalogs.contents.report import Report, report
+from catalogs.contents.report import BundleReport, report
 from tests.worlds.bundle_images import CRD, SERVICE, csv
 
 RULE = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
@@ -27,7 +27,7 @@ ROLE = {
 }
 
 
-def told(*objects: dict[str, Any], related: tuple[tuple[str, str], ...] = ()) -> Report:
+def told(*objects: dict[str, Any], related: tuple[tuple[str, str], ...] = ()) -> BundleReport:
     return report(Manifests(objects, {}), related)
 
 
@@ -131,7 +131,7 @@ def test_parts_of_a_wrong_type_count_as_absent(odd):
     assert fields_of({"properties": odd, "required": odd, "items": odd}) == {}
 
 
-def changed(edit: Any) -> tuple[Section, ...]:
+def changed(edit: Any) -> tuple[DifferenceSection, ...]:
     """From the CRD to one that `edit` changed."""
     after = copy.deepcopy(CRD)
     edit(after["spec"])
@@ -176,7 +176,7 @@ def test_a_new_required_field_breaks_only_below_what_was_there():
     assert notes == ["spec.spout is new in v1 and required."]
 
 
-def permitted(*rules: dict[str, Any]) -> Report:
+def permitted(*rules: dict[str, Any]) -> BundleReport:
     spec = {"clusterPermissions": [{"serviceAccountName": "k", "rules": list(rules)}]}
     return told(csv(install={"spec": spec}))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.graph import Entry, Successor, heads, successors, v0_candidates
+from catalogs.graph import GraphEntry, Successor, heads, successors, v0_candidates
 from catalogs.graph import validate as validate_channel
 from catalogs.graph.layout import MAX_NODES, drawn_edges, layout
 from catalogs.semver import Version, blang_range, masterminds_range, parse
@@ -19,7 +19,7 @@ CATALOG = SHARED / "data" / "catalogs" / "community-4.20.jsonl.xz"
 
 
 def chain(count):
-    return [Entry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}" if i else "") for i in range(count)]
+    return [GraphEntry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}" if i else "") for i in range(count)]
 
 
 def known(entries):
@@ -28,7 +28,7 @@ def known(entries):
 
 names = st.sampled_from(["p.v1.0.0", "p.v1.1.0", "p.v1.2.0", "p.v2.0.0", "odd", "gone.v0.1.0"])
 entry = st.builds(
-    Entry,
+    GraphEntry,
     names,
     names | st.just(""),
     st.lists(names, max_size=3).map(tuple),
@@ -38,7 +38,7 @@ channel = st.lists(entry, max_size=6, unique_by=lambda each: each.name)
 
 
 def test_a_head_is_an_entry_that_nothing_replaces_or_skips():
-    entries = [Entry("c", "b"), Entry("b", "a"), Entry("a"), Entry("d", "a", ("b",))]
+    entries = [GraphEntry("c", "b"), GraphEntry("b", "a"), GraphEntry("a"), GraphEntry("d", "a", ("b",))]
 
     assert heads(entries) == ["c", "d"]
 
@@ -47,19 +47,19 @@ def test_a_head_is_an_entry_that_nothing_replaces_or_skips():
     ("entries", "message"),
     [
         ([], "channel must contain at least one bundle"),
-        ([Entry("a", "b"), Entry("b", "a")], "no channel head found in graph"),
-        ([Entry("b"), Entry("a")], "multiple channel heads found in graph: a, b"),
+        ([GraphEntry("a", "b"), GraphEntry("b", "a")], "no channel head found in graph"),
+        ([GraphEntry("b"), GraphEntry("a")], "multiple channel heads found in graph: a, b"),
         (
-            [Entry("h", "a"), Entry("a", "b"), Entry("b", "a")],
+            [GraphEntry("h", "a"), GraphEntry("a", "b"), GraphEntry("b", "a")],
             "detected cycle in replaces chain of upgrade graph: a -> b -> a",
         ),
         (
             [
-                Entry("h", "a"),
-                Entry("a", "", ("x",)),
-                Entry("x", "y"),
-                Entry("y", "z", ("w",)),
-                Entry("w", "y"),
+                GraphEntry("h", "a"),
+                GraphEntry("a", "", ("x",)),
+                GraphEntry("x", "y"),
+                GraphEntry("y", "z", ("w",)),
+                GraphEntry("w", "y"),
             ],
             "channel contains one or more stranded bundles: y",
         ),
@@ -70,16 +70,16 @@ def test_a_faulty_channel_gets_opms_message(entries, message):
 
 
 def test_a_valid_channel_may_replace_and_skip_what_it_does_not_hold():
-    assert validate_channel([Entry("b", "a", ("gone",)), Entry("a", "older")]) == []
+    assert validate_channel([GraphEntry("b", "a", ("gone",)), GraphEntry("a", "older")]) == []
 
 
 def test_successors_come_newest_first_with_the_rule_that_allows_them():
     entries = [
-        Entry("p.v1.0.0"),
-        Entry("p.v1.1.0", "p.v1.0.0"),
-        Entry("p.v1.2.0", "p.v1.1.0", ("p.v1.0.0",)),
-        Entry("p.v1.3.0", "p.v1.2.0", skip_range=">=1.0.0 <1.3.0"),
-        Entry("p.v1.4.0", "p.v1.3.0", skip_range="^1.0.0"),
+        GraphEntry("p.v1.0.0"),
+        GraphEntry("p.v1.1.0", "p.v1.0.0"),
+        GraphEntry("p.v1.2.0", "p.v1.1.0", ("p.v1.0.0",)),
+        GraphEntry("p.v1.3.0", "p.v1.2.0", skip_range=">=1.0.0 <1.3.0"),
+        GraphEntry("p.v1.4.0", "p.v1.3.0", skip_range="^1.0.0"),
     ]
 
     assert successors(entries, "p.v1.0.0", Version(1, 0, 0), known(entries)) == [
@@ -91,7 +91,7 @@ def test_successors_come_newest_first_with_the_rule_that_allows_them():
 
 
 def test_a_subscription_takes_the_unskipped_entry_nearest_to_the_head():
-    entries = [Entry("c", "b", ("b",)), Entry("b", "a"), Entry("a")]
+    entries = [GraphEntry("c", "b", ("b",)), GraphEntry("b", "a"), GraphEntry("a")]
 
     assert v0_candidates(entries) == ["c", "a"]
     assert v0_candidates(entries, ("b", None)) == ["c"]
@@ -99,7 +99,7 @@ def test_a_subscription_takes_the_unskipped_entry_nearest_to_the_head():
 
 def test_a_subscription_has_no_candidates_without_one_head():
     with pytest.raises(ValueError, match="multiple channel heads found in graph: a, b"):
-        v0_candidates([Entry("a"), Entry("b")])
+        v0_candidates([GraphEntry("a"), GraphEntry("b")])
 
 
 @given(channel)
@@ -126,7 +126,7 @@ def test_every_rule_ends_on_any_channel(entries):
 
 
 def test_time_runs_from_left_to_right():
-    entries = [Entry("p.v1.2.0", "p.v1.1.0"), Entry("p.v1.1.0", "p.v1.0.0"), Entry("p.v1.0.0")]
+    entries = [GraphEntry("p.v1.2.0", "p.v1.1.0"), GraphEntry("p.v1.1.0", "p.v1.0.0"), GraphEntry("p.v1.0.0")]
     drawn = layout(entries, known(entries))
 
     assert [node.label for node in drawn.nodes] == ["1.0.0", "1.1.0", "1.2.0"]
@@ -144,7 +144,7 @@ def test_the_order_of_the_entries_changes_nothing():
 
 
 def test_skipped_and_absent_entries_are_marked():
-    drawn = layout([Entry("p.v2.0.0", "p.v1.0.0", ("p.v1.5.0",)), Entry("p.v1.5.0")], {})
+    drawn = layout([GraphEntry("p.v2.0.0", "p.v1.0.0", ("p.v1.5.0",)), GraphEntry("p.v1.5.0")], {})
 
     assert {node.id: (node.kind, node.skipped, node.lane) for node in drawn.nodes} == {
         "p.v1.0.0": ("missing", False, 1),
@@ -154,7 +154,7 @@ def test_skipped_and_absent_entries_are_marked():
 
 
 def test_a_skip_range_is_one_edge_from_the_newest_version_it_takes():
-    entries = [Entry("p.v1.0.0"), Entry("p.v1.1.0"), Entry("p.v2.0.0", skip_range="<2.0.0")]
+    entries = [GraphEntry("p.v1.0.0"), GraphEntry("p.v1.1.0"), GraphEntry("p.v2.0.0", skip_range="<2.0.0")]
     drawn = layout(entries, known(entries))
 
     assert [(edge.source, edge.target, edge.kind) for edge in drawn.edges] == [
@@ -164,7 +164,7 @@ def test_a_skip_range_is_one_edge_from_the_newest_version_it_takes():
 
 @pytest.mark.parametrize("skip_range", ["<99999.0.0", " || ".join([">0.x"] * 70)])
 def test_skip_ranges_that_take_every_version_are_drawn_from_the_newest_before_them(skip_range):
-    entries = [Entry(f"p.v{i}.0.0", skip_range=skip_range) for i in range(3_000)]
+    entries = [GraphEntry(f"p.v{i}.0.0", skip_range=skip_range) for i in range(3_000)]
     edges = drawn_edges(entries, {item.name: item for item in entries}, known(entries))
     assert {(edge.source, edge.target) for edge in edges} == {
         (f"p.v{i}.0.0", f"p.v{i + 1}.0.0") for i in range("||" in skip_range, 2_999)
@@ -189,7 +189,7 @@ def test_a_long_plain_run_is_one_node_around_what_must_stay_visible():
 
 def test_six_hundred_entries_that_skip_each_other_stay_a_readable_drawing():
     entries = [
-        Entry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}", tuple(f"p.v0.0.{j}" for j in range(i - 9, i - 1)))
+        GraphEntry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}", tuple(f"p.v0.0.{j}" for j in range(i - 9, i - 1)))
         for i in range(10, 610)
     ]
     drawn = layout(entries, known(entries))
@@ -200,7 +200,7 @@ def test_six_hundred_entries_that_skip_each_other_stay_a_readable_drawing():
 
 def test_absent_names_are_not_counted_as_versions_of_the_channel():
     skips = tuple(f"p.v1.0.{i}" for i in range(20))
-    drawn = layout([Entry("p.v2.0.0", "", skips)], {})
+    drawn = layout([GraphEntry("p.v2.0.0", "", skips)], {})
 
     assert drawn.entries == 1
     assert [(node.kind, node.label) for node in drawn.nodes][:2] == [
@@ -217,7 +217,7 @@ def test_an_empty_channel_has_an_empty_layout():
 def test_ten_thousand_entries_in_a_row_or_a_ring_are_no_problem(cyclic):
     entries = chain(10_000)
     if cyclic:
-        entries[0] = Entry("p.v0.0.0", "p.v0.0.9999")
+        entries[0] = GraphEntry("p.v0.0.0", "p.v0.0.9999")
     else:
         assert len(v0_candidates(entries)) == 10_000
 
@@ -226,8 +226,8 @@ def test_ten_thousand_entries_in_a_row_or_a_ring_are_no_problem(cyclic):
 
 
 def test_a_ring_below_the_head_is_named_whole():
-    entries = [*chain(3000), Entry("p.v9.0.0", "p.v0.0.2999")]
-    entries[0] = Entry("p.v0.0.0", "p.v0.0.2999")
+    entries = [*chain(3000), GraphEntry("p.v9.0.0", "p.v0.0.2999")]
+    entries[0] = GraphEntry("p.v0.0.0", "p.v0.0.2999")
 
     assert validate_channel(entries)[0].count(" -> ") == 3000
 
@@ -260,7 +260,7 @@ def test_rules_agree_with_the_reference_on_every_real_channel():
     for blob in channels:
         raw = blob["entries"]
         entries = [
-            Entry(
+            GraphEntry(
                 item["name"],
                 item.get("replaces") or "",
                 tuple(item.get("skips") or ()),

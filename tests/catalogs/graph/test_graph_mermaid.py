@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.graph import Entry
+from catalogs.graph import GraphEntry
 from catalogs.graph.mermaid import mermaid, quoted
 from catalogs.semver import parse
 
@@ -16,10 +16,10 @@ CLASS = re.compile(r"  classDef \w+ [a-z0-9#:,. -]+")
 
 def test_names_edges_and_facts_are_written():
     entries = [
-        Entry("p.v1.0.0"),
-        Entry("p.v1.1.0", "p.v1.0.0"),
-        Entry("p.v1.2.0", "p.v1.1.0", ("p.v0.9.0",), "<1.2.0"),
-        Entry("p.v2.0.0", skip_range="<1.1.0"),
+        GraphEntry("p.v1.0.0"),
+        GraphEntry("p.v1.1.0", "p.v1.0.0"),
+        GraphEntry("p.v1.2.0", "p.v1.1.0", ("p.v0.9.0",), "<1.2.0"),
+        GraphEntry("p.v2.0.0", skip_range="<1.1.0"),
     ]
     versions = {item.name: parse(item.name[3:]) for item in entries}
     text = mermaid(
@@ -55,7 +55,7 @@ def test_what_mermaid_or_html_would_read_is_a_code():
 
 @given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=5, unique=True))
 def test_every_line_is_one_of_ours_whatever_the_names(names):
-    entries = [Entry(new, old) for new, old in zip(names, ["", *names], strict=False)]
+    entries = [GraphEntry(new, old) for new, old in zip(names, ["", *names], strict=False)]
     text = mermaid(entries, {}, facts={"head": set(names)}, title="".join(names))
     head, _, body = text.partition("flowchart LR\n")
     assert len(head.splitlines()) == 3

@@ -6,30 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.graph import Entry, successors
+from catalogs.graph import GraphEntry, successors
 from catalogs.graph.routes import cyclic, find_route, leading_to, next_steps
 from catalogs.graph.rules import successor_table
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import resolve
 from catalogs.resolve.analysis import V0, V1, analyse, explain_missing_route, route_to
-from catalogs.resolve.facts import BundleFacts, PackageFacts
+from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.semver import parse
 
 VERSIONS = ("1.0.0", "1.0.1", "1.0.2", "1.1.0", "1.1.1", "1.2.0", "2.0.0")
 CHANNEL = [
-    Entry("p.v1.0.0"),
-    Entry("p.v1.0.1"),
-    Entry("p.v1.0.2", "p.v1.0.1"),
-    Entry("p.v1.1.0", "p.v1.0.0"),
-    Entry("p.v1.1.1", "p.v1.0.0", ("p.v1.1.0", "p.v1.0.2")),
-    Entry("p.v1.2.0", "p.v1.1.1", (), ">=1.1.0 <1.2.0"),
-    Entry("p.v2.0.0", "p.v1.2.0"),
+    GraphEntry("p.v1.0.0"),
+    GraphEntry("p.v1.0.1"),
+    GraphEntry("p.v1.0.2", "p.v1.0.1"),
+    GraphEntry("p.v1.1.0", "p.v1.0.0"),
+    GraphEntry("p.v1.1.1", "p.v1.0.0", ("p.v1.1.0", "p.v1.0.2")),
+    GraphEntry("p.v1.2.0", "p.v1.1.1", (), ">=1.1.0 <1.2.0"),
+    GraphEntry("p.v2.0.0", "p.v1.2.0"),
 ]
 
 
 def facts(channels=None, versions=VERSIONS, deprecated=()):
-    bundles = [BundleFacts(f"p.v{item}", item, item in deprecated) for item in versions]
-    return PackageFacts("p", "stable", channels or {"stable": CHANNEL}, bundles)
+    bundles = [ResolverBundle(f"p.v{item}", item, item in deprecated) for item in versions]
+    return ResolverPackage("p", "stable", channels or {"stable": CHANNEL}, bundles)
 
 
 def told(way):
@@ -64,7 +64,7 @@ def test_a_version_between_needs_a_pin_which_only_v1_has():
 
 
 def test_a_stranded_version_says_why_and_what_helps():
-    channels = {"stable": CHANNEL, "bridge": [Entry("p.v1.2.0", "p.v1.0.1")]}
+    channels = {"stable": CHANNEL, "bridge": [GraphEntry("p.v1.2.0", "p.v1.0.1")]}
     of = facts(channels)
     analysis = analyse(of, V0, "stable")
     assert analysis.stranded == {"p.v1.0.1"}
@@ -77,7 +77,7 @@ def test_a_stranded_version_says_why_and_what_helps():
 
 
 def test_a_version_without_any_edge_is_stranded_for_v1_unless_it_is_chosen():
-    of = facts({"stable": [Entry("p.v1.0.0"), Entry("p.v2.0.0")]})
+    of = facts({"stable": [GraphEntry("p.v1.0.0"), GraphEntry("p.v2.0.0")]})
     analysis = analyse(of, V1)
     assert analysis.orphans == ["p.v1.0.0", "p.v2.0.0"]
     assert analysis.stranded == {"p.v1.0.0"}
@@ -90,9 +90,9 @@ def test_a_version_without_any_edge_is_stranded_for_v1_unless_it_is_chosen():
 
 def test_what_follows_may_be_skipped_itself_and_then_v0_does_not_go_there():
     channel = [
-        Entry("p.v1.0.0"),
-        Entry("p.v1.1.0", "p.v1.0.0"),
-        Entry("p.v1.2.0", "", ("p.v1.1.0",)),
+        GraphEntry("p.v1.0.0"),
+        GraphEntry("p.v1.1.0", "p.v1.0.0"),
+        GraphEntry("p.v1.2.0", "", ("p.v1.1.0",)),
     ]
     of = facts({"stable": channel})
     analysis = analyse(of, V0, "stable")
@@ -110,7 +110,7 @@ def test_a_head_is_not_stranded_and_says_that_it_is_the_newest():
 
 
 def test_v0_moves_nothing_in_a_channel_without_order_and_v1_does():
-    channel = [Entry("p.v1.0.0"), Entry("p.v1.1.0", "p.v1.0.0"), Entry("p.v2.0.0")]
+    channel = [GraphEntry("p.v1.0.0"), GraphEntry("p.v1.1.0", "p.v1.0.0"), GraphEntry("p.v2.0.0")]
     of = facts({"stable": channel})
     analysis = analyse(of, V0, "stable")
     assert analysis.heads == ["p.v1.1.0", "p.v2.0.0"]
@@ -130,9 +130,9 @@ def test_v1_stays_rather_than_go_to_a_deprecated_version():
 
 
 def test_v1_takes_bundles_of_the_same_version_and_release_for_candidates():
-    bundles = [BundleFacts("a", "1.0.0+1"), BundleFacts("b", "1.0.0+1"), BundleFacts("c", "1.0.0")]
-    channels = {"stable": [Entry(item.name) for item in bundles]}
-    of = PackageFacts("p", "stable", channels, bundles)
+    bundles = [ResolverBundle("a", "1.0.0+1"), ResolverBundle("b", "1.0.0+1"), ResolverBundle("c", "1.0.0")]
+    channels = {"stable": [GraphEntry(item.name) for item in bundles]}
+    of = ResolverPackage("p", "stable", channels, bundles)
     assert analyse(of, V1).table["b"] == {"a": "same version"}
     assert resolve(of, InstallMethod.CLUSTER_EXTENSION, installed="b").bundle == "a"
 
@@ -143,9 +143,9 @@ def test_v1_takes_bundles_of_the_same_version_and_release_for_candidates():
     ids=["skipRange", "one version"],
 )
 def test_edges_beyond_counting_are_not_followed_and_that_is_said(skip_range, build):
-    bundles = [BundleFacts(f"p{i}", build(i)) for i in range(1_000)]
-    channels = {"stable": [Entry(item.name, skip_range=skip_range) for item in bundles]}
-    of = PackageFacts("p", "stable", channels, bundles)
+    bundles = [ResolverBundle(f"p{i}", build(i)) for i in range(1_000)]
+    channels = {"stable": [GraphEntry(item.name, skip_range=skip_range) for item in bundles]}
+    of = ResolverPackage("p", "stable", channels, bundles)
     analysis = analyse(of, V1)
     assert analysis.too_large
     assert not any(analysis.table.values())
@@ -158,7 +158,7 @@ def test_edges_beyond_counting_are_not_followed_and_that_is_said(skip_range, bui
 
 
 def test_a_ring_is_named_and_ways_end():
-    ring = [Entry("a", "c"), Entry("b", "a"), Entry("c", "b"), Entry("d", "c")]
+    ring = [GraphEntry("a", "c"), GraphEntry("b", "a"), GraphEntry("c", "b"), GraphEntry("d", "c")]
     of = facts({"stable": ring})
     analysis = analyse(of, V1)
     assert analysis.circling == ["a", "b", "c"]
@@ -167,7 +167,7 @@ def test_a_ring_is_named_and_ways_end():
 
 names = st.sampled_from(["p.v1.0.0", "p.v1.1.0", "p.v1.2.0", "p.v2.0.0", "p.v3.0.0-rc.1", "odd"])
 entry = st.builds(
-    Entry,
+    GraphEntry,
     names,
     names | st.just("gone"),
     st.lists(names, max_size=3).map(tuple),
@@ -191,11 +191,11 @@ def test_the_table_of_successors_is_what_is_asked_for_one_by_one(entries):
 )
 def test_every_step_is_the_one_that_the_resolver_takes(semantics, path, entries):
     bundles = [
-        BundleFacts(item.name, item.name[3:], item.name == "p.v1.1.0")
+        ResolverBundle(item.name, item.name[3:], item.name == "p.v1.1.0")
         for item in entries
         if item.name.startswith("p.v")
     ]
-    of = PackageFacts("p", "stable", {"stable": entries}, bundles)
+    of = ResolverPackage("p", "stable", {"stable": entries}, bundles)
     analysis = analyse(of, semantics, "stable")
     for bundle in bundles:
         if semantics == V0 and "odd" in {item.name for item in entries}:
@@ -233,7 +233,7 @@ def test_what_is_on_a_ring_can_reach_itself(entries):
 
 
 def test_thousands_of_entries_in_a_row_or_ring_cost_time_and_no_stack():
-    chain = [Entry(f"p{i}", f"p{i - 1}" if i else "p4999") for i in range(5000)]
+    chain = [GraphEntry(f"p{i}", f"p{i - 1}" if i else "p4999") for i in range(5000)]
     table = successor_table(chain, {})
     assert len(cyclic(table)) == 5000
     assert len(leading_to(table, ["p0"])) == 5000

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.graph import Entry
+from catalogs.graph import GraphEntry
 from catalogs.graph.layout import layout
 from catalogs.graph.svg import render
 
 NS = "{http://www.w3.org/2000/svg}"
 ENTRIES = [
-    Entry("p.v1.2.0", "p.v1.1.0", ("p.v1.1.5",)),
-    Entry("p.v1.1.5"),
-    Entry("p.v1.1.0", "p.v1.0.0"),
+    GraphEntry("p.v1.2.0", "p.v1.1.0", ("p.v1.1.5",)),
+    GraphEntry("p.v1.1.5"),
+    GraphEntry("p.v1.1.0", "p.v1.0.0"),
 ]
 
 
@@ -46,7 +46,7 @@ def test_each_fact_of_an_entry_is_a_class():
 
 
 def test_each_kind_of_edge_is_a_class():
-    svg = draw([*ENTRIES, Entry("p.v2.0.0", "p.v1.2.0", skip_range="<1.1.7")])
+    svg = draw([*ENTRIES, GraphEntry("p.v2.0.0", "p.v1.2.0", skip_range="<1.1.7")])
 
     for kind in ("replaces", "skips", "skipRange"):
         assert f'class="olm-graph-edge olm-graph-{kind}"' in svg
@@ -95,7 +95,7 @@ def test_a_channel_without_a_single_head_says_so():
 )
 def test_hostile_names_are_text_and_nothing_else(text, attack):
     name = text + attack
-    svg = draw([Entry(name, attack)], links={name: f"/{text}"}, head=name, title=name)
+    svg = draw([GraphEntry(name, attack)], links={name: f"/{text}"}, head=name, title=name)
     tree = ElementTree.fromstring(svg)  # noqa: S314 - our own output
 
     allowed = {"svg", "title", "desc", "g", "a", "rect", "text", "line", "path", "polygon"}
@@ -105,12 +105,12 @@ def test_hostile_names_are_text_and_nothing_else(text, attack):
 
 
 def test_one_entry_and_no_entry_draw_too():
-    assert "1 version, " in draw([Entry("p.v1.2.0")])
+    assert "1 version, " in draw([GraphEntry("p.v1.2.0")])
     assert "<svg" in draw([], head="")
 
 
 def test_a_fold_lists_its_first_names_and_counts_the_rest():
-    entries = [Entry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}" if i else "") for i in range(40)]
+    entries = [GraphEntry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}" if i else "") for i in range(40)]
     svg = draw(entries, head="p.v0.0.39", installed={"p.v0.0.20"})
 
     assert "… 35 versions" in svg
@@ -133,7 +133,7 @@ def test_the_first_node_of_a_kind_can_be_jumped_to():
 
 
 def test_the_way_asked_for_is_marked_even_where_no_edge_is_drawn():
-    entries = [Entry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}" if i else "") for i in range(40)]
+    entries = [GraphEntry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}" if i else "") for i in range(40)]
     route = [("p.v0.0.3", "p.v0.0.30", "skipRange"), ("p.v0.0.30", "p.v0.0.31", "replaces")]
     drawn = layout(entries, {}, route=route)
 
@@ -146,7 +146,7 @@ def test_the_way_asked_for_is_marked_even_where_no_edge_is_drawn():
 
 
 def test_a_fold_is_a_link_that_opens_it():
-    entries = [Entry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}" if i else "") for i in range(90)]
+    entries = [GraphEntry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}" if i else "") for i in range(90)]
     closed = layout(entries, {})
     fold = next(node for node in closed.nodes if node.folded)
     assert (fold.id, len(fold.folded)) == ("p.v0.0.85", 85)
@@ -163,8 +163,8 @@ def test_a_fold_is_a_link_that_opens_it():
 
 def test_entries_beside_the_chain_are_stacked_below_it():
     entries = [
-        Entry("p.v2.0.0", "p.v1.0.0", tuple(f"p.v1.0.{i}" for i in range(1, 7))),
-        *(Entry(f"p.v1.0.{i}") for i in range(7)),
+        GraphEntry("p.v2.0.0", "p.v1.0.0", tuple(f"p.v1.0.{i}" for i in range(1, 7))),
+        *(GraphEntry(f"p.v1.0.{i}") for i in range(7)),
     ]
     places = {node.id: (node.x, node.y) for node in layout(entries, {}).nodes}
 

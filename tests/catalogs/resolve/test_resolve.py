@@ -2,26 +2,26 @@
 
 import pytest
 
-from catalogs.graph import Entry
+from catalogs.graph import GraphEntry
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import BadQuestion, read_method, resolve
-from catalogs.resolve.facts import BundleFacts, PackageFacts
+from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.resolve.platform_operator import pick
 
 
 def facts(*, bundles=None, channels=None, default="stable"):
     """Chain 1.0.0 <- 1.1.0 <- 1.2.0 in stable, 2.0.0-rc.1 alone in beta."""
     versions = ("1.0.0", "1.1.0", "1.2.0", "2.0.0-rc.1")
-    bundles = bundles or [BundleFacts(f"p.v{each}", each) for each in versions]
+    bundles = bundles or [ResolverBundle(f"p.v{each}", each) for each in versions]
     channels = channels or {
         "stable": [
-            Entry("p.v1.0.0"),
-            Entry("p.v1.1.0", "p.v1.0.0"),
-            Entry("p.v1.2.0", "p.v1.1.0"),
+            GraphEntry("p.v1.0.0"),
+            GraphEntry("p.v1.1.0", "p.v1.0.0"),
+            GraphEntry("p.v1.2.0", "p.v1.1.0"),
         ],
-        "beta": [Entry("p.v2.0.0-rc.1", "p.v1.2.0")],
+        "beta": [GraphEntry("p.v2.0.0-rc.1", "p.v1.2.0")],
     }
-    return PackageFacts("p", default, channels, bundles)
+    return ResolverPackage("p", default, channels, bundles)
 
 
 def codes(found):
@@ -95,9 +95,9 @@ def test_a_pre_release_needs_a_range_that_names_one():
 
 def test_deprecated_bundles_come_last_and_dependencies_end_it():
     bundles = [
-        BundleFacts("p.v1.0.0", "1.0.0"),
-        BundleFacts("p.v1.1.0", "1.1.0", deprecated=True),
-        BundleFacts("p.v1.2.0", "1.2.0", True, ("olm.gvk.required", "olm.constraint")),
+        ResolverBundle("p.v1.0.0", "1.0.0"),
+        ResolverBundle("p.v1.1.0", "1.1.0", deprecated=True),
+        ResolverBundle("p.v1.2.0", "1.2.0", True, ("olm.gvk.required", "olm.constraint")),
     ]
     found = resolve(facts(bundles=bundles), InstallMethod.CLUSTER_EXTENSION)
     assert found.bundle == "p.v1.0.0"
@@ -111,8 +111,8 @@ def test_deprecated_bundles_come_last_and_dependencies_end_it():
 
 
 def test_build_metadata_is_a_release_for_an_extension_and_nothing_for_the_others():
-    bundles = [BundleFacts(f"p.v1.0.0-{each}", f"1.0.0+{each}") for each in ("2", "10", "1")]
-    channels = {"stable": [Entry(each.name) for each in bundles]}
+    bundles = [ResolverBundle(f"p.v1.0.0-{each}", f"1.0.0+{each}") for each in ("2", "10", "1")]
+    channels = {"stable": [GraphEntry(each.name) for each in bundles]}
     of = facts(bundles=bundles, channels=channels)
     assert resolve(of, InstallMethod.CLUSTER_EXTENSION).bundle == "p.v1.0.0-10"
     found = resolve(of, InstallMethod.PLATFORM_OPERATOR)
@@ -122,13 +122,13 @@ def test_build_metadata_is_a_release_for_an_extension_and_nothing_for_the_others
 
 def test_a_subscription_takes_the_next_step_nearest_to_the_head():
     channel = [
-        Entry("p.v1.0.0"),
-        Entry("p.v1.1.0", "p.v1.0.0"),
-        Entry("p.v1.2.0", "p.v1.1.0", ("p.v1.1.5",), ">=1.0.0 <1.1.0"),
-        Entry("p.v1.1.5", "p.v1.0.0"),
+        GraphEntry("p.v1.0.0"),
+        GraphEntry("p.v1.1.0", "p.v1.0.0"),
+        GraphEntry("p.v1.2.0", "p.v1.1.0", ("p.v1.1.5",), ">=1.0.0 <1.1.0"),
+        GraphEntry("p.v1.1.5", "p.v1.0.0"),
     ]
     versions = ("1.0.0", "1.1.0", "1.1.5", "1.2.0")
-    bundles = [BundleFacts(f"p.v{each}", each) for each in versions]
+    bundles = [ResolverBundle(f"p.v{each}", each) for each in versions]
     of = facts(bundles=bundles, channels={"stable": channel})
     found = resolve(of, InstallMethod.SUBSCRIPTION, installed="p.v1.0.0")
     assert found.bundle == "p.v1.2.0"
@@ -146,7 +146,7 @@ def test_a_subscription_takes_the_next_step_nearest_to_the_head():
 
 
 def test_a_stranded_subscription_says_so():
-    channels = {"stable": [Entry("p.v1.2.0")], "old": [Entry("p.v1.0.0")]}
+    channels = {"stable": [GraphEntry("p.v1.2.0")], "old": [GraphEntry("p.v1.0.0")]}
     found = resolve(facts(channels=channels), InstallMethod.SUBSCRIPTION, channels=["stable"],
                     installed="p.v1.0.0")  # fmt: skip
     assert (found.bundle, found.blocked_by) == ("", "successor")
@@ -157,18 +157,18 @@ def test_a_stranded_subscription_says_so():
     ("channel", "message"),
     [
         (
-            [Entry("a", "b"), Entry("b", "a")],
+            [GraphEntry("a", "b"), GraphEntry("b", "a")],
             "no channel heads (entries not replaced by another entry) found in channel "
             '"stable" of package "p"',
         ),
         (
-            [Entry("c", "b"), Entry("b"), Entry("d")],
+            [GraphEntry("c", "b"), GraphEntry("b"), GraphEntry("d")],
             "a unique replacement chain within a channel is required to determine the relative "
             "order between channel entries, but 2 replacement chains were found in channel "
             '"stable" of package "p": c...b, d',
         ),
         (
-            [Entry("h", "a"), Entry("a", "b"), Entry("b", "a")],
+            [GraphEntry("h", "a"), GraphEntry("a", "b"), GraphEntry("b", "a")],
             'a cycle exists in the chain of replacement beginning with "h" in channel "stable" of '
             'package "p"',
         ),
@@ -195,14 +195,14 @@ def test_a_platform_operator_ignores_what_it_can_not_ask_for():
 
 
 def test_a_first_bundle_without_a_version_is_never_replaced():
-    unread, sound = BundleFacts("a", "one"), BundleFacts("b", "2.0.0")
+    unread, sound = ResolverBundle("a", "one"), ResolverBundle("b", "2.0.0")
     assert pick([unread, sound]) == unread
     assert pick([sound, unread]) == sound
 
 
 @pytest.mark.parametrize("path", InstallMethod)
 def test_a_package_without_bundles_is_answered(path):
-    empty = PackageFacts("p", "", {}, [])
+    empty = ResolverPackage("p", "", {}, [])
     found = resolve(empty, path)
     assert (found.bundle, found.blocked_by) == ("", "no-bundles")
     assert found.message
@@ -226,7 +226,7 @@ def test_what_can_not_be_read_is_named(path, asked, field):
 
 
 def test_a_bundle_that_the_catalog_no_longer_has_is_read_by_its_name():
-    channel = {"stable": [Entry("p.v1.2.0", skip_range=">=1.0.0 <1.2.0")]}
+    channel = {"stable": [GraphEntry("p.v1.2.0", skip_range=">=1.0.0 <1.2.0")]}
     of = facts(channels=channel)
     assert resolve(of, InstallMethod.SUBSCRIPTION, installed="p.v1.0.7").bundle == "p.v1.2.0"
     assert resolve(of, InstallMethod.CLUSTER_EXTENSION, installed="p.v1.0.7").bundle == "p.v1.2.0"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from catalogs.graph import Entry, v0_candidates
+from catalogs.graph import GraphEntry, v0_candidates
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import BadQuestion, resolve
-from catalogs.resolve.facts import BundleFacts, PackageFacts
+from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.resolve.platform_operator import listing, pick
 from catalogs.resolve.stored import DEPENDENCIES
 from catalogs.semver import blang_range, masterminds_range, parse
@@ -62,7 +62,7 @@ def written(bundle):
 def facts_of(name, raw):
     channels = {
         blob["name"]: [
-            Entry(
+            GraphEntry(
                 each["name"],
                 each.get("replaces") or "",
                 tuple(each.get("skips") or ()),
@@ -73,7 +73,7 @@ def facts_of(name, raw):
         for blob in raw["channels"]
     }
     bundles = [
-        BundleFacts(
+        ResolverBundle(
             bundle["name"],
             written(bundle),
             bundle["name"] in raw["gone"],
@@ -84,7 +84,7 @@ def facts_of(name, raw):
         )
         for bundle in raw["bundles"]
     ]
-    return PackageFacts(name, raw["default"], channels, bundles)
+    return ResolverPackage(name, raw["default"], channels, bundles)
 
 
 def ranges(versions):

@@ -10,7 +10,7 @@ from msgspec import structs
 from catalogs.fbc.bundle import BundleFacts
 from catalogs.fbc.lint import EntryFacts
 from catalogs.models import CatalogChange
-from catalogs.revisions.compare import Kind, compare
+from catalogs.revisions.compare import ChangeKind, compare
 from catalogs.revisions.outline import (
     BundleOutline,
     Outline,
@@ -54,8 +54,8 @@ def told(before: Outline | None, after: Outline | None, *, by_blob: bool = True)
 
 
 def test_the_kinds_are_those_of_the_rows() -> None:
-    assert [kind.value for kind in Kind] == CatalogChange.Kind.values
-    assert [kind.name for kind in Kind] == CatalogChange.Kind.names
+    assert [kind.value for kind in ChangeKind] == CatalogChange.Kind.values
+    assert [kind.name for kind in ChangeKind] == CatalogChange.Kind.names
 
 
 def test_an_outline_comes_back_as_it_was_and_equal_ones_have_equal_hashes() -> None:
@@ -189,15 +189,15 @@ def test_there_and_back_again_tell_the_same_things_the_other_way_round(
 ) -> None:
     there, back = told(one, other), told(other, one)
 
-    def subjects(changes: list[Any], *kinds: Kind) -> set[str]:
+    def subjects(changes: list[Any], *kinds: ChangeKind) -> set[str]:
         return {subject for kind, subject, *_ in changes if kind in kinds}
 
-    removed = (Kind.BUNDLE_REMOVED, Kind.BUNDLE_PRUNED)
-    assert subjects(there, Kind.BUNDLE_ADDED) == subjects(back, *removed)
-    assert subjects(there, *removed) == subjects(back, Kind.BUNDLE_ADDED)
-    assert subjects(there, Kind.CHANNEL_ADDED) == subjects(back, Kind.CHANNEL_REMOVED)
+    removed = (ChangeKind.BUNDLE_REMOVED, ChangeKind.BUNDLE_PRUNED)
+    assert subjects(there, ChangeKind.BUNDLE_ADDED) == subjects(back, *removed)
+    assert subjects(there, *removed) == subjects(back, ChangeKind.BUNDLE_ADDED)
+    assert subjects(there, ChangeKind.CHANNEL_ADDED) == subjects(back, ChangeKind.CHANNEL_REMOVED)
     assert bool(there) == bool(back) == (one != other)
-    assert subjects(there, Kind.BUNDLE_ADDED) == other.bundles.keys() - one.bundles.keys()
+    assert subjects(there, ChangeKind.BUNDLE_ADDED) == other.bundles.keys() - one.bundles.keys()
 
 
 @pytest.mark.parametrize("sha256", ["", "ab" * 32])

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.contents.bundle_facts import Hook, Kind, Shipped
+from catalogs.contents.bundle_facts import Hook, ApiKind, Shipped
 from catalogs.install_methods import InstallMethod
 from catalogs.semver import parse
 from catalogs.verdicts import (
     RULES,
-    CatalogOffers,
+    ClusterOffers,
     ClusterFacts,
     Contents,
     HealthContext,
     Scope,
-    Target,
+    WatchTarget,
     Verdict,
     predict,
     read_contents,
@@ -59,7 +59,7 @@ def answer_of(rule: Rule, sample: Mapping[str, Any]) -> Answer:
 def context_of(sample: Mapping[str, Any]) -> CheckContext:
     market = sample.get("market")
     if market is not None:
-        providers = {Kind(*kind): frozenset(names) for kind, names in market.get("providers", ())}
+        providers = {ApiKind(*kind): frozenset(names) for kind, names in market.get("providers", ())}
         versions = {
             name: tuple(parse(each) for each in versions)
             for name, versions in market.get("versions", {}).items()
@@ -69,15 +69,15 @@ def context_of(sample: Mapping[str, Any]) -> CheckContext:
             for name, found in market.get("offers", {}).items()
         }
         always = {
-            name: frozenset(Kind(*kind) for kind in kinds)
+            name: frozenset(ApiKind(*kind) for kind in kinds)
             for name, kinds in market.get("always", {}).items()
         }
-        market = CatalogOffers(providers, versions, market.get("catalog", ""), offers, always)
+        market = ClusterOffers(providers, versions, market.get("catalog", ""), offers, always)
     return CheckContext(
         msgspec.convert(sample["bundle"], Contents),
         _cluster(sample.get("cluster", {})),
         market,
-        Target(sample.get("target", "all")),
+        WatchTarget(sample.get("target", "all")),
     )
 
 
@@ -247,13 +247,13 @@ def test_a_bundle_with_its_objects_tells_everything() -> None:
             Hook("MutatingAdmissionWebhook", "m", "a-manager"),
         ),
         deployments=("a-manager",),
-        provides=frozenset({Kind("a.example", "v1", "A")}),
-        requires=(Kind("b.example", "v1", "B"),),
+        provides=frozenset({ApiKind("a.example", "v1", "A")}),
+        requires=(ApiKind("b.example", "v1", "B"),),
         required_packages=(("b", ">1.0.0"),),
         required_labels=("gpu",),
         constraints=({"cel": {"rule": "true"}},),
-        native_apis=(Kind("route.openshift.io", "v1", "Route"),),
-        required_crds=(("bs.b.example", Kind("b.example", "v1", "B")),),
+        native_apis=(ApiKind("route.openshift.io", "v1", "Route"),),
+        required_crds=(("bs.b.example", ApiKind("b.example", "v1", "B")),),
         owned_crds=("as.a.example",),
         min_kube_version="1.25.0",
         max_openshift_version="4.16",
@@ -261,7 +261,7 @@ def test_a_bundle_with_its_objects_tells_everything() -> None:
         prohibited=True,
         deprecated=True,
         shipped=(
-            Shipped(Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "as.a.example"),
+            Shipped(ApiKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "as.a.example"),
         ),
         crd_versions=(("as.a.example", frozenset({"v1", "v1beta1"})),),
         crds_strict=(("as.a.example", frozenset({"v1"})),),
@@ -336,4 +336,4 @@ def test_properties_of_any_shape_are_read_and_judged(value: Any) -> None:
     blob = json.dumps({"schema": "olm.bundle", "properties": [*properties, value]}).encode()
     contents = read_contents(blob)
     for path in InstallMethod:
-        assert predict(contents, path, market=CatalogOffers()).path == path
+        assert predict(contents, path, market=ClusterOffers()).path == path

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from catalogs.contents.bundle_facts import Kind
+from catalogs.contents.bundle_facts import ApiKind
 from catalogs.install_methods import InstallMethod
 from catalogs.semver import parse
 from catalogs.verdicts import (
     BundleEvaluation,
-    CatalogOffers,
+    ClusterOffers,
     ClusterFacts,
     Contents,
-    Target,
+    WatchTarget,
     Verdict,
     predict,
     read_contents,
@@ -35,7 +35,7 @@ OLM_KINDS = (
 CLUSTER = ClusterFacts(
     "truth",
     served=built_in()
-    | {Kind("operators.coreos.com", version, kind) for version, kind in OLM_KINDS},
+    | {ApiKind("operators.coreos.com", version, kind) for version, kind in OLM_KINDS},
     crds={},
     foreign_apis=frozenset(),
     kube_version=parse("1.36.3"),
@@ -60,12 +60,12 @@ def bundles(shared_data: Path) -> dict[str, Contents]:
 
 
 @pytest.fixture(scope="module")
-def market(bundles: dict[str, Contents]) -> CatalogOffers:
+def market(bundles: dict[str, Contents]) -> ClusterOffers:
     providers = defaultdict(set)
     for each in bundles.values():
         for kind in each.provides:
             providers[kind].add(each.package)
-    return CatalogOffers(
+    return ClusterOffers(
         {kind: frozenset(names) for kind, names in providers.items()},
         {name: (parse(each.version),) for name, each in bundles.items()},
     )
@@ -82,16 +82,16 @@ def _outcomes(file: Path) -> Iterator[tuple[str, tuple[str | None, str | None]]]
 @pytest.mark.parametrize(
     ("name", "target", "counted"),
     [
-        ("olm-v0-all-namespaces", Target.ALL, {"": 116, "sub-install-mode": 24}),
-        ("olm-v0-own-namespace", Target.OWN, {"": 24}),
+        ("olm-v0-all-namespaces", WatchTarget.ALL, {"": 116, "sub-install-mode": 24}),
+        ("olm-v0-own-namespace", WatchTarget.OWN, {"": 24}),
     ],
 )
 def test_every_outcome_is_predicted_with_its_rule(
     shared_data: Path,
     bundles: dict[str, Contents],
-    market: CatalogOffers,
+    market: ClusterOffers,
     name: str,
-    target: Target,
+    target: WatchTarget,
     counted: dict[str, int],
 ) -> None:
     deciding: Counter[str] = Counter()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from catalogs.verdicts import Source
+from catalogs.verdicts import CheckedCatalog
 from catalogs.verdicts.catalog_health import source_of
 from installs.audit.namespaces import NamespaceChecks
 from olmweb.models import Cluster
@@ -24,7 +24,7 @@ def _group(cluster: Cluster, name: str, **details: Any) -> None:
     make_component(cluster=cluster, kind="OperatorGroup", namespace="n", name=name, details=details)
 
 
-def _catalog(cluster: Cluster, namespace: str) -> Source:
+def _catalog(cluster: Cluster, namespace: str) -> CheckedCatalog:
     told = {"source_kind": "CatalogSource", "namespace": namespace, "slug": f"{namespace}.c"}
     return source_of(make_catalog(name="c", cluster=cluster, **told))
 

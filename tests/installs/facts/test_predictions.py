@@ -8,13 +8,13 @@ import pytest
 from django.db.models import Model
 from django.utils import timezone
 
-from catalogs.contents.bundle_facts import Kind
+from catalogs.contents.bundle_facts import ApiKind
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.deletion import delete_catalog
-from catalogs.verdicts import Target, Verdict
+from catalogs.verdicts import WatchTarget, Verdict
 from catalogs.verdicts.facts import Offered
 from catalogs.verdicts.read import verdicts, verdicts_of
 from installs import tasks
@@ -86,9 +86,9 @@ def test_every_bundle_gets_a_verdict_in_every_way(catalog: Catalog) -> None:
 def test_the_target_of_an_operator_group_is_a_way_of_its_own(catalog: Catalog) -> None:
     refresh(catalog)
     pk = bundle_called("own.v2.0.0").pk
-    own = verdicts([pk], target=Target.OWN)[pk][InstallMethod.SUBSCRIPTION]
-    assert (own.verdict, own.target) == (Verdict.INSTALLABLE, Target.OWN)
-    everywhere = verdicts([pk], target=Target.ALL)[pk][InstallMethod.SUBSCRIPTION]
+    own = verdicts([pk], target=WatchTarget.OWN)[pk][InstallMethod.SUBSCRIPTION]
+    assert (own.verdict, own.target) == (Verdict.INSTALLABLE, WatchTarget.OWN)
+    everywhere = verdicts([pk], target=WatchTarget.ALL)[pk][InstallMethod.SUBSCRIPTION]
     assert everywhere.verdict == Verdict.NOT_INSTALLABLE
     assert verdicts([pk])[pk][InstallMethod.SUBSCRIPTION] == own
 
@@ -447,7 +447,7 @@ def test_an_api_that_another_operator_provides_is_judged(tmp_path: Path) -> None
 
 def test_what_every_bundle_of_a_package_provides_is_known_of_the_market(db: None) -> None:
     package = make_package(catalog=make_catalog(), name="a", channels={})
-    kept, new = Kind("g", "v1", "DecodedObject"), Kind("g", "v1", "New")
+    kept, new = ApiKind("g", "v1", "DecodedObject"), ApiKind("g", "v1", "New")
     make_bundle(package=package, version="1.0.0", provides=[kept])
     make_bundle(package=package, version="2.0.0", provides=[kept, new])
     market = market_of(package.catalog, None)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from catalogs.graph import Entry
+from catalogs.graph import GraphEntry
 from catalogs.models import Catalog
 from installs.models import Operator
 from installs.state.catalog_offers import Offer, offers_of, read_version
@@ -34,7 +34,7 @@ def offer(
         priority=priority,
         cluster_catalog=True,
         entries={
-            channel: [Entry(name, listed[i - 1] if i else "") for i, name in enumerate(listed)]
+            channel: [GraphEntry(name, listed[i - 1] if i else "") for i, name in enumerate(listed)]
             for channel, listed in names.items()
         },
         heads={channel: listed[-1] for channel, listed in names.items()},
