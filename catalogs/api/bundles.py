@@ -8,7 +8,7 @@ from django.http.response import HttpResponseBase
 from ninja import FilterLookup, Query, Router
 from pydantic import AfterValidator
 
-from catalogs import lookup, search
+from catalogs import lookup
 from catalogs.api.catalogs import CLUSTER, catalog_state, content_state, on_clusters
 from catalogs.api.schemas import (
     BundleDetail,
@@ -24,6 +24,8 @@ from catalogs.api.schemas import (
 from catalogs.contents import stored
 from catalogs.contents.inspection import request_inspection
 from catalogs.models import Bundle, BundleGVK, Channel, ChannelEntry
+from catalogs.search.images import packages_with_image, using_image
+from catalogs.search.index import catalog_stamps, current_index
 from catalogs.verdicts.read import verdicts_of
 from olmweb.accounts.api_tokens import require_scope
 from olmweb.api.formats import answer_one, json_response
@@ -84,8 +86,8 @@ def _providing(kind: str) -> Q:
 
 
 def _using_image(part: str) -> Q:
-    index = search.current_index(search.catalog_stamps())
-    return search.using_image(part, search.packages_with_image(index, part))
+    index = current_index(catalog_stamps())
+    return using_image(part, packages_with_image(index, part))
 
 
 @router.get("/bundles", response=Page[BundleRow])

@@ -24,7 +24,7 @@ from catalogs.revisions.differences import (
     find_point_at,
     read_point,
 )
-from catalogs.revisions.effects import Effect, AffectedOperator, effects, installed_from
+from catalogs.revisions.effects import AffectedOperator, Effect, effects, installed_from
 from catalogs.revisions.text import markdown
 from olmweb.api.formats import refuse
 from olmweb.api.lists import (
@@ -128,7 +128,9 @@ def compare(request: HttpRequest, query: Query[CompareParameters]) -> HttpRespon
     """What differs between two catalogs or revisions: what would be gone, added and changed."""
     before, after = _point("from", query.before), _point("to", query.after)
 
-    def row(difference: PackageDifference, change: PackageChange, affects: list[str]) -> DifferenceRow:
+    def row(
+        difference: PackageDifference, change: PackageChange, affects: list[str]
+    ) -> DifferenceRow:
         return DifferenceRow(difference.fate, *change, affects=affects)
 
     report = _Differences(before, after, query.package, frozenset(query.kind or ()))

@@ -16,7 +16,7 @@ from django.http.response import HttpResponseBase
 from ninja import FilterLookup, Query, Router
 from pydantic import AfterValidator, BeforeValidator
 
-from catalogs import lookup, search
+from catalogs import lookup
 from catalogs.api.catalogs import CLUSTER, content_state, on_clusters
 from catalogs.api.schemas import (
     PackageDetail,
@@ -32,8 +32,12 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Channel, Package, PackageText, Prediction, PredictionRun
 from catalogs.resolve import BadQuestion, read_method, resolve
 from catalogs.resolve.stored import facts_of
-from catalogs.verdicts import Verdict
+from catalogs.search.find import ANSWERS, NOT_INSTALLED
+from catalogs.search.index import catalog_stamps, current_index
+from catalogs.search.matching import find_hits
+from catalogs.search.query import parse_query
 from catalogs.verdicts.read import METHOD_TARGETS, TARGETS, overlaid, stored_verdict
+from catalogs.verdicts.rules import Verdict
 from olmweb.api.formats import answer_one, refuse
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
 from olmweb.api.parameters import OneOf, Parameters, Values, any_of, text, values
@@ -75,7 +79,7 @@ def holding(field: str, items: Values) -> Q:
 
 
 def read_search(value: str) -> str:
-    if search.parse_query(value).empty:
+    if parse_query(value).empty:
         raise ValueError(f'needs a word to look for, not "{value[:60]}".')
     return value
 
@@ -103,8 +107,7 @@ class PackageParameters(ListParameters):
     infrastructure_feature: Values = values("One of its head's.")
     provides: Values = values("GROUP/KIND of an API that a bundle of it provides.")
     installable: (
-        list[Annotated[str, OneOf(search.ANSWERS["installable"]), BeforeValidator(read_answer)]]
-        | None
+        list[Annotated[str, OneOf(ANSWERS["installable"]), BeforeValidator(read_answer)]] | None
     ) = values("What installs it, or may (PATH-unknown), as predicted for its catalog's cluster.")
     deprecated: Annotated[list[bool] | None, FilterLookup("deprecated__in")] = values(
         "Deprecated as a whole."
@@ -141,8 +144,8 @@ class PackageParameters(ListParameters):
 
 def _matching(query: str) -> Q:
     """Packages that a search means: the same as the software catalog shows."""
-    index = search.current_index(search.catalog_stamps())
-    hits = search.find_hits(index, search.parse_query(query))
+    index = current_index(catalog_stamps())
+    hits = find_hits(index, parse_query(query))
     return Q(pk__in=hits.scores if hits else ())
 
 
@@ -152,7 +155,7 @@ def _operators() -> Any:
     What failed to install is not among them, as in the software catalog.
     """
     everything = apps.get_model("installs", "Operator")._default_manager
-    return everything.exclude(health__in=search.NOT_INSTALLED)
+    return everything.exclude(health__in=NOT_INSTALLED)
 
 
 def _installed() -> Q:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from catalogs.contents.permissions import CLUSTER, beyond
-from catalogs.contents.report import Crd, CrdVersion, BundleReport
+from catalogs.contents.report import BundleReport, Crd, CrdVersion
 from catalogs.contents.tolerant import at, text, texts
 
 MOST_FIELDS = 20_000  # of one schema; further fields are not compared
@@ -48,7 +48,9 @@ def difference(before: BundleReport, after: BundleReport) -> tuple[DifferenceSec
         DifferenceSection("Objects", tuple(_objects(before, after))),
         DifferenceSection("Webhooks", tuple(_webhooks(before, after))),
         DifferenceSection("Images", tuple(_images(before, after))),
-        DifferenceSection("Namespaces", tuple(_named_lines(before.namespaces, after.namespaces, str))),
+        DifferenceSection(
+            "Namespaces", tuple(_named_lines(before.namespaces, after.namespaces, str))
+        ),
     )
     return tuple(section for section in sections if section.lines)
 
@@ -83,7 +85,9 @@ def _permissions(before: BundleReport, after: BundleReport) -> Iterator[Differen
             verbs = ", ".join(permission.verbs) or "bound"
             description = f"{verbs}: {permission.what}{names} ({where}, {permission.account})"
             if change == "added":
-                yield DifferenceLine(change, description, " ".join(permission.why), permission.level)
+                yield DifferenceLine(
+                    change, description, " ".join(permission.why), permission.level
+                )
             else:
                 yield DifferenceLine(change, description)
 
@@ -111,7 +115,9 @@ def _webhooks(before: BundleReport, after: BundleReport) -> Iterator[DifferenceL
             yield DifferenceLine("removed" if new is None else "added", description)
         elif old != new:
             was = f"It was: {'; '.join(old.intercepts)}, failure policy {old.failure_policy}."
-            yield DifferenceLine("changed", f"{description}, failure policy {new.failure_policy}", was)
+            yield DifferenceLine(
+                "changed", f"{description}, failure policy {new.failure_policy}", was
+            )
 
 
 def _images(before: BundleReport, after: BundleReport) -> Iterator[DifferenceLine]:
@@ -148,7 +154,9 @@ def _crds(before: Iterable[Crd], after: Iterable[Crd]) -> Iterator[DifferenceLin
         if old is None and new is not None:
             yield DifferenceLine("added", new.name)
         elif new is None and old is not None:
-            yield DifferenceLine("removed", old.name, "Its objects stay as long as the CRD does.", "caution")
+            yield DifferenceLine(
+                "removed", old.name, "Its objects stay as long as the CRD does.", "caution"
+            )
         elif old is not None and new is not None:
             yield from crd_lines(old, new)
 
@@ -156,7 +164,9 @@ def _crds(before: Iterable[Crd], after: Iterable[Crd]) -> Iterator[DifferenceLin
 def crd_lines(old: Crd, new: Crd) -> Iterator[DifferenceLine]:
     """Changes between two versions of the same CRD."""
     if old.scope != new.scope:
-        yield DifferenceLine("changed", new.name, f"Its scope was {old.scope}, now {new.scope}.", "danger")
+        yield DifferenceLine(
+            "changed", new.name, f"Its scope was {old.scope}, now {new.scope}.", "danger"
+        )
     versions = {version.name: version for version in new.versions}
     for was in old.versions:
         now = versions.pop(was.name, None)
@@ -168,7 +178,9 @@ def crd_lines(old: Crd, new: Crd) -> Iterator[DifferenceLine]:
             note = f"Version {was.name} is no longer served."
             yield DifferenceLine("changed", new.name, note, "caution")
         if now.storage and not was.storage:
-            yield DifferenceLine("changed", new.name, f"Objects are stored as {was.name} from now on.")
+            yield DifferenceLine(
+                "changed", new.name, f"Objects are stored as {was.name} from now on."
+            )
         yield from _schema_lines(new.name, was, now)
     for added in versions.values():
         yield DifferenceLine("added", new.name, f"Version {added.name} is new.")
@@ -185,7 +197,9 @@ def _schema_lines(name: str, was: CrdVersion, now: CrdVersion) -> Iterator[Diffe
                 yield DifferenceLine("added", name, note, "danger")
             continue
         if field.required and not before.required:
-            yield DifferenceLine("changed", name, f"{path} is now required in {now.name}.", "danger")
+            yield DifferenceLine(
+                "changed", name, f"{path} is now required in {now.name}.", "danger"
+            )
         if field.type != before.type:
             types = f"{before.type or 'any'}, now {field.type or 'any'}"
             note = f"{path} in {now.name} was of type {types}."

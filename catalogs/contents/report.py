@@ -188,7 +188,9 @@ def images(pairs: Iterable[tuple[str, str]]) -> tuple[UsedImage, ...]:
     for name, image in pairs:
         if image:
             names[image] += [name] if name else []
-    result = [UsedImage(image, tuple(dict.fromkeys(names[image])), _pinned(image)) for image in names]
+    result = [
+        UsedImage(image, tuple(dict.fromkeys(names[image])), _pinned(image)) for image in names
+    ]
     order = ("not at all", "tag", "digest")
     return tuple(sorted(result, key=lambda image: (order.index(image.pinned), image.image)))
 

@@ -5,4 +5,4 @@ Exports the rules; import layout, svg, mermaid and routes directly.
 
 from catalogs.graph.rules import GraphEntry, Successor, heads, successors, v0_candidates, validate
 
-__all__ = ["Entry", "Successor", "heads", "successors", "v0_candidates", "validate"]
+__all__ = ["GraphEntry", "Successor", "heads", "successors", "v0_candidates", "validate"]

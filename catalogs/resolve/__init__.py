@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import platform_operator, v0, v1
-from catalogs.resolve.facts import BadQuestion, ResolverPackage, Resolution, find_installed
+from catalogs.resolve.facts import BadQuestion, Resolution, ResolverPackage, find_installed
 
 __all__ = ["BadQuestion", "read_method", "resolve"]
 

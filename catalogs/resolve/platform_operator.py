@@ -6,7 +6,13 @@ package that the registry lists, highest version first come first served. Pure.
 
 from collections.abc import Sequence
 
-from catalogs.resolve.facts import ResolverBundle, BundleCandidate, InstalledVersion, ResolverPackage, Resolution
+from catalogs.resolve.facts import (
+    BundleCandidate,
+    InstalledVersion,
+    Resolution,
+    ResolverBundle,
+    ResolverPackage,
+)
 from catalogs.resolve.v0 import read_range
 from catalogs.semver import Version, parse
 
@@ -65,7 +71,9 @@ def resolve(
         reason += (
             f" It is not in {', '.join(channels)}: a PlatformOperator can't ask for a channel."
         )
-    candidates = [BundleCandidate(best.name, best.version, tuple(where[best.name]), True, "", reason)]
+    candidates = [
+        BundleCandidate(best.name, best.version, tuple(where[best.name]), True, "", reason)
+    ]
     others = {bundle.name: bundle for bundle in listed if bundle.name != best.name}
     for bundle in sorted(others.values(), key=_rank, reverse=True):
         if _version(bundle) is None:

@@ -11,11 +11,11 @@ from catalogs.graph import GraphEntry, v0_candidates
 from catalogs.graph.rules import v0_fault
 from catalogs.resolve.facts import (
     BadQuestion,
-    ResolverBundle,
     BundleCandidate,
     InstalledVersion,
-    ResolverPackage,
     Resolution,
+    ResolverBundle,
+    ResolverPackage,
 )
 from catalogs.semver import Range, Version, blang_range, parse
 
@@ -195,7 +195,9 @@ def _nothing(
     return Resolution(reason=reason, blocked_by="successor", candidates=candidates)
 
 
-def _stay(candidates: Sequence[BundleCandidate], installed: InstalledVersion) -> tuple[BundleCandidate, ...]:
+def _stay(
+    candidates: Sequence[BundleCandidate], installed: InstalledVersion
+) -> tuple[BundleCandidate, ...]:
     reason = "installed, and nothing follows it"
     return tuple(
         BundleCandidate(candidate.bundle, candidate.version, candidate.channels, True, "", reason)

@@ -9,11 +9,11 @@ from collections.abc import Collection, Sequence
 from catalogs.graph.rules import edge_kind
 from catalogs.resolve.facts import (
     BadQuestion,
-    ResolverBundle,
     BundleCandidate,
     InstalledVersion,
-    ResolverPackage,
     Resolution,
+    ResolverBundle,
+    ResolverPackage,
     listed,
 )
 from catalogs.semver import Key, Range, Version, VersionRelease, masterminds_range, version_release
@@ -81,7 +81,9 @@ def resolve(
         where = tuple(listed_in.get(bundle.name, ()))
         code, reason = _rejection(bundle, where, chosen_channels, wanted, text, check, followers)
         if code:
-            rejected.append(BundleCandidate(bundle.name, bundle.version, where, False, code, reason))
+            rejected.append(
+                BundleCandidate(bundle.name, bundle.version, where, False, code, reason)
+            )
         else:
             accepted.append(bundle)
     rejected = _newest_first(facts, rejected)
@@ -169,7 +171,9 @@ def _rejection(
     return "", ""
 
 
-def _behind(bundle: ResolverBundle, best: ResolverBundle, where: tuple[str, ...]) -> BundleCandidate:
+def _behind(
+    bundle: ResolverBundle, best: ResolverBundle, where: tuple[str, ...]
+) -> BundleCandidate:
     mine, its = release_of(bundle), release_of(best)
     if bundle.deprecated and not best.deprecated:
         code, reason = "deprecated", "deprecated: taken only when nothing else is left"
@@ -238,6 +242,8 @@ def _of(channels: Sequence[str]) -> str:
     return f" of {listed(channels)}" if channels else ""
 
 
-def _newest_first(facts: ResolverPackage, rejected: Sequence[BundleCandidate]) -> list[BundleCandidate]:
+def _newest_first(
+    facts: ResolverPackage, rejected: Sequence[BundleCandidate]
+) -> list[BundleCandidate]:
     rank = {bundle.name: i for i, bundle in enumerate(preference(facts.bundles))}
     return sorted(rejected, key=lambda candidate: rank[candidate.bundle])

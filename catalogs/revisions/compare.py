@@ -104,7 +104,9 @@ def _channels(package: str, before: Outline, after: Outline) -> Iterator[Package
     for name in sorted(before.channels.keys() | after.channels.keys()):
         old, new = before.channels.get(name), after.channels.get(name)
         if old is None:
-            yield PackageChange(ChangeKind.CHANNEL_ADDED, package, name, after=new.head if new else "")
+            yield PackageChange(
+                ChangeKind.CHANNEL_ADDED, package, name, after=new.head if new else ""
+            )
         elif new is None:
             yield PackageChange(ChangeKind.CHANNEL_REMOVED, package, name, before=old.head)
         elif old != new:

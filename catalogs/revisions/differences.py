@@ -13,7 +13,7 @@ from django.db.models import F, Min, Q, QuerySet
 
 from catalogs import lookup
 from catalogs.models import Catalog, CatalogRevision, PackageOutline
-from catalogs.revisions.compare import PackageChange, ChangeKind, compare
+from catalogs.revisions.compare import ChangeKind, PackageChange, compare
 from catalogs.revisions.outline import Outline, decode
 from olmweb.errors import BadRequest, Missing
 

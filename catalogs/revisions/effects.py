@@ -13,7 +13,7 @@ from django.apps import apps
 from django.db.models import Q
 
 from catalogs.models import Catalog
-from catalogs.revisions.compare import PackageChange, ChangeKind
+from catalogs.revisions.compare import ChangeKind, PackageChange
 
 DANGER, WARNING, INFO = "danger", "warning", "info"
 
@@ -120,7 +120,9 @@ def _channel(change: PackageChange, operator: AffectedOperator) -> tuple[str, st
             return DANGER, f"its channel {change.subject} is gone"
         case ChangeKind.CHANNEL_CHANGED if own and change.before and operator.has(change.before):
             return WARNING, f"its installed version left its channel {change.subject}"
-        case ChangeKind.HEAD_MOVED if (own or not operator.channels) and not operator.has(change.after):
+        case ChangeKind.HEAD_MOVED if (own or not operator.channels) and not operator.has(
+            change.after
+        ):
             whose = f"{'its channel' if own else 'channel'} {change.subject}"
             if not change.after:
                 return WARNING, f"{whose} has no single head any more"

@@ -13,9 +13,9 @@ from itertools import groupby
 from django.db.models import Count, Q, QuerySet
 
 from catalogs.models import CatalogChange, CatalogRevision
-from catalogs.revisions.compare import PackageChange, ChangeKind
+from catalogs.revisions.compare import ChangeKind, PackageChange
 from catalogs.revisions.differences import FATES, PackageDifference, fate_of
-from catalogs.revisions.effects import Effect, AffectedOperator, effects
+from catalogs.revisions.effects import AffectedOperator, Effect, effects
 from catalogs.revisions.text import ChangeLine, count_kinds, count_packages, lines
 
 

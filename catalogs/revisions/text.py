@@ -6,7 +6,7 @@ Pages, feeds and exports share these texts. They are plain, not escaped, but for
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from catalogs.revisions.compare import PackageChange, ChangeKind
+from catalogs.revisions.compare import ChangeKind, PackageChange
 from catalogs.revisions.differences import PackageDifference
 from catalogs.revisions.effects import AffectedOperator, effects
 

@@ -13,7 +13,7 @@ from django.apps import apps
 
 from catalogs.fbc.search_words import words_of
 from catalogs.install_methods import InstallMethod
-from catalogs.search.index import COUNTED, FACETS, NO, YES, PackageGroup, Index, Row
+from catalogs.search.index import COUNTED, FACETS, NO, YES, Index, PackageGroup, Row
 from catalogs.search.matching import Hits, Score
 from catalogs.search.query import SearchQuery, most_alike, parse_query
 
@@ -193,7 +193,9 @@ def _sift(
     return passed, near
 
 
-def _ordered(matches: list[PackageMatch], sort: str, scores: Mapping[int, Score] | None) -> list[PackageMatch]:
+def _ordered(
+    matches: list[PackageMatch], sort: str, scores: Mapping[int, Score] | None
+) -> list[PackageMatch]:
     """Relevance without a search is the order of names, which the index already has."""
     if sort == "-name":
         return matches[::-1]

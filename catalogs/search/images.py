@@ -33,7 +33,7 @@ def digest_of(image: str) -> str:
     return match[1].lower() if match else ""
 
 
-def packages_with(index: Index, image: str) -> set[int]:
+def packages_with_image(index: Index, image: str) -> set[int]:
     """Ids of the packages with a bundle that uses `image`; one query for a digest, else none."""
     if digest_of(image):
         listed = Bundle.objects.filter(_with_digest(digest_of(image)))
@@ -42,10 +42,10 @@ def packages_with(index: Index, image: str) -> set[int]:
     return {row for name, rows in index.using.items() if repository in name for row in rows}
 
 
-def using(image: str, packages: Collection[int]) -> Q:
+def using_image(image: str, packages: Collection[int]) -> Q:
     """The condition of bundles of `packages` (ids) whose own or related images match `image`.
 
-    Give those of `packages_with` or fewer: without a digest it checks every image of each.
+    Give those of `packages_with_image` or fewer: without a digest it checks every image of each.
     """
     inside, digest = Q(package_id__in=packages), digest_of(image)
     if digest:
@@ -60,7 +60,7 @@ def bundles_with(image: str, packages: Iterable[Row]) -> list[int]:
     of one version that of the catalog that wins; one query."""
     rows = {row.id: row for row in packages}
     bundles = list(
-        Bundle.objects.filter(using(image, rows.keys()))
+        Bundle.objects.filter(using_image(image, rows.keys()))
         .order_by()
         .values_list("package_id", "version_key", "pk")
     )

@@ -22,8 +22,8 @@ from catalogs.fbc.search_words import words_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, CatalogChange, Package, Prediction, PredictionRun
 from catalogs.search.query import Vocabulary
-from catalogs.verdicts import Verdict
 from catalogs.verdicts.read import TARGETS, MethodVerdict, over_targets
+from catalogs.verdicts.rules import Verdict
 from olmweb.models import LOCAL
 
 YES, NO = "yes", "no"

@@ -79,7 +79,7 @@ def find_hits(index: Index, query: SearchQuery) -> Hits | None:
         scores = _providing(index, meant, scores)
         kinds |= meant
     for image in query.images:
-        having = images.packages_with(index, image)
+        having = images.packages_with_image(index, image)
         scores = {key: score for key, score in scores.items() if key in having}
     return Hits(scores, hits.read_as if hits else {}, frozenset(kinds))
 

@@ -1,12 +1,25 @@
-"""Checks of the bundle itself: faults that an installer refuses."""
+"""Checks of a bundle by itself and beside the packages that catalogs offer."""
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
-from catalogs.contents.bundle_facts import Contents
-from catalogs.verdicts.check_input import Answer, CheckContext, Unread, kinds_text, listed
+from catalogs.contents.bundle_facts import ApiKind, Contents
+from catalogs.semver import blang_range
+from catalogs.verdicts.facts import (
+    ALL_NAMESPACES,
+    Answer,
+    CheckContext,
+    ClusterOffers,
+    Offered,
+    Unread,
+    WatchTarget,
+    counted,
+    kinds_text,
+    listed,
+    modes_text,
+)
 
 # What a registry+v1 bundle may contain: operator-registry pkg/lib/bundle/supported_resources.go.
 SUPPORTED = frozenset(
@@ -18,9 +31,92 @@ SUPPORTED = frozenset(
         *("ConsoleLink", "ConsolePlugin", "NetworkPolicy"),
     )
 )
+# Spelled so in OLM, which means resources.
+WEBHOOK_KINDS = frozenset(("*", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
+# Target of the OperatorGroup -> the install modes that it needs, and a phrase for it.
+GROUP_MODES = {
+    WatchTarget.ALL: ((ALL_NAMESPACES,), "for all namespaces"),
+    WatchTarget.OWN: (("OwnNamespace",), "of its own namespace"),
+    WatchTarget.SINGLE: (("SingleNamespace",), "of another namespace"),
+    WatchTarget.MULTI: (("MultiNamespace",), "of several namespaces"),
+    WatchTarget.MIXED: (("MultiNamespace", "OwnNamespace"), "of its own and other namespaces"),
+}
 _T = TypeVar("_T", bound=Hashable)
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\Z")
+
+
+def all_namespaces(context: CheckContext) -> Answer:
+    modes = context.bundle.install_modes
+    if modes is None:
+        return Unread.FACT
+    return None if ALL_NAMESPACES in modes else {"modes": modes_text(context.bundle)}
+
+
+def group_mode(context: CheckContext) -> Answer:
+    modes = context.bundle.install_modes
+    if modes is None:
+        return Unread.FACT
+    needed, target = GROUP_MODES[context.target]
+    missing = [mode for mode in needed if mode not in modes]
+    if not missing:
+        return None
+    return {"mode": " and ".join(missing), "target": target, "modes": modes_text(context.bundle)}
+
+
+def api_services(context: CheckContext) -> Answer:
+    return counted(context.bundle.owned_api_services, "APIService")
+
+
+def webhooks(context: CheckContext) -> Answer:
+    return counted(context.bundle.webhooks, "webhook")
+
+
+def conversion_mode(context: CheckContext) -> Answer:
+    if not context.bundle.conversion_webhooks or context.bundle.install_modes is None:
+        return None  # without the full CSV the rule for webhooks says what is not known
+    only = context.bundle.install_modes == {ALL_NAMESPACES}
+    return None if only else {"modes": modes_text(context.bundle)}
+
+
+def forbidden_webhook(context: CheckContext) -> Answer:
+    """A webhook may not watch everything, OLM itself, or webhooks."""
+    for groups, resources in context.bundle.webhook_rules:
+        if "*" in groups:
+            return {"what": "all API groups"}
+        if "operators.coreos.com" in groups:
+            return {"what": "OLM's own API group"}
+        if "admissionregistration.k8s.io" in groups and not WEBHOOK_KINDS.isdisjoint(resources):
+            return {"what": "the configurations of webhooks"}
+    return None
+
+
+def prohibited(context: CheckContext) -> Answer:
+    return {} if context.bundle.prohibited else None
+
+
+def deprecated(context: CheckContext) -> Answer:
+    return {} if context.bundle.deprecated else None
+
+
+def dependency(context: CheckContext) -> Answer:
+    bundle = context.bundle
+    declared = {
+        "olm.package.required": bundle.required_packages,
+        "olm.gvk.required": bundle.requires,
+        "olm.constraint": bundle.constraints,
+    }
+    types = [name for name, values in declared.items() if values]
+    return {"types": ", ".join(types)} if types else None
+
+
+def needs(context: CheckContext) -> Answer:
+    bundle = context.bundle
+    packages = [f"{name} {wanted}" for name, wanted in bundle.required_packages]
+    kinds = [kind.label for kind in bundle.requires]
+    counted = [f"{len(bundle.constraints)} constraints"] if bundle.constraints else []
+    needs = [*packages, *kinds, *counted]
+    return {"needs": listed(needs)} if needs else None
 
 
 def duplicate_modes(context: CheckContext) -> Answer:
@@ -104,3 +200,172 @@ def _quoted(name: str) -> str:
 
 def _twice(names: Iterable[_T]) -> list[_T]:
     return [name for name, times in Counter(names).items() if times > 1]
+
+
+def required_packages(context: CheckContext) -> Answer:
+    for name, wanted in context.bundle.required_packages:
+        met = _offers(context, name, wanted)
+        if isinstance(met, str):
+            return {"package": name, "range": wanted, "fault": met}
+    return None if context.market or not context.bundle.required_packages else Unread.FACT
+
+
+def _offers(context: CheckContext, name: str, wanted: str) -> str | None:
+    """The fault of a required package, or None."""
+    try:
+        within = blang_range(wanted)
+    except ValueError as error:
+        return f"the range can't be read ({error})"
+    if context.market is None:
+        return None
+    versions = context.market.versions.get(name)
+    if not versions:
+        return "no catalog has the package"
+    return None if any(within(version) for version in versions) else "no version is in the range"
+
+
+def required_apis(context: CheckContext) -> Answer:
+    if context.market is None:
+        return Unread.FACT if context.bundle.requires else None
+    missing = [kind for kind in context.bundle.requires if not context.market.providers.get(kind)]
+    return {"kinds": kinds_text(missing)} if missing else None
+
+
+def constraints(context: CheckContext) -> Answer:
+    unknown = bool(context.bundle.required_labels)
+    for constraint in context.bundle.constraints:
+        met = _holds(context, constraint)
+        if met is False:
+            message = constraint.get("failureMessage") if isinstance(constraint, dict) else ""
+            return {"constraint": str(message or constraint)[:200]}
+        unknown = unknown or met is None
+    return Unread.FACT if unknown else None
+
+
+def _holds(context: CheckContext, constraint: Any) -> bool | None:
+    """None if only the resolver can evaluate the constraint, or if the offers are unknown."""
+    if not isinstance(constraint, dict) or context.market is None:
+        return None
+    if isinstance(needed := constraint.get("package"), dict):
+        name, wanted = str(needed.get("packageName")), str(needed.get("versionRange"))
+        return _offers(context, name, wanted) is None
+    if isinstance(gvk := constraint.get("gvk"), dict):
+        kind = ApiKind(*(str(gvk.get(key) or "") for key in ("group", "version", "kind")))
+        return bool(context.market.providers.get(kind))
+    for word, decide in (("all", _all), ("any", _any), ("not", _none)):
+        if isinstance(inner := constraint.get(word), dict):
+            return decide(
+                [
+                    _holds(context, inner_constraint)
+                    for inner_constraint in inner.get("constraints") or ()
+                ]
+            )
+    return None
+
+
+def _all(answers: list[bool | None]) -> bool | None:
+    return False if False in answers else None if None in answers else True
+
+
+def _any(answers: list[bool | None]) -> bool | None:
+    return True if True in answers else None if None in answers else False
+
+
+def _none(answers: list[bool | None]) -> bool | None:
+    met = _any(answers)
+    return None if met is None else not met
+
+
+def _best(offers: Sequence[Offered]) -> list[Offered]:
+    """The candidates of a ClusterExtension without a catalog: catalogs with bundles that are not
+    deprecated come first, then those with the highest priority."""
+    living = [offer for offer in offers if not offer.deprecated] or list(offers)
+    top = max(offer.priority for offer in living)
+    return [offer for offer in living if offer.priority == top]
+
+
+def ambiguous(context: CheckContext) -> Answer:
+    """Several catalogs with equal precedence have the package, the evaluated one among them."""
+    market = context.market
+    offers = market.offers.get(context.bundle.package) if market else None
+    best = _best(offers) if offers else []
+    catalogs = [offer.catalog for offer in best]
+    if market is None or len(best) < 2 or market.catalog not in catalogs:
+        return None
+    return {"catalogs": listed(catalogs), "priority": str(best[0].priority)}
+
+
+def outranked(context: CheckContext) -> Answer:
+    """Another catalog takes precedence over the evaluated one."""
+    market = context.market
+    offers = market.offers.get(context.bundle.package) if market else None
+    if market is None or not offers:
+        return None
+    best = _best(offers)
+    own = next((offer for offer in offers if offer.catalog == market.catalog), None)
+    if own is None or own in best:
+        return None
+    if own.deprecated and not best[0].deprecated:
+        why = "has versions of it that are not deprecated"
+    else:
+        why = f"has priority {best[0].priority} over this one's {own.priority}"
+    return {"catalog": listed(offer.catalog for offer in best), "why": why}
+
+
+def api_shared(context: CheckContext) -> Answer:
+    """Other packages of the catalogs provide an API of the bundle."""
+    if context.market is None:
+        return None
+    bundle, market = context.bundle, context.market
+    shared = [kind for kind in bundle.provides if other_providers(bundle, market, kind)]
+    if not shared:
+        return None
+    kind = min(shared)
+    others = sorted(other_providers(bundle, market, kind))
+    return {"kind": kind.label, "packages": listed(others)}
+
+
+def other_providers(bundle: Contents, market: ClusterOffers, kind: ApiKind) -> frozenset[str]:
+    """Other packages that provide a kind; the resolver never adds a second bundle of a package."""
+    return market.providers.get(kind, frozenset()) - {bundle.package}
+
+
+def several_providers(context: CheckContext) -> Answer:
+    """A required API with several providers to choose from."""
+    if context.market is None:
+        return None
+    for kind in context.bundle.requires:
+        packages = other_providers(context.bundle, context.market, kind)
+        if kind not in context.bundle.provides and len(packages) > 1:
+            return {
+                "kind": kind.label,
+                "packages": listed(sorted(packages)),
+            }
+    return None
+
+
+def provided_twice(context: CheckContext) -> Answer:
+    """Two packages that must be installed together and always provide the same API.
+
+    Considers only required packages and the only provider of a required API.
+    """
+    market, bundle = context.market, context.bundle
+    if market is None:
+        return None
+    forced = {name for name, _ in bundle.required_packages}
+    for kind in bundle.requires:
+        packages = other_providers(bundle, market, kind)
+        if kind not in bundle.provides and len(packages) == 1:
+            forced |= packages
+    provided = {bundle.package: bundle.provides}
+    for name in sorted(forced - {bundle.package}):
+        for kind in sorted(market.always.get(name, ())):
+            other = next((package for package, kinds in provided.items() if kind in kinds), None)
+            if other is not None:
+                return {
+                    "kind": kind.label,
+                    "package": name,
+                    "other": "it" if other == bundle.package else other,
+                }
+        provided[name] = market.always.get(name, frozenset())
+    return None

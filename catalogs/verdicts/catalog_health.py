@@ -10,9 +10,15 @@ from django.db.models import Exists, Q
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
-from catalogs.verdicts import HealthContext, RuleResult, Scope, CheckedCatalog, check_health
-from catalogs.verdicts.health_checks import CATALOG_SOURCE, CLUSTER_CATALOG
+from catalogs.verdicts.evaluate import RuleResult, check_health
+from catalogs.verdicts.health_checks import (
+    CATALOG_SOURCE,
+    CLUSTER_CATALOG,
+    CheckedCatalog,
+    HealthContext,
+)
 from catalogs.verdicts.read import StoredRuleResult, StoredVerdict
+from catalogs.verdicts.rules import Scope
 from olmweb.models import Stream
 
 

@@ -6,9 +6,9 @@ all verdicts the same.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from catalogs.verdicts.check_input import Answer, Unread
-from catalogs.verdicts.facts import OperatorGroupFacts
+from catalogs.verdicts.facts import Answer, OperatorGroupFacts, Unread
 
 CLUSTER_CATALOG, CATALOG_SOURCE = "ClusterCatalog", "CatalogSource"
 # A CatalogSource that is read with the PackageManifest API.
@@ -137,14 +137,6 @@ def _subscribable(context: HealthContext) -> list[CheckedCatalog]:
     ]
 
 
-def _no_catalog_source(context: HealthContext) -> Answer:
-    return _lacks(context, CATALOG_SOURCE)
-
-
-def _no_cluster_catalog(context: HealthContext) -> Answer:
-    return _lacks(context, CLUSTER_CATALOG)
-
-
 def _own(context: HealthContext) -> Iterator[CheckedCatalog]:
     """The checked ClusterCatalog, or the one of the same name."""
     for source in context.sources:
@@ -153,11 +145,8 @@ def _own(context: HealthContext) -> Iterator[CheckedCatalog]:
 
 
 def _disabled(context: HealthContext) -> Answer:
-    return (
-        {"catalog": context.catalog.name}
-        if any(source.disabled for source in _own(context))
-        else None
-    )
+    disabled = any(source.disabled for source in _own(context))
+    return {"catalog": context.catalog.name} if disabled else None
 
 
 def _catalog_down(context: HealthContext) -> Answer:
@@ -197,8 +186,8 @@ HEALTH_CHECKS: Mapping[str, Callable[[HealthContext], Answer]] = {
     "sub-source-down": _source_down,
     "sub-catalog-far": _far,
     "sub-own-catalogs-only": _own_catalogs_only,
-    "sub-other-catalog": _no_catalog_source,
-    "ce-other-catalog": _no_cluster_catalog,
+    "sub-other-catalog": partial(_lacks, kind=CATALOG_SOURCE),
+    "ce-other-catalog": partial(_lacks, kind=CLUSTER_CATALOG),
     "ce-catalog-disabled": _disabled,
     "ce-catalog-down": _catalog_down,
     "ce-neighbour-down": _neighbour_down,

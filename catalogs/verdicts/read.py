@@ -12,7 +12,8 @@ from django.db.models import Q, QuerySet
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package, Prediction, PredictionRun
-from catalogs.verdicts import RULES, WatchTarget, Verdict
+from catalogs.verdicts.facts import WatchTarget
+from catalogs.verdicts.rules import RULES, Verdict
 
 # The evaluated install methods; a Subscription's OperatorGroup has two common targets.
 METHOD_TARGETS = (

@@ -13,6 +13,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q
 
+from catalogs.contents.bundle_facts import Contents, read_contents
 from catalogs.contents.stored import contents_of, inspected_images
 from catalogs.fbc import blob as fbc
 from catalogs.fbc.blob import as_json
@@ -23,17 +24,8 @@ from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blobs
-from catalogs.verdicts import (
-    BundleEvaluation,
-    ClusterOffers,
-    ClusterFacts,
-    Contents,
-    RuleResult,
-    WatchTarget,
-    Verdict,
-    predict,
-    read_contents,
-)
+from catalogs.verdicts.evaluate import BundleEvaluation, RuleResult, predict
+from catalogs.verdicts.facts import ClusterFacts, ClusterOffers, WatchTarget
 from catalogs.verdicts.read import (
     ANY_TARGET,
     METHOD_TARGETS,
@@ -45,6 +37,7 @@ from catalogs.verdicts.read import (
     over_targets,
     title_of,
 )
+from catalogs.verdicts.rules import Verdict
 from olmweb.bulk import Table, delete
 
 PACKAGES_AT_ONCE = 20  # in one transaction; their rows are in memory together

@@ -22,7 +22,13 @@ from catalogs.revisions.differences import (
     retained_revisions,
 )
 from catalogs.revisions.effects import installed_from
-from catalogs.revisions.report import PackageEntry, ChangeReport, changes_of, changes_of_revisions, make_report
+from catalogs.revisions.report import (
+    ChangeReport,
+    PackageEntry,
+    changes_of,
+    changes_of_revisions,
+    make_report,
+)
 from catalogs.views import forms, presenters
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import OptionField, PageField, QueryForm, TextField
@@ -136,7 +142,9 @@ def _first(report: ChangeReport, fate: str) -> Sequence[PackageEntry]:
     return section.page(0, max(OVERVIEW, len(section.concerned)))
 
 
-def _shown(entries: Iterable[PackageEntry], before: Point | None, after: Point) -> list[LinkedEntry]:
+def _shown(
+    entries: Iterable[PackageEntry], before: Point | None, after: Point
+) -> list[LinkedEntry]:
     """Links lead to the content that is current: a package that is gone has a page only where it
     is compared with another catalog."""
     shown = []

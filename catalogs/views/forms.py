@@ -6,8 +6,11 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, QueryDict
 
-from catalogs import search
 from catalogs.models import Catalog
+from catalogs.search.find import ANSWERS, INSTALLED, SORTS, Filters
+from catalogs.search.images import DIGEST_START, digest_of
+from catalogs.search.index import FACETS
+from catalogs.search.query import MAX_WORDS, parse_query
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
 from olmweb.web.forms import OptionField, PageField, QueryForm, TextField, clean_text
@@ -15,7 +18,7 @@ from olmweb.web.forms import OptionField, PageField, QueryForm, TextField, clean
 MAX_QUERY = 200  # characters of a search
 MAX_VALUE = 300  # characters of a facet value: the longest column behind one
 MAX_VALUES = 20  # values of one facet
-FILTER_NAMES = (search.INSTALLED, *search.FACETS)
+FILTER_NAMES = (INSTALLED, *FACETS)
 ALONE = "-"  # the choice of no cluster, in the parameter `cluster`
 
 
@@ -23,7 +26,7 @@ class SoftwareForm(QueryForm):
     """Search, facets, order, view and pages of the software catalog."""
 
     q = TextField()
-    sort = OptionField("sort", search.SORTS)
+    sort = OptionField("sort", SORTS)
     view = OptionField("view", ("cards", "table"))
     page = PageField()
     bundles_page = PageField()  # of the bundles that use an image
@@ -33,14 +36,12 @@ class SoftwareForm(QueryForm):
         if len(text) > MAX_QUERY:
             text = text[:MAX_QUERY]
             self.notices.append(f"The search was cut to its first {MAX_QUERY} characters.")
-        query = search.parse_query(text)
+        query = parse_query(text)
         if query.ignored:
-            self.notices.append(f"Only the first {search.MAX_WORDS} words of the search are used.")
-        if any(
-            "sha256:" in image.lower() and not search.digest_of(image) for image in query.images
-        ):
+            self.notices.append(f"Only the first {MAX_WORDS} words of the search are used.")
+        if any("sha256:" in image.lower() and not digest_of(image) for image in query.images):
             self.notices.append(
-                f"A digest needs its first {search.DIGEST_START} characters after “sha256:”."
+                f"A digest needs its first {DIGEST_START} characters after “sha256:”."
             )
         return text
 
@@ -56,7 +57,7 @@ class SoftwareForm(QueryForm):
         if len(values) > MAX_VALUES:
             values = values[:MAX_VALUES]
             self.notices.append(f"Only the first {MAX_VALUES} values of “{name}” are used.")
-        answers = search.ANSWERS.get(name)
+        answers = ANSWERS.get(name)
         if answers:
             by_lower = {answer.lower(): answer for answer in answers}
             readable = [by_lower[value.lower()] for value in values if value.lower() in by_lower]
@@ -68,9 +69,9 @@ class SoftwareForm(QueryForm):
         return readable
 
     @property
-    def filters(self) -> search.Filters:
+    def filters(self) -> Filters:
         values = self.cleaned_data
-        return search.Filters(q=values["q"], chosen=values["chosen"], sort=values["sort"])
+        return Filters(q=values["q"], chosen=values["chosen"], sort=values["sort"])
 
 
 def read_option(params: QueryDict, name: str, options: tuple[str, ...], notices: list[str]) -> str:

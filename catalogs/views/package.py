@@ -8,9 +8,10 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from catalogs import lookup, queries, search
+from catalogs import lookup, queries
 from catalogs.models import Package
 from catalogs.resolve.stored import entries_of
+from catalogs.search.find import installed_packages
 from catalogs.verdicts.catalog_health import with_health_notes
 from catalogs.verdicts.read import verdicts_of
 from catalogs.views import forms, presenters
@@ -53,7 +54,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "tabs": [
             (name, title, _tab_count(name, package_row, problems)) for name, title in tabs.items()
         ],
-        "installed": (installed := search.installed_packages().get(package_row.name, ())),
+        "installed": (installed := installed_packages().get(package_row.name, ())),
         "healths": list(dict.fromkeys(installation.health for installation in installed)),
         "notices": notices,
         "target_cluster": read_target_cluster(request, package_row.catalog, notices),

@@ -15,14 +15,25 @@ from django.http import QueryDict
 from django.urls import NoReverseMatch, reverse
 from django.utils.safestring import SafeString
 
-from catalogs import search
 from catalogs.fbc.search_words import fold
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
+from catalogs.search.find import (
+    ANSWERS,
+    FAILED,
+    INSTALLED,
+    Filters,
+    Installation,
+    PackageMatch,
+    Result,
+)
 from catalogs.search.highlight import has_word, mark, snippet
+from catalogs.search.index import NO, UNCOUNTED, YES, Row
+from catalogs.search.matching import Hits, descriptions_of, unplaced_words
+from catalogs.search.query import SearchQuery
 from catalogs.sources import access_methods
-from catalogs.verdicts import Verdict
 from catalogs.verdicts.read import MethodVerdict, StoredVerdict, title_of
+from catalogs.verdicts.rules import Verdict
 from catalogs.views.forms import FILTER_NAMES
 from olmweb.models import LOCAL
 
@@ -32,7 +43,7 @@ FACET_FIRST = 8  # values of a facet in sight, the others are folded
 FACET_MOST = 300  # values of a facet at all
 TITLES = {
     "installable": "Installable by",
-    search.INSTALLED: "Installed",
+    INSTALLED: "Installed",
     "catalog": "Source",
     "cluster": "Cluster",
     "category": "Category",
@@ -44,7 +55,7 @@ TITLES = {
     "keyword": "Keyword",
     "provides": "Provides",
 }
-SHOWN_FACETS = tuple(name for name in TITLES if name not in search.UNCOUNTED)
+SHOWN_FACETS = tuple(name for name in TITLES if name not in UNCOUNTED)
 VERDICT_TEXTS = {
     Verdict.INSTALLABLE.value: "Installable by",
     Verdict.NOT_INSTALLABLE.value: "Not by",
@@ -58,7 +69,7 @@ CAPABILITIES = (
     "Deep Insights",
     "Auto Pilot",
 )
-WORDS = {search.YES: "Yes", search.FAILED: "Failed", search.NO: "No", "-": "No cluster"} | {
+WORDS = {YES: "Yes", FAILED: "Failed", NO: "No", "-": "No cluster"} | {
     f"{path}{mark}": f"{path}{word}"
     for path in InstallMethod
     for mark, word in (("", ""), ("-unknown", ": unknown"))
@@ -129,9 +140,9 @@ class Card:
     The texts have the search words marked; `why` has further reasons for the match.
     """
 
-    row: search.Row
-    sources: Sequence[search.Row]
-    installed: Sequence[search.Installation]
+    row: Row
+    sources: Sequence[Row]
+    installed: Sequence[Installation]
     url: str
     icon_url: str
     title: SafeString
@@ -260,15 +271,13 @@ def package_url(cluster: str, catalog: str, name: str) -> str:
         return ""
 
 
-def cards(
-    matches: Sequence[search.PackageMatch], query: search.SearchQuery, hits: search.Hits | None
-) -> list[Card]:
+def cards(matches: Sequence[PackageMatch], query: SearchQuery, hits: Hits | None) -> list[Card]:
     """The cards of a page; at most one query, for descriptions that contain a search word."""
     read_as = hits.read_as if hits else {}
     words = (*query.words, *(near for names in read_as.values() for near in names))
     kinds = hits.kinds if hits else frozenset()
     sought = {match.row.id: _unseen_words(match.row, query.words) for match in matches}
-    texts = search.descriptions_of([key for key, unseen in sought.items() if unseen])
+    texts = descriptions_of([key for key, unseen in sought.items() if unseen])
     shown_cards = []
     for match in matches:
         row = match.row
@@ -292,22 +301,18 @@ def cards(
     return shown_cards
 
 
-def read_as(hits: search.Hits | None) -> list[tuple[str, str]]:
+def read_as(hits: Hits | None) -> list[tuple[str, str]]:
     """Mistyped words with the names that were taken for them."""
     names = hits.read_as if hits else {}
     return [(word, ", ".join(near)) for word, near in names.items()]
 
 
-def _unseen_words(row: search.Row, words: tuple[str, ...]) -> tuple[str, ...]:
+def _unseen_words(row: Row, words: tuple[str, ...]) -> tuple[str, ...]:
     """Those of `words` that no text of the card has."""
-    return tuple(
-        word for word in search.unplaced_words(row, words) if not has_word(row.summary, word)
-    )
+    return tuple(word for word in unplaced_words(row, words) if not has_word(row.summary, word))
 
 
-def _kinds_found(
-    row: search.Row, words: tuple[str, ...], kinds: frozenset[str]
-) -> list[SafeString]:
+def _kinds_found(row: Row, words: tuple[str, ...], kinds: frozenset[str]) -> list[SafeString]:
     """The matching kinds, searched as `provides:` or as a plain word."""
 
     def wanted(kind: str) -> bool:
@@ -339,7 +344,7 @@ def bundle_url(package: Package, name: str, route: str = "catalogs:bundle") -> s
         return ""
 
 
-def facets(result: search.Result, filters: search.Filters, params: QueryDict) -> list[SoftwareFacet]:
+def facets(result: Result, filters: Filters, params: QueryDict) -> list[SoftwareFacet]:
     """The facets worth showing: those with a choice to make or one made."""
     pairs = filter_pairs(params)
     shown_facets = []
@@ -366,7 +371,7 @@ def facets(result: search.Result, filters: search.Filters, params: QueryDict) ->
     return shown_facets
 
 
-def chosen_labels(filters: search.Filters, params: QueryDict) -> list[Label]:
+def chosen_labels(filters: Filters, params: QueryDict) -> list[Label]:
     pairs = filter_pairs(params)
     labels = [
         Label(TITLES[name], WORDS.get(value, value), _toggled(pairs, name, value))
@@ -434,8 +439,8 @@ def _order(
 ) -> tuple[bool, int, int, str]:
     """Chosen ones first, then levels from low to high, the rest by count."""
     fixed = CAPABILITIES.index(value) if value in CAPABILITIES and name == "capability" else 99
-    if name in search.ANSWERS:
-        return False, search.ANSWERS[name].index(value), 0, value
+    if name in ANSWERS:
+        return False, ANSWERS[name].index(value), 0, value
     return value not in chosen, fixed, -counts.get(value, 0), value.lower()
 
 

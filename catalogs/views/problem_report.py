@@ -62,7 +62,9 @@ def count_problems(problems: QuerySet[ContentProblem]) -> Counts:
     """Three queries, whatever the number of problems."""
     plain = problems.order_by()
     codes = plain.values("code").annotate(n=Count("id"), p=Count("package", distinct=True))
-    groups = [ProblemGroup(row["code"], row["n"], row["p"], reactions_of(row["code"])) for row in codes]
+    groups = [
+        ProblemGroup(row["code"], row["n"], row["p"], reactions_of(row["code"])) for row in codes
+    ]
     groups.sort(key=lambda group: (group.about.severity, -group.count, group.code))
     names = plain.values_list("package").annotate(n=Count("id")).order_by("-n", "package")
     whole = plain.aggregate(

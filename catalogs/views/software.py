@@ -5,7 +5,18 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from catalogs import search
+from catalogs.search.find import (
+    PAGE_SIZE,
+    Filters,
+    Result,
+    find_packages,
+    installed_packages,
+    nearest_names,
+)
+from catalogs.search.images import bundles_with, with_images
+from catalogs.search.index import Index, Row, catalog_stamps, current_index
+from catalogs.search.matching import Hits, find_hits
+from catalogs.search.query import SearchQuery
 from catalogs.views import forms, presenters
 from olmweb.accounts.roles import may_act
 from olmweb.web.pages import render_page, revision_token, unchanged
@@ -16,7 +27,7 @@ BUNDLES_OF = 20  # packages, each catalog's for itself, whose images are looked 
 
 @require_safe
 def software(request: HttpRequest) -> HttpResponse:
-    stamps = search.catalog_stamps()
+    stamps = catalog_stamps()
     rev = revision_token(stamps)
     answer = unchanged(request, rev)
     if answer:
@@ -24,12 +35,12 @@ def software(request: HttpRequest) -> HttpResponse:
     notices: list[str] = []
     form = forms.SoftwareForm(request.GET, notices)
     values, filters = form.cleaned_data, form.filters
-    index = search.current_index(stamps)
+    index = current_index(stamps)
     query = filters.query
-    hits = search.find_hits(index, query)
-    result = search.find_packages(index, filters, search.installed_packages(), hits)
+    hits = find_hits(index, query)
+    result = find_packages(index, filters, installed_packages(), hits)
     page = presenters.paginate(
-        result.matches, values["page"], search.PAGE_SIZE, notices, total=len(result.matches)
+        result.matches, values["page"], PAGE_SIZE, notices, total=len(result.matches)
     )
     context = {
         "rev": rev,
@@ -52,20 +63,20 @@ def software(request: HttpRequest) -> HttpResponse:
     return render_page(request, "catalogs/software.html", context, partial="results")
 
 
-def _nearest(index: search.Index, query: search.SearchQuery) -> list[tuple[str, str]]:
+def _nearest(index: Index, query: SearchQuery) -> list[tuple[str, str]]:
     """Names like the search words with the URL of their package."""
     return [
         (row.name, presenters.package_url(row.cluster, row.catalog, row.name))
-        for row in search.nearest_names(index, query.words)
+        for row in nearest_names(index, query.words)
     ]
 
 
 def _bundles(
-    filters: search.Filters,
+    filters: Filters,
     number: int,
     notices: list[str],
-    result: search.Result,
-    hits: search.Hits | None,
+    result: Result,
+    hits: Hits | None,
 ) -> dict[str, Any]:
     """One page of the bundles that use the searched image; nothing for another search.
 
@@ -75,15 +86,15 @@ def _bundles(
     if not (images and result.matches and hits):
         return {}
     image = images[0]
-    packages: list[search.Row] = []
+    packages: list[Row] = []
     left = sorted(result.matches, key=lambda match: match.row.name, reverse=True)
     while left and len(packages) < BUNDLES_OF:
         packages += [row for row in left.pop().sources if row.id in hits.scores]
-    bundles = search.bundles_with(image, packages)
+    bundles = bundles_with(image, packages)
     page = presenters.paginate(bundles, number, BUNDLES_PAGE, notices, total=len(bundles))
     rows = [
         (bundle, presenters.bundle_url(bundle.bundle.package, bundle.bundle.name))
-        for bundle in search.with_images(page.items, image)
+        for bundle in with_images(page.items, image)
     ]
     return {
         "bundles": page,

@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
-from catalogs.verdicts import RULES, Verdict
+from catalogs.verdicts.rules import RULES, Verdict
 from installs.actions import permissions
 from installs.actions.change import INSTALL_PLAN
 from installs.actions.permissions import Answer, rights_of

@@ -13,7 +13,7 @@ from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
-from catalogs.verdicts import WatchTarget
+from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows
 from installs.actions.warnings import InstallWarning, install_warnings
 from installs.facts.bundle_verdicts import target_of, verdict_for

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catalogs.models import Package
-from catalogs.verdicts import RULES
 from catalogs.verdicts.catalog_health import health_context, health_notes, source_of
+from catalogs.verdicts.rules import RULES
 from installs.audit.namespaces import NamespaceChecks
 from installs.diagnosis.knowledge import by_id
 from installs.facts.operator_groups import groups_in

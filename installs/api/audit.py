@@ -11,7 +11,7 @@ from pydantic import Field
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_catalog
 from catalogs.models import PredictionRun
-from catalogs.verdicts import WatchTarget
+from catalogs.verdicts.facts import WatchTarget
 from installs.audit.audit import WATCHES, audit, read_watch
 from installs.audit.report import as_csv, as_json, as_markdown
 from olmweb.api.formats import (

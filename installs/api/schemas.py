@@ -12,7 +12,7 @@ from typing import Any
 from catalogs.api.schemas import ErrorText, error_text, shallow
 from catalogs.contents.difference import DifferenceSection
 from catalogs.contents.permissions import Permission
-from catalogs.contents.report import UsedImage, Kinds, Webhook
+from catalogs.contents.report import Kinds, UsedImage, Webhook
 from installs.diagnosis import Finding
 from installs.diagnosis.aggregated import Explanation
 from installs.facts.bundle_contents import CrdHere, Need

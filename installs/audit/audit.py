@@ -13,10 +13,10 @@ from datetime import datetime
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package, Prediction, PredictionRun
 from catalogs.resolve import BadQuestion, resolve
-from catalogs.resolve.facts import ResolverPackage, Resolution
+from catalogs.resolve.facts import Resolution, ResolverPackage
 from catalogs.resolve.stored import facts_of_all
-from catalogs.verdicts import RULES_VERSION, WatchTarget, Verdict
 from catalogs.verdicts.catalog_health import health_context, health_notes, source_of
+from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import (
     ANY_TARGET,
     TARGETS,
@@ -29,6 +29,7 @@ from catalogs.verdicts.read import (
     stored_verdict,
     title_of,
 )
+from catalogs.verdicts.rules import RULES_VERSION, Verdict
 from installs.audit.namespaces import UNCHECKED, NamespaceCheck, NamespaceChecks
 from installs.models import Health, Operator
 from olmweb.models import Cluster
@@ -399,7 +400,9 @@ def _stored(
     return ids, verdicts
 
 
-def _without_bundle(path: InstallMethod, target: WatchTarget, resolution: Resolution) -> StoredVerdict:
+def _without_bundle(
+    path: InstallMethod, target: WatchTarget, resolution: Resolution
+) -> StoredVerdict:
     rule = resolution.blocked_by or NO_BUNDLE
     sentence = resolution.message or resolution.reason or title_of(rule)
     result = StoredRuleResult(rule, Verdict.NOT_INSTALLABLE, sentence)

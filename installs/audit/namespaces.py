@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from catalogs.install_methods import InstallMethod
-from catalogs.verdicts import OperatorGroupFacts, HealthContext, Scope, CheckedCatalog, WatchTarget, Verdict, check_health
 from catalogs.verdicts.catalog_health import stored_result
-from catalogs.verdicts.health_checks import CATALOG_SOURCE
+from catalogs.verdicts.evaluate import check_health
+from catalogs.verdicts.facts import OperatorGroupFacts, WatchTarget
+from catalogs.verdicts.health_checks import CATALOG_SOURCE, CheckedCatalog, HealthContext
 from catalogs.verdicts.read import StoredRuleResult, StoredVerdict
+from catalogs.verdicts.rules import Scope, Verdict
 from installs.facts.operator_groups import groups_of
 from installs.models import Component
 from olmweb.models import Cluster

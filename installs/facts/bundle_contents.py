@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
+from catalogs.contents.bundle_facts import Contents, read_contents
 from catalogs.contents.difference import DifferenceSection, difference
 from catalogs.contents.objects import Manifests
-from catalogs.contents.report import Crd, BundleReport, images, report
+from catalogs.contents.report import BundleReport, Crd, images, report
 from catalogs.contents.stored import contents_of, manifests_of
 from catalogs.fbc import blob as fbc
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.storage import blobs
-from catalogs.verdicts import Contents, read_contents
 from installs.models import CRDState, Operator
 from installs.state.catalog_offers import usable_catalogs
 from olmweb.models import Cluster

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
-from catalogs.verdicts import OperatorGroupFacts, WatchTarget
+from catalogs.verdicts.facts import OperatorGroupFacts, WatchTarget
 from catalogs.verdicts.read import StoredVerdict, verdicts
 from catalogs.verdicts.store import VerdictContext, evaluate_bundle
 from installs.facts.verdict_context import cluster_facts, market_of
@@ -13,7 +13,9 @@ from olmweb.models import Cluster
 
 def target_of(namespaces: tuple[str, ...], namespace: str) -> WatchTarget:
     """The target of an OperatorGroup in `namespace` that selects `namespaces` (none: all)."""
-    return OperatorGroupFacts(namespace, "", frozenset(namespaces or ("",))).target or WatchTarget.ALL
+    return (
+        OperatorGroupFacts(namespace, "", frozenset(namespaces or ("",))).target or WatchTarget.ALL
+    )
 
 
 def verdict_for(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from catalogs.verdicts import OperatorGroupFacts
+from catalogs.verdicts.facts import OperatorGroupFacts
 from installs.models import Component
 from installs.state.observation import details_of
 from olmweb.models import Cluster

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from catalogs.contents.stored import inspected_in
 from catalogs.models import Catalog, PredictionRun
-from catalogs.verdicts import RULES_VERSION, ClusterFacts
-from catalogs.verdicts.facts import NO_CLUSTER
+from catalogs.verdicts.facts import NO_CLUSTER, ClusterFacts
+from catalogs.verdicts.rules import RULES_VERSION
 from catalogs.verdicts.store import EvaluationSummary, VerdictContext, evaluate_catalog
 from installs.facts.cluster import awaited
 from installs.facts.verdict_context import cluster_facts, market_of

@@ -9,8 +9,7 @@ from catalogs.contents.bundle_facts import ApiKind
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.semver import Version, parse
-from catalogs.verdicts import ClusterOffers, ClusterFacts, ClusterCrd, OperatorFacts
-from catalogs.verdicts.facts import Offered
+from catalogs.verdicts.facts import ClusterCrd, ClusterFacts, ClusterOffers, Offered, OperatorFacts
 from installs.facts.operator_groups import groups_of
 from installs.models import Component, CRDState, Operator, Surface
 from installs.state.catalog_offers import usable_catalogs

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from catalogs.contents.bundle_facts import Contents
 from catalogs.install_methods import InstallMethod
-from catalogs.verdicts import Contents, Verdict, predict
+from catalogs.verdicts.evaluate import predict
+from catalogs.verdicts.rules import Verdict
 
 NAMED = 4
 

@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catalogs.contents.bundle_facts import ApiKind
+from catalogs.contents.bundle_facts import ApiKind, Contents
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.revisions.text import plain
-from catalogs.verdicts import Contents
 from installs.models import Component, Operator
 from installs.readiness.v1_migration import (
     ClusterCatalogOffer,

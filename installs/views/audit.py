@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from catalogs import lookup
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
-from catalogs.verdicts import WatchTarget
+from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import ANY_TARGET
 from catalogs.views import forms, presenters
 from catalogs.views.forms import ALONE

@@ -187,17 +187,17 @@ def _sync_sandbox() -> None:
 
 def _build() -> tuple[float, float]:
     """Milliseconds that the index of a process takes to build, megabytes that it keeps."""
-    from catalogs import search
+    from catalogs.search.index import catalog_stamps, current_index
 
-    stamps = search.catalog_stamps()
+    stamps = catalog_stamps()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    search.current_index(stamps)
+    current_index(stamps)
     kept = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    search.current_index(stamps[:-1])  # of another set of catalogs
+    current_index(stamps[:-1])  # of another set of catalogs
     started = time.perf_counter()
-    search.current_index(stamps)
+    current_index(stamps)
     return (time.perf_counter() - started) * 1000, kept / 1e6
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from catalogs.contents.bundle_facts import ApiKind, Shipped
+from catalogs.contents.bundle_facts import ApiKind, Contents, Shipped
 from catalogs.install_methods import InstallMethod
-from catalogs.verdicts import Contents, predict
+from catalogs.verdicts.evaluate import predict
 from installs.facts.cluster import read_cluster
 from installs.facts.gates import NAME
 from installs.facts.verdict_context import cluster_facts

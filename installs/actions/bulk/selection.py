@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
-from catalogs.verdicts import WatchTarget, Verdict
+from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows, stored_verdict
+from catalogs.verdicts.rules import Verdict
 from installs.actions.plan import paths_of
 from installs.models import Action, Operator
 from olmweb.models import LOCAL, Cluster

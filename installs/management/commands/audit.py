@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_named_catalog
 from catalogs.models import Catalog
-from catalogs.verdicts import WatchTarget
+from catalogs.verdicts.facts import WatchTarget
 from installs.audit.audit import WATCHES, Audit, audit, read_watch
 from installs.audit.report import TITLES, agreement, as_csv, as_json
 from installs.facts.refresh_verdicts import refresh

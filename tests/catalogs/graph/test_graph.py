@@ -38,7 +38,12 @@ channel = st.lists(entry, max_size=6, unique_by=lambda each: each.name)
 
 
 def test_a_head_is_an_entry_that_nothing_replaces_or_skips():
-    entries = [GraphEntry("c", "b"), GraphEntry("b", "a"), GraphEntry("a"), GraphEntry("d", "a", ("b",))]
+    entries = [
+        GraphEntry("c", "b"),
+        GraphEntry("b", "a"),
+        GraphEntry("a"),
+        GraphEntry("d", "a", ("b",)),
+    ]
 
     assert heads(entries) == ["c", "d"]
 
@@ -126,7 +131,11 @@ def test_every_rule_ends_on_any_channel(entries):
 
 
 def test_time_runs_from_left_to_right():
-    entries = [GraphEntry("p.v1.2.0", "p.v1.1.0"), GraphEntry("p.v1.1.0", "p.v1.0.0"), GraphEntry("p.v1.0.0")]
+    entries = [
+        GraphEntry("p.v1.2.0", "p.v1.1.0"),
+        GraphEntry("p.v1.1.0", "p.v1.0.0"),
+        GraphEntry("p.v1.0.0"),
+    ]
     drawn = layout(entries, known(entries))
 
     assert [node.label for node in drawn.nodes] == ["1.0.0", "1.1.0", "1.2.0"]
@@ -154,7 +163,11 @@ def test_skipped_and_absent_entries_are_marked():
 
 
 def test_a_skip_range_is_one_edge_from_the_newest_version_it_takes():
-    entries = [GraphEntry("p.v1.0.0"), GraphEntry("p.v1.1.0"), GraphEntry("p.v2.0.0", skip_range="<2.0.0")]
+    entries = [
+        GraphEntry("p.v1.0.0"),
+        GraphEntry("p.v1.1.0"),
+        GraphEntry("p.v2.0.0", skip_range="<2.0.0"),
+    ]
     drawn = layout(entries, known(entries))
 
     assert [(edge.source, edge.target, edge.kind) for edge in drawn.edges] == [
@@ -189,7 +202,9 @@ def test_a_long_plain_run_is_one_node_around_what_must_stay_visible():
 
 def test_six_hundred_entries_that_skip_each_other_stay_a_readable_drawing():
     entries = [
-        GraphEntry(f"p.v0.0.{i}", f"p.v0.0.{i - 1}", tuple(f"p.v0.0.{j}" for j in range(i - 9, i - 1)))
+        GraphEntry(
+            f"p.v0.0.{i}", f"p.v0.0.{i - 1}", tuple(f"p.v0.0.{j}" for j in range(i - 9, i - 1))
+        )
         for i in range(10, 610)
     ]
     drawn = layout(entries, known(entries))

@@ -130,7 +130,11 @@ def test_v1_stays_rather_than_go_to_a_deprecated_version():
 
 
 def test_v1_takes_bundles_of_the_same_version_and_release_for_candidates():
-    bundles = [ResolverBundle("a", "1.0.0+1"), ResolverBundle("b", "1.0.0+1"), ResolverBundle("c", "1.0.0")]
+    bundles = [
+        ResolverBundle("a", "1.0.0+1"),
+        ResolverBundle("b", "1.0.0+1"),
+        ResolverBundle("c", "1.0.0"),
+    ]
     channels = {"stable": [GraphEntry(item.name) for item in bundles]}
     of = ResolverPackage("p", "stable", channels, bundles)
     assert analyse(of, V1).table["b"] == {"a": "same version"}

@@ -21,11 +21,14 @@ from catalogs.fbc.search_words import (
     repository_of,
     words_of,
 )
-from catalogs.search import ANSWERS, FACETS, NO, YES, Filters, Installation, find_packages
+from catalogs.search.find import ANSWERS, Filters, Installation, find_packages
 from catalogs.search.highlight import has_word, mark, snippet
 from catalogs.search.images import digest_of
 from catalogs.search.index import (
     COUNTED,
+    FACETS,
+    NO,
+    YES,
     Index,
     Row,
     SearchText,

@@ -12,27 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogs.contents.bundle_facts import Hook, ApiKind, Shipped
+from catalogs.contents.bundle_facts import ApiKind, Contents, Hook, Shipped, read_contents
 from catalogs.install_methods import InstallMethod
 from catalogs.semver import parse
-from catalogs.verdicts import (
-    RULES,
-    ClusterOffers,
+from catalogs.verdicts.evaluate import CHECKS, predict, result_of
+from catalogs.verdicts.facts import (
+    Answer,
+    CheckContext,
     ClusterFacts,
-    Contents,
-    HealthContext,
-    Scope,
+    ClusterOffers,
+    Offered,
     WatchTarget,
-    Verdict,
-    predict,
-    read_contents,
 )
-from catalogs.verdicts.check_input import Answer, CheckContext
-from catalogs.verdicts.checks import CHECKS
-from catalogs.verdicts.evaluate import result_of
-from catalogs.verdicts.facts import Offered
-from catalogs.verdicts.health_checks import HEALTH_CHECKS
-from catalogs.verdicts.rules import Rule
+from catalogs.verdicts.health_checks import HEALTH_CHECKS, HealthContext
+from catalogs.verdicts.rules import RULES, Rule, Scope, Verdict
 
 HEALTH_SCOPES = {Scope.CATALOG, Scope.NAMESPACE}
 SAMPLES = [
@@ -59,7 +52,9 @@ def answer_of(rule: Rule, sample: Mapping[str, Any]) -> Answer:
 def context_of(sample: Mapping[str, Any]) -> CheckContext:
     market = sample.get("market")
     if market is not None:
-        providers = {ApiKind(*kind): frozenset(names) for kind, names in market.get("providers", ())}
+        providers = {
+            ApiKind(*kind): frozenset(names) for kind, names in market.get("providers", ())
+        }
         versions = {
             name: tuple(parse(each) for each in versions)
             for name, versions in market.get("versions", {}).items()
@@ -261,7 +256,9 @@ def test_a_bundle_with_its_objects_tells_everything() -> None:
         prohibited=True,
         deprecated=True,
         shipped=(
-            Shipped(ApiKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "as.a.example"),
+            Shipped(
+                ApiKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "as.a.example"
+            ),
         ),
         crd_versions=(("as.a.example", frozenset({"v1", "v1beta1"})),),
         crds_strict=(("as.a.example", frozenset({"v1"})),),

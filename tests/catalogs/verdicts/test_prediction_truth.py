@@ -8,20 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from catalogs.contents.bundle_facts import ApiKind
+from catalogs.contents.bundle_facts import ApiKind, Contents, read_contents
 from catalogs.install_methods import InstallMethod
 from catalogs.semver import parse
-from catalogs.verdicts import (
-    BundleEvaluation,
-    ClusterOffers,
-    ClusterFacts,
-    Contents,
-    WatchTarget,
-    Verdict,
-    predict,
-    read_contents,
-)
-from catalogs.verdicts.facts import built_in
+from catalogs.verdicts.evaluate import BundleEvaluation, predict
+from catalogs.verdicts.facts import ClusterFacts, ClusterOffers, WatchTarget, built_in
+from catalogs.verdicts.rules import Verdict
 
 pytestmark = pytest.mark.data
 OLM_KINDS = (

@@ -5,8 +5,8 @@ import re
 import pytest
 from django.utils import timezone
 
-from catalogs import search
 from catalogs.models import CatalogChange, CatalogRevision
+from catalogs.search.find import PAGE_SIZE
 from tests.factories import (
     make_catalog,
     make_cluster,
@@ -210,10 +210,10 @@ def test_the_list_sorts_by(reader, sort, order):
 
 def test_pages_hold_48_packages_and_links_keep_the_filters(reader):
     catalog = make_catalog()
-    for number in range(search.PAGE_SIZE + 2):
+    for number in range(PAGE_SIZE + 2):
         make_package(catalog=catalog, name=f"p{number:03}", categories=["X"], channels={})
     first = reader.get(URL, {"category": "X"})
-    assert len(names(first)) == search.PAGE_SIZE
+    assert len(names(first)) == PAGE_SIZE
     assert 'href="?category=X&amp;page=2"' in first.content.decode()
     assert names(reader.get(URL, {"category": "X", "page": "2"})) == ["p048", "p049"]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from catalogs.verdicts import CheckedCatalog
 from catalogs.verdicts.catalog_health import source_of
+from catalogs.verdicts.health_checks import CheckedCatalog
 from installs.audit.namespaces import NamespaceChecks
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_component, make_stream

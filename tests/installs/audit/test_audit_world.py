@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from catalogs.contents.bundle_facts import read_contents
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Prediction
 from catalogs.storage.blobs import read_blob
 from catalogs.sync.catalog import sync_catalog
-from catalogs.verdicts import predict, read_contents
+from catalogs.verdicts.evaluate import predict
 from installs.audit.audit import Audit, audit
 from installs.facts.cluster import read_cluster
 from installs.facts.refresh_verdicts import refresh

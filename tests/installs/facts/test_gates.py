@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from catalogs.contents.bundle_facts import Contents
 from catalogs.install_methods import InstallMethod
-from catalogs.verdicts import ClusterFacts, Contents, predict
+from catalogs.verdicts.evaluate import predict
+from catalogs.verdicts.facts import ClusterFacts
 from installs.actions.warnings import install_warnings
 from installs.facts.gates import NAME, gates_of, read_gates
 from installs.methods import InstallChoice

@@ -6,9 +6,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from catalogs import search
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
+from catalogs.search.index import catalog_stamps, current_index
 from catalogs.sync.catalog import sync_catalog
 from catalogs.views.presenters import verdict_labels
 from installs.actions.record import plan_install
@@ -39,7 +39,7 @@ def test_all_give_the_same_answer_for_a_package_whatever_namespaces_it_supports(
     package = Package.objects.get(name="etcd")
     client.force_login(olivia)
 
-    (row,) = search.current_index(search.catalog_stamps()).rows
+    (row,) = current_index(catalog_stamps()).rows
     (card,) = [verdict for verdict in row.verdicts if verdict.path == "Subscription"]
     page = client.get(f"/software/prod/{catalog.slug}/etcd").context["verdicts"]
     on_page = next(verdict for verdict in page if verdict.path == InstallMethod.SUBSCRIPTION)

@@ -14,9 +14,9 @@ from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.deletion import delete_catalog
-from catalogs.verdicts import WatchTarget, Verdict
-from catalogs.verdicts.facts import Offered
+from catalogs.verdicts.facts import Offered, WatchTarget
 from catalogs.verdicts.read import verdicts, verdicts_of
+from catalogs.verdicts.rules import Verdict
 from installs import tasks
 from installs.facts import refresh_verdicts
 from installs.facts.refresh_verdicts import refresh
