@@ -16,6 +16,7 @@ from installs.models import (
     Action,
     ActionBatch,
     AllowRule,
+    ClusterInventory,
     ClusterOperator,
     ClusterOperatorMember,
     Component,
@@ -26,7 +27,6 @@ from installs.models import (
     Notification,
     Operator,
     Reference,
-    Surface,
     Transition,
     UnknownMessage,
 )
@@ -214,7 +214,7 @@ class NotificationAdmin(ReadOnlyAdmin):
             )
 
 
-@admin.register(Surface)
-class SurfaceAdmin(ReadOnlyAdmin):
+@admin.register(ClusterInventory)
+class ClusterInventoryAdmin(ReadOnlyAdmin):
     list_display = ("cluster", "read_at")
     list_select_related = ("cluster",)

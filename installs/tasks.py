@@ -8,7 +8,7 @@ from django.utils import timezone
 from installs import retention
 from installs.actions import follow, permissions
 from installs.actions.bulk import batches
-from installs.facts import cluster as surface
+from installs.facts import cluster as inventory
 from installs.facts import refresh_verdicts
 from installs.models import CopyReport
 from installs.notifications import send
@@ -107,15 +107,15 @@ def sync_cluster(cluster_id: int) -> None:
 
 @task(name="installs.predict", time_limit=PREDICT_LIMIT, expires=60)
 def predict() -> None:
-    """Makes the predictions anew whose catalog, cluster or rules changed; asks for surfaces."""
+    """Evaluates verdicts whose catalog, cluster or rules changed; requests due inventories."""
     for cluster in Cluster.objects.filter(reachable=True):
-        if surface.is_due(cluster):
-            surface.await_first(cluster)
-            read_surface.delay(cluster.pk)
+        if inventory.is_due(cluster):
+            inventory.await_first(cluster)
+            read_inventory.delay(cluster.pk)
     with renewed_lease("predictions", PREDICT_LEASE) as held:
         if held is None:
             return
-        waiting = Cluster.objects.filter(surface.awaited())
+        waiting = Cluster.objects.filter(inventory.awaited())
         before = waiting.count()
         try:
             written = refresh_verdicts.refresh_all(lambda: held.renew(PREDICT_LEASE))
@@ -128,21 +128,21 @@ def predict() -> None:
             log.info("predictions made", rows=written)
 
 
-@task(name="installs.read_surface", time_limit=120, expires=60)
-def read_surface(cluster_id: int) -> None:
+@task(name="installs.read_inventory", time_limit=120, expires=60)
+def read_inventory(cluster_id: int) -> None:
     """Reads which kinds and namespaces a cluster has, unless another worker does."""
     cluster = Cluster.objects.filter(pk=cluster_id).first()
-    with lease(f"surface:{cluster_id}", 150) as held:
-        if cluster is None or held is None or not surface.is_due(cluster):
+    with lease(f"inventory:{cluster_id}", 150) as held:
+        if cluster is None or held is None or not inventory.is_due(cluster):
             return
         changed = False
         try:
-            changed = surface.read_cluster(cluster)
+            changed = inventory.read_cluster(cluster)
         except KubeError as error:
             log.info("surface not read", cluster=cluster.name, code=error.code, error=error.message)
         except Exception:
             log.exception("reading a surface crashed", cluster=cluster.name)
-        if surface.give_up_first(cluster) or changed:
+        if inventory.give_up_first(cluster) or changed:
             predict.delay()  # at once: nothing was judged before, or something else was known
 
 

@@ -1,4 +1,4 @@
-"""Admin of clusters, sync runs, leases, streams and API tokens."""
+"""Admin of clusters, sync runs, leases, watches and API tokens."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from olmweb.models import ApiToken, Cluster, Lease, OidcIdentity, Stream, SyncRun
+from olmweb.models import ApiToken, Cluster, Lease, OidcIdentity, ResourceWatch, SyncRun
 from olmweb.tasks import enqueue
 from olmweb.web.admin import ReadOnlyAdmin
 
@@ -42,10 +42,18 @@ class LeaseAdmin(ReadOnlyAdmin):
     search_fields = ("name", "owner")
 
 
-@admin.register(Stream)
-class StreamAdmin(ReadOnlyAdmin):
-    list_display = ("cluster", "feed", "state", "heard_at", "listed_at", "lists", "watches")
-    list_filter = ("feed", "state")
+@admin.register(ResourceWatch)
+class ResourceWatchAdmin(ReadOnlyAdmin):
+    list_display = (
+        "cluster",
+        "resource",
+        "state",
+        "last_event_at",
+        "listed_at",
+        "lists",
+        "watches",
+    )
+    list_filter = ("resource", "state")
     search_fields = ("kind", "cluster__name")
     list_select_related = ("cluster",)
 

@@ -1,4 +1,4 @@
-"""Rows shared by both apps: clusters, sync runs, leases, streams, API tokens."""
+"""Rows shared by both apps: clusters, sync runs, leases, watches, API tokens."""
 
 import hashlib
 import secrets
@@ -75,7 +75,7 @@ class SyncRun(models.Model):
     step = models.CharField(max_length=40, blank=True)
     done = models.PositiveBigIntegerField(default=0)
     total = models.PositiveBigIntegerField(default=0)
-    cancel_asked = models.BooleanField(default=False)
+    cancel_requested = models.BooleanField(default=False)
     error_code = models.CharField(max_length=60, blank=True)
     error_text = models.TextField(blank=True)
     error_hint = models.TextField(blank=True)
@@ -99,12 +99,12 @@ class Lease(models.Model):
         return self.name
 
 
-class Stream(models.Model):
-    """Where the reading of one feed (a kind, or a selection of one) of one cluster stands.
+class ResourceWatch(models.Model):
+    """The watch of one resource (a kind, or a selection of it) of one cluster.
 
-    `resource_version` is saved in the transaction of the rows that it produced: a watch that
-    resumes from it misses nothing. `heard_at` is when the cluster last said anything about the
-    feed, a bookmark included; it is written at most every half minute while nothing changes.
+    `resource_version` is saved in the transaction of the rows that it produced, so a watch that
+    resumes from it misses nothing. `last_event_at` is the time of the last event, including
+    bookmarks; it is written at most every half minute while nothing changes.
     """
 
     class State(models.TextChoices):
@@ -114,25 +114,26 @@ class Stream(models.Model):
         ABSENT = "absent"  # the cluster does not serve the kind
         FORBIDDEN = "forbidden"
 
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="streams")
-    feed = models.CharField(max_length=100)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="watches")
+    resource = models.CharField(max_length=100)
     kind = models.CharField(max_length=100)
     resource_version = models.CharField(max_length=100, blank=True)
     state = models.CharField(max_length=20, choices=State.choices, default=State.LISTED)
     error = models.TextField(blank=True)
     listed_at = models.DateTimeField(null=True, blank=True)  # last full list
-    heard_at = models.DateTimeField(null=True, blank=True)
+    last_event_at = models.DateTimeField(null=True, blank=True)
     lists = models.PositiveBigIntegerField(default=0)  # full lists so far
     watches = models.PositiveBigIntegerField(default=0)  # watch requests so far
 
     class Meta:
-        ordering = ("cluster", "feed")
+        ordering = ("cluster", "resource")
+        verbose_name_plural = "resource watches"
         constraints = (
-            models.UniqueConstraint(fields=("cluster", "feed"), name="one_stream_per_feed"),
+            models.UniqueConstraint(fields=("cluster", "resource"), name="one_watch_per_resource"),
         )
 
     def __str__(self) -> str:
-        return f"{self.cluster} {self.feed}"
+        return f"{self.cluster} {self.resource}"
 
 
 class OidcIdentity(models.Model):

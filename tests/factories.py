@@ -34,7 +34,7 @@ from catalogs.models import (
 )
 from catalogs.semver import sort_key
 from installs.models import Component, CRDState, Event, Observed, Operator, Reference, Transition
-from olmweb.models import Cluster, Stream
+from olmweb.models import Cluster, ResourceWatch
 
 SERVED = {
     "PlatformOperator": {"state": "served", "version": "v1alpha1"},
@@ -311,20 +311,20 @@ def make_event(*, subject: Operator | Component, **fields: Any) -> Event:
     )
 
 
-def make_stream(*, cluster: Cluster, kind: str = "Subscription", **fields: Any) -> Stream:
-    """A feed that is watched and was heard a moment ago."""
+def make_watch(*, cluster: Cluster, kind: str = "Subscription", **fields: Any) -> ResourceWatch:
+    """A resource that is watched, with an event a moment ago."""
     now = timezone.now()
     values: dict[str, Any] = {
-        "feed": kind,
-        "state": Stream.State.WATCHING,
+        "resource": kind,
+        "state": ResourceWatch.State.WATCHING,
         "resource_version": "1",
         "listed_at": now,
-        "heard_at": now,
+        "last_event_at": now,
         "lists": 1,
         "watches": 3,
         **fields,
     }
-    return Stream.objects.create(cluster=cluster, kind=kind, **values)
+    return ResourceWatch.objects.create(cluster=cluster, kind=kind, **values)
 
 
 def make_crd(*, cluster: Cluster, name: str = "widgets.example.com", **fields: Any) -> CRDState:

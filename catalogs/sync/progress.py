@@ -110,7 +110,7 @@ class Run:
             return True
         if self._inside and connection.vendor == "sqlite":
             return False  # its transactions don't see later writes
-        return SyncRun.objects.filter(pk=run, cancel_asked=True).exists()
+        return SyncRun.objects.filter(pk=run, cancel_requested=True).exists()
 
     def finish(self, outcome: str, counts: dict[str, int], error: SourceError | None) -> None:
         """Writes the outcome to the row, or to a new one if the attempt made no report."""
@@ -145,7 +145,7 @@ def standings(catalogs: Iterable[Catalog]) -> dict[int, Standing]:
         catalog_id = by_target[row.target]
         if f"catalog:{catalog_id}" in held:
             step, done, total = cache.get(_key(row.pk)) or (row.step, row.done, row.total)
-            cancelling = row.cancel_asked or bool(cache.get(_key(row.pk, "cancel")))
+            cancelling = row.cancel_requested or bool(cache.get(_key(row.pk, "cancel")))
             result[catalog_id] = Standing(row.pk, step, done, total, cancelling)
     return result
 
@@ -159,7 +159,7 @@ def cancel(catalog: Catalog) -> bool:
     cache.set(_key(standing.run, "cancel"), True, CACHE_SECONDS)
     if connection.vendor != "sqlite" or standing.step != WRITING:  # else it would wait for the lock
         SyncRun.objects.filter(pk=standing.run, outcome=SyncRun.Outcome.RUNNING).update(
-            cancel_asked=True
+            cancel_requested=True
         )
     return True
 

@@ -19,7 +19,7 @@ from catalogs.verdicts.health_checks import (
 )
 from catalogs.verdicts.read import StoredRuleResult, StoredVerdict
 from catalogs.verdicts.rules import Scope
-from olmweb.models import Stream
+from olmweb.models import ResourceWatch
 
 
 def health_context(catalog: Catalog, cluster: int | None, namespace: str = "") -> HealthContext:
@@ -27,11 +27,11 @@ def health_context(catalog: Catalog, cluster: int | None, namespace: str = "") -
     own = source_of(catalog)
     if cluster is None:
         return HealthContext(own)
-    streams = Stream.objects.filter(cluster=cluster).filter(
-        Q(listed_at__isnull=False) | Q(state=Stream.State.ABSENT)
+    watches = ResourceWatch.objects.filter(cluster=cluster).filter(
+        Q(listed_at__isnull=False) | Q(state=ResourceWatch.State.ABSENT)
     )
     catalogs = Catalog.objects.filter(cluster=cluster).order_by("namespace", "name")
-    listed = {kind: Exists(streams.filter(kind=kind)) for kind in (CLUSTER_CATALOG, CATALOG_SOURCE)}
+    listed = {kind: Exists(watches.filter(kind=kind)) for kind in (CLUSTER_CATALOG, CATALOG_SOURCE)}
     rows = list(catalogs.annotate(**listed))
     read = frozenset(kind for kind in listed if rows and getattr(rows[0], kind))
     return HealthContext(own, tuple(map(source_of, rows)), read, namespace)

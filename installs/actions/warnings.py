@@ -10,7 +10,7 @@ from installs.audit.namespaces import NamespaceChecks
 from installs.diagnosis.knowledge import by_id
 from installs.facts.operator_groups import groups_in
 from installs.methods import METHODS, InstallChoice
-from installs.models import Operator, Surface
+from installs.models import ClusterInventory, Operator
 from olmweb.models import Cluster
 
 ONE_GROUP = "sub-one-group"
@@ -76,7 +76,7 @@ def _of_bundle(
 
 def _who_looks(cluster: Cluster) -> str:
     """What operator-controller makes of missing rights, by the gates that it runs with."""
-    gates = Surface.objects.filter(cluster=cluster).values_list("gates", flat=True).first()
+    gates = ClusterInventory.objects.filter(cluster=cluster).values_list("gates", flat=True).first()
     if gates is None:
         return (
             "operator-controller 1.3 to 1.10 with the feature gate PreflightPermissions lists all "

@@ -29,7 +29,7 @@ from olmweb import clusters
 from olmweb.api.formats import answer_one
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
 from olmweb.api.parameters import Values, values
-from olmweb.models import Cluster, Stream
+from olmweb.models import Cluster, ResourceWatch
 
 PLATFORM_COUNTS = ("total", "available", "progressing", "degraded")
 router = Router(tags=["Clusters"])
@@ -43,7 +43,7 @@ class StatusParameters(ListParameters):
 def list_status(request: HttpRequest, query: Query[StatusParameters]) -> HttpResponseBase:
     """Per cluster: how many operators are in which health, and the causes behind."""
     catalogs = list(Catalog.objects.order_by("id").values_list("id", "cluster", "state"))
-    feeds = list(Stream.objects.order_by("id").values_list("id", "state"))
+    feeds = list(ResourceWatch.objects.order_by("id").values_list("id", "state"))
     source = StoredRows(query.filter(Cluster.objects.all()), ("name", "id"), _status_rows)
     state = [_rows_state(), catalogs, feeds]
     return answer_list(request, query, "status", StatusRow, source, state)
@@ -83,8 +83,8 @@ def _status_rows(clusters: Sequence[Cluster]) -> list[StatusRow]:
     catalogs = Catalog.objects.filter(of).order_by().values_list("cluster", "state")
     states = _tally(catalogs.annotate(Count("id")))
     platform = _clusteroperator_counts(of)
-    streams = Stream.objects.filter(of).order_by().values_list("cluster", "state")
-    feeds = _tally(streams.annotate(Count("id")))
+    watches = ResourceWatch.objects.filter(of).order_by().values_list("cluster", "state")
+    feeds = _tally(watches.annotate(Count("id")))
     upgrades = dict(operators.filter(UPGRADABLE).values_list("cluster").annotate(Count("id")))
     crds = _crd_counts(of)
     titles = {entry.id: entry.title for entry in knowledge()}
@@ -98,7 +98,7 @@ def _status_rows(clusters: Sequence[Cluster]) -> list[StatusRow]:
             operators={name: health[cluster.pk].get(name, 0) for name in Health.values},
             clusteroperators=platform.get(cluster.pk, dict.fromkeys(PLATFORM_COUNTS, 0)),
             catalogs={name: states[cluster.pk].get(name, 0) for name in Catalog.State.values},
-            feeds={name: feeds[cluster.pk].get(name, 0) for name in Stream.State.values},
+            feeds={name: feeds[cluster.pk].get(name, 0) for name in ResourceWatch.State.values},
             crds=crds.get(cluster.pk, {"total": 0, "problems": 0}),
             upgrades=upgrades.get(cluster.pk, 0),
             approvals=health[cluster.pk].get(Health.NEEDS_APPROVAL, 0),

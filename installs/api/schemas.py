@@ -436,7 +436,7 @@ def cluster_detail(cluster: Cluster, watched: WatchedResources) -> ClusterDetail
                 kind=feed.kind,
                 state=feed.state,
                 error=feed.error,
-                heard_at=feed.heard_at,
+                heard_at=feed.last_event_at,
                 listed_at=feed.listed_at,
                 lists=feed.lists,
                 watches=feed.watches,

@@ -74,8 +74,8 @@ class NamespaceChecks:
     def _groups_listed(self) -> bool:
         """Whether the cluster's OperatorGroups were ever listed: before that, a missing group is
         no finding."""
-        streams = self.cluster.streams.filter(kind="OperatorGroup", listed_at__isnull=False)
-        return streams.exists()
+        watches = self.cluster.watches.filter(kind="OperatorGroup", listed_at__isnull=False)
+        return watches.exists()
 
     @cached_property
     def _sources(self) -> tuple[CheckedCatalog, ...]:

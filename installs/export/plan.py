@@ -21,7 +21,7 @@ from installs.export.files import (
     zipped,
 )
 from installs.methods import MANUAL, METHODS, InstallChoice
-from installs.models import Component, Surface
+from installs.models import ClusterInventory, Component
 from olmweb.errors import BadRequest, OlmwebError
 
 WORDS = (
@@ -214,8 +214,8 @@ def _targets(text: str, namespace: str, bundle: Bundle | None) -> tuple[str, ...
 
 
 def _has_namespace(catalog: Catalog, namespace: str) -> bool:
-    surface = Surface.objects.filter(cluster=catalog.cluster_id).first()
-    return bool(surface and surface.namespaces and namespace in surface.namespaces)
+    inventory = ClusterInventory.objects.filter(cluster=catalog.cluster_id).first()
+    return bool(inventory and inventory.namespaces and namespace in inventory.namespaces)
 
 
 def _has_group(catalog: Catalog, namespace: str) -> bool:

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from catalogs.verdicts.facts import PLATFORM_NAMESPACE
 from installs.facts.gates import read_gates
-from installs.models import CRDState, Surface
+from installs.models import ClusterInventory, CRDState
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.discovery import GVK, served_kinds
@@ -82,19 +82,21 @@ class _Meta(msgspec.Struct):
 
 def is_due(cluster: Cluster) -> bool:
     """Whether to read the cluster again; one query."""
-    recent = Surface.objects.filter(cluster=cluster, read_at__gt=timezone.now() - READ_AGAIN)
+    recent = ClusterInventory.objects.filter(
+        cluster=cluster, read_at__gt=timezone.now() - READ_AGAIN
+    )
     return cluster.reachable is True and not recent.exists()
 
 
 def await_first(cluster: Cluster) -> None:
     """Records that the first reading of the cluster is requested, unless it was before."""
     defaults = {"awaited_since": timezone.now(), "read_at": None}
-    Surface.objects.get_or_create(cluster=cluster, defaults=defaults)
+    ClusterInventory.objects.get_or_create(cluster=cluster, defaults=defaults)
 
 
 def give_up_first(cluster: Cluster) -> bool:
     """Records that the first reading failed. False if no verdict waited for it."""
-    waiting = Surface.objects.filter(cluster=cluster, awaited_since__isnull=False)
+    waiting = ClusterInventory.objects.filter(cluster=cluster, awaited_since__isnull=False)
     return waiting.update(awaited_since=None) > 0
 
 
@@ -102,11 +104,11 @@ def awaited() -> Q:
     """Selects clusters whose first reading is still expected. Only the reading has the owners of
     existing objects, so verdicts without it would change a moment later."""
     since = timezone.now() - PATIENCE
-    return Q(surface=None, reachable=True) | Q(surface__awaited_since__gt=since)
+    return Q(inventory=None, reachable=True) | Q(inventory__awaited_since__gt=since)
 
 
 def read_cluster(cluster: Cluster, client: KubeClient | None = None) -> bool:
-    """Reads the cluster and updates its Surface row; returns whether a value changed.
+    """Reads the cluster and updates its ClusterInventory row; returns whether a value changed.
 
     Raises KubeError if the cluster can't be read. Keeps the stored kinds without a discovery
     result.
@@ -128,7 +130,9 @@ def read_cluster(cluster: Cluster, client: KubeClient | None = None) -> bool:
     finally:
         if client is None:
             opened.close()
-    before = Surface.objects.filter(cluster=cluster).first() or Surface(cluster=cluster)
+    before = ClusterInventory.objects.filter(cluster=cluster).first() or ClusterInventory(
+        cluster=cluster
+    )
     values = {
         "kinds": before.kinds if kinds is None else sorted("/".join(kind) for kind in kinds),
         "namespaces": None if namespaces is None else sorted(namespaces),
@@ -142,7 +146,7 @@ def read_cluster(cluster: Cluster, client: KubeClient | None = None) -> bool:
     changed = any(getattr(before, name) != value for name, value in values.items())
     changed = changed or before.awaited_since is not None
     ended = {"awaited_since": None, "read_at": timezone.now()}
-    Surface.objects.update_or_create(cluster=cluster, defaults={**values, **ended})
+    ClusterInventory.objects.update_or_create(cluster=cluster, defaults={**values, **ended})
     return changed
 
 

@@ -11,7 +11,7 @@ from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.semver import Version, parse
 from catalogs.verdicts.facts import ClusterCrd, ClusterFacts, ClusterOffers, Offered, OperatorFacts
 from installs.facts.operator_groups import groups_of
-from installs.models import Component, CRDState, Operator, Surface
+from installs.models import ClusterInventory, Component, CRDState, Operator
 from installs.state.catalog_offers import usable_catalogs
 from olmweb.models import Cluster
 
@@ -21,7 +21,7 @@ CLUSTER_CATALOG = Catalog.SourceKind.CLUSTER_CATALOG
 
 def cluster_facts(cluster: Cluster) -> ClusterFacts:
     """The facts of a cluster in seven queries; None for facts that were never read."""
-    crds_read = cluster.streams.filter(
+    crds_read = cluster.watches.filter(
         kind="CustomResourceDefinition", listed_at__isnull=False
     ).exists()
     version = (
@@ -30,14 +30,14 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
         .first()
     )
     operators = Operator.objects.filter(cluster=cluster).order_by("kind", "namespace", "name")
-    surface = Surface.objects.filter(cluster=cluster).first()
+    inventory = ClusterInventory.objects.filter(cluster=cluster).first()
     return ClusterFacts(
         cluster.name,
-        served=_served(cluster, surface.kinds) if surface and surface.kinds else None,
-        crds=_crds(cluster, surface.instances if surface else {}) if crds_read else None,
-        namespaces=_namespaces(surface) if surface else None,
-        roles=surface.roles if surface else None,
-        shared=surface.shared if surface else None,
+        served=_served(cluster, inventory.kinds) if inventory and inventory.kinds else None,
+        crds=_crds(cluster, inventory.instances if inventory else {}) if crds_read else None,
+        namespaces=_namespaces(inventory) if inventory else None,
+        roles=inventory.roles if inventory else None,
+        shared=inventory.shared if inventory else None,
         kube_version=None if version else read_version(cluster.version),
         openshift_version=read_version(str(version or "")),
         installed=tuple(
@@ -46,8 +46,8 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
         ),
         groups=groups_of(cluster),
         apis=_apis(cluster),
-        foreign_apis=_foreign_apis(surface),
-        gates=surface.gates if surface else None,
+        foreign_apis=_foreign_apis(inventory),
+        gates=inventory.gates if inventory else None,
     )
 
 
@@ -66,15 +66,15 @@ def _apis(cluster: Cluster) -> dict[str, tuple[str, str]]:
     }
 
 
-def _namespaces(surface: Surface) -> dict[str, str] | None:
+def _namespaces(inventory: ClusterInventory) -> dict[str, str] | None:
     """Name -> the Helm release that owns it, empty for none."""
-    if surface.namespaces is None:
+    if inventory.namespaces is None:
         return None
-    return {name: surface.releases.get(name, "") for name in surface.namespaces}
+    return {name: inventory.releases.get(name, "") for name in inventory.namespaces}
 
 
-def _foreign_apis(surface: Surface | None) -> frozenset[str] | None:
-    names = surface.foreign_apis if surface else None
+def _foreign_apis(inventory: ClusterInventory | None) -> frozenset[str] | None:
+    names = inventory.foreign_apis if inventory else None
     return None if names is None else frozenset(names)
 
 

@@ -18,9 +18,9 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Surface',
+            name='ClusterInventory',
             fields=[
-                ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='surface', serialize=False, to='olmweb.cluster')),
+                ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='inventory', serialize=False, to='olmweb.cluster')),
                 ('kinds', models.JSONField(null=True)),
                 ('namespaces', models.JSONField(null=True)),
                 ('releases', models.JSONField(default=dict)),
@@ -32,6 +32,9 @@ class Migration(migrations.Migration):
                 ('awaited_since', models.DateTimeField(null=True)),
                 ('read_at', models.DateTimeField(default=django.utils.timezone.now, null=True)),
             ],
+            options={
+                'verbose_name_plural': 'cluster inventories',
+            },
         ),
         migrations.CreateModel(
             name='ActionBatch',

@@ -10,6 +10,7 @@ from installs.models.history import (
 from installs.models.requests import AllowRule, InstallRequest
 from installs.models.state import (
     NEEDS_ATTENTION,
+    ClusterInventory,
     ClusterOperator,
     ClusterOperatorMember,
     Component,
@@ -19,7 +20,6 @@ from installs.models.state import (
     Observed,
     Operator,
     Reference,
-    Surface,
 )
 
 __all__ = (
@@ -29,6 +29,7 @@ __all__ = (
     "ActionBatch",
     "AllowRule",
     "CRDState",
+    "ClusterInventory",
     "ClusterOperator",
     "ClusterOperatorMember",
     "Component",
@@ -40,7 +41,6 @@ __all__ = (
     "Observed",
     "Operator",
     "Reference",
-    "Surface",
     "Transition",
     "UnknownMessage",
 )

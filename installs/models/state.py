@@ -229,23 +229,20 @@ class ClusterOperatorMember(models.Model):
         return self.name
 
 
-class Surface(models.Model):
-    """What a cluster offers to what is installed: the kinds that it serves, its namespaces.
+class ClusterInventory(models.Model):
+    """The facts of a cluster that decide installs and are not watched. None where not readable.
 
-    Either is None where it could not be read. `kinds` has "GROUP/VERSION/KIND", the group empty for
-    the core one. `releases` maps a namespace to the Helm release that owns it, as NAMESPACE/NAME;
-    `roles` does so for the Roles where PlatformOperators keep their releases, empty for no owner;
-    `shared`, by kind, for what has one name in the whole cluster, where a ClusterExtension is told
-    as ClusterExtension/NAME. `foreign_apis` names the APIServices that OLM v0 did not make.
-    `instances` has, by name of a CRD that an installer made, how many objects of it there are;
-    those that could not be counted are left out. `gates` are the feature gates that the arguments
-    of operator-controller name, with whether they are on. `awaited_since` is when its first
-    reading was asked for, None once that came to an end, and `read_at` None until it came to a
-    good one.
+    `kinds` are "GROUP/VERSION/KIND", the core group empty. `releases` maps a namespace to the Helm
+    release that owns it, as NAMESPACE/NAME; `roles` maps so the Roles where PlatformOperators store
+    their releases, empty for no owner; `shared`, by kind, the cluster-scoped objects, whose owner
+    may be ClusterExtension/NAME too. `foreign_apis` are the APIServices that OLM v0 did not create.
+    `instances`: CRD of an installer -> number of its objects, without those not counted. `gates`:
+    feature gate in the arguments of operator-controller -> whether it is on. `awaited_since`: when
+    the first reading was requested, None after its end. `read_at`: None until a reading succeeded.
     """
 
     cluster = models.OneToOneField(
-        Cluster, on_delete=models.CASCADE, primary_key=True, related_name="surface"
+        Cluster, on_delete=models.CASCADE, primary_key=True, related_name="inventory"
     )
     kinds = models.JSONField(null=True)
     namespaces = models.JSONField(null=True)  # names
@@ -257,6 +254,9 @@ class Surface(models.Model):
     gates = models.JSONField(null=True)
     awaited_since = models.DateTimeField(null=True)
     read_at = models.DateTimeField(null=True, default=timezone.now)
+
+    class Meta:
+        verbose_name_plural = "cluster inventories"
 
     def __str__(self) -> str:
         return str(self.cluster)

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from installs.models import ClusterOperator, Component, CRDState, Event, Operator
 from olmweb.kube.resources import ALL, Resource
-from olmweb.models import Cluster, Stream
+from olmweb.models import Cluster, ResourceWatch
 
 # A watch is opened anew every few minutes and the API server sends bookmarks in between.
 SILENT = timedelta(minutes=10)
@@ -23,16 +23,16 @@ _OF_KINDS = {"served": "listed", "absent": "absent", "forbidden": "forbidden", "
 class WatchedResource:
     """How the reading of one resource stands.
 
-    `state` is one of Stream.State or `silent`: it says that it watches, and the cluster can't be
-    reached or nothing was heard for longer than a watch can be silent. `objects` is None for all
-    but one resource of a kind, because the rows don't tell which resource brought them.
+    `state` is one of ResourceWatch.State or `silent`: the row says that it is watched, but the
+    cluster can't be reached or the last event is older than SILENT. `objects` is None for all but
+    one resource of a kind, because rows don't name their resource.
     """
 
     name: str
     kind: str
     state: str
     error: str
-    heard_at: datetime | None
+    last_event_at: datetime | None
     listed_at: datetime | None
     lists: int
     watches: int
@@ -70,18 +70,19 @@ class WatchedResources:
         return sum(resource.watches for resource in self.resources)
 
     @property
-    def heard_at(self) -> datetime | None:
+    def last_event_at(self) -> datetime | None:
         return max(
-            (resource.heard_at for resource in self.resources if resource.heard_at), default=None
+            (resource.last_event_at for resource in self.resources if resource.last_event_at),
+            default=None,
         )
 
 
 def watched_resources(cluster: Cluster) -> WatchedResources:
     """Every resource of the cluster, troubled ones first; two queries."""
-    streams = list(cluster.streams.order_by("kind", "feed"))
+    watches = list(cluster.watches.order_by("kind", "resource"))
     objects = _objects(cluster)
-    resources = [_resource(row, objects, cluster.reachable is False) for row in streams]
-    streamed = {row.kind for row in streams}
+    resources = [_resource(row, objects, cluster.reachable is False) for row in watches]
+    streamed = {row.kind for row in watches}
     resources += [
         _unstreamed(kind, status, objects)
         for kind, status in sorted(cluster.kinds.items())
@@ -96,15 +97,15 @@ def watched_resources(cluster: Cluster) -> WatchedResources:
     return WatchedResources(_count_once(resources), missing_rules(tuple(forbidden)))
 
 
-def _resource(row: Stream, objects: Mapping[str, int], cut_off: bool) -> WatchedResource:
-    quiet = cut_off or row.heard_at is None or timezone.now() - row.heard_at > SILENT
-    silent = row.state == Stream.State.WATCHING and quiet
+def _resource(row: ResourceWatch, objects: Mapping[str, int], cut_off: bool) -> WatchedResource:
+    quiet = cut_off or row.last_event_at is None or timezone.now() - row.last_event_at > SILENT
+    silent = row.state == ResourceWatch.State.WATCHING and quiet
     return WatchedResource(
-        name=row.feed,
+        name=row.resource,
         kind=row.kind,
         state="silent" if silent else row.state,
         error=row.error,
-        heard_at=row.heard_at,
+        last_event_at=row.last_event_at,
         listed_at=row.listed_at,
         lists=row.lists,
         watches=row.watches,
@@ -121,7 +122,7 @@ def _unstreamed(
         kind=kind,
         state=_OF_KINDS.get(str(status.get("state", "")), "retrying"),
         error=str(status.get("error") or ""),
-        heard_at=None,
+        last_event_at=None,
         listed_at=_time(status.get("synced_at")),
         lists=0,
         watches=0,

@@ -33,7 +33,7 @@ from installs.state.store import (
     store,
     stored_rows,
 )
-from olmweb.models import Cluster, Stream
+from olmweb.models import Cluster, ResourceWatch
 
 EVENT = "Event"
 _CLUSTER_CATALOGS = ("ClusterCatalog", "Catalog")  # the kind's present and former name
@@ -41,10 +41,10 @@ _CATALOG_SOURCE = "CatalogSource"
 CATALOG_KINDS = (*_CLUSTER_CATALOGS, _CATALOG_SOURCE)
 _TABLES: tuple[Table, ...] = (Component, Operator, ClusterOperator, CRDState)
 _STATES = {
-    SERVED: Stream.State.LISTED,
-    ABSENT: Stream.State.ABSENT,
-    FORBIDDEN: Stream.State.FORBIDDEN,
-    FAILED: Stream.State.RETRYING,
+    SERVED: ResourceWatch.State.LISTED,
+    ABSENT: ResourceWatch.State.ABSENT,
+    FORBIDDEN: ResourceWatch.State.FORBIDDEN,
+    FAILED: ResourceWatch.State.RETRYING,
 }
 
 
@@ -105,28 +105,28 @@ def write_snapshot(cluster: Cluster, snapshot: Snapshot) -> Written:
     with transaction.atomic():
         row = lock(cluster)
         now = timezone.now()
-        streams = {stream.feed: stream for stream in Stream.objects.filter(cluster=row)}
-        first_read_kinds = _first_read_kinds(BY_NAME, streams)
-        incoming = _input_of_lists(row.pk, snapshot, streams)
+        watches = {watch.resource: watch for watch in ResourceWatch.objects.filter(cluster=row)}
+        first_read_kinds = _first_read_kinds(BY_NAME, watches)
+        incoming = _input_of_lists(row.pk, snapshot, watches)
         context = WriteContext(row.pk, now, first_read_kinds)
         written = _write(row, incoming, context, _platform_operators_known(row, snapshot))
-        _save_list_streams(row.pk, snapshot, streams, now)
+        _save_lists(row.pk, snapshot, watches, now)
         written.changed = _save_cluster(row, snapshot, written, now)
     cluster.refresh_from_db()
     return written
 
 
-def _first_read_kinds(names: Iterable[str], streams: Mapping[str, Stream]) -> frozenset[str]:
+def _first_read_kinds(names: Iterable[str], watches: Mapping[str, ResourceWatch]) -> frozenset[str]:
     """Kinds of these watched resources that have no complete list yet."""
     return frozenset(
         BY_NAME[name].kind
         for name in names
-        if name not in streams or streams[name].listed_at is None
+        if name not in watches or watches[name].listed_at is None
     )
 
 
 def _input_of_lists(
-    cluster_id: int, snapshot: Snapshot, streams: Mapping[str, Stream]
+    cluster_id: int, snapshot: Snapshot, watches: Mapping[str, ResourceWatch]
 ) -> _WriteInput:
     incoming = _WriteInput()
     read = {
@@ -146,8 +146,8 @@ def _input_of_lists(
         table_input = incoming.tables[table]
         for watched, result in read.items():
             if watched.kind in wanted:
-                stream = streams.get(watched.name)
-                table_input.rewound |= _rewound(result, stream, snapshot.began_at)
+                watch = watches.get(watched.name)
+                table_input.rewound |= _rewound(result, watch, snapshot.began_at)
                 table_input.versions |= {obj.key: [obj] for obj in result.objects}
         for key, row in stored.items():
             result_of_row = _covering_list(read, key[0], row.owner_kind)
@@ -166,41 +166,45 @@ def _covering_list(
     return None
 
 
-def _rewound(result: ResourceList, stream: Stream | None, began_at: datetime) -> bool:
+def _rewound(result: ResourceList, watch: ResourceWatch | None, began_at: datetime) -> bool:
     """Whether the list is older than the stored position although it was requested later, which
     happens after a restore of etcd."""
     return (
-        stream is not None
-        and older(result.resource_version, stream.resource_version)
-        and stream.heard_at is not None
-        and stream.heard_at < began_at
+        watch is not None
+        and older(result.resource_version, watch.resource_version)
+        and watch.last_event_at is not None
+        and watch.last_event_at < began_at
     )
 
 
-def _save_list_streams(
-    cluster_id: int, snapshot: Snapshot, streams: Mapping[str, Stream], now: datetime
+def _save_lists(
+    cluster_id: int, snapshot: Snapshot, watches: Mapping[str, ResourceWatch], now: datetime
 ) -> None:
     rows = []
     for name, result in snapshot.lists.items():
-        row = streams.get(name) or Stream(cluster_id=cluster_id, feed=name, kind=BY_NAME[name].kind)
+        row = watches.get(name) or ResourceWatch(
+            cluster_id=cluster_id, resource=name, kind=BY_NAME[name].kind
+        )
         rewound = _rewound(result, row, snapshot.began_at)
         if result.authoritative:
             if rewound or not older(result.resource_version, row.resource_version):
                 row.resource_version = result.resource_version
-            row.listed_at = row.heard_at = now
+            row.listed_at = row.last_event_at = now
             row.lists += 1
-        is_watched = result.state == SERVED and row.state == Stream.State.WATCHING
+        is_watched = result.state == SERVED and row.state == ResourceWatch.State.WATCHING
         row.state = row.state if is_watched else _STATES[result.state]
         row.error = result.error
         rows.append(row)
-    _save_streams(rows, ["resource_version", "state", "error", "listed_at", "heard_at", "lists"])
+    _save_watches(
+        rows, ["resource_version", "state", "error", "listed_at", "last_event_at", "lists"]
+    )
 
 
-def _save_streams(rows: Sequence[Stream], fields: Sequence[str]) -> None:
+def _save_watches(rows: Sequence[ResourceWatch], fields: Sequence[str]) -> None:
     for row in rows:
         row.pk = None
-    Stream.objects.bulk_create(
-        rows, update_conflicts=True, unique_fields=["cluster", "feed"], update_fields=fields
+    ResourceWatch.objects.bulk_create(
+        rows, update_conflicts=True, unique_fields=["cluster", "resource"], update_fields=fields
     )
 
 
@@ -290,13 +294,14 @@ def apply_changes(
     with transaction.atomic():
         row = lock(cluster)
         names = {change.resource for change in changes} | set(positions)
-        streams = {
-            stream.feed: stream for stream in Stream.objects.filter(cluster=row, feed__in=names)
+        watches = {
+            watch.resource: watch
+            for watch in ResourceWatch.objects.filter(cluster=row, resource__in=names)
         }
-        incoming = _input_of_changes(row.pk, changes, positions, streams)
-        context = WriteContext(row.pk, now, _first_read_kinds(names, streams))
+        incoming = _input_of_changes(row.pk, changes, positions, watches)
+        context = WriteContext(row.pk, now, _first_read_kinds(names, watches))
         written = _write(row, incoming, context, _platform_operators_known(row, Snapshot()))
-        _save_positions(row.pk, positions, streams)
+        _save_positions(row.pk, positions, watches)
         version = _cluster_version(changes) or row.version
         differs = (version, True) != (row.version, row.reachable)
         written.changed = bool(written.total) or differs
@@ -308,13 +313,13 @@ def _input_of_changes(
     cluster_id: int,
     changes: Sequence[Change],
     positions: Mapping[str, Position],
-    streams: Mapping[str, Stream],
+    watches: Mapping[str, ResourceWatch],
 ) -> _WriteInput:
     incoming = _WriteInput()
     by_key: dict[Key, list[Change]] = defaultdict(list)
     for change in changes:
-        stream = streams.get(change.resource)
-        if stream is not None and older(change.obj.resource_version, stream.resource_version):
+        watch = watches.get(change.resource)
+        if watch is not None and older(change.obj.resource_version, watch.resource_version):
             continue  # already covered by the stored position
         if change.obj.kind == EVENT:
             incoming.events += [] if change.deleted else [change.obj]
@@ -364,16 +369,18 @@ def _number(change: Change) -> int | None:
 
 
 def _save_positions(
-    cluster_id: int, positions: Mapping[str, Position], streams: Mapping[str, Stream]
+    cluster_id: int, positions: Mapping[str, Position], watches: Mapping[str, ResourceWatch]
 ) -> None:
     rows = []
     for name, position in positions.items():
-        row = streams.get(name) or Stream(cluster_id=cluster_id, feed=name, kind=BY_NAME[name].kind)
+        row = watches.get(name) or ResourceWatch(
+            cluster_id=cluster_id, resource=name, kind=BY_NAME[name].kind
+        )
         if not older(position.resource_version, row.resource_version):
             row.resource_version = position.resource_version[:100]
-        row.heard_at = position.last_event_at
+        row.last_event_at = position.last_event_at
         rows.append(row)
-    _save_streams(rows, ["resource_version", "heard_at"])
+    _save_watches(rows, ["resource_version", "last_event_at"])
 
 
 def _cluster_version(changes: Sequence[Change]) -> str:

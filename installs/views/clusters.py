@@ -75,7 +75,7 @@ def cluster_detail(request: HttpRequest, cluster: str) -> HttpResponse:
     status = watched_resources(row)
     # A watch may be alive without a change of any row.
     reads = [
-        (resource.name, resource.state, resource.heard_at, resource.lists, resource.watches)
+        (resource.name, resource.state, resource.last_event_at, resource.lists, resource.watches)
         for resource in status.resources
     ]
     token = revision_token(cluster_revision(request), reads)

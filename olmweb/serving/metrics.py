@@ -19,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from olmweb.clusters import request_totals
-from olmweb.models import LOCAL, Cluster, Stream, SyncRun
+from olmweb.models import LOCAL, Cluster, ResourceWatch, SyncRun
 
 FAILURES_OF = timedelta(hours=1)
 SERIES = 5000  # of one metric that has one for each object
@@ -104,9 +104,9 @@ class StateCollector(Collector):
         )
         lists = _counter("feed_lists", "Full lists of a feed.", labels)
         watches = _counter("feed_watches", "Watch requests of a feed.", labels)
-        for row in Stream.objects.order_by().select_related("cluster"):
-            values = [row.cluster.name, row.feed]
-            times = [moment for moment in (row.heard_at, row.listed_at) if moment]
+        for row in ResourceWatch.objects.order_by().select_related("cluster"):
+            values = [row.cluster.name, row.resource]
+            times = [moment for moment in (row.last_event_at, row.listed_at) if moment]
             seconds = _age(max(times, default=None), now)
             if seconds is not None:
                 age.add_metric(values, seconds)

@@ -119,8 +119,8 @@ def _measure(
 
 
 _WATCHED = (
-    "select count(distinct cluster_id) from olmweb_stream"
-    " where feed = 'PlatformOperator' and state = 'watching'"
+    "select count(distinct cluster_id) from olmweb_resourcewatch"
+    " where resource = 'PlatformOperator' and state = 'watching'"
 )
 
 

@@ -159,7 +159,7 @@ def _measure(
 
 
 _NOT_WATCHING = (
-    "select count(*) from olmweb_stream where state not in ('watching', 'absent')"
+    "select count(*) from olmweb_resourcewatch where state not in ('watching', 'absent')"
     " or (state = 'watching' and watches = 0)"
 )
 _IN_LAST_STATE = (
@@ -173,10 +173,10 @@ def _counters(database: psycopg.Connection[Any]) -> dict[str, int]:
     rows = one(
         database,
         "select coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0) from pg_stat_user_tables"
-        " where relname not in ('olmweb_cluster', 'olmweb_lease', 'olmweb_stream')",
+        " where relname not in ('olmweb_cluster', 'olmweb_lease', 'olmweb_resourcewatch')",
     )
-    lists = one(database, "select coalesce(sum(lists), 0) from olmweb_stream")
-    watches = one(database, "select coalesce(sum(watches), 0) from olmweb_stream")
+    lists = one(database, "select coalesce(sum(lists), 0) from olmweb_resourcewatch")
+    watches = one(database, "select coalesce(sum(watches), 0) from olmweb_resourcewatch")
     return {"rows": rows, "lists": lists, "watches": watches}
 
 

@@ -14,7 +14,7 @@ from catalogs.verdicts.evaluate import predict
 from installs.facts.cluster import read_cluster
 from installs.facts.gates import NAME
 from installs.facts.verdict_context import cluster_facts
-from installs.models import Surface
+from installs.models import ClusterInventory
 from olmweb.kube.resources import SHIPPED_CLUSTER_WIDE, Resource
 from olmweb.kube.session import open_client
 from olmweb.models import Cluster
@@ -138,7 +138,7 @@ def cluster(openshift: servers.ApiServer, tmp_path: Path) -> Cluster:
 
 
 def test_objects_of_cluster_wide_kinds_are_read_with_their_owners(cluster: Cluster) -> None:
-    shared = Surface.objects.get(cluster=cluster).shared
+    shared = ClusterInventory.objects.get(cluster=cluster).shared
     assert shared is not None
     for each in OF_OPENSHIFT:
         assert shared[each.kind] == {
@@ -172,7 +172,7 @@ def test_a_bundle_that_ships_one_of_them_is_predicted_to_fail(cluster: Cluster) 
 def test_gates_and_the_number_of_objects_are_read_where_rights_allow(cluster: Cluster) -> None:
     facts = cluster_facts(cluster)
     assert facts.gates == {"WebhookProviderCertManager": True, "A": False}
-    assert Surface.objects.get(cluster=cluster).instances == {
+    assert ClusterInventory.objects.get(cluster=cluster).instances == {
         "consoleplugins.console.openshift.io": 3,
         "consolelinks.console.openshift.io": 3,
     }

@@ -18,7 +18,7 @@ def real(real_etcd: object, redis_server: str) -> Iterator[Watched]:
 
 
 def test_a_server_without_a_watch_cache_is_followed_all_the_same(real: Watched) -> None:
-    lists = sum(one for one, _ in real.streams().values())
+    lists = sum(one for one, _ in real.watches().values())
     real.put("uncached", "SourceFailed")
     taken = [real.follows()]
     real.put("uncached", "UnpackPending")
@@ -26,7 +26,7 @@ def test_a_server_without_a_watch_cache_is_followed_all_the_same(real: Watched) 
     real.delete("uncached")
     taken.append(real.follows())
     print("seconds from change to row:", [round(one, 2) for one in taken])
-    assert sum(one for one, _ in real.streams().values()) == lists
+    assert sum(one for one, _ in real.watches().values()) == lists
     real.settle()
 
 
@@ -49,7 +49,7 @@ def test_a_server_behind_what_was_seen_of_it_is_waited_for_or_read_anew(real: Wa
     ahead = int(real.kubectl.call("GET", path)["metadata"]["resourceVersion"]) + 100_000
     with pytest.raises(ApiRefused, match="Too large resource version"):
         real.kubectl.call("GET", f"{path}?resourceVersion={ahead}&limit=1")
-    statement = "update olmweb_stream set resource_version = '{}'"
+    statement = "update olmweb_resourcewatch set resource_version = '{}'"
     real.database.execute(statement.format(ahead))
     real.put("behind", "SourceFailed")
     real.keep_two_workers()
@@ -61,7 +61,7 @@ def test_a_server_behind_what_was_seen_of_it_is_waited_for_or_read_anew(real: Wa
 
 
 def _highest(real: Watched) -> int:
-    rows = real.database.rows("select resource_version from olmweb_stream")
+    rows = real.database.rows("select resource_version from olmweb_resourcewatch")
     return max(int(version or 0) for (version,) in rows)
 
 

@@ -20,7 +20,7 @@ def real(real_etcd: object, redis_server: str) -> Iterator[Watched]:
 
 
 def test_a_clock_that_jumps_ends_no_watch_and_tells_nothing_twice(real: Watched) -> None:
-    before, holder = real.streams(), real.holder()
+    before, holder = real.watches(), real.holder()
     taken = []
     for number, offset in enumerate((HOUR, 0, HOUR, 0)):
         real.put(f"before-{number}", "SourceFailed")
@@ -29,7 +29,7 @@ def test_a_clock_that_jumps_ends_no_watch_and_tells_nothing_twice(real: Watched)
         taken.append(real.follows())
         real.settle()
     print("seconds from change to row:", [round(one, 2) for one in taken])
-    lists = {feed: one for feed, (one, _) in real.streams().items()}
+    lists = {feed: one for feed, (one, _) in real.watches().items()}
     # `settle` makes a full pass of its own each time; the watches list nothing more.
     assert {feed: one - 4 for feed, one in lists.items()} == {k: v for k, (v, _) in before.items()}
     assert real.holder() == holder

@@ -51,7 +51,7 @@ def test_at_rest_nothing_is_listed_watched_anew_or_written_to_the_cluster(real: 
 def _quiet(real: Watched, seconds: float = 15) -> bool:
     def told() -> object:
         history = real.database.rows("select count(*) from installs_transition")
-        return len(_requests(real)), real.streams(), history
+        return len(_requests(real)), real.watches(), history
 
     before = told()
     time.sleep(seconds)
@@ -65,13 +65,13 @@ def _requests(real: Watched) -> list[dict[str, str]]:
 
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(real: Watched) -> None:
     (victim,) = [one for one in real.workers if one.pid == real.holder()]
-    lists = sum(one for one, _ in real.streams().values())
+    lists = sum(one for one, _ in real.watches().values())
     real.put("before-the-kill", "SourceFailed")
     victim.kill()
     real.put("after-the-kill", "UnpackPending")
     taken = real.follows(TAKE_OVER)
     print("seconds until another worker took over:", round(taken, 1))
-    assert sum(one for one, _ in real.streams().values()) == lists
+    assert sum(one for one, _ in real.watches().values()) == lists
     real.settle()
 
 
@@ -110,7 +110,7 @@ def _works(real: Watched) -> bool:
 def test_what_was_deleted_before_a_compaction_is_found_by_a_list(real: Watched) -> None:
     real.put("to-go", "SourceFailed")
     real.follows()
-    lists = real.streams()["PlatformOperator"][0]
+    lists = real.watches()["PlatformOperator"][0]
     real.stop_workers()
     real.delete("to-go")
     real.put("meanwhile", "SourceFailed")
@@ -119,7 +119,7 @@ def test_what_was_deleted_before_a_compaction_is_found_by_a_list(real: Watched) 
     real.server.start()
     real.keep_two_workers()
     real.follows(TAKE_OVER)
-    wait_until(lambda: real.streams()["PlatformOperator"][0] > lists, "the list being counted", 60)
+    wait_until(lambda: real.watches()["PlatformOperator"][0] > lists, "the list being counted", 60)
     real.settle()
 
 
@@ -182,7 +182,7 @@ def test_a_kind_that_goes_or_appears_is_noticed_within_seconds(real: Watched) ->
     definition = real.kubectl.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
     definition["metadata"] = {"name": name}
     definition.pop("status")
-    states = "select state from olmweb_stream where feed = 'ClusterObjectSet'"
+    states = "select state from olmweb_resourcewatch where resource = 'ClusterObjectSet'"
     real.kubectl.delete(definition)
     wait_until(lambda: real.database.rows(states) == [("absent",)], "it being absent", 20)
     real.kubectl.apply(definition)
@@ -205,11 +205,11 @@ def test_a_definition_nested_deeper_than_we_decode_hides_nothing(real: Watched) 
     real.put("beside-the-deep-one")
     real.follows()
     real.stop_workers()
-    lists, _ = real.streams()[DEFINITION]
-    forget = "update olmweb_stream set resource_version = '' where feed = '{}'"
+    lists, _ = real.watches()[DEFINITION]
+    forget = "update olmweb_resourcewatch set resource_version = '' where resource = '{}'"
     real.database.execute(forget.format(DEFINITION))
     real.keep_two_workers()
-    wait_until(lambda: real.streams()[DEFINITION][0] > lists, "the definitions' list", TAKE_OVER)
+    wait_until(lambda: real.watches()[DEFINITION][0] > lists, "the definitions' list", TAKE_OVER)
     real.settle()
 
 

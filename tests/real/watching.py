@@ -154,7 +154,7 @@ class Watched:
         assert self.twice() == []
 
     def all_watched(self) -> bool:
-        states = self.database.rows("select feed, state from olmweb_stream")
+        states = self.database.rows("select resource, state from olmweb_resourcewatch")
         return bool(states) and {state for _, state in states} <= {"watching", "absent"}
 
     def twice(self) -> list[tuple[Any, ...]]:
@@ -165,9 +165,9 @@ class Watched:
             f"where type in ('Object', 'Installed') group by {same} having count(*) > 1"
         )
 
-    def streams(self) -> dict[str, tuple[int, int]]:
+    def watches(self) -> dict[str, tuple[int, int]]:
         """Feed -> lists and watches so far."""
-        rows = self.database.rows("select feed, lists, watches from olmweb_stream")
+        rows = self.database.rows("select resource, lists, watches from olmweb_resourcewatch")
         return {feed: (lists, watches) for feed, lists, watches in rows}
 
     def cluster(self) -> tuple[bool | None, str, str]:

@@ -17,18 +17,18 @@ from catalogs.models import (
 )
 from installs.models import (
     Action,
+    ClusterInventory,
     ClusterOperator,
     ClusterOperatorMember,
     Component,
     CopyReport,
     InstallRequest,
     Notification,
-    Surface,
     Transition,
     UnknownMessage,
 )
 from installs.models.steps import Apply, to_json
-from olmweb.models import Cluster, Lease, Stream, SyncRun
+from olmweb.models import Cluster, Lease, ResourceWatch, SyncRun
 from tests.factories import (
     make_blob,
     make_catalog,
@@ -155,7 +155,7 @@ def build_world() -> World:
     make_prediction(bundle=bundle, rule="po-webhook", sentence="etcd has 2 webhooks.")
     make_prediction(bundle=bundle, path="Subscription")
     PredictionRun.objects.create(catalog=red, rules_version=1, inputs="h")
-    Surface.objects.create(cluster=prod, kinds=["/v1/Pod"], namespaces=["default"])
+    ClusterInventory.objects.create(cluster=prod, kinds=["/v1/Pod"], namespaces=["default"])
     _installed(prod, edge)
     return World(prod=prod, edge=edge)
 
@@ -217,7 +217,7 @@ def _installed(prod: Cluster, edge: Cluster) -> None:
     SyncRun.objects.create(kind="cluster", target="prod", cluster=prod, outcome="failed")
     SyncRun.objects.create(kind="cluster", target="edge", cluster=edge, outcome="unchanged")
     Lease.objects.create(name="cluster:1", owner="w1", expires_at=now)
-    Stream.objects.create(cluster=prod, feed="PlatformOperator", kind="PlatformOperator")
+    ResourceWatch.objects.create(cluster=prod, resource="PlatformOperator", kind="PlatformOperator")
 
 
 def lines(body: bytes) -> list[dict[str, object]]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from catalogs.models import Bundle, Catalog
 from catalogs.sync.catalog import sync_catalog
-from installs.models import Surface
+from installs.models import ClusterInventory
 from olmweb.models import Cluster
-from tests.factories import make_cluster, make_stream
+from tests.factories import make_cluster, make_watch
 from tests.worlds.fbc import bundle_blob, channel_blob, csv_metadata, package_blob
 from tests.worlds.syncing import make
 
@@ -33,7 +33,9 @@ def bundle_called(name: str) -> Bundle:
 
 def judged_cluster(version: str = "v1.30.0") -> Cluster:
     cluster = make_cluster(version=version)
-    make_stream(cluster=cluster, kind="CustomResourceDefinition", feed="CustomResourceDefinition")
+    make_watch(
+        cluster=cluster, kind="CustomResourceDefinition", resource="CustomResourceDefinition"
+    )
     return cluster
 
 
@@ -41,7 +43,7 @@ def read_cluster(version: str = "v1.30.0") -> Cluster:
     """A cluster of which every fact was read: it is empty."""
     cluster = judged_cluster(version)
     facts: dict[str, Any] = {"namespaces": [], "roles": {}, "shared": {}, "foreign_apis": []}
-    Surface.objects.create(cluster=cluster, kinds=["apps/v1/Deployment"], **facts)
+    ClusterInventory.objects.create(cluster=cluster, kinds=["apps/v1/Deployment"], **facts)
     return cluster
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connection
 
 from installs.state.watch.run import WatchReport, watch_cluster
-from olmweb.models import Cluster, Stream
+from olmweb.models import Cluster, ResourceWatch
 from olmweb.sandbox.cluster import Sandbox
 
 Step = Callable[[], Any]
@@ -30,7 +30,9 @@ def follow(
 
     report = watch_cluster(cluster, seconds=seconds, stop=stop, **more)
     if bool(script) is done:
-        states = list(Stream.objects.exclude(error="").values_list("feed", "state", "error"))
+        states = list(
+            ResourceWatch.objects.exclude(error="").values_list("resource", "state", "error")
+        )
         raise AssertionError(f"{len(script)} steps were not reached; {report}; {states}")
     return report
 
@@ -58,11 +60,11 @@ def wait(ticks: int) -> Step:
 
 def all_open() -> bool:
     """Every feed that the cluster has anything of is being watched, by a thread."""
-    served = Stream.objects.exclude(state=Stream.State.ABSENT)
+    served = ResourceWatch.objects.exclude(state=ResourceWatch.State.ABSENT)
     threads = [
         thread for thread in threading.enumerate() if thread.name.startswith("watch sandbox")
     ]
-    watched = served.filter(state=Stream.State.WATCHING).count()
+    watched = served.filter(state=ResourceWatch.State.WATCHING).count()
     return 0 < watched == served.count() == len(threads)
 
 

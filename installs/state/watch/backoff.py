@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from installs.state.resources import WatchedResource
 from olmweb.kube.errors import Forbidden, Gone, KubeError, Unreachable
 from olmweb.kube.resources import Served
-from olmweb.models import Stream
+from olmweb.models import ResourceWatch
 
 FIRST_WAIT = 0.5  # seconds after a first failure; each further one doubles it
 LONGEST_WAIT = 30.0
@@ -29,7 +29,7 @@ class WatchState:
     watched: WatchedResource
     served: Served
     position: str = ""
-    state: str = Stream.State.LISTED
+    state: str = ResourceWatch.State.LISTED
     error: str = ""
     running: bool = False
     opened_at: float | None = None
@@ -48,7 +48,7 @@ class WatchState:
             self.mark_working()
 
     def mark_working(self) -> None:
-        self.failures, self.state, self.error = 0, Stream.State.WATCHING, ""
+        self.failures, self.state, self.error = 0, ResourceWatch.State.WATCHING, ""
 
     def check_steady(self, now: float) -> None:
         """Marks an open watch as working once it is steady; called periodically."""
@@ -69,7 +69,9 @@ class WatchState:
         self.failures = 1 if lasted else self.failures + 1
         if error is not None:
             forbidden = isinstance(error, Forbidden)
-            self.state = Stream.State.FORBIDDEN if forbidden else Stream.State.RETRYING
+            self.state = (
+                ResourceWatch.State.FORBIDDEN if forbidden else ResourceWatch.State.RETRYING
+            )
             self.error = error.message
             doubtful = self.failures >= POSITION_TRIES and not isinstance(error, Unreachable)
             if isinstance(error, Gone) or doubtful:
@@ -78,8 +80,8 @@ class WatchState:
 
     def mark_unreachable(self, error: KubeError) -> None:
         """The cluster is unreachable, which a watch that ended normally would not notice."""
-        if not self.running and self.state == Stream.State.WATCHING:
-            self.state, self.error = Stream.State.RETRYING, error.message
+        if not self.running and self.state == ResourceWatch.State.WATCHING:
+            self.state, self.error = ResourceWatch.State.RETRYING, error.message
 
     def retry_soon(self, now: float) -> None:
         """The cluster is reachable again: retries now, spread over a moment."""
@@ -88,7 +90,7 @@ class WatchState:
 
     def _wait(self, error: KubeError | None) -> float:
         wait: float = min(FIRST_WAIT * 2 ** (self.failures - 1), LONGEST_WAIT)
-        if self.state == Stream.State.FORBIDDEN:
+        if self.state == ResourceWatch.State.FORBIDDEN:
             wait = FORBIDDEN_WAIT
         if error is not None and error.retry_after:
             wait = max(wait, min(error.retry_after, FORBIDDEN_WAIT))

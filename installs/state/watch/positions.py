@@ -1,8 +1,8 @@
-"""Where the watches of a cluster start, and the Stream and Cluster rows that say how they stand.
+"""Where the watches of a cluster start, and the rows of ResourceWatch and Cluster with their state.
 
-A watch continues from the position in its Stream row. A full pass (installs.state.full_sync) comes
-first if that is impossible: the cluster was never read, serves other kinds than it did, was
-restored from a backup, or many watched resources have no position.
+A watch continues from the position in its row. A full pass (installs.state.full_sync) comes first
+if that is impossible: the cluster was never read, serves other kinds than it did, was restored from
+a backup, or many watched resources have no position.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ from installs.state.watch.backoff import WatchState
 from olmweb.kube.client import Discovery, KubeClient
 from olmweb.kube.errors import ConfigError, KubeError, Unauthorized, Unreachable
 from olmweb.kube.resources import EVENTS, Served
-from olmweb.models import Cluster, Stream, SyncRun
+from olmweb.models import Cluster, ResourceWatch, SyncRun
 
 # A safety net under the watches: a list repairs whatever events were lost, and decodes again what
 # an older version of OLM Web decoded. A few lists per session, so that they never come all at once.
@@ -42,7 +42,7 @@ class SessionPlan:
     """What a session watches. `rows` are the Streams by name of the watched resource."""
 
     discovery: Discovery
-    rows: Mapping[str, Stream]
+    rows: Mapping[str, ResourceWatch]
     watches: dict[str, WatchState]
 
     def fits(self, discovery: Discovery) -> bool:
@@ -72,7 +72,7 @@ def served_resources(discovery: Discovery) -> dict[WatchedResource, Served | Non
     return served
 
 
-def make_plan(discovery: Discovery, rows: Mapping[str, Stream]) -> SessionPlan:
+def make_plan(discovery: Discovery, rows: Mapping[str, ResourceWatch]) -> SessionPlan:
     """Continues each served resource from its row; the oldest lists are requested again."""
     watches = {}
     for watched, served in served_resources(discovery).items():
@@ -82,7 +82,7 @@ def make_plan(discovery: Discovery, rows: Mapping[str, Stream]) -> SessionPlan:
         watch = WatchState(watched, served)
         if row is not None:
             watch.state, watch.error = row.state, row.error
-            if row.listed_at is not None and row.state != Stream.State.ABSENT:
+            if row.listed_at is not None and row.state != ResourceWatch.State.ABSENT:
                 watch.position = row.resource_version
         watches[watched.name] = watch
     limit = timezone.now() - LIST_AGAIN
@@ -141,14 +141,14 @@ def was_rewound(client: KubeClient, plan: SessionPlan, highest: int) -> bool:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def streams_of(cluster: Cluster) -> dict[str, Stream]:
-    return {row.feed: row for row in Stream.objects.filter(cluster=cluster)}
+def watch_rows_of(cluster: Cluster) -> dict[str, ResourceWatch]:
+    return {row.resource: row for row in ResourceWatch.objects.filter(cluster=cluster)}
 
 
-class StreamRows:
+class WatchRows:
     """Saves the state of watches; a row is written only if it would change."""
 
-    def __init__(self, cluster: Cluster, rows: Mapping[str, Stream]) -> None:
+    def __init__(self, cluster: Cluster, rows: Mapping[str, ResourceWatch]) -> None:
         self._cluster = cluster
         self._saved = {name: (row.state, row.error) for name, row in rows.items()}
 
@@ -166,9 +166,9 @@ class StreamRows:
         with transaction.atomic():
             for watch in due:
                 fields: dict[str, Any] = {"state": watch.state, "error": watch.error}
-                Stream.objects.filter(cluster=self._cluster, feed=watch.watched.name).update(
-                    watches=F("watches") + watch.watches, **fields
-                )
+                ResourceWatch.objects.filter(
+                    cluster=self._cluster, resource=watch.watched.name
+                ).update(watches=F("watches") + watch.watches, **fields)
         for watch in due:
             self._saved[watch.watched.name] = (watch.state, watch.error)
             watch.watches = 0

@@ -42,7 +42,7 @@ def watch_cluster(
     """Follows the cluster for `seconds`, or until `stop()` or not `still_ours()`.
 
     `stop` is called a few times a second, `still_ours` before every write. Raises nothing for
-    failures of the cluster, which are stored in its Cluster and Stream rows.
+    failures of the cluster, which are stored in its Cluster and ResourceWatch rows.
     """
     began, started = time.monotonic(), timezone.now()
     until = began + seconds
@@ -82,12 +82,12 @@ def _prepare(
 
     Raises KubeError if the cluster does not answer.
     """
-    plan = positions.make_plan(client.discover(), positions.streams_of(cluster))
+    plan = positions.make_plan(client.discover(), positions.watch_rows_of(cluster))
     if positions.needs_pass(cluster, plan) or positions.was_rewound(client, plan, plan.highest()):
         report = sync_cluster(cluster, client, still_ours=still_ours)
         if report.outcome == SyncRun.Outcome.FAILED:
             return None
-        plan = positions.make_plan(plan.discovery, positions.streams_of(cluster))
+        plan = positions.make_plan(plan.discovery, positions.watch_rows_of(cluster))
     elif positions.mark_reachable(cluster):
         log.info("cluster reached again", cluster=cluster.name)
     return plan

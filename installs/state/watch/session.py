@@ -169,7 +169,7 @@ class Session:
         self._jobs = Jobs(self._put)
         self._batch = Batch()
         self._watches = plan.watches
-        self._stream_rows = positions.StreamRows(cluster, plan.rows)
+        self._watch_rows = positions.WatchRows(cluster, plan.rows)
         self._threads: dict[str, WatchThread] = {}
         now = time.monotonic()
         self._saved_at = self._confirmed_at = self._lease_checked_at = now
@@ -214,7 +214,7 @@ class Session:
                 raise _SessionOver(End.UNREACHABLE)
             for watch in self._watches.values():
                 watch.mark_unreachable(self._down)
-            self._save_streams()
+            self._save_watches()
             return
         for watch in self._watches.values():
             watch.check_steady(now)
@@ -245,7 +245,7 @@ class Session:
     def _save(self, now: float) -> None:
         """Saves states when they change, positions and times every SAVE_SECONDS."""
         full = now - self._saved_at >= SAVE_SECONDS
-        self._save_streams(counts=full)
+        self._save_watches(counts=full)
         if full:
             self._saved_at = now
             self._client.publish_request_counts()
@@ -255,9 +255,9 @@ class Session:
             self._confirmed_at = now
             self._with_lease(lambda: positions.confirm_current(self._cluster, timezone.now()))
 
-    def _save_streams(self, *, counts: bool = False) -> None:
-        if due := self._stream_rows.due(self._watches.values(), counts=counts):
-            self._with_lease(lambda: self._stream_rows.save(due))
+    def _save_watches(self, *, counts: bool = False) -> None:
+        if due := self._watch_rows.due(self._watches.values(), counts=counts):
+            self._with_lease(lambda: self._watch_rows.save(due))
 
     def _log_failures(self) -> None:
         """Logs one line per error code, as most watches fail at the same time."""
@@ -451,7 +451,7 @@ class Session:
                 if len(self._batch) >= BATCH:
                     self._write()
             self._write()
-            self._save_streams(counts=True)
+            self._save_watches(counts=True)
             if self._down is not None:
                 self._fail(self._down)  # last, as it sets the time from which `due` measures
         except _SessionOver:

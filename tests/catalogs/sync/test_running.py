@@ -109,7 +109,7 @@ def test_a_cancelled_sync_leaves_what_was_there_and_the_next_one_completes(
                 assert running.cancel(catalog)
             else:
                 monkeypatch.setattr(running, "cache", _NoCache())
-                SyncRun.objects.filter(outcome="running").update(cancel_asked=True)
+                SyncRun.objects.filter(outcome="running").update(cancel_requested=True)
                 monkeypatch.setattr(connection, "vendor", "any")
 
     result = sync_catalog(catalog, progress=ask)

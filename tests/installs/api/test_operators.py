@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from installs.models import Component, Operator
-from tests.factories import make_event, make_stream, make_transition
+from tests.factories import make_event, make_transition, make_watch
 from tests.worlds.rest import World
 from tests.worlds.rest_fixtures import Get
 from tests.worlds.subscriptions import NAMESPACE, make_orphan, make_pending_approval
@@ -74,14 +74,14 @@ def test_the_fullest_detail_costs_few_queries(
 
 
 def test_status_counts_what_waits_and_what_is_read(grafana: Operator, get: Get) -> None:
-    make_stream(cluster=grafana.cluster, state="forbidden")
+    make_watch(cluster=grafana.cluster, state="forbidden")
     prod = get("status", {"cluster": "prod"}).json()["items"][0]
     assert (prod["upgrades"], prod["approvals"]) == (1, 2)
     assert prod["feeds"]["forbidden"] == 1
 
 
 def test_a_cluster_tells_its_feeds_and_the_rules_that_are_missing(world: World, get: Get) -> None:
-    make_stream(cluster=world.prod, state="forbidden")
+    make_watch(cluster=world.prod, state="forbidden")
     cluster = get("clusters/prod").json()
     assert [(one["feed"], one["state"]) for one in cluster["feeds"]] == [
         ("Subscription", "forbidden"), ("ClusterOperator", "listed"),
@@ -89,7 +89,7 @@ def test_a_cluster_tells_its_feeds_and_the_rules_that_are_missing(world: World, 
     ]  # fmt: skip
     assert "resources: [subscriptions]" in cluster["missing_rules"]
     etag = get("clusters/prod")["ETag"]
-    world.prod.streams.update(lists=77)
+    world.prod.watches.update(lists=77)
     assert get("clusters/prod")["ETag"] != etag
 
 

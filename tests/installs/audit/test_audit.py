@@ -15,7 +15,7 @@ from catalogs.sync.catalog import sync_catalog
 from installs.audit.audit import audit
 from installs.audit.report import as_markdown
 from olmweb.models import Cluster
-from tests.factories import make_cluster, make_crd, make_operator, make_stream
+from tests.factories import make_cluster, make_crd, make_operator, make_watch
 from tests.worlds.fbc import bundle_blob, channel_blob, csv_metadata, package, package_blob
 from tests.worlds.syncing import make
 
@@ -123,7 +123,9 @@ def _prod(catalog: Catalog) -> Cluster:
 
 def test_the_facts_of_a_cluster_count(catalog: Catalog) -> None:
     cluster = _prod(catalog)
-    make_stream(cluster=cluster, kind="CustomResourceDefinition", feed="CustomResourceDefinition")
+    make_watch(
+        cluster=cluster, kind="CustomResourceDefinition", resource="CustomResourceDefinition"
+    )
     make_crd(cluster=cluster, name="xs.x.example")
     found = _audit("--path", "subscription", "--cluster", "prod")
     assert _buckets(found)["sub-min-kube"] == ["good"]

@@ -8,7 +8,7 @@ from catalogs.verdicts.catalog_health import source_of
 from catalogs.verdicts.health_checks import CheckedCatalog
 from installs.audit.namespaces import NamespaceChecks
 from olmweb.models import Cluster
-from tests.factories import make_catalog, make_cluster, make_component, make_stream
+from tests.factories import make_catalog, make_cluster, make_component, make_watch
 
 pytestmark = pytest.mark.django_db
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def cluster() -> Cluster:
     cluster = make_cluster()
-    make_stream(cluster=cluster, kind="OperatorGroup", feed="OperatorGroup")
+    make_watch(cluster=cluster, kind="OperatorGroup", resource="OperatorGroup")
     return cluster
 
 

@@ -11,14 +11,14 @@ from catalogs.verdicts.catalog_health import health_context, health_notes, with_
 from catalogs.views import presenters
 from installs.audit.audit import audit
 from installs.audit.report import as_json, as_markdown
-from olmweb.models import Cluster, Stream
+from olmweb.models import Cluster, ResourceWatch
 from tests.factories import (
     make_catalog,
     make_cluster,
     make_operator,
     make_package,
     make_prediction,
-    make_stream,
+    make_watch,
 )
 
 pytestmark = pytest.mark.django_db
@@ -46,7 +46,7 @@ def test_nothing_is_said_of_a_catalog_that_answers(
     cluster: Cluster, django_assert_num_queries: Any
 ) -> None:
     for kind in ("ClusterCatalog", "CatalogSource"):
-        make_stream(cluster=cluster, kind=kind)
+        make_watch(cluster=cluster, kind=kind)
     catalog = make_catalog(cluster=cluster, conditions=[{"type": "Serving", "status": "True"}])
     source(cluster, "redhat-operators", conditions=[{"type": "Connected", "status": "True"}])
     assert [rules(catalog, path) for path in InstallMethod] == [[], [], []]
@@ -79,8 +79,8 @@ def test_a_catalog_that_is_switched_off_is_not_called_broken(cluster: Cluster) -
     ("stream", "told"),
     [
         ({}, ["sub-other-catalog"]),
-        ({"listed_at": None, "state": Stream.State.ABSENT}, ["sub-other-catalog"]),
-        ({"listed_at": None, "state": Stream.State.FORBIDDEN}, []),
+        ({"listed_at": None, "state": ResourceWatch.State.ABSENT}, ["sub-other-catalog"]),
+        ({"listed_at": None, "state": ResourceWatch.State.FORBIDDEN}, []),
     ],
 )
 def test_what_is_not_there_is_said_only_where_all_are_known(
@@ -88,12 +88,12 @@ def test_what_is_not_there_is_said_only_where_all_are_known(
 ) -> None:
     catalog = make_catalog(cluster=cluster)
     assert rules(catalog, InstallMethod.SUBSCRIPTION) == []
-    make_stream(cluster=cluster, kind="CatalogSource", **stream)
+    make_watch(cluster=cluster, kind="CatalogSource", **stream)
     assert rules(catalog, InstallMethod.SUBSCRIPTION) == told
 
 
 def test_a_catalog_source_alone_is_no_place_for_cluster_extensions(cluster: Cluster) -> None:
-    make_stream(cluster=cluster, kind="ClusterCatalog")
+    make_watch(cluster=cluster, kind="ClusterCatalog")
     catalog = source(cluster, "community")
     assert rules(catalog, InstallMethod.CLUSTER_EXTENSION) == ["ce-other-catalog"]
     make_catalog(name="community", cluster=cluster)

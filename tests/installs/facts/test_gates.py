@@ -12,7 +12,7 @@ from catalogs.verdicts.facts import ClusterFacts
 from installs.actions.warnings import install_warnings
 from installs.facts.gates import NAME, gates_of, read_gates
 from installs.methods import InstallChoice
-from installs.models import Surface
+from installs.models import ClusterInventory
 from olmweb.kube.session import open_client
 from tests.factories import make_bundle, make_catalog, make_cluster, make_package
 from tests.kubefake import Answer, KubeFake, status_answer
@@ -111,7 +111,7 @@ def test_who_looks_at_the_rights_of_a_service_account_is_told_by_the_gate(
     cluster = make_cluster()
     package = make_package(catalog=make_catalog(cluster=cluster), name="etcd", channels={})
     bundle = make_bundle(package=package, version="1.0.0")
-    Surface.objects.create(cluster=cluster, gates=gates)
+    ClusterInventory.objects.create(cluster=cluster, gates=gates)
     choice = InstallChoice(
         method=InstallMethod.CLUSTER_EXTENSION,
         package="etcd",

@@ -14,7 +14,7 @@ from catalogs.views.presenters import verdict_labels
 from installs.actions.record import plan_install
 from installs.audit.audit import audit
 from installs.facts.refresh_verdicts import refresh
-from tests.factories import make_cluster, make_component, make_stream
+from tests.factories import make_cluster, make_component, make_watch
 from tests.worlds.syncing import make
 from tests.worlds.verdicts import package_blobs
 
@@ -28,7 +28,9 @@ def test_all_give_the_same_answer_for_a_package_whatever_namespaces_it_supports(
 ) -> None:
     served = {"Subscription": {"state": "served", "version": "v1alpha1"}}
     cluster = make_cluster(name="prod", kinds=served, version="v1.30.0")
-    make_stream(cluster=cluster, kind="CustomResourceDefinition", feed="CustomResourceDefinition")
+    make_watch(
+        cluster=cluster, kind="CustomResourceDefinition", resource="CustomResourceDefinition"
+    )
     modes = [{"type": mode, "supported": True}]
     catalog = make(tmp_path, package_blobs("etcd", "1.0.0", installModes=modes))
     Catalog.objects.filter(pk=catalog.pk).update(cluster=cluster)

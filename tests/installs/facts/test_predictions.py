@@ -21,7 +21,7 @@ from installs import tasks
 from installs.facts import refresh_verdicts
 from installs.facts.refresh_verdicts import refresh
 from installs.facts.verdict_context import cluster_facts, market_of
-from installs.models import Surface
+from installs.models import ClusterInventory
 from olmweb.models import Cluster
 from tests.factories import (
     make_bundle,
@@ -191,7 +191,7 @@ def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_to
     unread = verdicts([pk], cluster.pk)[pk].values()
     assert {row.verdict for row in unread} == {Verdict.UNKNOWN}
     assert all("the kinds that the cluster serves were not read" in row.sentence for row in unread)
-    surface = Surface.objects.create(
+    inventory = ClusterInventory.objects.create(
         cluster=cluster, kinds=["apps/v1/Deployment"], namespaces=["default", "m-system"]
     )
     refresh(catalog, [cluster])
@@ -213,8 +213,8 @@ def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_to
         InstallMethod.CLUSTER_EXTENSION: "",
         InstallMethod.SUBSCRIPTION: "",
     }
-    surface.namespaces = ["default"]
-    surface.save()
+    inventory.namespaces = ["default"]
+    inventory.save()
     refresh(catalog, [cluster])
     assert set(_rules("m.v1.0.0", cluster).values()) == {""}
 
@@ -299,11 +299,11 @@ def test_the_task_judges_each_catalog_for_its_clusters(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(tasks.read_surface, "delay", asked.append)
+    monkeypatch.setattr(tasks.read_inventory, "delay", asked.append)
     cluster = judged_cluster("v1.20.4")
     cluster.synced_at = cluster.checked_at
     cluster.save()
-    Surface.objects.create(cluster=cluster, read_at=timezone.now() - timedelta(hours=1))
+    ClusterInventory.objects.create(cluster=cluster, read_at=timezone.now() - timedelta(hours=1))
     tasks.predict()
     assert asked == [cluster.pk]
     assert {run.cluster_id for run in PredictionRun.objects.all()} == {None, cluster.pk}
@@ -319,7 +319,7 @@ def test_what_a_cluster_newly_told_is_judged_at_once(
     monkeypatch.setattr("installs.facts.cluster.read_cluster", lambda _: changed)
     cluster = judged_cluster("v1.20.4")
     Cluster.objects.filter(pk=cluster.pk).update(synced_at=cluster.checked_at)
-    tasks.read_surface(cluster.pk)
+    tasks.read_inventory(cluster.pk)
     assert asked == ["predict"] * changed
 
 

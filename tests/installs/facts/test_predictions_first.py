@@ -13,7 +13,7 @@ from catalogs.verdicts import store as judge_module
 from catalogs.verdicts.read import verdicts, verdicts_of
 from installs import tasks
 from installs.facts.verdict_context import cluster_facts
-from installs.models import Surface
+from installs.models import ClusterInventory
 from olmweb.kube.errors import Unreachable
 from olmweb.models import Cluster
 from tests.worlds.syncing import make
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     """Synced; a reading that is asked for does not come by itself."""
-    monkeypatch.setattr(tasks.read_surface, "delay", lambda _: None)
+    monkeypatch.setattr(tasks.read_inventory, "delay", lambda _: None)
     found = make(tmp_path, package_blobs("good", "1.0.0", "1.1.0"))
     assert sync_catalog(found).outcome == "changed"
     return found
@@ -36,20 +36,20 @@ def _judged_for() -> set[int | None]:
 
 
 def _read(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, error: Exception | None) -> list[str]:
-    """Runs the task that reads the surface; what it asked for."""
+    """Runs the task that reads the inventory; the tasks that it enqueues."""
     asked: list[str] = []
 
     def read(_: Cluster) -> bool:
         if error is not None:
             raise error
-        Surface.objects.filter(cluster=cluster).update(
+        ClusterInventory.objects.filter(cluster=cluster).update(
             awaited_since=None, read_at=timezone.now(), namespaces=[]
         )
         return True
 
     monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
     monkeypatch.setattr("installs.facts.cluster.read_cluster", read)
-    tasks.read_surface(cluster.pk)
+    tasks.read_inventory(cluster.pk)
     return asked
 
 
@@ -87,7 +87,7 @@ def test_a_first_reading_that_never_ends_is_waited_for_a_minute(
 ) -> None:
     cluster = judged_cluster("v1.20.4")
     tasks.predict()
-    Surface.objects.update(awaited_since=timezone.now() - timedelta(seconds=61))
+    ClusterInventory.objects.update(awaited_since=timezone.now() - timedelta(seconds=61))
     tasks.predict()
     assert _judged_for() == {None, cluster.pk}
 
@@ -99,7 +99,7 @@ def test_a_cluster_that_is_read_while_others_are_judged_is_judged_in_the_same_tu
     evaluate_catalog = judge_module.evaluate_catalog
 
     def judge_and_read(*args: Any) -> Any:
-        Surface.objects.update(awaited_since=None)
+        ClusterInventory.objects.update(awaited_since=None)
         return evaluate_catalog(*args)
 
     monkeypatch.setattr("installs.facts.refresh_verdicts.evaluate_catalog", judge_and_read)

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from installs.facts.cluster import is_due, read_cluster
 from installs.facts.verdict_context import cluster_facts
-from installs.models import Surface
+from installs.models import ClusterInventory
 from olmweb.kube.session import open_client
-from tests.factories import make_cluster, make_crd, make_stream
+from tests.factories import make_cluster, make_crd, make_watch
 from tests.kubefake import Answer, KubeFake, status_answer
 
 pytestmark = pytest.mark.django_db
@@ -38,7 +38,7 @@ def test_kinds_and_names_of_namespaces_are_kept(tmp_path: Path) -> None:
         _script(fake, ["Pod", "Secret"], _namespaces("a", "b"))
         assert not read_cluster(cluster, it)
         accept = fake.requests[-1].header("Accept")[0]
-    row = Surface.objects.get(cluster=cluster)
+    row = ClusterInventory.objects.get(cluster=cluster)
     assert (row.kinds, row.namespaces) == (["/v1/Pod", "/v1/Secret"], ["a", "b"])
     assert "PartialObjectMetadataList" in accept
 
@@ -48,7 +48,7 @@ def test_namespaces_that_we_may_not_list_are_not_known(tmp_path: Path) -> None:
     with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
         _script(fake, ["Pod"], status_answer(403, "namespaces is forbidden", "Forbidden"))
         read_cluster(cluster, it)
-    row = Surface.objects.get(cluster=cluster)
+    row = ClusterInventory.objects.get(cluster=cluster)
     assert (row.kinds, row.namespaces) == (["/v1/Pod"], None)
 
 
@@ -84,10 +84,10 @@ def test_cluster_roles_are_kept_with_their_owners_where_an_installer_looks_at_th
             {"name": "of-olm", **helm, "labels": helm["labels"] | labels},
         )
         read_cluster(cluster, it)
-    assert Surface.objects.get(cluster=cluster).shared == {
+    assert ClusterInventory.objects.get(cluster=cluster).shared == {
         "ClusterRole": {"plain": "", "of-helm": "n/b", "of-olm": "ClusterExtension/c"}
     }
-    assert cluster_facts(cluster).shared == Surface.objects.get(cluster=cluster).shared
+    assert cluster_facts(cluster).shared == ClusterInventory.objects.get(cluster=cluster).shared
 
 
 def _with_v0(fake: KubeFake) -> None:
@@ -102,7 +102,9 @@ def _with_v0(fake: KubeFake) -> None:
 
 def test_objects_of_crds_that_an_installer_made_are_counted(tmp_path: Path) -> None:
     cluster = make_cluster()
-    make_stream(cluster=cluster, kind="CustomResourceDefinition", feed="CustomResourceDefinition")
+    make_watch(
+        cluster=cluster, kind="CustomResourceDefinition", resource="CustomResourceDefinition"
+    )
     for name in ("as", "bs", "cs"):
         make_crd(cluster=cluster, name=f"{name}.x.example", owner_name="x")
     make_crd(cluster=cluster, name="others.x.example")
@@ -116,7 +118,7 @@ def test_objects_of_crds_that_an_installer_made_are_counted(tmp_path: Path) -> N
         fake.script("GET", "/apis/x.example/v1/cs", status_answer(404, "not found", "NotFound"))
         read_cluster(cluster, it)
         asked = [each.path for each in fake.requests if "/x.example/" in each.path]
-    assert Surface.objects.get().instances == {"as.x.example": 47, "bs.x.example": 0}
+    assert ClusterInventory.objects.get().instances == {"as.x.example": 47, "bs.x.example": 0}
     assert len(asked) == 3
     crds = cluster_facts(cluster).crds or {}
     found = {name: crd.objects for name, crd in crds.items()}
@@ -134,7 +136,7 @@ def test_who_may_list_no_objects_asks_for_few_of_them(tmp_path: Path) -> None:
             fake.script("GET", f"/apis/x.example/v1/c{number}s", forbidden)
         read_cluster(cluster, it)
         asked = [each.path for each in fake.requests if "/x.example/" in each.path]
-    assert Surface.objects.get().instances == {}
+    assert ClusterInventory.objects.get().instances == {}
     assert len(asked) == 3
 
 
@@ -154,7 +156,7 @@ def test_other_cluster_wide_kinds_of_bundles_are_kept_where_they_are_served(
         fake.script("GET", f"{plugins}/consoleplugins", _namespaces("logs"))
         read_cluster(make_cluster(), it)
         asked = {each.path.partition("?")[0] for each in fake.requests}
-    assert Surface.objects.get().shared == {
+    assert ClusterInventory.objects.get().shared == {
         "ClusterRole": {"plain": ""},
         "ConsolePlugin": {"logs": ""},
     }
@@ -178,7 +180,7 @@ def test_api_services_that_olm_did_not_make_are_known_where_olm_is(tmp_path: Pat
         services = Answer(200, {"metadata": {}, "items": items})
         fake.script("GET", "/apis/apiregistration.k8s.io/v1/apiservices", services)
         read_cluster(cluster, it)
-    assert Surface.objects.get().foreign_apis == ["v1.apps", "v1.half"]
+    assert ClusterInventory.objects.get().foreign_apis == ["v1.apps", "v1.half"]
     told = cluster_facts(cluster).foreign_apis
     assert told == frozenset({"v1.apps", "v1.half"})
 
@@ -204,13 +206,13 @@ def test_nothing_of_it_is_read_where_no_such_installer_is(tmp_path: Path) -> Non
     with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
         _script(fake, ["Pod"], _namespaces("a"))
         read_cluster(cluster, it)
-    assert Surface.objects.get(cluster=cluster).shared is None
+    assert ClusterInventory.objects.get(cluster=cluster).shared is None
 
 
 def test_a_cluster_is_asked_again_after_minutes_and_only_when_it_answers() -> None:
     cluster = make_cluster()
     assert is_due(cluster)
-    row = Surface.objects.create(cluster=cluster)
+    row = ClusterInventory.objects.create(cluster=cluster)
     assert not is_due(cluster)
     row.read_at = timezone.now() - timedelta(minutes=6)
     row.save()

@@ -24,7 +24,7 @@ from olmweb.kube.resources import (
     CLUSTER_VERSIONS,
     PLATFORM_OPERATORS,
 )
-from olmweb.models import Cluster, Stream, SyncRun
+from olmweb.models import Cluster, ResourceWatch, SyncRun
 from tests.factories import make_bundle, make_catalog, make_package
 from tests.kubefake import KubeFake
 from tests.worlds import cluster as world
@@ -89,10 +89,10 @@ def test_an_unchanged_pass_writes_only_the_cluster_row(fake: KubeFake, cluster: 
         report = sync_cluster(cluster)
     assert report.outcome == "unchanged"
     streams, row = writes_of(queries)
-    assert streams.startswith('INSERT INTO "olmweb_stream"')
+    assert streams.startswith('INSERT INTO "olmweb_resourcewatch"')
     assert row.startswith('UPDATE "olmweb_cluster"')
-    assert Stream.objects.count() == len(WATCHED_RESOURCES)
-    assert set(Stream.objects.values_list("lists", flat=True)) == {2}
+    assert ResourceWatch.objects.count() == len(WATCHED_RESOURCES)
+    assert set(ResourceWatch.objects.values_list("lists", flat=True)) == {2}
     assert cluster.synced_at != before
     assert cluster.revision == 1
     assert SyncRun.objects.count() == 1

@@ -40,7 +40,7 @@ from olmweb.kube.resources import (
     PLATFORM_OPERATORS,
     Served,
 )
-from olmweb.models import Cluster, Stream
+from olmweb.models import Cluster, ResourceWatch
 from tests.kubefake import KubeFake, status_answer
 from tests.worlds import cluster as world
 from tests.worlds import cluster_v0 as v0
@@ -135,11 +135,11 @@ def test_the_same_change_twice_writes_nothing_the_second_time(watched: Cluster) 
 
 def test_positions_are_saved_with_the_rows_and_never_go_back(watched: Cluster) -> None:
     apply_changes(watched, [], {"PlatformOperator": Position("1500", NOW)})
-    stream = Stream.objects.get(feed="PlatformOperator")
-    assert (stream.resource_version, stream.heard_at) == ("1500", NOW)
-    assert (stream.lists, stream.state) == (1, "listed")
+    row = ResourceWatch.objects.get(resource="PlatformOperator")
+    assert (row.resource_version, row.last_event_at) == ("1500", NOW)
+    assert (row.lists, row.state) == (1, "listed")
     apply_changes(watched, [], {"PlatformOperator": Position("1400", NOW)})
-    assert Stream.objects.get(feed="PlatformOperator").resource_version == "1500"
+    assert ResourceWatch.objects.get(resource="PlatformOperator").resource_version == "1500"
     apply_changes(watched, [platform("late", "UnpackFailed", 1400)], {})
     assert not Operator.objects.exists()
 
@@ -158,7 +158,7 @@ def test_a_version_that_moves_alone_is_kept_only_where_no_position_vouches_for_i
 def test_a_failed_write_saves_neither_rows_nor_positions(
     watched: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = Stream.objects.get(feed="PlatformOperator").resource_version
+    before = ResourceWatch.objects.get(resource="PlatformOperator").resource_version
 
     def die(*_: Any, **__: Any) -> None:
         raise MemoryError("killed")
@@ -171,7 +171,7 @@ def test_a_failed_write_saves_neither_rows_nor_positions(
             {"PlatformOperator": Position("1000", NOW)},
         )
     assert not Operator.objects.exists()
-    assert Stream.objects.get(feed="PlatformOperator").resource_version == before
+    assert ResourceWatch.objects.get(resource="PlatformOperator").resource_version == before
 
 
 def test_a_write_locks_the_row_of_its_cluster_first(watched: Cluster) -> None:
@@ -352,7 +352,7 @@ def test_a_reading_of_one_feed_touches_no_other(fake: KubeFake, cluster: Cluster
     v0.put_installed(fake)
     with client_for(cluster) as client:
         write_snapshot(cluster, list_resources(client))
-        synced, lists = cluster.synced_at, Stream.objects.get(feed="Subscription").lists
+        synced, lists = cluster.synced_at, ResourceWatch.objects.get(resource="Subscription").lists
         fake.remove(PLATFORM_OPERATORS, "bad")
         fake.remove(CLUSTER_SERVICE_VERSIONS, "etcd.v1.0.0", v0.NS)
         snapshot = list_resources(client, resources_of_kinds(["PlatformOperator"]))
@@ -360,8 +360,8 @@ def test_a_reading_of_one_feed_touches_no_other(fake: KubeFake, cluster: Cluster
     assert written.deleted == {"PlatformOperator": 1}
     assert Component.objects.filter(kind="ClusterServiceVersion").exists()
     assert cluster.synced_at == synced
-    assert Stream.objects.get(feed="PlatformOperator").lists == 2
-    assert Stream.objects.get(feed="Subscription").lists == lists
+    assert ResourceWatch.objects.get(resource="PlatformOperator").lists == 2
+    assert ResourceWatch.objects.get(resource="Subscription").lists == lists
     assert set(cluster.kinds) == {feed.kind for feed in WATCHED_RESOURCES}
 
 
@@ -394,7 +394,7 @@ def test_streams_say_how_each_feed_was_read(fake: KubeFake, cluster: Cluster) ->
     fake.script("GET", path, status_answer(403, "not yours"))
     with client_for(cluster) as client:
         write_snapshot(cluster, list_resources(client))
-    found = {row.feed: row for row in Stream.objects.all()}
+    found = {row.resource: row for row in ResourceWatch.objects.all()}
     assert len(found) == len(WATCHED_RESOURCES)
     assert (found["PlatformOperator"].state, found["PlatformOperator"].lists) == ("absent", 1)
     assert found["Event (platform.openshift.io/v1alpha1)"].state == "absent"
@@ -408,11 +408,13 @@ def test_streams_say_how_each_feed_was_read(fake: KubeFake, cluster: Cluster) ->
 def test_a_feed_that_is_watched_stays_so_when_it_is_listed(
     fake: KubeFake, watched: Cluster
 ) -> None:
-    Stream.objects.filter(feed="Bundle").update(state=Stream.State.WATCHING, watches=3)
+    ResourceWatch.objects.filter(resource="Bundle").update(
+        state=ResourceWatch.State.WATCHING, watches=3
+    )
     with client_for(watched) as client:
         write_snapshot(watched, list_resources(client))
-    stream = Stream.objects.get(feed="Bundle")
-    assert (stream.state, stream.watches, stream.lists) == ("watching", 3, 2)
+    row = ResourceWatch.objects.get(resource="Bundle")
+    assert (row.state, row.watches, row.lists) == ("watching", 3, 2)
 
 
 def test_a_first_list_of_a_feed_makes_nothing_appear(fake: KubeFake, cluster: Cluster) -> None:

@@ -17,7 +17,7 @@ from installs.models import Component, CRDState, Operator, Reference, Transition
 from installs.state.listing import SERVED, ResourceList, Snapshot
 from installs.state.resources import BY_NAME, WATCHED_RESOURCES, Change, decode
 from installs.state.write import apply_changes, write_snapshot
-from olmweb.models import Cluster, Stream
+from olmweb.models import Cluster, ResourceWatch
 from tests.worlds import cluster as world
 from tests.worlds import cluster_v0 as v0
 
@@ -254,11 +254,11 @@ def test_a_cluster_that_was_restored_from_a_backup_is_believed(clusters: Any) ->
     write_snapshot(cluster, now.listed())
     then = Played([("po", 0)])
     then.version = 101
-    assert Stream.objects.filter(resource_version="103").count() == len(WATCHED_RESOURCES)
+    assert ResourceWatch.objects.filter(resource_version="103").count() == len(WATCHED_RESOURCES)
     write_snapshot(cluster, then.listed())
     row = Operator.objects.get()
     assert (row.name, row.conditions[0]["reason"]) == ("good", "InstallSuccessful")
-    assert set(Stream.objects.values_list("resource_version", flat=True)) == {"101"}
+    assert set(ResourceWatch.objects.values_list("resource_version", flat=True)) == {"101"}
 
 
 def test_resource_versions_that_are_no_numbers_are_taken_as_they_come(clusters: Any) -> None:

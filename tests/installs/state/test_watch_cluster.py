@@ -14,7 +14,7 @@ from installs.state.resources import decode
 from installs.state.watch import positions, session
 from installs.state.watch.session import End
 from installs.state.write import apply_changes
-from olmweb.models import Cluster, Stream, SyncRun
+from olmweb.models import Cluster, ResourceWatch, SyncRun
 from olmweb.sandbox.cluster import Sandbox
 from tests.worlds.watching import all_open, do, follow, paths, wait, writes
 
@@ -68,8 +68,8 @@ def has(name: str) -> bool:
     return Operator.objects.filter(name=name).exists()
 
 
-def stream(feed: str = "PlatformOperator") -> Stream:
-    return Stream.objects.get(feed=feed)
+def watch_row(feed: str = "PlatformOperator") -> ResourceWatch:
+    return ResourceWatch.objects.get(resource=feed)
 
 
 def twice() -> list[Any]:
@@ -92,7 +92,7 @@ def test_a_cluster_never_seen_is_read_once_and_then_watched(
     report = follow(cluster, all_open)
     assert report.end is End.TIME
     assert Operator.objects.filter(kind="PlatformOperator").count() == 69
-    served = Stream.objects.exclude(state="absent")
+    served = ResourceWatch.objects.exclude(state="absent")
     assert set(served.values_list("lists", "watches", "state")) == {(1, 1, "watching")}
     assert len(paths(sandbox, watch=True)) == served.count()
     cluster.refresh_from_db()
@@ -122,21 +122,21 @@ def test_what_happens_in_the_cluster_comes_into_the_rows(sandbox: Sandbox, synce
 def test_a_new_turn_goes_on_from_the_stored_positions_and_lists_nothing(
     sandbox: Sandbox, synced: Cluster
 ) -> None:
-    position = stream().resource_version
+    position = watch_row().resource_version
     put(sandbox, "meanwhile")
     follow(synced, lambda: has("meanwhile"))
     (asked,) = [path for path in paths(sandbox, watch=True) if path.startswith(PO)]
     assert f"resourceVersion={position}&" in asked
     assert paths(sandbox, watch=False) == []
-    assert (stream().lists, stream().watches) == (1, 2)
+    assert (watch_row().lists, watch_row().watches) == (1, 2)
     assert twice() == []
 
 
 def test_bookmarks_move_the_positions_of_quiet_feeds(sandbox: Sandbox, synced: Cluster) -> None:
-    before = int(stream("ClusterCatalog").resource_version)
+    before = int(watch_row("ClusterCatalog").resource_version)
     put(sandbox, "elsewhere")
     follow(synced, lambda: has("elsewhere"), wait(4))
-    assert int(stream("ClusterCatalog").resource_version) > before
+    assert int(watch_row("ClusterCatalog").resource_version) > before
 
 
 def test_what_was_deleted_while_nobody_watched_and_history_was_forgotten_goes(
@@ -154,11 +154,11 @@ def test_what_was_deleted_while_nobody_watched_and_history_was_forgotten_goes(
 def test_only_the_feed_whose_position_is_too_old_is_listed(
     sandbox: Sandbox, synced: Cluster
 ) -> None:
-    Stream.objects.filter(feed="PlatformOperator").update(resource_version="1")
+    ResourceWatch.objects.filter(resource="PlatformOperator").update(resource_version="1")
     put(sandbox, "meanwhile")
     follow(synced, lambda: has("meanwhile"), all_open)
     assert [path.partition("?")[0] for path in paths(sandbox, watch=False)] == [PO]
-    assert stream().lists == 2
+    assert watch_row().lists == 2
 
 
 def test_nothing_is_written_asked_or_opened_while_nothing_happens(
@@ -197,9 +197,9 @@ def test_positions_are_saved_now_and_then_while_nothing_else_is(
     monkeypatch.setattr(session, "SAVE_SECONDS", 0.5)
     sandbox.store.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "any"}})
     newest = sandbox.store.version
-    follow(synced, lambda: int(stream("ClusterCatalog").resource_version) == newest)
-    heard_at = stream("ClusterCatalog").heard_at
-    assert heard_at is not None
+    follow(synced, lambda: int(watch_row("ClusterCatalog").resource_version) == newest)
+    last_event_at = watch_row("ClusterCatalog").last_event_at
+    assert last_event_at is not None
 
 
 def test_a_lease_that_is_lost_ends_the_watch_before_it_writes(
@@ -295,10 +295,10 @@ def test_a_feed_that_fails_says_so_and_the_others_go_on(sandbox: Sandbox, synced
     sandbox.script.fail_next(500, count=1000, path_prefix=catalogs)
 
     def told() -> bool:
-        return "an error (500)" in stream("ClusterCatalog").error
+        return "an error (500)" in watch_row("ClusterCatalog").error
 
     follow(synced, told, do(lambda: put(sandbox, "new")), lambda: has("new"))
-    assert (stream("ClusterCatalog").state, stream().state) == ("retrying", "watching")
+    assert (watch_row("ClusterCatalog").state, watch_row().state) == ("retrying", "watching")
     synced.refresh_from_db()
     assert synced.reachable
 
@@ -308,15 +308,15 @@ def test_a_feed_that_recovers_is_watched_again(
 ) -> None:
     monkeypatch.setattr("installs.state.watch.backoff.STEADY", 0.5)
     sandbox.script.fail_next(500, count=2, path_prefix=PO)
-    follow(synced, lambda: stream().error, all_open)
-    assert stream().error == ""
+    follow(synced, lambda: watch_row().error, all_open)
+    assert watch_row().error == ""
     assert paths(sandbox, watch=False) == []
 
 
 def test_a_feed_that_may_not_be_read_is_told_apart(sandbox: Sandbox, synced: Cluster) -> None:
     sandbox.script.fail_next(403, count=1000, path_prefix=PO)
-    follow(synced, lambda: stream().state == "forbidden")
-    assert "does not allow this" in stream().error
+    follow(synced, lambda: watch_row().state == "forbidden")
+    assert "does not allow this" in watch_row().error
     assert Operator.objects.filter(kind="PlatformOperator").count() == 69
 
 
@@ -329,7 +329,7 @@ def test_a_cluster_that_was_made_anew_is_read_anew(
     follow(synced, all_open)
     other = serve(tmp_path, settings)
     try:
-        assert int(stream().resource_version) > other.store.version
+        assert int(watch_row().resource_version) > other.store.version
         follow(synced, lambda: not has("old-1"), all_open, do(lambda: put(other, "new")),
                lambda: has("new"))  # fmt: skip
         assert is_same(synced)
@@ -346,7 +346,7 @@ def test_a_cluster_that_goes_away_and_comes_back_resumes(
 
     def is_down() -> bool:
         synced.refresh_from_db()
-        return synced.reachable is False and stream().state == "retrying"
+        return synced.reachable is False and watch_row().state == "retrying"
 
     def restart() -> None:
         back.append(serve(tmp_path, settings, port=port, state_file=state))
@@ -413,11 +413,11 @@ def test_our_own_fault_in_one_feed_is_told_and_logged_and_the_others_go_on(
         synced,
         all_open,
         do(lambda: sandbox.store.put(catalog)),
-        lambda: stream("ClusterCatalog").error == told,
+        lambda: watch_row("ClusterCatalog").error == told,
         do(lambda: put(sandbox, "new")),
         lambda: has("new"),
     )
-    assert (stream("ClusterCatalog").state, stream().state) == ("retrying", "watching")
+    assert (watch_row("ClusterCatalog").state, watch_row().state) == ("retrying", "watching")
     assert "Traceback" in caplog.text
     put(sandbox, "newer")
     assert sync_cluster(synced).outcome == SyncRun.Outcome.CHANGED
@@ -453,7 +453,7 @@ def test_lists_are_made_anew_after_an_hour_a_few_at_a_time(
     monkeypatch.setattr(positions, "LIST_AGAIN", positions.LIST_AGAIN * 0)
     follow(synced, all_open, wait(4))
     assert len(paths(sandbox, watch=False)) == positions.LISTS_AT_ONCE
-    assert sorted(Stream.objects.values_list("lists", flat=True))[-4:] == [1, 2, 2, 2]
+    assert sorted(ResourceWatch.objects.values_list("lists", flat=True))[-4:] == [1, 2, 2, 2]
 
 
 def test_a_turn_ends_at_its_time_with_every_thread(sandbox: Sandbox, synced: Cluster) -> None:

@@ -142,9 +142,9 @@ def test_clusters_share_a_single_place_by_turns(
             put(one, f"first-{number}")
         for number in range(2):
             fleet.wait_for(f"first-{number}", 120)
-        lists = count(database, "select sum(lists) from olmweb_stream")
+        lists = count(database, "select sum(lists) from olmweb_resourcewatch")
         for number, one in enumerate(sandboxes):
             put(one, f"second-{number}")
         for number in range(2):
             fleet.wait_for(f"second-{number}", 90)
-        assert count(database, "select sum(lists) from olmweb_stream") == lists
+        assert count(database, "select sum(lists) from olmweb_resourcewatch") == lists

@@ -18,7 +18,7 @@ from tests.factories import (
     make_operator,
     make_package,
     make_prediction,
-    make_stream,
+    make_watch,
 )
 
 pytestmark = pytest.mark.django_db
@@ -235,7 +235,7 @@ def _group(cluster: Cluster, namespace: str, *selects: str) -> None:
 def test_a_namespace_of_the_cluster_is_judged_by_its_operator_group(
     reader: Client, prod: Cluster
 ) -> None:
-    make_stream(cluster=prod, kind="OperatorGroup", feed="OperatorGroup")
+    make_watch(cluster=prod, kind="OperatorGroup", resource="OperatorGroup")
     _group(prod, "blue", "blue")
     catalog = prod.catalogs.get()
     for target, rule in (("all", "sub-install-mode"), ("own", "")):

@@ -14,7 +14,7 @@ from tests.factories import (
     make_crd,
     make_event,
     make_operator,
-    make_stream,
+    make_watch,
 )
 from tests.worlds.html import assert_fragment, assert_page
 from tests.worlds.subscriptions import make_orphan, make_subscription
@@ -33,7 +33,7 @@ def test_each_feed_tells_its_state_its_age_and_its_cost(reader: Client, prod: Cl
     make_subscription(prod)
     heard = timezone.now() - timedelta(seconds=90)
     listed = timezone.now() - timedelta(hours=3)
-    make_stream(cluster=prod, heard_at=heard, listed_at=listed, lists=2, watches=7)
+    make_watch(cluster=prod, last_event_at=heard, listed_at=listed, lists=2, watches=7)
     page = assert_page(reader.get(PAGE))
     assert "Everything that this cluster serves is read" in page.text
     assert "Watching 1 of 1 feeds that it serves, last heard 1 min ago" in page.text
@@ -42,17 +42,17 @@ def test_each_feed_tells_its_state_its_age_and_its_cost(reader: Client, prod: Cl
 
 
 def test_a_kind_that_is_not_served_is_normal(reader: Client, prod: Cluster) -> None:
-    make_stream(cluster=prod)
-    make_stream(cluster=prod, kind="PlatformOperator", state="absent")
+    make_watch(cluster=prod)
+    make_watch(cluster=prod, kind="PlatformOperator", state="absent")
     page = assert_page(reader.get(PAGE))
     assert "Not served This cluster does not serve the kind. That is normal." in page.text
     assert "Everything that this cluster serves is read" in page.text
 
 
 def test_a_forbidden_kind_comes_with_the_rule_to_add(reader: Client, prod: Cluster) -> None:
-    make_stream(cluster=prod, state="forbidden")
-    make_stream(cluster=prod, kind="InstallPlan", state="forbidden")
-    make_stream(cluster=prod, kind="Event", state="forbidden")
+    make_watch(cluster=prod, state="forbidden")
+    make_watch(cluster=prod, kind="InstallPlan", state="forbidden")
+    make_watch(cluster=prod, kind="Event", state="forbidden")
     page = assert_page(reader.get(PAGE))
     assert "3 of 3 feeds can't be read as they should" in page.text
     assert "The account of OLM Web may not list InstallPlans" in page.text
@@ -67,15 +67,15 @@ def test_rules_of_kinds_that_are_not_known_are_left_out() -> None:
 
 
 def test_a_feed_that_fails_says_why_and_stands_first(reader: Client, prod: Cluster) -> None:
-    make_stream(cluster=prod)
-    make_stream(cluster=prod, kind="InstallPlan", state="retrying", error="connection refused")
+    make_watch(cluster=prod)
+    make_watch(cluster=prod, kind="InstallPlan", state="retrying", error="connection refused")
     page = assert_page(reader.get(PAGE))
     assert "InstallPlan Retrying connection refused It is tried again by itself." in page.text
     assert page.text.index("InstallPlan Retrying") < page.text.index("Subscription Watching")
 
 
 def test_a_watch_that_nobody_keeps_alive_is_told(reader: Client, prod: Cluster) -> None:
-    make_stream(cluster=prod, heard_at=timezone.now() - timedelta(hours=1))
+    make_watch(cluster=prod, last_event_at=timezone.now() - timedelta(hours=1))
     page = assert_page(reader.get(PAGE))
     assert "Subscription Silent Nothing was heard for longer" in page.text
     assert "Is the worker running?" in page.text
@@ -87,9 +87,9 @@ def test_objects_are_counted_once_a_kind(reader: Client, prod: Cluster) -> None:
     make_event(subject=orphan)
     make_event(subject=orphan)
     for kind in ("ClusterServiceVersion", "CustomResourceDefinition"):
-        make_stream(cluster=prod, kind=kind)
+        make_watch(cluster=prod, kind=kind)
     for version in ("v1", "v1alpha1"):
-        make_stream(cluster=prod, kind="Event", feed=f"Event (operators.coreos.com/{version})")
+        make_watch(cluster=prod, kind="Event", resource=f"Event (operators.coreos.com/{version})")
     page = assert_page(reader.get(PAGE))
     assert "ClusterServiceVersion Watching – 1 " in page.text
     assert "CustomResourceDefinition Watching – 1 " in page.text
@@ -138,7 +138,7 @@ def test_a_silent_cluster_says_since_when_and_why(reader: Client) -> None:
 
 def test_no_feed_of_a_cluster_that_is_gone_is_said_to_be_watched(reader: Client) -> None:
     gone = make_cluster(name="prod", kinds={}, reachable=False, error_text="connection refused")
-    make_stream(cluster=gone, heard_at=timezone.now() - timedelta(seconds=90))
+    make_watch(cluster=gone, last_event_at=timezone.now() - timedelta(seconds=90))
     text = assert_page(reader.get(PAGE)).text
     assert "Watching" not in text
     assert "Silent The cluster can't be reached" in text
@@ -162,7 +162,7 @@ def test_an_unknown_cluster_is_not_found(reader: Client, prod: Cluster, name: st
 
 def test_hostile_errors_are_escaped(reader: Client) -> None:
     cluster = make_cluster(name="prod", version=EVIL, server=EVIL)
-    make_stream(cluster=cluster, feed=EVIL, kind=EVIL, state="retrying", error=EVIL * 30)
+    make_watch(cluster=cluster, resource=EVIL, kind=EVIL, state="retrying", error=EVIL * 30)
     page = assert_page(reader.get(PAGE))
     assert "img" not in page.tags[page.tags.index("main") :]
 
@@ -170,7 +170,7 @@ def test_hostile_errors_are_escaped(reader: Client) -> None:
 def test_its_fragment_is_swapped_only_when_a_feed_was_heard(
     reader: Client, prod: Cluster, django_assert_max_num_queries: Any
 ) -> None:
-    stream = make_stream(cluster=prod)
+    row = make_watch(cluster=prod)
     make_operator(cluster=prod)
     with django_assert_max_num_queries(5):  # session, user, clusters, feeds, objects
         reader.get(PAGE)
@@ -179,6 +179,6 @@ def test_its_fragment_is_swapped_only_when_a_feed_was_heard(
     rev = fragment.content.decode().split("rev=")[1][:18]
     again = {"HX-Request": "true"}
     assert reader.get(PAGE, {"rev": rev}, headers=again).status_code == 204
-    stream.heard_at = timezone.now()
-    stream.save()
+    row.last_event_at = timezone.now()
+    row.save()
     assert reader.get(PAGE, {"rev": rev}, headers=again).status_code == 200

@@ -17,15 +17,15 @@ from installs.models import Notification
 from olmweb import clusters
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
-from olmweb.models import Cluster, Stream
+from olmweb.models import Cluster, ResourceWatch
 from olmweb.serving import metrics
 from olmweb.serving.metrics import StateCollector
 from tests.factories import (
     make_cluster,
     make_component,
     make_operator,
-    make_stream,
     make_transition,
+    make_watch,
 )
 from tests.kubefake import KubeFake, status_answer
 from tests.worlds.rest import World
@@ -141,9 +141,9 @@ def test_details_of_another_type_than_they_should_be_break_nothing(
 def test_each_feed_tells_how_long_it_was_silent(olm: Cluster, client: Client) -> None:
     now = timezone.now()
     old = now - timedelta(minutes=5)
-    make_stream(cluster=olm, kind="Subscription", heard_at=now, listed_at=old)
-    make_stream(cluster=olm, kind="InstallPlan", heard_at=None, listed_at=old)
-    make_stream(cluster=olm, kind="Bundle", state=Stream.State.ABSENT, heard_at=None,
+    make_watch(cluster=olm, kind="Subscription", last_event_at=now, listed_at=old)
+    make_watch(cluster=olm, kind="InstallPlan", last_event_at=None, listed_at=old)
+    make_watch(cluster=olm, kind="Bundle", state=ResourceWatch.State.ABSENT, last_event_at=None,
                 listed_at=None, lists=7)  # fmt: skip
     scrape = Scrape(client)
     assert scrape.value("feed_age_seconds", cluster="lab", feed="Subscription") < 60
@@ -192,7 +192,7 @@ def test_a_scrape_costs_the_same_queries_however_much_there_is(
         cluster = make_cluster(name=f"more{number}")
         make_operator(cluster=cluster, health="Failed", finding=f"f{number}")
         make_component(cluster=cluster, kind="ClusterServiceVersion", name="x")
-        make_stream(cluster=cluster)
+        make_watch(cluster=cluster)
     with django_assert_num_queries(QUERIES):
         client.get("/metrics")
 
