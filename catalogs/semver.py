@@ -109,6 +109,14 @@ def parse(text: str) -> Version:
     )
 
 
+def read_version(text: str) -> Version | None:
+    """As `parse`, None for an invalid version: catalogs contain what their authors wrote."""
+    try:
+        return parse(text)
+    except ValueError:
+        return None
+
+
 def sort_key(text: str) -> str:
     """A text whose order is the versions' order, for a database column (at most 400 characters).
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from catalogs.contents.permissions import CLUSTER, beyond
 from catalogs.contents.report import BundleReport, Crd, CrdVersion
-from catalogs.contents.tolerant import at, text, texts
+from olmweb.kube.fields import dig, text, texts
 
 MOST_FIELDS = 20_000  # of one schema; further fields are not compared
 Item = TypeVar("Item")
@@ -226,13 +226,13 @@ def fields_of(schema: Mapping[str, Any]) -> dict[str, _Field]:
     while stack and len(fields) < MOST_FIELDS:
         prefix, node = stack.pop()
         required = set(texts(node, "required"))
-        properties = at(node, "properties")
+        properties = dig(node, "properties")
         for name, below in (properties if isinstance(properties, dict) else {}).items():
             path = f"{prefix}.{name}" if prefix else str(name)
             fields[path] = _Field(text(below, "type"), name in required)
             stack.append((path, below))
         for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
-            below = at(node, key)
+            below = dig(node, key)
             if isinstance(below, dict):
                 stack.append((f"{prefix}{mark}", below))
     return fields

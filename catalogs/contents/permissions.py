@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import product
 from typing import Any, NamedTuple
 
-from catalogs.contents.tolerant import at, objects, text, texts
+from olmweb.kube.fields import Object, dig, items, text, texts
 
 CLUSTER, NAMESPACE = "cluster", "namespace"
 READ = frozenset(("get", "list", "watch"))
@@ -179,19 +179,19 @@ class Permission:
         return ", ".join(shown)
 
 
-def account_of(permission: dict[str, Any]) -> str:
+def account_of(permission: Object) -> str:
     return text(permission, "serviceAccountName") or "default"
 
 
 def permissions_of(csv: dict[str, Any], shipped: list[dict[str, Any]]) -> tuple[Permission, ...]:
     """Permissions granted by the ClusterServiceVersion and the bundle's role bindings, worst first
     within each scope."""
-    install = at(csv, "spec", "install", "spec")
+    install = dig(csv, "spec", "install", "spec")
     permissions = [
         _permission(scope, account_of(entry), rule)
         for scope, key in ((CLUSTER, "clusterPermissions"), (NAMESPACE, "permissions"))
-        for entry in objects(install, key)
-        for rule in objects(entry, "rules")
+        for entry in items(install, key)
+        for rule in items(entry, "rules")
     ]
     permissions += _bound(shipped)
     permissions.sort(
@@ -200,13 +200,13 @@ def permissions_of(csv: dict[str, Any], shipped: list[dict[str, Any]]) -> tuple[
     return tuple(dict.fromkeys(permissions))
 
 
-def _permission(scope: str, account: str, rule: dict[str, Any]) -> Permission:
-    groups, resources = texts(rule, "apiGroups"), texts(rule, "resources")
-    verbs, names = texts(rule, "verbs"), texts(rule, "resourceNames")
+def _permission(scope: str, account: str, rule: Object) -> Permission:
+    groups, resources = tuple(texts(rule, "apiGroups")), tuple(texts(rule, "resources"))
+    verbs, names = tuple(texts(rule, "verbs")), tuple(texts(rule, "resourceNames"))
     level, why = risks(groups, resources, verbs, named=bool(names))
     if scope == NAMESPACE and level == Level.DANGER:
         level = Level.CAUTION
-    urls = texts(rule, "nonResourceURLs")
+    urls = tuple(texts(rule, "nonResourceURLs"))
     return Permission(scope, account, groups, resources, verbs, names, urls, level, why)
 
 
@@ -222,12 +222,12 @@ def _bound(shipped: list[dict[str, Any]]) -> Iterator[Permission]:
             continue
         scope = CLUSTER if binding["kind"] == "ClusterRoleBinding" else NAMESPACE
         accounts = (
-            ", ".join(text(subject, "name") for subject in objects(binding, "subjects")) or "nobody"
+            ", ".join(text(subject, "name") for subject in items(binding, "subjects")) or "nobody"
         )
         kind, name = text(binding, "roleRef", "kind"), text(binding, "roleRef", "name")
         role = roles.get((kind, name))
         if role is not None:
-            for rule in objects(role, "rules"):
+            for rule in items(role, "rules"):
                 yield _permission(scope, accounts, rule)
             continue
         admin = name == "cluster-admin" and scope == CLUSTER

@@ -10,7 +10,7 @@ from typing import Any
 
 from catalogs.contents.objects import CSV_KIND, Manifests
 from catalogs.contents.permissions import CLUSTER, Level, Permission, account_of, permissions_of
-from catalogs.contents.tolerant import at, objects, text, texts
+from olmweb.kube.fields import Object, dig, items, text, texts
 
 BY_INSTALLER = "made by the installer"
 
@@ -91,7 +91,7 @@ def report(manifests: Manifests, related: Iterable[tuple[str, str]] = ()) -> Bun
             for manifest in shipped
             if manifest.get("kind") == "CustomResourceDefinition"
         ),
-        webhooks=tuple(map(_webhook, objects(csv, "spec", "webhookdefinitions"))),
+        webhooks=tuple(map(_webhook, items(csv, "spec", "webhookdefinitions"))),
         images=images((*related, *_images(csv))),
         namespaces=tuple(sorted(_namespaces(shipped))),
     )
@@ -110,13 +110,11 @@ def _kinds(shipped: Iterable[dict[str, Any]]) -> Iterator[Kinds]:
 
 def _created(csv: dict[str, Any]) -> Iterator[Kinds]:
     """Objects that OLM creates from the ClusterServiceVersion (OLM, pkg/controller/install)."""
-    install = at(csv, "spec", "install", "spec")
-    wide = [account_of(permission) for permission in objects(install, "clusterPermissions")]
-    inside = [account_of(permission) for permission in objects(install, "permissions")]
+    install = dig(csv, "spec", "install", "spec")
+    wide = [account_of(permission) for permission in items(install, "clusterPermissions")]
+    inside = [account_of(permission) for permission in items(install, "permissions")]
     rbac = "rbac.authorization.k8s.io/v1"
-    deployments = [
-        text(deployment, "name") or "-" for deployment in objects(install, "deployments")
-    ]
+    deployments = [text(deployment, "name") or "-" for deployment in items(install, "deployments")]
     made = (
         ("Deployment", "apps/v1", deployments),
         ("ServiceAccount", "v1", [*wide, *inside]),
@@ -129,16 +127,16 @@ def _created(csv: dict[str, Any]) -> Iterator[Kinds]:
 
 
 def _crd(manifest: dict[str, Any]) -> Crd:
-    spec = at(manifest, "spec")
-    legacy = at(spec, "validation", "openAPIV3Schema")
+    spec = dig(manifest, "spec")
+    legacy = dig(spec, "validation", "openAPIV3Schema")
     versions = [
         CrdVersion(
             text(version, "name"),
             version.get("served") is True,
             version.get("storage") is True,
-            _schema(at(version, "schema", "openAPIV3Schema") or legacy),
+            _schema(dig(version, "schema", "openAPIV3Schema") or legacy),
         )
-        for version in objects(spec, "versions")
+        for version in items(spec, "versions")
     ]
     if not versions and text(spec, "version"):  # apiextensions.k8s.io/v1beta1
         versions = [CrdVersion(text(spec, "version"), True, True, _schema(legacy))]
@@ -155,10 +153,10 @@ def _schema(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _webhook(webhook: dict[str, Any]) -> Webhook:
+def _webhook(webhook: Object) -> Webhook:
     intercepts, everything = [], False
-    for rule in objects(webhook, "rules"):
-        groups, resources = texts(rule, "apiGroups"), texts(rule, "resources")
+    for rule in items(webhook, "rules"):
+        groups, resources = tuple(texts(rule, "apiGroups")), tuple(texts(rule, "resources"))
         everything = everything or ("*" in groups and bool({"*", "*/*"} & set(resources)))
         what = Permission("", "", groups, resources, ()).what
         intercepts.append(f"{', '.join(texts(rule, 'operations')) or '-'} of {what}")
@@ -173,12 +171,12 @@ def _webhook(webhook: dict[str, Any]) -> Webhook:
 
 
 def _images(csv: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for related in objects(csv, "spec", "relatedImages"):
+    for related in items(csv, "spec", "relatedImages"):
         yield text(related, "name"), text(related, "image")
-    for deployment in objects(csv, "spec", "install", "spec", "deployments"):
-        pod = at(deployment, "spec", "template", "spec")
+    for deployment in items(csv, "spec", "install", "spec", "deployments"):
+        pod = dig(deployment, "spec", "template", "spec")
         for key in ("initContainers", "containers"):
-            for container in objects(pod, key):
+            for container in items(pod, key):
                 yield text(container, "name"), text(container, "image")
 
 

@@ -17,10 +17,10 @@ from django.utils import timezone
 from installs.actions.objects import WRITTEN, explain, is_there, remake_problem
 from installs.models import Action
 from installs.models.steps import Apply, Delete, Step, remakes
-from installs.state.decode import text
 from olmweb.clusters import client_for
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, KubeError, NotFound
+from olmweb.kube.fields import text
 from olmweb.kube.resources import Resource
 from olmweb.models import Cluster
 

@@ -10,7 +10,7 @@ from catalogs.resolve import analysis, v1
 from catalogs.resolve.stored import facts_of
 from catalogs.verdicts.read import StoredVerdict
 from installs.actions.plan import Plan, served_version, verdict_on
-from installs.diagnosis import Approval, approval
+from installs.diagnosis.approvals import Approval, approval
 from installs.facts.bundle_verdicts import target_of, verdicts_on
 from installs.facts.operator_groups import watched_from
 from installs.methods import METHODS

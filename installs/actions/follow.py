@@ -14,7 +14,7 @@ from django.utils import timezone
 from installs.actions.apply import ACTION_TIMEOUT, finish, get, try_to_send, uid_of, version_of
 from installs.actions.bulk import batches
 from installs.actions.objects import WRITTEN
-from installs.diagnosis import finding_for
+from installs.diagnosis.knowledge import finding_for
 from installs.models import Action, Component, Health, Operator
 from installs.state.full_sync import sync_cluster
 from installs.state.watch.scheduling import cluster_lease, pass_lease

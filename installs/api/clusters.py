@@ -22,7 +22,7 @@ from installs.api.schemas import (
     cluster_detail,
     cluster_row,
 )
-from installs.diagnosis import knowledge
+from installs.diagnosis.knowledge import knowledge
 from installs.models import ClusterOperator, CRDState, Health, Operator
 from installs.queries.watched_resources import watched_resources
 from olmweb import clusters

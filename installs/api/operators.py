@@ -25,7 +25,7 @@ from installs.api.schemas import (
     operator_row,
     transition_row,
 )
-from installs.diagnosis import requirement_rows
+from installs.diagnosis.evaluate import requirement_rows
 from installs.models import Health, Operator, Transition
 from installs.queries import lookup
 from installs.queries import operator_detail as detail

@@ -13,8 +13,8 @@ from catalogs.api.schemas import ErrorText, error_text, shallow
 from catalogs.contents.difference import DifferenceSection
 from catalogs.contents.permissions import Permission
 from catalogs.contents.report import Kinds, UsedImage, Webhook
-from installs.diagnosis import Finding
 from installs.diagnosis.aggregated import Explanation
+from installs.diagnosis.knowledge import Finding
 from installs.facts.bundle_contents import CrdHere, Need
 from installs.models import (
     Action,

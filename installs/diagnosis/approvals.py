@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from installs.diagnosis.evaluate import APPROVAL
-from installs.diagnosis.types import Observation, number, rows, text, texts
+from installs.diagnosis.types import Observation
+from olmweb.kube.fields import items, number, text, texts
 
 _SHOWN = ("CustomResourceDefinition", "ClusterRole", "Role", "Secret", "Subscription")
 
@@ -70,7 +71,7 @@ def approval(plan: Observation, subscriptions: Sequence[Observation]) -> Approva
     `subscriptions` are all those of its namespace, with the versions installed now; without them
     every version counts as a dependency.
     """
-    steps = rows(plan.details, "steps")
+    steps = items(plan.details, "steps")
     counted = Counter(text(step, "kind") for step in steps)
     return Approval(
         plan=plan.name,
@@ -87,7 +88,7 @@ def approval(plan: Observation, subscriptions: Sequence[Observation]) -> Approva
                 if text(step, "kind") == "CustomResourceDefinition"
             )
         ),
-        cut=(number(plan.details, "steps_total") or 0) > len(steps),
+        cut=number(plan.details, "steps_total") > len(steps),
     )
 
 

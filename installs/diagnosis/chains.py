@@ -32,7 +32,8 @@ from installs.diagnosis.problems_v0 import (
     v0_installation,
 )
 from installs.diagnosis.states import BROKEN, State
-from installs.diagnosis.types import Condition, Diagnosis, Link, Observation, number, text
+from installs.diagnosis.types import Condition, Diagnosis, Link, Observation
+from olmweb.kube.fields import number, text
 
 _HEALTH = {
     State.HEALTHY: "Healthy",
@@ -219,7 +220,7 @@ def _newest(candidates: Sequence[Observation]) -> list[Observation]:
 
     def changed(candidate: Observation) -> tuple[int, str, str]:
         times = [condition.last_transition_time for condition in candidate.conditions]
-        return (number(candidate.details, "revision") or 0, max(times, default=""), candidate.name)
+        return (number(candidate.details, "revision"), max(times, default=""), candidate.name)
 
     return [max(candidates, key=changed)] if candidates else []
 

@@ -11,15 +11,8 @@ from typing import Any
 
 from installs.diagnosis.knowledge import Finding, Match, find, render
 from installs.diagnosis.states import BROKEN, PHASE, WAITING, State, class_of
-from installs.diagnosis.types import (
-    Condition,
-    Link,
-    Observation,
-    number,
-    read_conditions,
-    rows,
-    text,
-)
+from installs.diagnosis.types import Condition, Link, Observation, read_conditions
+from olmweb.kube.fields import items, number, text
 
 APPROVAL = "RequiresApproval"  # waits for a person, and nothing is wrong
 _LINK_STATE = {
@@ -222,8 +215,8 @@ def evaluate_plan(obj: Observation) -> Evaluation:
 
 def _unpacking(plan: Observation) -> Evaluation | None:
     """The failure of unpacking the plan's bundles, None without one."""
-    for lookup in rows(plan.details, "lookups"):
-        for condition in read_conditions(rows(lookup, "conditions")):
+    for lookup in items(plan.details, "lookups"):
+        for condition in read_conditions(items(lookup, "conditions")):
             state = class_of(plan.kind, condition.type, condition.status, condition.reason)
             if state is State.FAILED:
                 return Evaluation(state, condition.reason or condition.type, condition.message)
@@ -306,7 +299,7 @@ def requirement_rows(details: Mapping[str, Any]) -> tuple[Requirement, ...]:
     Among those, causes come first: a missing definition or API before the service account, which
     the same InstallPlan would have created.
     """
-    requirements = [_requirement(entry) for entry in rows(details, "requirements")]
+    requirements = [_requirement(entry) for entry in items(details, "requirements")]
     return tuple(sorted(requirements, key=_order))
 
 
@@ -326,7 +319,7 @@ def _requirement(entry: Mapping[str, Any]) -> Requirement:
     status = text(entry, "status")
     rules = tuple(
         text(rule, "message")
-        for rule in rows(entry, "dependents")
+        for rule in items(entry, "dependents")
         if text(rule, "status") not in _MET
     )
     return Requirement(
@@ -375,7 +368,7 @@ class DeploymentFailure:
 
 def evaluate_deployment(deployment: Observation) -> Evaluation:
     """Degraded if no pod is available or the rollout failed; the first error decides."""
-    if number(deployment.details, "replicas") == 0:
+    if number(deployment.details, "replicas", default=1) == 0:
         message = "The Deployment is scaled to zero: no pod of it runs."
         return Evaluation(State.DEGRADED, SCALED_TO_ZERO, message)
     available = evaluate_condition(deployment, "Available")
@@ -413,7 +406,7 @@ def deployment_failure(deployments: Iterable[Observation]) -> DeploymentFailure 
 
 def _broken_pod(deployment: Observation) -> Mapping[str, Any] | None:
     """The first pod whose waiting reason is an error or unknown."""
-    for pod in rows(deployment.details, "pods"):
+    for pod in items(deployment.details, "pods"):
         reason = text(pod, "reason")
         if reason and class_of("Pod", WAITING, "", reason) is not State.PROGRESSING:
             return pod

@@ -12,7 +12,8 @@ from installs.diagnosis import resolution
 from installs.diagnosis.evaluate import ReportedMessage, evaluate_condition, finding_of
 from installs.diagnosis.knowledge import DEPRECATIONS, Finding, classify
 from installs.diagnosis.states import State
-from installs.diagnosis.types import Diagnosis, Link, Observation, moment, rows, text
+from installs.diagnosis.types import Diagnosis, Link, Observation
+from olmweb.kube.fields import items, read_time, text
 
 _GOING_ON = ("Installing", "Upgrading")
 # OLM installs this one itself, so no Subscription is missing.
@@ -48,7 +49,7 @@ def notes_of(
 def _deleting(subject: Observation, now: datetime | None) -> Iterator[str]:
     if not subject.deleting:
         return
-    since = moment(text(subject.details, "deleted_at"))
+    since = read_time(text(subject.details, "deleted_at"))
     if now is not None and stuck(subject.kind, DELETING, since, now):
         minutes = int((now - since).total_seconds() // 60) if since else 0
         yield f"{subject.kind} {subject.name} waits for its finalizers for {minutes} minutes"
@@ -89,12 +90,12 @@ def _slow(
 def _since(obj: Observation, link: Link, subject: Observation) -> datetime | None:
     """When the step began: the time of the phase, which is exact, else when its reason was first
     observed, else the condition's time, which changes only with the status, else its creation."""
-    if exact := moment(text(obj.details, _SINCE.get(obj.kind, ""))):
+    if exact := read_time(text(obj.details, _SINCE.get(obj.kind, ""))):
         return exact
     times = [
         at
         for condition in obj.conditions
-        if condition.reason == link.reason and (at := moment(condition.last_transition_time))
+        if condition.reason == link.reason and (at := read_time(condition.last_transition_time))
     ]
     return subject.since or max(times, default=None) or obj.created_at
 
@@ -137,7 +138,7 @@ def _held(components: Sequence[Observation], diagnosis: Diagnosis) -> Iterator[s
         verdict = evaluate_condition(component, "Upgradeable")
         overridden = any(
             text(override, "type") == "Upgradeable" and text(override, "status") == "True"
-            for override in rows(component.details, "overrides")
+            for override in items(component.details, "overrides")
         )
         if verdict.state is State.BLOCKED and not overridden:
             why = verdict.message or verdict.reason

@@ -30,7 +30,8 @@ from installs.diagnosis.evaluate import (
 )
 from installs.diagnosis.resolution import blamed_catalog, blocked_by
 from installs.diagnosis.states import BROKEN, State
-from installs.diagnosis.types import Link, Observation, rows, text, texts
+from installs.diagnosis.types import Link, Observation
+from olmweb.kube.fields import items, text, texts
 
 ABSENT = Evaluation(State.ABSENT)
 _RUNNING = frozenset(("Succeeded", "Replacing"))
@@ -429,7 +430,7 @@ def _catalog(installation: V0Installation, verdict: Evaluation) -> Problem:
     subject = installation.subject
     unhealthy = [
         (text(entry, "namespace"), text(entry, "name"))
-        for entry in rows(subject.details, "catalog_health")
+        for entry in items(subject.details, "catalog_health")
         if entry.get("healthy") is False
     ]
     named = installation.catalog_ref
@@ -548,7 +549,7 @@ def _group_words(installation: V0Installation, csv: Observation) -> str:
         name for name, yes in (modes.items() if isinstance(modes, dict) else ()) if yes is True
     )
     group = installation.groups[0] if installation.groups else None
-    targets = texts(group.details, "namespaces") or texts(group.details, "targets") if group else ()
+    targets = texts(group.details, "namespaces") or texts(group.details, "targets") if group else []
     watched = "all namespaces" if "" in targets or not targets else ", ".join(targets)
     return (
         f"operatorgroup {group.name if group else '?'} selects {watched}"

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from installs.diagnosis.evaluate import condition_of
-from installs.diagnosis.types import Condition, Observation, text
+from installs.diagnosis.types import Condition, Observation
+from olmweb.kube.fields import text
 
 _TEXT_LIMIT = 32_768
 _CATALOG = re.compile(

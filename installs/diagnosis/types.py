@@ -1,11 +1,12 @@
-"""The input and output of a diagnosis, and functions that read the details of an object."""
+"""The input and output of a diagnosis."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from installs.diagnosis.knowledge import Finding
+from olmweb.kube.fields import text
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Observation:
 
     `extra` may hold fields of the spec: `package`, and for a Subscription `catalog` and
     `catalog_namespace`, the CatalogSource. `details` are those of installs.state.decode; their
-    shape is not guaranteed, so read them with the functions of this module. `since` is when the
+    shape is not guaranteed, so read them with olmweb.kube.fields. `since` is when the
     present health and reason of the subject were first observed, as a cluster's own times don't
     change with the reason.
     """
@@ -74,11 +75,6 @@ class Diagnosis:
 
 def read_conditions(raw: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
     """Conditions as Kubernetes writes them in JSON; unknown fields are ignored."""
-
-    def text(item: Mapping[str, Any], key: str) -> str:
-        value = item.get(key)
-        return value if isinstance(value, str) else ""
-
     return tuple(
         Condition(
             type=text(item, "type"),
@@ -89,43 +85,3 @@ def read_conditions(raw: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
         )
         for item in raw
     )
-
-
-# -- reading Observation.details -------------------------------------------------------------------
-
-
-def text(details: Mapping[str, Any], key: str) -> str:
-    """The text under the key, else empty."""
-    value = details.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def texts(details: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """The texts of the list under the key."""
-    value = details.get(key)
-    if not isinstance(value, list | tuple):
-        return ()
-    return tuple(item for item in value if isinstance(item, str))
-
-
-def rows(details: Mapping[str, Any], key: str) -> tuple[Mapping[str, Any], ...]:
-    """The objects of the list under the key."""
-    value = details.get(key)
-    if not isinstance(value, list | tuple):
-        return ()
-    return tuple(item for item in value if isinstance(item, Mapping))
-
-
-def number(details: Mapping[str, Any], key: str) -> int | None:
-    """The integer under the key, None without one."""
-    value = details.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def moment(value: str) -> datetime | None:
-    """A Kubernetes timestamp; None if invalid."""
-    try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -4,9 +4,9 @@ from typing import Any
 
 import structlog
 
-from catalogs.contents.tolerant import at, objects, text, texts
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import Forbidden, NotFound
+from olmweb.kube.fields import dig, items, text, texts
 from olmweb.kube.resources import DEPLOYMENTS
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ def read_gates(client: KubeClient) -> dict[str, bool] | None:
 def gates_of(deployment: dict[str, Any]) -> dict[str, bool]:
     """The gates in the arguments of the containers; the last value of a repeated gate."""
     gates: dict[str, bool] = {}
-    for container in objects(at(deployment, "spec", "template", "spec"), "containers"):
+    for container in items(dig(deployment, "spec", "template", "spec"), "containers"):
         words = iter((*texts(container, "command"), *texts(container, "args")))
         for word in words:
             flag, equals, value = word.partition("=")

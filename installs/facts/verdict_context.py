@@ -8,7 +8,7 @@ from django.db.models import Count
 from catalogs.contents.bundle_facts import ApiKind
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
-from catalogs.semver import Version, parse
+from catalogs.semver import Version, read_version
 from catalogs.verdicts.facts import ClusterCrd, ClusterFacts, ClusterOffers, Offered, OperatorFacts
 from installs.facts.operator_groups import groups_of
 from installs.models import ClusterInventory, Component, CRDState, Operator
@@ -38,8 +38,8 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
         namespaces=_namespaces(inventory) if inventory else None,
         roles=inventory.roles if inventory else None,
         shared=inventory.shared if inventory else None,
-        kube_version=None if version else read_version(cluster.version),
-        openshift_version=read_version(str(version or "")),
+        kube_version=None if version else read_version(cluster.version.removeprefix("v")),
+        openshift_version=read_version(str(version or "").removeprefix("v")),
         installed=tuple(
             OperatorFacts(*values)
             for values in operators.values_list("kind", "namespace", "name", "package", "bundle")
@@ -130,14 +130,6 @@ def _owner(label: list[str], subscribed: Mapping[str, Owner]) -> Owner:
     )
 
 
-def read_version(text: str) -> Version | None:
-    """A version with or without its `v`; None for an invalid version."""
-    try:
-        return parse(text.removeprefix("v"))
-    except ValueError:
-        return None
-
-
 def market_of(catalog: Catalog, cluster: Cluster | None) -> ClusterOffers:
     """The offers of `catalog` and of all catalogs that `cluster` can use. At most six queries."""
     ids = {catalog.pk}
@@ -149,7 +141,7 @@ def market_of(catalog: Catalog, cluster: Cluster | None) -> ClusterOffers:
     version_counts = bundles.values_list("package__name", "version").annotate(Count("id"))
     for package, text, times in version_counts:
         held[package] += times
-        version = read_version(text)
+        version = read_version(text.removeprefix("v"))
         if version is not None:
             versions[package].append(version)
     providers: dict[ApiKind, set[str]] = defaultdict(set)

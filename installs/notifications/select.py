@@ -22,7 +22,7 @@ from django.conf import settings
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from installs.diagnosis import finding_for
+from installs.diagnosis.knowledge import finding_for
 from installs.models import NEEDS_ATTENTION, Health, Notification, Operator, Transition
 from olmweb.clusters import NOT_CONFIGURED
 from olmweb.models import Cluster

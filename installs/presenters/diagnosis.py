@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from installs.actions.buttons import installs_instead
-from installs.diagnosis import Finding, Link, is_command
+from installs.diagnosis.knowledge import Finding, is_command
+from installs.diagnosis.types import Link
 from installs.models import Component, Operator
 from installs.presenters.object_details import Fact, facts_of
 from installs.queries.operator_detail import Parts, key_of

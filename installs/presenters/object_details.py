@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from installs.diagnosis import Requirement, requirement_rows
+from installs.diagnosis.evaluate import Requirement, requirement_rows
 from installs.models import Component, Operator
 from installs.queries.providers import Search, api_of_crd, provider_searches
 from installs.state.observation import details_of

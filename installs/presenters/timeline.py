@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from django.utils import timezone
 
-from installs.diagnosis import flaps
+from installs.diagnosis.notes import flaps
 from installs.models import Component, Event, Observed, Operator, Transition
 from installs.queries.operator_detail import Key, key_of
 from installs.queries.operators import FLAPPING

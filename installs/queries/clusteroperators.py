@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from django.db.models import Count, F, IntegerField, Q, QuerySet, Value
 
-from installs.diagnosis import read_conditions
 from installs.diagnosis.aggregated import (
     Explanation,
     Member,
@@ -13,6 +12,7 @@ from installs.diagnosis.aggregated import (
     explain_aggregated,
     explain_impact,
 )
+from installs.diagnosis.types import read_conditions
 from installs.models import ClusterOperator, ClusterOperatorMember, Operator
 from installs.queries.operators import finding_titles
 from olmweb.kube.conditions import status_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
 
-from installs.diagnosis import Finding, finding_for
+from installs.diagnosis.knowledge import Finding, finding_for
 from installs.models import CRDState
 from olmweb.models import Cluster
 from olmweb.web.keyset import KeysetPage, paginate

@@ -15,8 +15,7 @@ from django.db.models import (
 )
 
 from catalogs.models import Package
-from installs.diagnosis import Approval, approval
-from installs.diagnosis.types import texts
+from installs.diagnosis.approvals import Approval, approval
 from installs.models import (
     Action,
     Component,
@@ -27,6 +26,7 @@ from installs.models import (
     Transition,
 )
 from installs.state.observation import details_of, observe
+from olmweb.kube.fields import texts
 
 TIMELINE_LIMIT = 200
 # A CSV may have dozens of Deployments; the timeline shows no more of them.

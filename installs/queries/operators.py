@@ -11,8 +11,8 @@ from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, W
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from installs.diagnosis import Finding, finding_for, flaps, knowledge, stuck
-from installs.diagnosis.notes import DAY
+from installs.diagnosis.knowledge import Finding, finding_for, knowledge
+from installs.diagnosis.notes import DAY, flaps, stuck
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
 from olmweb.web.keyset import KeysetPage, paginate
 

@@ -8,9 +8,9 @@ from django.db.models import Count, F, IntegerField, Q
 
 from catalogs.models import Catalog
 from catalogs.queries import distinct_catalogs, packages_in
-from installs.diagnosis import read_conditions
 from installs.diagnosis.aggregated import NAME as AGGREGATED
 from installs.diagnosis.aggregated import explain_impact
+from installs.diagnosis.types import read_conditions
 from installs.models import (
     NEEDS_ATTENTION,
     Action,

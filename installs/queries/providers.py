@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from catalogs.models import BundleGVK, Catalog
-from installs.diagnosis import Finding
+from installs.diagnosis.knowledge import Finding
 from olmweb.models import Cluster
 
 

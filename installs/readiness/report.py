@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from catalogs.models import Catalog
-from catalogs.semver import Version
-from installs.facts.verdict_context import read_version
+from catalogs.semver import Version, read_version
 from installs.models import ClusterOperator, Component, Operator
 from installs.queries.overview import cluster_versions, update_of
 from installs.readiness.blockers import (
@@ -180,7 +179,7 @@ class _TargetCluster:
     @property
     def kube(self) -> Version | None:
         """The Kubernetes version; None for OpenShift, where it is not stored."""
-        return None if self.openshift else read_version(self.version)
+        return None if self.openshift else read_version(self.version.removeprefix("v"))
 
     def row(
         self, kind: str, blocker: Blocker, name: str, subject: InstalledOperator | None = None
@@ -276,7 +275,7 @@ def _blockers(
         yield from (blocker,) if blocker else ()
     if (refused := operator_condition(subject)) is not None:
         yield refused
-    needed = read_version(subject.min_kube) if subject.min_kube else None
+    needed = read_version(subject.min_kube.removeprefix("v")) if subject.min_kube else None
     newer = needed is not None and target.kube is not None and needed > target.kube
     if (late := min_kube(subject, target.version, newer)) is not None:
         yield late
@@ -346,7 +345,7 @@ def _with_route(
         (offer.min_kube.get(bundle.name, "") for bundle in offer.facts.bundles
          if bundle.version == route.target), "",
     )  # fmt: skip
-    wanted = read_version(needed) if needed else None
+    wanted = read_version(needed.removeprefix("v")) if needed else None
     if wanted is not None and target.kube is not None and wanted > target.kube:
         remedies.append(
             f"{route.target} needs Kubernetes {needed}, the cluster has {target.version}: it can "

@@ -19,9 +19,12 @@ from django.db.models import F
 
 import installs
 from catalogs.models import Catalog
-from installs.diagnosis import Observation, crd_problem, diagnose, fingerprint, read_conditions
 from installs.diagnosis.aggregated import NAME as AGGREGATED
 from installs.diagnosis.aggregated import Member, disagreement, parse_members
+from installs.diagnosis.chains import diagnose
+from installs.diagnosis.evaluate import crd_problem
+from installs.diagnosis.knowledge import fingerprint
+from installs.diagnosis.types import Observation, read_conditions
 from installs.models import (
     NEEDS_ATTENTION,
     ClusterOperator,
@@ -42,13 +45,13 @@ from installs.state.catalog_offers import (
     offers_of,
     usable_catalogs,
 )
-from installs.state.decode import Key, read_time
+from installs.state.decode import Key
 from installs.state.history import HEALTH, WriteContext, transition
 from installs.state.observation import ComponentRow, component_rows, observe
 from installs.state.store import BATCH, Delta, among, batched
 from olmweb.bulk import insert, update
 from olmweb.kube.conditions import find, status_of
-from olmweb.kube.conditions import text as condition_text
+from olmweb.kube.fields import read_time, text
 from olmweb.models import Cluster
 
 _DERIVED_COLUMNS = (
@@ -364,7 +367,7 @@ def update_members(cluster_id: int, *, comparable: bool) -> tuple[int, int]:
 
 
 def _members_in(conditions: list[dict[str, Any]]) -> tuple[Member, ...]:
-    return parse_members(condition_text(find(conditions, "Available"), "message"))
+    return parse_members(text(find(conditions, "Available"), "message"))
 
 
 def _failing(cluster_id: int) -> set[str]:

@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from catalogs.graph import GraphEntry
 from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
-from catalogs.semver import Version, parse
+from catalogs.semver import Version, read_version
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 
 
@@ -42,14 +42,6 @@ def usable_catalogs(cluster_id: int) -> Q:
     """
     own = Q(cluster_id=cluster_id, revision__gt=0) | Q(cluster=None, revision__gt=0)
     return own & ~Q(way=PACKAGE_MANIFEST)
-
-
-def read_version(text: str) -> Version | None:
-    """The parsed version; None if invalid, as catalogs contain what their authors wrote."""
-    try:
-        return parse(text)
-    except ValueError:
-        return None
 
 
 def offers_of(cluster_id: int, names: Collection[str]) -> dict[str, list[Offer]]:

@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from installs.models import Transition
-from installs.state.decode import DecodedObject, Key, text
+from installs.state.decode import DecodedObject, Key
+from olmweb.kube.fields import text
 
 OBJECT, HEALTH, PHASE, CONNECTION = "Object", "Health", "Phase", "Connection"
 _PHASED = frozenset(("ClusterServiceVersion", "InstallPlan"))

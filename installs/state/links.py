@@ -13,9 +13,10 @@ from typing import Any
 from django.db.models import Q
 
 from installs.models import Component, Operator, Reference
-from installs.state.decode import Key, text
+from installs.state.decode import Key
 from installs.state.store import BATCH, LOOKUP_COLUMNS, Delta, batched, rows_of, upsert
 from olmweb.bulk import update
+from olmweb.kube.fields import text
 
 CSV, SUBSCRIPTION, GROUP = "ClusterServiceVersion", "Subscription", "OperatorGroup"
 OPERATOR_KINDS = frozenset(("PlatformOperator", "ClusterExtension", SUBSCRIPTION))

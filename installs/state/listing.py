@@ -11,7 +11,7 @@ from datetime import datetime
 import structlog
 from django.utils import timezone
 
-from installs.state.decode import DecodedObject, text
+from installs.state.decode import DecodedObject
 from installs.state.resources import WATCHED_RESOURCES, WatchedResource, decode, served_by
 from olmweb.kube.client import Discovery, KubeClient
 from olmweb.kube.errors import (
@@ -23,6 +23,7 @@ from olmweb.kube.errors import (
     Unauthorized,
     Unreachable,
 )
+from olmweb.kube.fields import text
 from olmweb.kube.resources import CLUSTER_VERSIONS, Served
 
 log = structlog.get_logger(__name__)

@@ -10,7 +10,8 @@ from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
-from installs.diagnosis import Diagnosis, Observation, diagnose, read_conditions
+from installs.diagnosis.chains import diagnose
+from installs.diagnosis.types import Diagnosis, Observation, read_conditions
 from installs.models import Component, Observed, Operator
 from installs.state.decode import Key
 

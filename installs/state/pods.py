@@ -8,13 +8,13 @@ from django.utils import timezone
 
 from installs.models import Component
 from installs.state.assess import assess
-from installs.state.decode import dig, items, number, text
 from installs.state.decode.workloads import is_available
 from installs.state.history import WriteContext
 from installs.state.store import batched
 from installs.state.write import Written, lock, save_reachable
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Unauthorized, Unreachable
+from olmweb.kube.fields import dig, items, number, text
 from olmweb.kube.resources import PODS
 from olmweb.models import Cluster
 

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalogs.graph import successors
-from catalogs.semver import Version, masterminds_range
+from catalogs.semver import Version, masterminds_range, read_version
 from installs.diagnosis.resolution import RESOLUTION_FAILED, why_over
 from installs.models import Component, Operator
-from installs.state.catalog_offers import Offer, read_version
-from installs.state.decode import text
+from installs.state.catalog_offers import Offer
 from installs.state.observation import ComponentRow, observe
 from olmweb.kube.conditions import find, status_of
-from olmweb.kube.conditions import text as condition_text
+from olmweb.kube.fields import items, text
 
 _SENTENCE = 500  # characters of a cluster's message that are quoted
 SELF_CERTIFIED = "SelfCertified"
@@ -84,25 +83,19 @@ def _held(row: Operator, components: Sequence[ComponentRow], installed: str, tar
     if plan is not None and plan.phase == "RequiresApproval":
         return f"InstallPlan {plan.name} waits for approval."
     failed = find(row.conditions, RESOLUTION_FAILED)
-    if condition_text(failed, "status") == "True":
+    if text(failed, "status") == "True":
         csvs = [observe(csv) for csv in components if csv.kind == CSV]
         if not why_over(observe(row), csvs):
-            return _sentence("OLM found no way to it", condition_text(failed, "message"))
+            return _sentence("OLM found no way to it", text(failed, "message"))
     return ""
 
 
 def not_upgradeable(condition: ComponentRow | Component) -> str | None:
     """The message of an OperatorCondition with Upgradeable=False, else None. Overrides win."""
-    overrides = condition.details.get("overrides")
-    listed = overrides if isinstance(overrides, list) else []
-    for conditions in (listed, condition.conditions):
+    for conditions in (items(condition.details, "overrides"), condition.conditions):
         own = find(conditions, "Upgradeable")
         if own is not None:
-            return (
-                condition_text(own, "message")
-                if status_of(conditions, "Upgradeable") == "False"
-                else None
-            )
+            return text(own, "message") if status_of(conditions, "Upgradeable") == "False" else None
     return None
 
 

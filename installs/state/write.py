@@ -16,7 +16,7 @@ from django.utils import timezone
 from catalogs.sync.cluster_catalogs import record_catalog_sources, record_cluster_catalogs
 from installs.models import ClusterOperator, Component, CRDState, Event, Operator
 from installs.state.assess import assess, assess_crds, basis, lists_members, update_members
-from installs.state.decode import DecodedObject, Key, Object
+from installs.state.decode import DecodedObject, Key
 from installs.state.history import WriteContext
 from installs.state.links import OPERATOR_KINDS, csvs_without_operator, link
 from installs.state.listing import ABSENT, FAILED, FORBIDDEN, SERVED, ResourceList, Snapshot
@@ -33,6 +33,7 @@ from installs.state.store import (
     store,
     stored_rows,
 )
+from olmweb.kube.fields import Object
 from olmweb.models import Cluster, ResourceWatch
 
 EVENT = "Event"

@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from installs.diagnosis import finding_for
+from installs.diagnosis.knowledge import finding_for
 from installs.models import Action
 from installs.presenters.diagnosis import chain, remedy_steps
 from installs.queries import activity as queries

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from olmweb.kube.fields import text
+
 TEXTS = ("type", "status", "reason", "message", "lastTransitionTime")
 FIELDS = (*TEXTS, "observedGeneration")
 
@@ -31,12 +33,6 @@ def find(conditions: Iterable[Mapping[str, Any]], kind: str) -> Mapping[str, Any
     return next((condition for condition in conditions if condition.get("type") == kind), None)
 
 
-def text(condition: Mapping[str, Any] | None, field: str, default: str = "") -> str:
-    """A text field of a condition; `default` when the condition or the field is absent."""
-    value = condition.get(field) if condition else None
-    return value if isinstance(value, str) else default
-
-
 def status_of(conditions: Iterable[Mapping[str, Any]], kind: str) -> str:
     """`True`, `False` or `Unknown`; a missing condition is `Unknown`, as API conventions say."""
-    return text(find(conditions, kind), "status", "Unknown") or "Unknown"
+    return text(find(conditions, kind), "status") or "Unknown"

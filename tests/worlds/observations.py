@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from installs.diagnosis import Condition, Diagnosis, Link, Observation
+from installs.diagnosis.types import Condition, Diagnosis, Link, Observation
 
 NS = "shop"
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

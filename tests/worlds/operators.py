@@ -5,7 +5,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from installs.diagnosis import Condition, Observation, diagnose
+from installs.diagnosis.chains import diagnose
+from installs.diagnosis.types import Condition, Observation
 from installs.models import (
     Action,
     ClusterOperator,

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from installs.diagnosis import Finding, classify, fingerprint, is_command, knowledge
+from installs.diagnosis.knowledge import Finding, classify, fingerprint, is_command, knowledge
 from installs.diagnosis.states import STATES, meanings
 
 FIELDS = ("title", "cause", "remedy", "retryable", "facts", "confidence", "note", "source")

@@ -1,25 +1,19 @@
-"""DecodedObject, and functions that read fields of untrusted API objects.
-
-A field of an unexpected type counts as absent, texts are cut to the size of their column, and NUL
-characters, which PostgreSQL rejects, are replaced.
-"""
+"""DecodedObject, and functions that read what objects of all kinds have."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from olmweb.kube import conditions as kube_conditions
+from olmweb.kube.fields import Object, dig, items, number, read_time, text
 
 Key = tuple[str, str, str]  # kind, namespace, name
-Object = Mapping[str, Any]
 
 PACKAGE_LABEL = "operators.coreos.com/"  # of OLM v0, followed by `<package>.<namespace>`
-TEXT_LIMIT = 32_768  # the longest message that operator-controller writes
-_BIG = 2**63
+LISTED = 500  # items stored of a list of unknown length
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +55,6 @@ class DecodedObject:
         return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 
 
-def dig(value: Any, *path: str) -> Any:
-    """`value[path[0]][path[1]]...`, None if there is no such field."""
-    for part in path:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(part)
-    return value
-
-
-def text(value: Any, *path: str, limit: int = TEXT_LIMIT) -> str:
-    """The text at `path`, at most `limit` characters; empty for anything else."""
-    content = dig(value, *path)
-    return content.replace("\x00", "\ufffd")[:limit] if isinstance(content, str) else ""
-
-
 def segment(value: Any, *path: str, limit: int = 253) -> str:
     """The text at `path` if it is a valid object name, else empty.
 
@@ -85,41 +64,9 @@ def segment(value: Any, *path: str, limit: int = 253) -> str:
     return "" if name in (".", "..") or "/" in name or "%" in name else name
 
 
-def number(value: Any, *path: str, default: int = 0) -> int:
-    """The integer at `path` if it fits into 64 bits, else `default`."""
-    content = dig(value, *path)
-    is_number = isinstance(content, int) and not isinstance(content, bool)
-    return content if is_number and -_BIG <= content < _BIG else default
-
-
-def items(value: Any, *path: str, limit: int = 500) -> list[Object]:
-    """The mappings of the list at `path`, at most `limit` of them."""
-    content = dig(value, *path)
-    listed = content if isinstance(content, list) else ()
-    return [item for item in listed if isinstance(item, Mapping)][:limit]
-
-
-def texts(value: Any, *path: str, limit: int = 500) -> list[str]:
-    """The texts of the list at `path`, at most `limit` of them."""
-    content = dig(value, *path)
-    listed: Sequence[Any] = content if isinstance(content, list) else ()
-    return [text(item) for item in listed if isinstance(item, str)][:limit]
-
-
 def text_fields(value: Object, *fields: str, limit: int = 4_000) -> dict[str, str]:
     """These text fields of a mapping."""
     return {name: text(value, name, limit=limit) for name in fields}
-
-
-def read_time(value: Any) -> datetime | None:
-    """A Kubernetes timestamp; None for anything else and for times out of the range of UTC."""
-    if not isinstance(value, str):
-        return None
-    try:
-        time = datetime.fromisoformat(value)
-        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def read_conditions(obj: Object) -> list[dict[str, Any]]:
@@ -184,7 +131,7 @@ def component_columns(
 
 def controller(obj: Object) -> Key:
     """The owner that controls the object, in the object's namespace."""
-    for owner in items(obj, "metadata", "ownerReferences"):
+    for owner in items(obj, "metadata", "ownerReferences", limit=LISTED):
         if owner.get("controller") is True:
             namespace = text(obj, "metadata", "namespace")
             return text(owner, "kind"), namespace, segment(owner, "name")

@@ -6,17 +6,15 @@ from typing import Any
 from installs.diagnosis.aggregated import NAME as AGGREGATED
 from installs.diagnosis.aggregated import parse_members
 from installs.state.decode.common import (
+    LISTED,
     DecodedObject,
-    Object,
     component_columns,
     controller,
     decoded_object,
-    dig,
-    items,
     labelled_owner,
-    text,
 )
-from olmweb.kube import conditions as kube_conditions
+from olmweb.kube.conditions import find, status_of
+from olmweb.kube.fields import Object, dig, items, text
 
 PLATFORM_CATALOG = "redhat-operators"  # the only one in phase 0 of PlatformOperators
 RUKPAK = "core.rukpak.io"
@@ -59,18 +57,18 @@ def cluster_operator(obj: Object) -> DecodedObject | None:
         return None
     conditions = decoded.conditions
     severity, worst = worst_condition(conditions)
-    versions = items(obj, "status", "versions")
+    versions = items(obj, "status", "versions", limit=LISTED)
     operator = (text(v, "version", limit=200) for v in versions if dig(v, "name") == "operator")
-    available = kube_conditions.text(kube_conditions.find(conditions, "Available"), "message")
+    available = text(find(conditions, "Available"), "message")
     decoded.columns.update(
         version=next(operator, ""),
-        available=kube_conditions.status_of(conditions, "Available")[:10],
-        progressing=kube_conditions.status_of(conditions, "Progressing")[:10],
-        degraded=kube_conditions.status_of(conditions, "Degraded")[:10],
-        upgradeable=kube_conditions.status_of(conditions, "Upgradeable")[:10],
+        available=status_of(conditions, "Available")[:10],
+        progressing=status_of(conditions, "Progressing")[:10],
+        degraded=status_of(conditions, "Degraded")[:10],
+        upgradeable=status_of(conditions, "Upgradeable")[:10],
         severity=severity,
-        reason=kube_conditions.text(worst, "reason")[:1024],
-        message=kube_conditions.text(worst, "message"),
+        reason=text(worst, "reason")[:1024],
+        message=text(worst, "message"),
         aggregated=decoded.name == AGGREGATED or bool(parse_members(available)),
     )
     return decoded
@@ -91,14 +89,14 @@ def worst_condition(
         ("Available", "Unknown", 1),
     )
     for kind, status, severity in ranks:
-        if kube_conditions.status_of(conditions, kind) == status:
-            return severity, kube_conditions.find(conditions, kind)
-    return 0, kube_conditions.find(conditions, "Available")
+        if status_of(conditions, kind) == status:
+            return severity, find(conditions, kind)
+    return 0, find(conditions, "Available")
 
 
 def cluster_version(obj: Object) -> DecodedObject | None:
     """`details["version"]` is the last completed version, else the desired one."""
-    history = items(obj, "status", "history")
+    history = items(obj, "status", "history", limit=LISTED)
     desired = text(obj, "status", "desired", "version", limit=100)
     done = (
         text(entry, "version", limit=100) for entry in history if entry.get("state") == "Completed"
@@ -108,7 +106,7 @@ def cluster_version(obj: Object) -> DecodedObject | None:
         "desired": desired,
         "available": [
             text(update, "version", limit=100)
-            for update in items(obj, "status", "availableUpdates")
+            for update in items(obj, "status", "availableUpdates", limit=LISTED)
         ],
         "history": [
             {

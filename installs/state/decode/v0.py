@@ -5,24 +5,19 @@ from typing import Any
 
 import msgspec
 
-from installs import diagnosis
+from installs.diagnosis import types as diagnosis
 from installs.diagnosis.resolution import conflicting
 from installs.state.decode.common import (
+    LISTED,
     PACKAGE_LABEL,
     DecodedObject,
     Key,
-    Object,
     component_columns,
     decoded_object,
-    dig,
-    items,
-    number,
     read_conditions,
-    read_time,
-    text,
     text_fields,
-    texts,
 )
+from olmweb.kube.fields import Object, dig, items, number, read_time, text, texts
 
 _PROPERTIES_LIMIT = 300_000  # characters of a CSV's properties that are parsed
 _STEPS = 300
@@ -82,11 +77,11 @@ def _config(obj: Object) -> list[str]:
 
 def install_plan(obj: Object) -> DecodedObject | None:
     plan = items(obj, "status", "plan", limit=100_000)
-    owners = items(obj, "metadata", "ownerReferences")
+    owners = items(obj, "metadata", "ownerReferences", limit=LISTED)
     details = {
         "approval": text(obj, "spec", "approval", limit=60),
         "approved": dig(obj, "spec", "approved") is True,
-        "csvs": texts(obj, "spec", "clusterServiceVersionNames"),
+        "csvs": texts(obj, "spec", "clusterServiceVersionNames", limit=LISTED),
         "generation": number(obj, "spec", "generation"),
         "message": text(obj, "status", "message"),
         "start_time": text(obj, "status", "startTime", limit=60),
@@ -132,12 +127,11 @@ def cluster_service_version(obj: Object) -> DecodedObject | None:
     ):
         return None
     modes = items(obj, "spec", "installModes", limit=20)
-    names = items(obj, "spec", "install", "spec", "deployments")
     crds = dig(obj, "spec", "customresourcedefinitions")
-    webhooks = [
-        text(webhook, "type", limit=60) for webhook in items(obj, "spec", "webhookdefinitions")
-    ]
-    apis = items(obj, "spec", "apiservicedefinitions", "owned")
+    definitions = items(obj, "spec", "webhookdefinitions", limit=LISTED)
+    webhooks = [text(webhook, "type", limit=60) for webhook in definitions]
+    requirements = items(obj, "status", "requirementStatus", limit=LISTED)
+    apis = items(obj, "spec", "apiservicedefinitions", "owned", limit=LISTED)
     noted = _properties(obj)
     properties = noted or []
     details = {
@@ -150,12 +144,10 @@ def cluster_service_version(obj: Object) -> DecodedObject | None:
         "package": _package(obj, properties),
         "last_update": text(obj, "status", "lastUpdateTime", limit=60),
         "last_transition": text(obj, "status", "lastTransitionTime", limit=60),
-        "requirements": [
-            _requirement(requirement) for requirement in items(obj, "status", "requirementStatus")
-        ],
-        "deployments": [text(deployment, "name", limit=253) for deployment in names],
-        "owned_crds": [text(crd, "name", limit=253) for crd in items(crds, "owned")],
-        "required_crds": [text(crd, "name", limit=253) for crd in items(crds, "required")],
+        "requirements": [_requirement(requirement) for requirement in requirements],
+        "deployments": _names(obj, "spec", "install", "spec", "deployments"),
+        "owned_crds": _names(crds, "owned"),
+        "required_crds": _names(crds, "required"),
         "install_modes": {
             text(mode, "type", limit=60): mode.get("supported") is True for mode in modes
         },
@@ -171,6 +163,10 @@ def cluster_service_version(obj: Object) -> DecodedObject | None:
     }
     columns = component_columns(obj, phase=text(obj, "status", "phase"))
     return decoded_object(obj, "ClusterServiceVersion", columns, details, conditions=[])
+
+
+def _names(value: Any, *path: str) -> list[str]:
+    return [text(item, "name", limit=253) for item in items(value, *path, limit=LISTED)]
 
 
 def _requirement(requirement: Object) -> dict[str, Any]:
@@ -258,9 +254,9 @@ def operator_group(obj: Object) -> DecodedObject | None:
     provided = text(obj, "metadata", "annotations", "olm.providedAPIs")
     own_catalogs_only = text(obj, "metadata", "annotations", _OWN_CATALOGS_ONLY, limit=5)
     details = {
-        "targets": texts(obj, "spec", "targetNamespaces"),
+        "targets": texts(obj, "spec", "targetNamespaces", limit=LISTED),
         "selects": bool(dig(obj, "spec", "selector")),
-        "namespaces": texts(obj, "status", "namespaces"),
+        "namespaces": texts(obj, "status", "namespaces", limit=LISTED),
         "service_account": text(obj, "spec", "serviceAccountName", limit=253),
         "upgrade_strategy": text(obj, "spec", "upgradeStrategy", limit=60),
         "provided_apis": [api for api in provided.split(",") if api],
@@ -294,7 +290,7 @@ def olm_operator(obj: Object) -> DecodedObject | None:
             "namespace": text(ref, "namespace", limit=63),
             "name": text(ref, "name", limit=253),
         }
-        for ref in items(obj, "status", "components", "refs")
+        for ref in items(obj, "status", "components", "refs", limit=LISTED)
     ]
     owner: Key = ("", "", "")
     for kind in ("ClusterServiceVersion", "Subscription"):

@@ -1,18 +1,14 @@
 """Decodes OLM v1: ClusterExtension, its revisions, ClusterCatalog."""
 
 from installs.state.decode.common import (
+    LISTED,
     DecodedObject,
-    Object,
     component_columns,
     controller,
     decoded_object,
-    dig,
-    items,
     labelled_owner,
-    number,
-    text,
-    texts,
 )
+from olmweb.kube.fields import Object, dig, items, number, text, texts
 
 CATALOG_LABEL = "olm.operatorframework.io/metadata.name"
 OLM_V1 = "olm.operatorframework.io"
@@ -27,7 +23,7 @@ def cluster_extension(obj: Object) -> DecodedObject | None:
         {
             "package": text(catalog, "packageName", limit=253),
             "catalog": text(catalog, "selector", "matchLabels", CATALOG_LABEL, limit=253),
-            "channel": ", ".join(texts(catalog, "channels"))[:300],
+            "channel": ", ".join(texts(catalog, "channels", limit=LISTED))[:300],
             "version_asked": text(catalog, "version", limit=200),
             "version": text(bundle, "version", limit=200),
             "bundle": text(bundle, "name", limit=1000),
@@ -37,7 +33,7 @@ def cluster_extension(obj: Object) -> DecodedObject | None:
             "policy": text(catalog, "upgradeConstraintPolicy", limit=60),
             "revisions": [
                 text(revision, "name", limit=253)
-                for revision in items(obj, "status", "activeRevisions")
+                for revision in items(obj, "status", "activeRevisions", limit=LISTED)
             ],
             "config_type": text(obj, "spec", "config", "configType", limit=60),
         },

@@ -5,22 +5,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from installs.state.decode.common import (
+    LISTED,
     PACKAGE_LABEL,
     DecodedObject,
     Key,
-    Object,
     component_columns,
     decoded_object,
-    dig,
-    items,
     labelled_owner,
-    number,
-    text,
-    texts,
 )
 from installs.state.decode.platform import RUKPAK
 from installs.state.decode.v1 import OLM_V1
 from olmweb.kube.decode import WRITTEN
+from olmweb.kube.fields import Object, dig, items, number, text, texts
 
 _NO_OWNER: Key = ("", "", "")
 _DEPRECATED = re.compile(r"\bis a deprecated field\b|\bDeprecated:", re.IGNORECASE)
@@ -80,12 +76,9 @@ def _crd_owner(obj: Object) -> Key:
         if owner[2]:
             return owner
     labels = dig(obj, "metadata", "labels")
-    named = (
-        sorted(label for label in labels or () if label.startswith(PACKAGE_LABEL))
-        if (isinstance(labels, Mapping))
-        else []
-    )
-    return ("Operator", "", named[0].removeprefix(PACKAGE_LABEL)) if named else _NO_OWNER
+    keys = labels if isinstance(labels, Mapping) else ()
+    named = min((label for label in keys if label.startswith(PACKAGE_LABEL)), default="")
+    return ("Operator", "", named.removeprefix(PACKAGE_LABEL)) if named else _NO_OWNER
 
 
 def deployment(obj: Object) -> DecodedObject | None:
@@ -141,7 +134,7 @@ def _selector(obj: Object) -> dict[str, Any]:
         {
             "key": text(expression, "key"),
             "operator": text(expression, "operator"),
-            "values": texts(expression, "values"),
+            "values": texts(expression, "values", limit=LISTED),
         }
         for expression in items(selector, "matchExpressions", limit=20)
     ]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from installs.diagnosis import Condition
 from installs.diagnosis.aggregated import (
     Member,
     MemberCause,
@@ -16,6 +15,7 @@ from installs.diagnosis.aggregated import (
     explain_impact,
     parse_members,
 )
+from installs.diagnosis.types import Condition
 
 ONE = 'encountered the failing etcd platform operator with reason "UnpackFailed"'
 OTHER = 'encountered the failing quay platform operator with reason "InstallFailed"'

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from installs.diagnosis import Observation, diagnose
+from installs.diagnosis.chains import diagnose
+from installs.diagnosis.types import Observation
 from tests.worlds.observations import (
     NO_MONITOR,
     NS,

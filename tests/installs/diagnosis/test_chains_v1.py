@@ -2,7 +2,8 @@
 
 import pytest
 
-from installs.diagnosis import Observation, diagnose
+from installs.diagnosis.chains import diagnose
+from installs.diagnosis.types import Observation
 from tests.worlds.observations import broken, conditions, deployment, finding_id, pod
 
 APPLIED = ("Installed", "True", "InstallSuccessful", "Successfully applied the etcd")

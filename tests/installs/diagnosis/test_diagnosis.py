@@ -7,15 +7,9 @@ from typing import Any
 
 import pytest
 
-from installs.diagnosis import (
-    Condition,
-    Observation,
-    assess,
-    deprecations,
-    diagnose,
-    read_conditions,
-)
+from installs.diagnosis.chains import assess, deprecations, diagnose
 from installs.diagnosis.states import STATES, State, class_of
+from installs.diagnosis.types import Condition, Observation, read_conditions
 
 ALL_NAMESPACES = (
     "convert registry+v1 bundle to plain+v0 bundle: AllNamespace install mode must be enabled"

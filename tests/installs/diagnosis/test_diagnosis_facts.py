@@ -6,20 +6,13 @@ from typing import Any
 
 import pytest
 
-from installs.diagnosis import (
-    Condition,
-    Observation,
-    approval,
-    crd_problem,
-    diagnose,
-    finding_for,
-    flaps,
-    requirement_rows,
-    stuck,
-    usual_time,
-)
-from installs.diagnosis.notes import USUAL
+from installs.diagnosis.approvals import approval
+from installs.diagnosis.chains import diagnose
+from installs.diagnosis.evaluate import crd_problem, requirement_rows
+from installs.diagnosis.knowledge import finding_for
+from installs.diagnosis.notes import USUAL, flaps, stuck, usual_time
 from installs.diagnosis.states import STATES, State
+from installs.diagnosis.types import Condition, Observation
 from tests.worlds.observations import (
     NO_MONITOR,
     NOW,

@@ -6,8 +6,19 @@ import time
 
 import pytest
 
-from installs.diagnosis import Entry, classify, finding_for, fingerprint, is_command, knowledge
-from installs.diagnosis.knowledge import PLACEHOLDER, STAGES, SUBJECT_NAMES, TEXT_LIMIT, find
+from installs.diagnosis.knowledge import (
+    PLACEHOLDER,
+    STAGES,
+    SUBJECT_NAMES,
+    TEXT_LIMIT,
+    Entry,
+    classify,
+    find,
+    finding_for,
+    fingerprint,
+    is_command,
+    knowledge,
+)
 
 # Samples that a more precise entry rightly takes, directly or inside a wrapper.
 TAKEN_BY = {

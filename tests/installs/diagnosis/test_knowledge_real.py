@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from installs.diagnosis import Observation, diagnose, finding_for, read_conditions
-from installs.diagnosis.knowledge import find
+from installs.diagnosis.chains import diagnose
+from installs.diagnosis.knowledge import find, finding_for
+from installs.diagnosis.types import Observation, read_conditions
 from tests.worlds.observations import NS, broken, finding_id
 
 pytestmark = pytest.mark.data

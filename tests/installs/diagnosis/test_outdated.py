@@ -2,8 +2,9 @@
 
 import pytest
 
-from installs.diagnosis import Diagnosis, Observation, diagnose
+from installs.diagnosis.chains import diagnose
 from installs.diagnosis.resolution import existing_csvs
+from installs.diagnosis.types import Diagnosis, Observation
 from tests.worlds.observations import (
     NS,
     broken,

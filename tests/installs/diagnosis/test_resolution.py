@@ -2,7 +2,8 @@
 
 import pytest
 
-from installs.diagnosis import Observation, diagnose
+from installs.diagnosis.chains import diagnose
+from installs.diagnosis.types import Observation
 from tests.worlds.observations import (
     NS,
     REFUSED,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from installs.diagnosis import diagnose
+from installs.diagnosis.chains import diagnose
 from installs.diagnosis.knowledge import find
 from installs.diagnosis.states import BROKEN, STATES
 from tests.worlds.observations import (

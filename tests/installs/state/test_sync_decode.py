@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from installs.models import ClusterOperator as ClusterOperatorRow
 from installs.models import Component, CRDState, Event, Operator
 from installs.state.decode import DECODERS, DecodedObject
-from installs.state.decode.common import labelled_owner, number
+from installs.state.decode.common import labelled_owner
 from installs.state.pods import selector_text, waiting_of
 from installs.state.resources import BY_NAME, WATCHED_RESOURCES, decode
 from installs.state.write import table_of
 from olmweb.kube.decode import SHAPES, narrow_event, narrow_list
+from olmweb.kube.fields import number
 from tests.worlds import cluster_v0 as v0
 
 KINDS = sorted(DECODERS)

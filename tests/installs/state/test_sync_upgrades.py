@@ -7,8 +7,9 @@ import pytest
 
 from catalogs.graph import GraphEntry
 from catalogs.models import Catalog
+from catalogs.semver import read_version
 from installs.models import Operator
-from installs.state.catalog_offers import Offer, offers_of, read_version
+from installs.state.catalog_offers import Offer, offers_of
 from installs.state.full_sync import sync_cluster
 from installs.state.observation import ComponentRow
 from installs.state.upgrades import NONE, Upgrade, is_deprecated, of_extension, version_of

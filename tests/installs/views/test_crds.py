@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from installs.diagnosis import knowledge
+from installs.diagnosis.knowledge import knowledge
 from olmweb.models import Cluster
 from tests.factories import make_cluster, make_crd
 from tests.worlds.html import assert_fragment, assert_page

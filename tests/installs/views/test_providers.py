@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from catalogs.models import Catalog
-from installs.diagnosis import Finding, finding_for
+from installs.diagnosis.knowledge import Finding, finding_for
 from installs.queries.providers import Api, api_of_crd, missing_api, provider_searches
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_package

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from olmweb.kube import conditions
+from olmweb.kube.fields import text
 from olmweb.kube.transport import TokenBucket
 
 
@@ -64,4 +65,4 @@ def test_a_missing_condition_is_unknown() -> None:
     result = [{"type": "A", "status": "True"}]
     assert conditions.status_of(result, "A") == "True"
     assert conditions.status_of(result, "B") == "Unknown"
-    assert conditions.text(conditions.find(result, "A"), "reason", "-") == "-"
+    assert text(conditions.find(result, "A"), "reason") == text(None, "reason") == ""
