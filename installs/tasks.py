@@ -8,8 +8,7 @@ from django.utils import timezone
 from installs import retention
 from installs.actions import follow, permissions
 from installs.actions.bulk import batches
-from installs.facts import cluster as inventory
-from installs.facts import refresh_verdicts
+from installs.facts import evaluate, inventory
 from installs.models import CopyReport
 from installs.notifications import send
 from installs.reports import copied_csvs
@@ -118,9 +117,9 @@ def predict() -> None:
         waiting = Cluster.objects.filter(inventory.awaited())
         before = waiting.count()
         try:
-            written = refresh_verdicts.refresh_all(lambda: held.renew(PREDICT_LEASE))
+            written = evaluate.refresh_all(lambda: held.renew(PREDICT_LEASE))
             if waiting.count() != before:  # its own request for a pass found this one under way
-                written += refresh_verdicts.refresh_all(lambda: held.renew(PREDICT_LEASE))
+                written += evaluate.refresh_all(lambda: held.renew(PREDICT_LEASE))
         except Exception:
             log.exception("predictions crashed")  # made again at the next tick
             return
@@ -137,7 +136,7 @@ def read_inventory(cluster_id: int) -> None:
             return
         changed = False
         try:
-            changed = inventory.read_cluster(cluster)
+            changed = inventory.read_inventory(cluster)
         except KubeError as error:
             log.info("surface not read", cluster=cluster.name, code=error.code, error=error.message)
         except Exception:

@@ -11,8 +11,8 @@ from catalogs.resolve.stored import facts_of
 from catalogs.verdicts.read import StoredVerdict
 from installs.actions.plan import Plan, served_version, verdict_on
 from installs.diagnosis.approvals import Approval, approval
-from installs.facts.bundle_verdicts import target_of, verdicts_on
-from installs.facts.operator_groups import watched_from
+from installs.facts.cluster_facts import watched_from
+from installs.facts.evaluate import target_of, verdicts_on
 from installs.methods import METHODS
 from installs.methods.base import UpgradeChange
 from installs.models import Action, Component, CRDState, Operator

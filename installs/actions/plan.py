@@ -16,8 +16,8 @@ from catalogs.resolve.stored import facts_of
 from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows
 from installs.actions.warnings import InstallWarning, install_warnings
-from installs.facts.bundle_verdicts import target_of, verdict_for
-from installs.facts.operator_groups import groups_in, watched_from
+from installs.facts.cluster_facts import groups_in, watched_from
+from installs.facts.evaluate import target_of, verdict_for
 from installs.methods import AUTOMATIC, METHODS, POLICIES, InstallChoice, as_yaml
 from installs.methods.base import SourceName
 from installs.models import Action, Component, CRDState, Operator

@@ -8,7 +8,7 @@ from catalogs.verdicts.catalog_health import health_context, health_notes, sourc
 from catalogs.verdicts.rules import RULES
 from installs.audit.namespaces import NamespaceChecks
 from installs.diagnosis.knowledge import by_id
-from installs.facts.operator_groups import groups_in
+from installs.facts.cluster_facts import groups_in
 from installs.methods import METHODS, InstallChoice
 from installs.models import ClusterInventory, Operator
 from olmweb.models import Cluster

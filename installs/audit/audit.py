@@ -1,7 +1,7 @@
 """The audit: verdicts on every package of a catalog for one install method, compared with the
 operators of a cluster.
 
-Reads the stored predictions (see `installs.facts.refresh_verdicts`), the operators of the cluster
+Reads the stored predictions (see `installs.facts.evaluate`), the operators of the cluster
 and, for Subscriptions, its OperatorGroups and CatalogSources. Runs no rule on a bundle.
 """
 

@@ -16,7 +16,7 @@ from catalogs.verdicts.facts import OperatorGroupFacts, WatchTarget
 from catalogs.verdicts.health_checks import CATALOG_SOURCE, CheckedCatalog, HealthContext
 from catalogs.verdicts.read import StoredRuleResult, StoredVerdict
 from catalogs.verdicts.rules import Scope, Verdict
-from installs.facts.operator_groups import groups_of
+from installs.facts.cluster_facts import groups_of
 from installs.models import Component
 from olmweb.models import Cluster
 

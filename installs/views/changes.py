@@ -16,7 +16,7 @@ from installs import methods
 from installs.actions import change, record
 from installs.actions import retry as retries
 from installs.actions.plan import Plan
-from installs.facts import instances
+from installs.facts import inventory
 from installs.models import Operator
 from installs.presenters.diagnosis import remedy_steps
 from installs.queries.lookup import get_install_plan, get_operator
@@ -128,7 +128,7 @@ def remove(
     if request.method != "POST":
         return show_form(request, "remove", context)
     if request.POST.get("step") == "count":
-        context["counted"] = instances.count_instances(operator.cluster, crds, request.user)
+        context["counted"] = inventory.count_instances(operator.cluster, crds, request.user)
         return show_form(request, "remove", context)
     if request.POST.get("sure") != "yes":
         sentence = "Tick the box to say that you know what goes with it."

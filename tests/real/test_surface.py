@@ -11,9 +11,8 @@ import pytest
 from catalogs.contents.bundle_facts import ApiKind, Contents, Shipped
 from catalogs.install_methods import InstallMethod
 from catalogs.verdicts.evaluate import predict
-from installs.facts.cluster import read_cluster
-from installs.facts.gates import NAME
-from installs.facts.verdict_context import cluster_facts
+from installs.facts.cluster_facts import cluster_facts
+from installs.facts.inventory import NAME, read_inventory
 from installs.models import ClusterInventory
 from olmweb.kube.resources import SHIPPED_CLUSTER_WIDE, Resource
 from olmweb.kube.session import open_client
@@ -132,8 +131,8 @@ def cluster(openshift: servers.ApiServer, tmp_path: Path) -> Cluster:
         make_crd(cluster=found, name=name, **made)
     make_crd(cluster=found, name="configmaps.", **made, group="")  # as any kind that is not ours
     with open_client(context, str(tmp_path / "kubeconfig")) as client:
-        assert read_cluster(found, client)
-        assert not read_cluster(found, client), "the same again"
+        assert read_inventory(found, client)
+        assert not read_inventory(found, client), "the same again"
     return found
 
 

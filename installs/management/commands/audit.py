@@ -12,7 +12,7 @@ from catalogs.models import Catalog
 from catalogs.verdicts.facts import WatchTarget
 from installs.audit.audit import WATCHES, Audit, audit, read_watch
 from installs.audit.report import TITLES, agreement, as_csv, as_json
-from installs.facts.refresh_verdicts import refresh
+from installs.facts.evaluate import refresh
 from olmweb.clusters import get_cluster
 from olmweb.errors import Missing
 from olmweb.models import Cluster

@@ -10,8 +10,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalogs.models import Catalog
-from installs.facts.cluster import give_up_first, read_cluster
-from installs.facts.refresh_verdicts import refresh
+from installs.facts.evaluate import refresh
+from installs.facts.inventory import give_up_first, read_inventory
 from installs.state.full_sync import record_crash
 from installs.state.full_sync import sync_cluster as sync
 from installs.state.watch.scheduling import pass_lease
@@ -57,7 +57,7 @@ class Command(BaseCommand):
         """Reads what verdicts need beyond the rows of a sync, and evaluates the catalogs of the
         cluster anew. Verdicts stay unknown where the facts can't be read."""
         try:
-            read_cluster(cluster)
+            read_inventory(cluster)
         except KubeError as error:
             give_up_first(cluster)
             self.stderr.write(f"{error.message} {error.hint}".rstrip())

@@ -13,7 +13,7 @@ from catalogs.contents import inspection, stored
 from catalogs.contents.stored import contents_of, manifests_of
 from catalogs.models import Bundle, BundleInspection, BundleManifests, Prediction
 from catalogs.sources.oci.bundle import BundleSource
-from installs.facts import refresh_verdicts
+from installs.facts import evaluate
 from olmweb.models import ApiToken
 from olmweb.runtime import leases
 from tests.factories import make_bundle, make_catalog, make_package
@@ -104,18 +104,18 @@ def test_an_operator_asks_for_it_once_and_a_worker_settles_what_was_unknown(
         "CustomResourceDefinition",
         "Service",
     }
-    refresh_verdicts.refresh_all()
+    evaluate.refresh_all()
     page = operator.get(url(bundle, "catalogs:bundle")).content.decode()
     assert "the bundle defines 1 webhook" in page
 
 
 def test_stored_predictions_are_made_anew_with_what_the_image_tells(bundle):
     catalog = bundle.package.catalog
-    refresh_verdicts.refresh(catalog)
-    assert refresh_verdicts.refresh(catalog) is None
+    evaluate.refresh(catalog)
+    assert evaluate.refresh(catalog) is None
     assert po_verdict(bundle) == "unknown"
     inspected(bundle)
-    assert refresh_verdicts.refresh(catalog) is not None
+    assert evaluate.refresh(catalog) is not None
     assert po_verdict(bundle) == "not_installable"
 
 
@@ -125,7 +125,7 @@ def test_folders_among_the_manifests_of_an_image_are_refused(fake, bundle):
     Bundle.objects.filter(pk=bundle.pk).update(image=f"{fake.host}/olm/kettle@{digest}")
     bundle.refresh_from_db()
     inspected(bundle)
-    refresh_verdicts.refresh(bundle.package.catalog)
+    evaluate.refresh(bundle.package.catalog)
     rows = Prediction.objects.filter(bundle=bundle, target="all").order_by("path")
     assert {row.path: row.rule for row in rows} == {
         "ClusterExtension": "ce-folder",

@@ -10,7 +10,7 @@ from catalogs.models import Catalog, Package
 from catalogs.sync.catalog import sync_catalog
 from installs.actions.change import plan_remove
 from installs.actions.record import dry_run, plan_install, removal_consequences, request
-from installs.facts.refresh_verdicts import refresh
+from installs.facts.evaluate import refresh
 from installs.models import Action
 from installs.models.steps import Apply
 from olmweb.errors import OlmwebError

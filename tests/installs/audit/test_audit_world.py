@@ -18,9 +18,9 @@ from catalogs.storage.blobs import read_blob
 from catalogs.sync.catalog import sync_catalog
 from catalogs.verdicts.evaluate import predict
 from installs.audit.audit import Audit, audit
-from installs.facts.cluster import read_cluster
-from installs.facts.refresh_verdicts import refresh
-from installs.facts.verdict_context import cluster_facts, market_of
+from installs.facts.cluster_facts import cluster_facts, market_of
+from installs.facts.evaluate import refresh
+from installs.facts.inventory import read_inventory
 from installs.models import NEEDS_ATTENTION, Operator
 from installs.state.full_sync import sync_cluster
 from installs.state.listing import list_resources
@@ -76,7 +76,7 @@ def _audit(
 
 
 def test_all_69_outcomes_of_the_audit_are_named_with_their_rules(cluster: Cluster) -> None:
-    read_cluster(cluster)
+    read_inventory(cluster)
     found = _audit(cluster, InstallMethod.PLATFORM_OPERATOR)
     assert found.counts["unknown"] == 0
     assert {each.agrees for each in found.actual} == {True}
@@ -162,7 +162,7 @@ def _read(cluster: Cluster) -> None:
     """What predictions look at: CRDs, operators, namespaces, Roles."""
     client = client_for(cluster)
     try:
-        read_cluster(cluster, client)
+        read_inventory(cluster, client)
         kinds = ("CustomResourceDefinition", "PlatformOperator")
         write_snapshot(cluster, list_resources(client, resources_of_kinds(kinds)))
     finally:
@@ -172,7 +172,7 @@ def _read(cluster: Cluster) -> None:
 def test_other_paths_come_true_by_the_namespace_and_the_version_asked_for(
     cluster: Cluster,
 ) -> None:
-    read_cluster(cluster)
+    read_inventory(cluster)
     subscriptions = _audit(cluster, InstallMethod.SUBSCRIPTION).actual
     assert {(each.name, each.rule, each.agrees) for each in subscriptions} == {
         ("cluster-logging", "", True),  # in an OperatorGroup of its own namespace

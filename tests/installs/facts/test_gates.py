@@ -10,7 +10,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.verdicts.evaluate import predict
 from catalogs.verdicts.facts import ClusterFacts
 from installs.actions.warnings import install_warnings
-from installs.facts.gates import NAME, gates_of, read_gates
+from installs.facts.inventory import NAME, gates_of, read_gates
 from installs.methods import InstallChoice
 from installs.models import ClusterInventory
 from olmweb.kube.session import open_client

@@ -13,7 +13,7 @@ from catalogs.sync.catalog import sync_catalog
 from catalogs.views.presenters import verdict_labels
 from installs.actions.record import plan_install
 from installs.audit.audit import audit
-from installs.facts.refresh_verdicts import refresh
+from installs.facts.evaluate import refresh
 from tests.factories import make_cluster, make_component, make_watch
 from tests.worlds.syncing import make
 from tests.worlds.verdicts import package_blobs

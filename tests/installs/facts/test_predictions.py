@@ -18,9 +18,9 @@ from catalogs.verdicts.facts import Offered, WatchTarget
 from catalogs.verdicts.read import verdicts, verdicts_of
 from catalogs.verdicts.rules import Verdict
 from installs import tasks
-from installs.facts import refresh_verdicts
-from installs.facts.refresh_verdicts import refresh
-from installs.facts.verdict_context import cluster_facts, market_of
+from installs.facts import evaluate
+from installs.facts.cluster_facts import cluster_facts, market_of
+from installs.facts.evaluate import refresh
 from installs.models import ClusterInventory
 from olmweb.models import Cluster
 from tests.factories import (
@@ -307,7 +307,7 @@ def test_the_task_judges_each_catalog_for_its_clusters(
     tasks.predict()
     assert asked == [cluster.pk]
     assert {run.cluster_id for run in PredictionRun.objects.all()} == {None, cluster.pk}
-    assert refresh_verdicts.refresh_all() == 0
+    assert evaluate.refresh_all() == 0
 
 
 @pytest.mark.parametrize("changed", [True, False])
@@ -316,7 +316,7 @@ def test_what_a_cluster_newly_told_is_judged_at_once(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
-    monkeypatch.setattr("installs.facts.cluster.read_cluster", lambda _: changed)
+    monkeypatch.setattr("installs.facts.inventory.read_inventory", lambda _: changed)
     cluster = judged_cluster("v1.20.4")
     Cluster.objects.filter(pk=cluster.pk).update(synced_at=cluster.checked_at)
     tasks.read_inventory(cluster.pk)

@@ -12,7 +12,7 @@ from catalogs.sync.catalog import sync_catalog
 from catalogs.verdicts import store as judge_module
 from catalogs.verdicts.read import verdicts, verdicts_of
 from installs import tasks
-from installs.facts.verdict_context import cluster_facts
+from installs.facts.cluster_facts import cluster_facts
 from installs.models import ClusterInventory
 from olmweb.kube.errors import Unreachable
 from olmweb.models import Cluster
@@ -48,7 +48,7 @@ def _read(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, error: Exception | 
         return True
 
     monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
-    monkeypatch.setattr("installs.facts.cluster.read_cluster", read)
+    monkeypatch.setattr("installs.facts.inventory.read_inventory", read)
     tasks.read_inventory(cluster.pk)
     return asked
 
@@ -102,6 +102,6 @@ def test_a_cluster_that_is_read_while_others_are_judged_is_judged_in_the_same_tu
         ClusterInventory.objects.update(awaited_since=None)
         return evaluate_catalog(*args)
 
-    monkeypatch.setattr("installs.facts.refresh_verdicts.evaluate_catalog", judge_and_read)
+    monkeypatch.setattr("installs.facts.evaluate.evaluate_catalog", judge_and_read)
     tasks.predict()
     assert _judged_for() == {None, cluster.pk}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from installs.facts.cluster import is_due, read_cluster
-from installs.facts.verdict_context import cluster_facts
+from installs.facts.cluster_facts import cluster_facts
+from installs.facts.inventory import is_due, read_inventory
 from installs.models import ClusterInventory
 from olmweb.kube.session import open_client
 from tests.factories import make_cluster, make_crd, make_watch
@@ -34,9 +34,9 @@ def test_kinds_and_names_of_namespaces_are_kept(tmp_path: Path) -> None:
     cluster = make_cluster()
     with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
         _script(fake, ["Pod", "Secret"], _namespaces("b", "a"))
-        assert read_cluster(cluster, it)
+        assert read_inventory(cluster, it)
         _script(fake, ["Pod", "Secret"], _namespaces("a", "b"))
-        assert not read_cluster(cluster, it)
+        assert not read_inventory(cluster, it)
         accept = fake.requests[-1].header("Accept")[0]
     row = ClusterInventory.objects.get(cluster=cluster)
     assert (row.kinds, row.namespaces) == (["/v1/Pod", "/v1/Secret"], ["a", "b"])
@@ -47,7 +47,7 @@ def test_namespaces_that_we_may_not_list_are_not_known(tmp_path: Path) -> None:
     cluster = make_cluster()
     with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
         _script(fake, ["Pod"], status_answer(403, "namespaces is forbidden", "Forbidden"))
-        read_cluster(cluster, it)
+        read_inventory(cluster, it)
     row = ClusterInventory.objects.get(cluster=cluster)
     assert (row.kinds, row.namespaces) == (["/v1/Pod"], None)
 
@@ -83,7 +83,7 @@ def test_cluster_roles_are_kept_with_their_owners_where_an_installer_looks_at_th
             {"name": "of-helm", **helm},
             {"name": "of-olm", **helm, "labels": helm["labels"] | labels},
         )
-        read_cluster(cluster, it)
+        read_inventory(cluster, it)
     assert ClusterInventory.objects.get(cluster=cluster).shared == {
         "ClusterRole": {"plain": "", "of-helm": "n/b", "of-olm": "ClusterExtension/c"}
     }
@@ -116,7 +116,7 @@ def test_objects_of_crds_that_an_installer_made_are_counted(tmp_path: Path) -> N
         fake.script("GET", "/apis/x.example/v1/as", Answer(200, many))
         fake.script("GET", "/apis/x.example/v1/bs", Answer(200, {"metadata": {}, "items": []}))
         fake.script("GET", "/apis/x.example/v1/cs", status_answer(404, "not found", "NotFound"))
-        read_cluster(cluster, it)
+        read_inventory(cluster, it)
         asked = [each.path for each in fake.requests if "/x.example/" in each.path]
     assert ClusterInventory.objects.get().instances == {"as.x.example": 47, "bs.x.example": 0}
     assert len(asked) == 3
@@ -134,7 +134,7 @@ def test_who_may_list_no_objects_asks_for_few_of_them(tmp_path: Path) -> None:
             make_crd(cluster=cluster, name=f"c{number}s.x.example", owner_name="x")
             forbidden = status_answer(403, "forbidden", "Forbidden")
             fake.script("GET", f"/apis/x.example/v1/c{number}s", forbidden)
-        read_cluster(cluster, it)
+        read_inventory(cluster, it)
         asked = [each.path for each in fake.requests if "/x.example/" in each.path]
     assert ClusterInventory.objects.get().instances == {}
     assert len(asked) == 3
@@ -154,7 +154,7 @@ def test_other_cluster_wide_kinds_of_bundles_are_kept_where_they_are_served(
         kinds = Answer(200, {"resources": [{"kind": "ConsolePlugin"}]})
         fake.script("GET", plugins, kinds)
         fake.script("GET", f"{plugins}/consoleplugins", _namespaces("logs"))
-        read_cluster(make_cluster(), it)
+        read_inventory(make_cluster(), it)
         asked = {each.path.partition("?")[0] for each in fake.requests}
     assert ClusterInventory.objects.get().shared == {
         "ClusterRole": {"plain": ""},
@@ -179,7 +179,7 @@ def test_api_services_that_olm_did_not_make_are_known_where_olm_is(tmp_path: Pat
         fake.script("GET", f"/apis/{version}", kinds)
         services = Answer(200, {"metadata": {}, "items": items})
         fake.script("GET", "/apis/apiregistration.k8s.io/v1/apiservices", services)
-        read_cluster(cluster, it)
+        read_inventory(cluster, it)
     assert ClusterInventory.objects.get().foreign_apis == ["v1.apps", "v1.half"]
     told = cluster_facts(cluster).foreign_apis
     assert told == frozenset({"v1.apps", "v1.half"})
@@ -197,7 +197,7 @@ def test_a_cluster_without_the_kind_has_no_foreign_api_services(
         kinds = Answer(200, {"resources": [{"kind": "ClusterServiceVersion"}]})
         fake.script("GET", f"/apis/{version}", kinds)
         fake.script("GET", "/apis/apiregistration.k8s.io/v1/apiservices", Answer(status, {}))
-        read_cluster(cluster, it)
+        read_inventory(cluster, it)
     assert cluster_facts(cluster).foreign_apis == expected
 
 
@@ -205,7 +205,7 @@ def test_nothing_of_it_is_read_where_no_such_installer_is(tmp_path: Path) -> Non
     cluster = make_cluster()
     with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
         _script(fake, ["Pod"], _namespaces("a"))
-        read_cluster(cluster, it)
+        read_inventory(cluster, it)
     assert ClusterInventory.objects.get(cluster=cluster).shared is None
 
 
@@ -230,5 +230,5 @@ def test_the_gates_of_operator_controller_are_kept_where_it_runs(tmp_path: Path)
     with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
         _with_extensions(fake, {"name": "plain"})
         fake.script("GET", "/apis/apps/v1/deployments", Answer(200, deployments))
-        read_cluster(cluster, it)
+        read_inventory(cluster, it)
     assert cluster_facts(cluster).gates == {"WebhookProviderCertManager": True}

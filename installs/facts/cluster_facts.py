@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 from django.db.models import Count
 
@@ -9,10 +10,17 @@ from catalogs.contents.bundle_facts import ApiKind
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.semver import Version, read_version
-from catalogs.verdicts.facts import ClusterCrd, ClusterFacts, ClusterOffers, Offered, OperatorFacts
-from installs.facts.operator_groups import groups_of
+from catalogs.verdicts.facts import (
+    ClusterCrd,
+    ClusterFacts,
+    ClusterOffers,
+    Offered,
+    OperatorFacts,
+    OperatorGroupFacts,
+)
 from installs.models import ClusterInventory, Component, CRDState, Operator
 from installs.state.catalog_offers import usable_catalogs
+from installs.state.observation import details_of
 from olmweb.models import Cluster
 
 Owner = tuple[str, str, str]  # kind, namespace, name
@@ -189,3 +197,42 @@ def _offers(catalog: Catalog, cluster: Cluster) -> dict[str, tuple[Offered, ...]
         for name, by_catalog in offers.items()
         if len(by_catalog) > 1 and catalog.pk in by_catalog
     }
+
+
+# -- OperatorGroups --------------------------------------------------------------------------------
+
+
+def groups_of(cluster: Cluster) -> tuple[OperatorGroupFacts, ...]:
+    """The OperatorGroups, by namespace. One query.
+
+    The selected namespaces are those of the status, or of the spec while the status has none. A
+    spec without target namespaces and selector selects all.
+    """
+    rows = Component.objects.filter(cluster=cluster, kind="OperatorGroup")
+    groups = []
+    for row in rows.order_by("namespace", "name"):
+        details: dict[str, Any] = row.details
+        requested = details.get("targets") or ([] if details.get("selects") else [""])
+        selects = frozenset(details.get("namespaces") or requested)
+        alone = bool(details.get("own_catalogs_only"))
+        groups.append(OperatorGroupFacts(row.namespace, row.name, selects, alone))
+    return tuple(groups)
+
+
+def groups_in(cluster: Cluster, namespace: str) -> list[Component]:
+    """The OperatorGroups of a namespace; OLM v0 needs exactly one."""
+    rows = Component.objects.filter(cluster=cluster, kind="OperatorGroup", namespace=namespace)
+    return list(rows.order_by("name"))
+
+
+def watched(group: Component) -> tuple[str, ...]:
+    """The namespaces that the group selects; none means every namespace."""
+    namespaces = details_of(group).get("namespaces")
+    listed = [str(namespace) for namespace in namespaces] if isinstance(namespaces, list) else []
+    return () if listed == [""] else tuple(listed)
+
+
+def watched_from(cluster: Cluster, namespace: str, wanted: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The namespaces that operators in the namespace watch: those of its group, or `wanted`."""
+    groups = groups_in(cluster, namespace)
+    return watched(groups[0]) if groups else wanted

@@ -1,11 +1,15 @@
-"""Reads the kinds that a cluster serves and the objects that block installs, for the verdicts.
+"""Reads from a cluster what is not watched: kinds, owners of objects, gates, numbers of objects.
 
 At most nine requests if the API server has aggregated discovery (1.27 and later), six more for
 OpenShift's own kinds, and one for each CRD of an installer whose objects may be counted. Runs every
 few minutes and not at every change: CRDs, which add kinds, are watched.
 """
 
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import structlog
@@ -13,17 +17,19 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalogs.verdicts.facts import PLATFORM_NAMESPACE
-from installs.facts.gates import read_gates
 from installs.models import ClusterInventory, CRDState
+from olmweb.accounts.roles import AnyUser, impersonation_for
 from olmweb.clusters import client_for
-from olmweb.kube.client import KubeClient
+from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.discovery import GVK, served_kinds
-from olmweb.kube.errors import Forbidden, KubeError, NotFound, Unreachable
+from olmweb.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unreachable
+from olmweb.kube.fields import dig, items, text, texts
 from olmweb.kube.resources import (
     API_SERVICES,
     CLUSTER_EXTENSIONS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    DEPLOYMENTS,
     NAMESPACES,
     PLATFORM_OPERATORS,
     ROLES,
@@ -107,47 +113,37 @@ def awaited() -> Q:
     return Q(inventory=None, reachable=True) | Q(inventory__awaited_since__gt=since)
 
 
-def read_cluster(cluster: Cluster, client: KubeClient | None = None) -> bool:
-    """Reads the cluster and updates its ClusterInventory row; returns whether a value changed.
+def read_inventory(cluster: Cluster, client: KubeClient | None = None) -> bool:
+    """Reads the cluster and updates its ClusterInventory; returns whether a value changed.
 
     Raises KubeError if the cluster can't be read. Keeps the stored kinds without a discovery
     result.
     """
-    opened = client or client_for(cluster)
-    try:
+    with nullcontext(client) if client else client_for(cluster) as opened:
         kinds = served_kinds(opened)
+        # Without a result any kind may be served.
+        groups = None if kinds is None else {group for group, *_ in kinds}
+        platform = groups is None or PLATFORM_OPERATORS.group in groups
+        v1 = groups is None or CLUSTER_EXTENSIONS.group in groups
+        v0 = kinds is None or (SUBSCRIPTIONS.group, CSV) in {
+            (group, kind) for group, _, kind in kinds
+        }
         namespaces = _owners(opened, NAMESPACES)
-        platform = kinds is None or any(group == PLATFORM_OPERATORS.group for group, *_ in kinds)
-        roles = _owners(opened, ROLES, PLATFORM_NAMESPACE) if platform else None
-        extensions = kinds is None or any(group == CLUSTER_EXTENSIONS.group for group, *_ in kinds)
-        shared = _shared(opened, kinds) if platform or extensions else None
-        gates = read_gates(opened) if extensions else None
-        v0 = kinds is None or any(
-            (group, kind) == (SUBSCRIPTIONS.group, CSV) for group, _, kind in kinds
-        )
-        foreign = _foreign_apis(opened) if v0 else None
-        instances = _instances(opened, cluster) if v0 else {}
-    finally:
-        if client is None:
-            opened.close()
-    before = ClusterInventory.objects.filter(cluster=cluster).first() or ClusterInventory(
-        cluster=cluster
-    )
-    values = {
-        "kinds": before.kinds if kinds is None else sorted("/".join(kind) for kind in kinds),
-        "namespaces": None if namespaces is None else sorted(namespaces),
-        "releases": {name: owner for name, owner in (namespaces or {}).items() if owner},
-        "roles": roles,
-        "shared": shared,
-        "foreign_apis": foreign,
-        "instances": instances,
-        "gates": gates,
-    }
+        values: dict[str, Any] = {
+            "namespaces": None if namespaces is None else sorted(namespaces),
+            "releases": {name: owner for name, owner in (namespaces or {}).items() if owner},
+            "roles": _owners(opened, ROLES, PLATFORM_NAMESPACE) if platform else None,
+            "shared": _shared(opened, kinds) if platform or v1 else None,
+            "gates": read_gates(opened) if v1 else None,
+            "foreign_apis": _foreign_apis(opened) if v0 else None,
+            "instances": _instances(opened, cluster) if v0 else {},
+        }
+    before = ClusterInventory.objects.filter(cluster=cluster).first() or ClusterInventory()
+    values["kinds"] = before.kinds if kinds is None else sorted("/".join(kind) for kind in kinds)
     changed = any(getattr(before, name) != value for name, value in values.items())
-    changed = changed or before.awaited_since is not None
-    ended = {"awaited_since": None, "read_at": timezone.now()}
-    ClusterInventory.objects.update_or_create(cluster=cluster, defaults={**values, **ended})
-    return changed
+    values |= {"awaited_since": None, "read_at": timezone.now()}
+    ClusterInventory.objects.update_or_create(cluster=cluster, defaults=values)
+    return changed or before.awaited_since is not None
 
 
 def _foreign_apis(client: KubeClient) -> list[str] | None:
@@ -183,10 +179,8 @@ def _instances(client: KubeClient, cluster: Cluster) -> dict[str, int]:
             break
         if not crd.served:
             continue
-        version = crd.served[-1]
-        resource = Resource(crd.group, (version,), crd.name.partition(".")[0], crd.served_kind)
         try:
-            counts[crd.name] = client.count_objects(resource, version)
+            counts[crd.name] = _count(client, crd)
             refused = 0
         except Forbidden as error:
             refused, failed = refused + 1, error.message
@@ -233,3 +227,92 @@ def _owners(
         log.info("not read", cluster=client.name, kind=resource.kind, error=error.message)
         return None
     return owners
+
+
+# -- feature gates ---------------------------------------------------------------------------------
+
+# In every release, whatever its namespace: olmv1-system, openshift-operator-controller.
+NAME = "operator-controller-controller-manager"
+FLAG = "--feature-gates"
+ON = frozenset(("1", "t", "T", "TRUE", "true", "True"))  # of Go's strconv.ParseBool
+
+
+def read_gates(client: KubeClient) -> dict[str, bool] | None:
+    """Gate -> whether it is on, for the gates that the arguments name. None if the Deployment is
+    missing, ambiguous or may not be read. Raises KubeError."""
+    selector = f"metadata.name={NAME}"
+    try:
+        pages = list(client.list_pages(DEPLOYMENTS, "v1", field_selector=selector))
+    except (Forbidden, NotFound) as error:
+        log.info("gates not read", cluster=client.name, error=error.message)
+        return None
+    deployments = [deployment for page in pages for deployment in page.items]
+    named = [
+        deployment for deployment in deployments if text(deployment, "metadata", "name") == NAME
+    ]
+    return gates_of(named[0]) if len(named) == 1 else None
+
+
+def gates_of(deployment: dict[str, Any]) -> dict[str, bool]:
+    """The gates in the arguments of the containers; the last value of a repeated gate."""
+    gates: dict[str, bool] = {}
+    for container in items(dig(deployment, "spec", "template", "spec"), "containers"):
+        words = iter((*texts(container, "command"), *texts(container, "args")))
+        for word in words:
+            flag, equals, value = word.partition("=")
+            if flag != FLAG:
+                continue
+            for pair in (value if equals else next(words, "")).split(","):
+                name, separator, on = pair.partition("=")
+                if separator:
+                    gates[name.strip()] = on.strip() in ON
+    return gates
+
+
+# -- objects that a removal deletes ----------------------------------------------------------------
+
+MOST = 40  # kinds that are counted
+TIMEOUT = (5.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The objects of a definition, `name` as PLURAL.GROUP; `count` None with the reason `why`."""
+
+    name: str
+    kind: str
+    count: int | None = None
+    why: str = ""
+
+
+def count_instances(
+    cluster: Cluster, definitions: Sequence[CRDState], user: AnyUser
+) -> list[Counted]:
+    """Counts the objects that a removal deletes, in requests as the person who removes.
+
+    One request per definition, in their order. Returns errors of the cluster, raises none.
+    """
+    identity = impersonation_for(user)
+    counted: list[Counted] = []
+    silent = ""  # why the cluster did not answer: no further requests
+    with client_for(cluster, timeout=TIMEOUT) as client:
+        for number, definition in enumerate(definitions):
+            count, why = None, silent
+            if not why and number >= MOST:
+                why = f"Only the first {MOST} kinds are counted."
+            elif not why and not definition.served:
+                why = "No version of it is served."
+            elif not why:
+                try:
+                    count = _count(client, definition, identity)
+                except KubeError as error:
+                    why = error.message
+                    silent = why if isinstance(error, Unreachable | Unauthorized) else ""
+            counted.append(Counted(definition.name, definition.served_kind, count, why))
+    return counted
+
+
+def _count(client: KubeClient, crd: CRDState, identity: Impersonation | None = None) -> int:
+    version = crd.served[-1]
+    resource = Resource(crd.group, (version,), crd.name.partition(".")[0], crd.served_kind)
+    return client.count_objects(resource, version, as_user=identity)
