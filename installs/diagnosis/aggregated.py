@@ -7,8 +7,12 @@ its reason; the causes are in the PlatformOperators themselves.
 import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Literal, Protocol
+from datetime import datetime, timedelta
+from typing import Literal
+
+from installs.diagnosis.approvals import listing
+from installs.diagnosis.types import Condition
+from olmweb.kube.fields import read_time
 
 NAME = "platform-operators-aggregated"
 _MEMBER = re.compile(
@@ -20,26 +24,6 @@ _SILENT = "InstallPending"
 _PENDING = frozenset((_SILENT, "UnpackPending"))
 # Clocks differ, and the message is written a moment after its members change.
 _AT_ONCE = timedelta(seconds=60)
-
-
-class HasStatus(Protocol):
-    """A condition with a status."""
-
-    @property
-    def type(self) -> str: ...
-
-    @property
-    def status(self) -> str: ...
-
-
-class HasMessage(HasStatus, Protocol):
-    """A condition with status, message and time."""
-
-    @property
-    def message(self) -> str: ...
-
-    @property
-    def last_transition_time(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +73,7 @@ class Explanation:
 
 
 def explain_aggregated(
-    conditions: Iterable[HasMessage],
+    conditions: Iterable[Condition],
     members: Sequence[Member],
     operators: Iterable[PlatformOperatorStatus],
 ) -> Explanation:
@@ -139,16 +123,10 @@ def _differing(
     ]
 
 
-def _written_at(conditions: Sequence[HasMessage]) -> datetime | None:
+def _written_at(conditions: Sequence[Condition]) -> datetime | None:
     """When the message was written, as its controller updates the time of all conditions."""
-    times = [
-        condition.last_transition_time for condition in conditions if condition.type == "Available"
-    ]
-    try:
-        time = datetime.fromisoformat(times[0]) if times else None
-    except ValueError:
-        return None
-    return time.replace(tzinfo=time.tzinfo or UTC) if time else None
+    available = (condition for condition in conditions if condition.type == "Available")
+    return next((read_time(condition.last_transition_time) for condition in available), None)
 
 
 def _which_is_newer(
@@ -178,7 +156,7 @@ def _age(newer: str, gap: timedelta | None) -> str:
     )
 
 
-def _remarks(conditions: Sequence[HasStatus], members: Sequence[Member]) -> tuple[str, ...]:
+def _remarks(conditions: Sequence[Condition], members: Sequence[Member]) -> tuple[str, ...]:
     status = {condition.type: condition.status for condition in conditions}
     remarks: list[str] = []
     if status.get("Available") == "False" and status.get("Progressing") == "True":
@@ -231,7 +209,7 @@ def disagreement(members: Sequence[Member], failing: Set[str]) -> str:
     )
 
 
-def explain_impact(conditions: Iterable[HasStatus]) -> tuple[str, str]:
+def explain_impact(conditions: Iterable[Condition]) -> tuple[str, str]:
     """Two sentences: what the conditions block, and what they don't block.
 
     Rules of the cluster version operator: an installation needs Available=True; the end of an
@@ -248,15 +226,9 @@ def explain_impact(conditions: Iterable[HasStatus]) -> tuple[str, str]:
     (blocked if unavailable or degraded else free).append("the completion of a running update")
     (blocked if held else free).append("the start of an update to the next minor version")
     return (
-        f"It blocks {_listing(blocked)}." if blocked else "It blocks nothing.",
-        f"It does not block {_listing(free)}." if free else "There is nothing that it leaves free.",
+        f"It blocks {listing(blocked)}." if blocked else "It blocks nothing.",
+        f"It does not block {listing(free)}." if free else "There is nothing that it leaves free.",
     )
-
-
-def _listing(items: Sequence[str]) -> str:
-    if len(items) < 2:
-        return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def _names(names: Sequence[str]) -> str:

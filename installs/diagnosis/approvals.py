@@ -59,10 +59,10 @@ class Approval:
             for kind, count in self.objects
             if kind in _SHOWN
         ]
-        sentence = f"Approving {self.plan} {_listing(parts) or 'changes no version'}"
+        sentence = f"Approving {self.plan} {listing(parts) or 'changes no version'}"
         if not brings:
             return f"{sentence}."
-        return f"{sentence}; it writes {'at least ' if self.cut else ''}{_listing(brings)}."
+        return f"{sentence}; it writes {'at least ' if self.cut else ''}{listing(brings)}."
 
 
 def approval(plan: Observation, subscriptions: Sequence[Observation]) -> Approval:
@@ -113,5 +113,6 @@ def _words(change: PlannedChange) -> str:
     return f"installs {change.csv}"
 
 
-def _listing(items: Sequence[str]) -> str:
+def listing(items: Sequence[str]) -> str:
+    """`a, b and c`."""
     return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))

@@ -26,8 +26,8 @@ from installs.diagnosis.knowledge import DEPRECATIONS
 from installs.diagnosis.notes import notes_of
 from installs.diagnosis.problems_v0 import (
     NOT_RUNNING,
-    Problem,
     V0Installation,
+    V0Problem,
     problem_of,
     v0_installation,
 )
@@ -136,19 +136,14 @@ def _not_running(
     pods: DeploymentFailure,
 ) -> Diagnosis:
     """The diagnosis if all objects exist and a Deployment does not run."""
-    installed = evaluations[0].state in (
-        State.HEALTHY,
-        State.DEGRADED,
-    ) or installed_before(subject)
+    works = evaluations[0].state in (State.HEALTHY, State.DEGRADED)
+    installed = works or installed_before(subject)
     parts = (NOT_RUNNING, pods.reason, pods.message) if installed else (pods.message,)
     at = pods.deployment
     links = [link_of(obj, verdict) for obj, verdict in zip(observed, evaluations, strict=True)]
     for deployment in deployments:
-        links += (
-            pods.links
-            if deployment is at
-            else (link_of(deployment, evaluate_deployment(deployment)),)
-        )
+        own = (link_of(deployment, evaluate_deployment(deployment)),)
+        links += pods.links if deployment is at else own
     return Diagnosis(
         "Degraded" if installed else "Failed",
         # Before it is installed the reason stays its own, as other tools show it.
@@ -263,7 +258,7 @@ def _quiet_health(installation: V0Installation) -> str:
     return "Upgrading" if coming or installation.leaving else "Healthy"
 
 
-def _links(installation: V0Installation, problem: Problem | None) -> tuple[Link, ...]:
+def _links(installation: V0Installation, problem: V0Problem | None) -> tuple[Link, ...]:
     """The chain from top to bottom; the problem's links replace those of the same objects."""
     links: list[Link] = []
     if installation.subject.kind == "Subscription":
@@ -284,7 +279,7 @@ def _links(installation: V0Installation, problem: Problem | None) -> tuple[Link,
     return tuple(links)
 
 
-def _subject_link(installation: V0Installation, problem: Problem | None) -> Link:
+def _subject_link(installation: V0Installation, problem: V0Problem | None) -> Link:
     """The link of the Subscription: failed only if it is the cause, as it copies other failures."""
     verdict = (
         installation.conditions[0][1] if installation.conditions else Evaluation(State.HEALTHY)
@@ -314,7 +309,7 @@ def _plan_links(installation: V0Installation) -> list[Link]:
     return [Link("InstallPlan", installation.subject.namespace, name, "absent")] if name else []
 
 
-def _csv_links(installation: V0Installation, problem: Problem | None) -> list[Link]:
+def _csv_links(installation: V0Installation, problem: V0Problem | None) -> list[Link]:
     if installation.csv is not None:
         verdict = installation.csv_verdict
         if problem is None and verdict.state in BROKEN:

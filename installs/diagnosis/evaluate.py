@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from installs.diagnosis.knowledge import Finding, Match, find, render
+from installs.diagnosis.knowledge import Finding, KnowledgeMatch, find, render
 from installs.diagnosis.states import BROKEN, PHASE, WAITING, State, class_of
 from installs.diagnosis.types import Condition, Link, Observation, read_conditions
 from olmweb.kube.fields import items, number, text
@@ -64,13 +64,8 @@ def evaluate_phase(obj: Observation, *, reason: str) -> Evaluation:
 
 def worst(evaluations: Sequence[Evaluation]) -> Evaluation:
     """The first broken one, else the first unknown, progressing or healthy one."""
-    groups: tuple[frozenset[State], ...] = (
-        BROKEN,
-        frozenset((State.UNKNOWN,)),
-        frozenset((State.PROGRESSING,)),
-        frozenset((State.HEALTHY, State.INFORMATION)),
-    )
-    for group in groups:
+    healthy = (State.HEALTHY, State.INFORMATION)
+    for group in (BROKEN, (State.UNKNOWN,), (State.PROGRESSING,), healthy):
         for verdict in evaluations:
             if verdict.state in group:
                 return verdict
@@ -118,53 +113,32 @@ def evaluate(obj: Observation) -> Evaluation:
 def evaluate_bundle(obj: Observation) -> Evaluation:
     """A pending Bundle with a message of known cause (an image that can't be pulled) is stuck."""
     verdict = evaluate_condition(obj, "Unpacked")
-    if (
-        verdict.state is State.PROGRESSING
-        and verdict.message
-        and find(verdict.message, kind="Bundle")
-    ):
+    stuck = verdict.state is State.PROGRESSING and verdict.message
+    if stuck and find(verdict.message, kind="Bundle"):
         return replace(verdict, state=State.RETRYING)
     return verdict
 
 
 def evaluate_extension(obj: Observation) -> Evaluation:
     """A ClusterExtension: Progressing decides before Installed, and that before Available."""
-    installed, progressing = (
-        evaluate_condition(obj, "Installed"),
-        evaluate_condition(obj, "Progressing"),
-    )
-    available = evaluate_condition(obj, "Available")
+    types = ("Installed", "Progressing", "Available")
+    installed, progressing, available = (evaluate_condition(obj, type_) for type_ in types)
+    works = installed.state is State.HEALTHY
     if progressing.state in (State.RETRYING, State.FAILED):
-        source = (
-            installed
-            if progressing.message == _SEE_INSTALLED and installed.message
-            else progressing
-        )
-        works = installed.state is State.HEALTHY
+        message = installed.message if progressing.message == _SEE_INSTALLED else ""
         state = State.DEGRADED if works else State.FAILED
-        return Evaluation(state, progressing.reason, source.message)
-    if progressing.state in (
-        State.BLOCKED,
-        State.PROGRESSING,
-        State.UNKNOWN,
-    ):
+        return Evaluation(state, progressing.reason, message or progressing.message)
+    if progressing.state in (State.BLOCKED, State.PROGRESSING, State.UNKNOWN):
         return progressing
-    if installed.state is State.HEALTHY and available.state in (
-        State.DEGRADED,
-        State.PROGRESSING,
-    ):
+    if works and available.state in (State.DEGRADED, State.PROGRESSING):
         return available
-    if installed.state is State.ABSENT:
-        return progressing
-    return installed
+    return progressing if installed.state is State.ABSENT else installed
 
 
 def evaluate_catalog(obj: Observation) -> Evaluation:
     """A ClusterCatalog: it is degraded, not failed, while it still serves old content."""
-    serving, progressing = (
-        evaluate_condition(obj, "Serving"),
-        evaluate_condition(obj, "Progressing"),
-    )
+    serving = evaluate_condition(obj, "Serving")
+    progressing = evaluate_condition(obj, "Progressing")
     if serving.state is State.BLOCKED:  # switched off by its owner
         return serving
     if progressing.state in (State.RETRYING, State.FAILED):
@@ -252,9 +226,8 @@ def abnormal(obj: Observation) -> Sequence[tuple[str, Evaluation]]:
         if state is State.PROGRESSING and _names_a_cause(condition.message, obj.kind):
             state = State.RETRYING
         if state in BROKEN or state is State.PROGRESSING:
-            conditions.append(
-                (condition.type, Evaluation(state, condition.reason, condition.message))
-            )
+            verdict = Evaluation(state, condition.reason, condition.message)
+            conditions.append((condition.type, verdict))
     return conditions
 
 
@@ -288,6 +261,11 @@ class Requirement:
     rules: tuple[str, ...] = ()
 
     @property
+    def clusterwide(self) -> bool:
+        """Whether an object of this kind has no namespace."""
+        return self.kind in _CLUSTERWIDE
+
+    @property
     def line(self) -> str:
         """The requirement in one line, as the knowledge base reads it."""
         return f"{self.kind} {self.name}: {self.message or self.status}"
@@ -300,7 +278,10 @@ def requirement_rows(details: Mapping[str, Any]) -> tuple[Requirement, ...]:
     the same InstallPlan would have created.
     """
     requirements = [_requirement(entry) for entry in items(details, "requirements")]
-    return tuple(sorted(requirements, key=_order))
+    requirements.sort(
+        key=lambda entry: (entry.met, entry.kind == "ServiceAccount", entry.kind, entry.name)
+    )
+    return tuple(requirements)
 
 
 def needs_a_person(requirements: Sequence[Requirement]) -> bool:
@@ -308,11 +289,6 @@ def needs_a_person(requirements: Sequence[Requirement]) -> bool:
     return any(
         not requirement.met and requirement.kind != "ServiceAccount" for requirement in requirements
     )
-
-
-def clusterwide(requirement: Requirement) -> bool:
-    """Whether an object of this kind has no namespace."""
-    return requirement.kind in _CLUSTERWIDE
 
 
 def _requirement(entry: Mapping[str, Any]) -> Requirement:
@@ -331,15 +307,6 @@ def _requirement(entry: Mapping[str, Any]) -> Requirement:
         message=text(entry, "message"),
         met=status in _MET and not rules,
         rules=rules,
-    )
-
-
-def _order(requirement: Requirement) -> tuple[bool, bool, str, str]:
-    return (
-        requirement.met,
-        requirement.kind == "ServiceAccount",
-        requirement.kind,
-        requirement.name,
     )
 
 
@@ -416,11 +383,10 @@ def _broken_pod(deployment: Observation) -> Mapping[str, Any] | None:
 def _pod_failure(
     deployment: Observation, verdict: Evaluation, pod: Mapping[str, Any]
 ) -> DeploymentFailure:
-    name, container = text(pod, "name"), text(pod, "container")
-    reason, message = text(pod, "reason"), text(pod, "message")
-    where = f"pod {deployment.namespace}/{name or '?'}" + (
-        f" container {container}" if container else ""
-    )
+    fields = ("name", "container", "reason", "message")
+    name, container, reason, message = (text(pod, field) for field in fields)
+    where = f"pod {deployment.namespace}/{name or '?'}"
+    where += f" container {container}" if container else ""
     return DeploymentFailure(
         deployment,
         "Pod",
@@ -452,7 +418,7 @@ def crd_problem(
     served: Sequence[str],
     stored: Sequence[str],
     conditions: Iterable[Condition],
-) -> Match | None:
+) -> KnowledgeMatch | None:
     """The knowledge entry that applies to a definition, None if it is sound.
 
     `defined` are the names in spec.versions, `served` those that are served, `stored` those of
@@ -460,15 +426,12 @@ def crd_problem(
     is refused. It does not prove what etcd holds.
     """
     if defined:
-        undefined = [version for version in stored if version not in defined]
-        unserved = [version for version in stored if version in defined and version not in served]
         keep = [version for version in stored if version in served] or list(served)
-        if undefined:
-            problem = f"stores {', '.join(undefined)}, which it does not define"
-            return _match(name, problem + _stays(keep))
-        if unserved:
-            problem = f"stores {', '.join(unserved)}, which it does not serve"
-            return _match(name, problem + _stays(keep))
+        # Names the storage version that remains, if there is only one.
+        stays = f"; {keep[0]} stays" if len(keep) == 1 else ""
+        for versions, verb in ((defined, "define"), (served, "serve")):
+            if missing := [version for version in stored if version not in versions]:
+                return _match(name, f"stores {', '.join(missing)}, which it does not {verb}{stays}")
     by_type = {condition.type: condition for condition in conditions}
     for type_, status in _PROBLEMS.items():
         condition = by_type.get(type_)
@@ -479,12 +442,7 @@ def crd_problem(
     return None
 
 
-def _stays(keep: Sequence[str]) -> str:
-    """Names the storage version that remains, if there is only one."""
-    return f"; {keep[0]} stays" if len(keep) == 1 else ""
-
-
-def _match(name: str, problem: str) -> Match | None:
+def _match(name: str, problem: str) -> KnowledgeMatch | None:
     return find(f"customresourcedefinition {name}: {problem}", kind=KIND)
 
 
@@ -499,6 +457,10 @@ class ReportedMessage:
     namespace: str
     name: str
     text: str
+
+    @classmethod
+    def of(cls, obj: Observation, text: str) -> "ReportedMessage":
+        return cls(obj.kind, obj.namespace, obj.name, text)
 
 
 def finding_of(subject: Observation, messages: Sequence[ReportedMessage]) -> Finding | None:

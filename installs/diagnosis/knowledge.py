@@ -64,40 +64,11 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     variants: tuple[Variant, ...] = ()
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """An entry with its stage and compiled pattern."""
+class KnowledgeEntry(Record, frozen=True, kw_only=True):
+    """A record with its stage and compiled pattern."""
 
-    record: Record
     stage: str
-    pattern: re.Pattern[str]
-
-    @property
-    def id(self) -> str:
-        return self.record.id
-
-    @property
-    def title(self) -> str:
-        return self.record.title
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        return self.record.kinds
-
-    @property
-    def cause(self) -> str:
-        return self.record.cause
-
-    @property
-    def remedy(self) -> tuple[str, ...]:
-        return self.record.remedy
-
-    @property
-    def retryable(self) -> bool:
-        return self.record.retryable
-
-    @property
-    def source(self) -> tuple[str, ...]:
-        return self.record.source
+    regex: re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +103,27 @@ class Finding:
 
 
 @cache
-def knowledge() -> tuple[Entry, ...]:
+def knowledge() -> tuple[KnowledgeEntry, ...]:
     """All entries in the order of matching.
 
     Raises msgspec.ValidationError or re.error if a file is invalid.
     """
-    entries: list[Entry] = []
+    entries: list[KnowledgeEntry] = []
     for stage, names in STAGES.items():
         for name in names:
             text = (FOLDER / f"{name}.yaml").read_bytes()
             records = msgspec.yaml.decode(text, type=list[Record])
-            entries += [Entry(record, stage, re.compile(record.pattern)) for record in records]
-    return tuple(sorted(entries, key=lambda entry: entry.record.rank))
+            entries += [
+                KnowledgeEntry(
+                    **msgspec.structs.asdict(record), stage=stage, regex=re.compile(record.pattern)
+                )
+                for record in records
+            ]
+    return tuple(sorted(entries, key=lambda entry: entry.rank))
 
 
 @cache
-def by_id() -> dict[str, Entry]:
+def by_id() -> dict[str, KnowledgeEntry]:
     return {entry.id: entry for entry in knowledge()}
 
 
@@ -159,13 +135,9 @@ TEXT_LIMIT = 32_768
 DEPRECATIONS = ("PackageDeprecated", "ChannelDeprecated", "BundleDeprecated", "Deprecated")
 _DEPRECATED = "deprecated-entry"
 # Reasons with which a controller says that it waits for a person.
-_FINAL = frozenset(
-    (
-        "Blocked",
-        "InvalidConfiguration",
-        "InstallComponentFailedNoRetry",
-        "ConstraintsNotSatisfiable",
-    )
+_FINAL = (
+    *("Blocked", "InvalidConfiguration"),
+    *("InstallComponentFailedNoRetry", "ConstraintsNotSatisfiable"),
 )
 _GIVEN_UP = "The controller waits until something changes."
 _INNER_GROUPS = ("detail", "inner", "last", "logs")
@@ -193,10 +165,10 @@ _PREFIXES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class KnowledgeMatch:
     """The entry that a text matched and what its pattern extracted."""
 
-    entry: Entry
+    entry: KnowledgeEntry
     facts: dict[str, str]
 
 
@@ -210,7 +182,7 @@ def classify(text: str, *, kind: str = "", type: str = "", reason: str = "") -> 
     names = {"kind": kind} if kind else {}
     if type in DEPRECATIONS and text:
         entry = by_id()[_DEPRECATED]
-        groups = entry.pattern.search(text[:TEXT_LIMIT])
+        groups = entry.regex.search(text[:TEXT_LIMIT])
         return render(entry, _facts(groups) if groups else {}, names)
     match = find(text, kind=kind)
     if match is None:
@@ -230,7 +202,7 @@ def finding_for(
     return render(entry, dict(facts), names) if entry else None
 
 
-def find(text: str, *, kind: str = "") -> Match | None:
+def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
     """The first entry that matches, following wrappers to the root cause.
 
     Lists (`[a, b]`, several constraints, several CRD checks) are split: the entry that comes first
@@ -239,26 +211,25 @@ def find(text: str, *, kind: str = "") -> Match | None:
     return _follow(text[:TEXT_LIMIT], _entries_for(kind), _WRAPPER_DEPTH)
 
 
-def render(entry: Entry, facts: dict[str, str], names: Mapping[str, str]) -> Finding:
+def render(entry: KnowledgeEntry, facts: dict[str, str], names: Mapping[str, str]) -> Finding:
     """The entry's finding, its texts to be filled with the names and the facts.
 
     Facts win: if another object than the subject reports the message, they contain its `kind`,
     `namespace` and `name`, and the commands are about that object.
     """
-    record = entry.record
     values = {**names, **facts}
-    variant = next((variant for variant in record.variants if facts.get(variant.fact)), None)
+    variant = next((variant for variant in entry.variants if facts.get(variant.fact)), None)
     return Finding(
-        id=record.id,
-        title=record.title,
-        cause_template=(variant or record).cause,
-        remedy_templates=(variant or record).remedy,
-        retryable=record.retryable,
+        id=entry.id,
+        title=entry.title,
+        cause_template=(variant or entry).cause,
+        remedy_templates=(variant or entry).remedy,
+        retryable=entry.retryable,
         facts=facts,
-        confidence=_CONFIDENCE[record.verified],
-        source=record.source,
-        note=record.note,
-        instead=record.instead,
+        confidence=_CONFIDENCE[entry.verified],
+        source=entry.source,
+        note=entry.note,
+        instead=entry.instead,
         values=values,
     )
 
@@ -284,28 +255,28 @@ def fingerprint(text: str) -> str:
 
 
 @cache
-def _entries_for(kind: str) -> tuple[Entry, ...]:
+def _entries_for(kind: str) -> tuple[KnowledgeEntry, ...]:
     return tuple(entry for entry in knowledge() if not kind or kind in entry.kinds)
 
 
-def _follow(text: str, entries: Sequence[Entry], depth: int) -> Match | None:
+def _follow(text: str, entries: Sequence[KnowledgeEntry], depth: int) -> KnowledgeMatch | None:
     match = _first(text, entries)
-    if match is None or not match.entry.record.wrapper or depth == 0:
+    if match is None or not match.entry.wrapper or depth == 0:
         return match
     inner = next((match.facts[group] for group in _INNER_GROUPS if match.facts.get(group)), "")
     root = _follow(inner, entries, depth - 1) if inner and len(inner) < len(text) else None
     if root is None or root.entry.id == match.entry.id:
         return match
-    return Match(root.entry, {**root.facts, "context": match.entry.title})
+    return KnowledgeMatch(root.entry, {**root.facts, "context": match.entry.title})
 
 
-def _first(text: str, entries: Sequence[Entry]) -> Match | None:
+def _first(text: str, entries: Sequence[KnowledgeEntry]) -> KnowledgeMatch | None:
     text = strip_prefixes(text)
     parts = _split(text)
     for entry in entries:
         for part in parts:
-            if match := entry.pattern.search(part):
-                return Match(entry, _facts(match))
+            if match := entry.regex.search(part):
+                return KnowledgeMatch(entry, _facts(match))
     return None
 
 

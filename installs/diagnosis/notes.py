@@ -37,12 +37,7 @@ def notes_of(
     messages += _held(components, diagnosis)
     if subject.kind == "ClusterServiceVersion" and subject.name != _PART_OF_OLM:
         messages.append(f"clusterserviceversion {subject.name} has no subscription")
-    notes = [
-        finding_of(
-            subject, [ReportedMessage(subject.kind, subject.namespace, subject.name, message)]
-        )
-        for message in messages
-    ]
+    notes = [finding_of(subject, [ReportedMessage.of(subject, message)]) for message in messages]
     return (*filter(None, notes), *_deprecated(subject))
 
 

@@ -8,7 +8,7 @@ checked from its InstallPlan up to its catalog.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from installs.diagnosis import resolution
 from installs.diagnosis.evaluate import (
@@ -16,9 +16,7 @@ from installs.diagnosis.evaluate import (
     DeploymentFailure,
     Evaluation,
     ReportedMessage,
-    Requirement,
     abnormal,
-    clusterwide,
     condition_of,
     deployment_failure,
     evaluate,
@@ -170,11 +168,7 @@ def _deployments(near: Sequence[Observation], csv: Observation | None) -> tuple[
     """The Deployments of the newest version, as those of a replaced one are being deleted."""
     deployments = _of_kind(near, "Deployment")
     named = set(texts(csv.details, "deployments")) if csv else set()
-    return (
-        tuple(deployment for deployment in deployments if deployment.name in named)
-        if named
-        else deployments
-    )
+    return tuple(deployment for deployment in deployments if not named or deployment.name in named)
 
 
 def _find_plan(
@@ -221,11 +215,10 @@ _WAITS_FOR_PODS = frozenset(
     ("InstallWaiting", "InstallSucceeded", "InstallCheckFailed", "ComponentUnhealthy")
 )
 _GROUP_COUNT = "expected 1 OperatorGroup in the namespace, found {}"
-_GROUP_REASONS = frozenset(("UnsupportedOperatorGroup",))
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class V0Problem:
     """The cause. `links` are the objects involved, in the order of the chain, with the broken one
     marked. Links that are not in the chain yet are inserted after the last link of kind `after`."""
 
@@ -237,7 +230,20 @@ class Problem:
     after: str = ""
 
 
-def problem_of(installation: V0Installation) -> Problem | None:
+def _problem(
+    installation: V0Installation,
+    verdict: Evaluation,
+    messages: Sequence[ReportedMessage],
+    *links: Link,
+    message: str = "",
+    after: str = "",
+) -> V0Problem:
+    health = _health(installation, verdict.state)
+    message = message or verdict.message
+    return V0Problem(health, verdict.reason, message, tuple(messages), links, after)
+
+
+def problem_of(installation: V0Installation) -> V0Problem | None:
     """The problem of the installation, None without one."""
     verdict = installation.csv_verdict
     if installation.csv is None:
@@ -251,7 +257,7 @@ def problem_of(installation: V0Installation) -> Problem | None:
 
 def _installing(
     installation: V0Installation, csv: Observation, verdict: Evaluation
-) -> Problem | None:
+) -> V0Problem | None:
     """A ClusterServiceVersion that is being installed or has failed."""
     if csv.phase in ("", "Pending"):
         plan = installation.plan_verdict
@@ -272,7 +278,7 @@ def _installing(
     return None
 
 
-def _not_running(installation: V0Installation) -> Problem | None:
+def _not_running(installation: V0Installation) -> V0Problem | None:
     failure = deployment_failure(installation.deployments)
     if failure is None:
         return None
@@ -280,15 +286,15 @@ def _not_running(installation: V0Installation) -> Problem | None:
     return _pods(failure, "Degraded", message)
 
 
-def _pods(failure: DeploymentFailure, health: str, message: str) -> Problem:
+def _pods(failure: DeploymentFailure, health: str, message: str) -> V0Problem:
     deployment = failure.deployment
     text = ReportedMessage(failure.kind, deployment.namespace, deployment.name, failure.line)
-    return Problem(
+    return V0Problem(
         health, failure.reason, message, (text,), failure.links, after="ClusterServiceVersion"
     )
 
 
-def _no_update(installation: V0Installation) -> Problem | None:
+def _no_update(installation: V0Installation) -> V0Problem | None:
     """An installed version runs: whether the next one can be installed."""
     plan = installation.plan_verdict
     if installation.plan is not None and installation.plan_is_next and plan.state in BROKEN:
@@ -296,7 +302,7 @@ def _no_update(installation: V0Installation) -> Problem | None:
     return _above(installation)
 
 
-def _before_csv(installation: V0Installation) -> Problem | None:
+def _before_csv(installation: V0Installation) -> V0Problem | None:
     """Without a ClusterServiceVersion the InstallPlan is checked first, then what is above it."""
     plan = installation.plan_verdict
     if installation.plan is not None and plan.state in BROKEN:
@@ -312,7 +318,7 @@ def _before_csv(installation: V0Installation) -> Problem | None:
     return _groups(installation) or _own_catalog(installation)
 
 
-def _groups(installation: V0Installation) -> Problem | None:
+def _groups(installation: V0Installation) -> V0Problem | None:
     """OLM resolves only with exactly one OperatorGroup, and does not report that.
 
     A broken group is a problem at once. The number of groups counts only after OLM has processed
@@ -334,18 +340,15 @@ def _groups(installation: V0Installation) -> Problem | None:
     )
 
 
-def _group(installation: V0Installation, group: Observation, verdict: Evaluation) -> Problem:
-    messages = tuple(
-        ReportedMessage(obj.kind, obj.namespace, obj.name, verdict.message)
-        for obj in (group, installation.subject)
-    )
+def _group(installation: V0Installation, group: Observation, verdict: Evaluation) -> V0Problem:
+    objects = (group, installation.subject)
+    messages = [ReportedMessage.of(obj, verdict.message) for obj in objects]
     link = link_of(group, verdict, first_broken=True)
-    return Problem(
-        "Blocked", verdict.reason, verdict.message, messages, (link,), after="Subscription"
-    )
+    problem = _problem(installation, verdict, messages, link, after="Subscription")
+    return replace(problem, health="Blocked")
 
 
-def _above(installation: V0Installation) -> Problem | None:
+def _above(installation: V0Installation) -> V0Problem | None:
     """The Subscription's own conditions: resolution, unpacking, plan, catalogs, in this order."""
     for type_ in ("ResolutionFailed", "BundleUnpackFailed", "BundleUnpacking"):
         verdict = installation.condition(type_)
@@ -355,12 +358,8 @@ def _above(installation: V0Installation) -> Problem | None:
             return _own(installation, verdict)
     for type_ in ("InstallPlanMissing", "InstallPlanFailed", "InstallPlanPending"):
         verdict = installation.condition(type_)
-        if (
-            verdict
-            and verdict.state in BROKEN
-            and installation.plan is None
-            and installation.unfinished
-        ):
+        unseen = installation.plan is None and installation.unfinished
+        if verdict and verdict.state in BROKEN and unseen:
             return _plan_unseen(installation, verdict)
     verdict = installation.condition("CatalogSourcesUnhealthy")
     if verdict and verdict.state in BROKEN:
@@ -368,41 +367,39 @@ def _above(installation: V0Installation) -> Problem | None:
     return None
 
 
-def _resolution(installation: V0Installation, verdict: Evaluation) -> Problem:
+def _resolution(installation: V0Installation, verdict: Evaluation) -> V0Problem:
     subject, message = installation.subject, verdict.message
     if catalog := blamed_catalog(message):
         return _dead_catalog(installation, verdict, *catalog)
     if other := blocked_by(subject, message):
         sentence = f"another Subscription of this namespace blocks resolution: {other}"
-        health = "Degraded" if installation.works else "Blocked"
-        return Problem(
-            health,
-            verdict.reason,
-            f"{sentence}: {message}",
-            (ReportedMessage(subject.kind, subject.namespace, subject.name, sentence),),
-            (
-                link_of(subject, Evaluation(State.ABSENT, verdict.reason)),
-                Link(
-                    "Subscription",
-                    subject.namespace,
-                    other.removeprefix("the one for package "),
-                    "failed",
-                    verdict.reason,
-                    message,
-                    first_broken=True,
-                ),
+        problem = _problem(
+            installation,
+            verdict,
+            [ReportedMessage.of(subject, sentence)],
+            link_of(subject, Evaluation(State.ABSENT, verdict.reason)),
+            Link(
+                "Subscription",
+                subject.namespace,
+                other.removeprefix("the one for package "),
+                "failed",
+                verdict.reason,
+                message,
+                first_broken=True,
             ),
+            message=f"{sentence}: {message}",
             after="Subscription",
         )
+        return replace(problem, health="Degraded" if installation.works else "Blocked")
     return _own(installation, verdict)
 
 
 def _dead_catalog(
     installation: V0Installation, verdict: Evaluation, namespace: str, name: str
-) -> Problem:
+) -> V0Problem:
     """The resolver could not use a CatalogSource, whatever its own state."""
     subject, message = installation.subject, verdict.message
-    messages = [ReportedMessage(subject.kind, subject.namespace, subject.name, message)]
+    messages = [ReportedMessage.of(subject, message)]
     itself = installation.catalog
     if (
         itself is not None
@@ -411,21 +408,14 @@ def _dead_catalog(
         and verdict.reason == "ErrorPreventedResolution"
     ):
         sentence = f"catalogsource {namespace}/{name} says READY and does not answer: {message}"
-        messages.insert(0, ReportedMessage(subject.kind, subject.namespace, subject.name, sentence))
+        messages.insert(0, ReportedMessage.of(subject, sentence))
     link = Link(
         "CatalogSource", namespace, name, "failed", verdict.reason, message, first_broken=True
     )
-    return Problem(
-        _health(installation, verdict.state),
-        verdict.reason,
-        message,
-        tuple(messages),
-        (link,),
-        after="Subscription",
-    )
+    return _problem(installation, verdict, messages, link, after="Subscription")
 
 
-def _catalog(installation: V0Installation, verdict: Evaluation) -> Problem:
+def _catalog(installation: V0Installation, verdict: Evaluation) -> V0Problem:
     """A CatalogSource is unhealthy: the Subscription's own, else the first in its status."""
     subject = installation.subject
     unhealthy = [
@@ -438,24 +428,17 @@ def _catalog(installation: V0Installation, verdict: Evaluation) -> Problem:
         named = unhealthy[0]
     if not named[1]:
         return _own(installation, verdict)
-    messages = [ReportedMessage(subject.kind, subject.namespace, subject.name, verdict.message)]
+    messages = [ReportedMessage.of(subject, verdict.message)]
     if installation.catalog and named == installation.catalog_ref:
         messages.insert(
             0, ReportedMessage("CatalogSource", *named, installation.catalog_verdict.message)
         )
     state = "absent" if verdict.message.endswith("missing") else "failed"
     link = Link("CatalogSource", *named, state, verdict.reason, verdict.message, first_broken=True)
-    return Problem(
-        _health(installation, verdict.state),
-        verdict.reason,
-        verdict.message,
-        tuple(messages),
-        (link,),
-        after="Subscription",
-    )
+    return _problem(installation, verdict, messages, link, after="Subscription")
 
 
-def _own_catalog(installation: V0Installation) -> Problem | None:
+def _own_catalog(installation: V0Installation) -> V0Problem | None:
     """Nothing is resolved and the Subscription's own catalog is broken.
 
     A catalog that is still connecting is no problem.
@@ -464,48 +447,34 @@ def _own_catalog(installation: V0Installation) -> Problem | None:
     if catalog is None or verdict.state not in BROKEN or verdict.reason in ("CONNECTING", "IDLE"):
         return None
     message = verdict.message or verdict.reason
-    return Problem(
-        _health(installation, verdict.state),
-        verdict.reason,
-        message,
-        (ReportedMessage(catalog.kind, catalog.namespace, catalog.name, message),),
-        (link_of(catalog, verdict, first_broken=True),),
-    )
+    link = link_of(catalog, verdict, first_broken=True)
+    messages = [ReportedMessage.of(catalog, message)]
+    return _problem(installation, verdict, messages, link, message=message)
 
 
-def _own(installation: V0Installation, verdict: Evaluation) -> Problem:
+def _own(installation: V0Installation, verdict: Evaluation) -> V0Problem:
     """The Subscription's own condition is the cause."""
     subject = installation.subject
-    return Problem(
-        _health(installation, verdict.state),
-        verdict.reason,
-        verdict.message,
-        (
-            ReportedMessage(
-                subject.kind, subject.namespace, subject.name, verdict.message or verdict.reason
-            ),
-        ),
-        (link_of(subject, verdict, first_broken=True),),
+    messages = [ReportedMessage.of(subject, verdict.message or verdict.reason)]
+    return _problem(installation, verdict, messages, link_of(subject, verdict, first_broken=True))
+
+
+def _plan(installation: V0Installation, plan: Observation, verdict: Evaluation) -> V0Problem:
+    if verdict.reason != APPROVAL:
+        messages = [ReportedMessage.of(plan, verdict.message)]
+        link = link_of(plan, verdict, first_broken=True)
+        return _problem(installation, verdict, messages, link, after="CatalogSource")
+    names = ", ".join(texts(plan.details, "csvs")) or installation.csv_name
+    message = f"InstallPlan {plan.name} waits for approval to install {names}"
+    link = link_of(plan, replace(verdict, message=message), first_broken=True)
+    messages = [ReportedMessage.of(plan, message)]
+    problem = _problem(
+        installation, verdict, messages, link, message=message, after="CatalogSource"
     )
+    return replace(problem, health="NeedsApproval")
 
 
-def _plan(installation: V0Installation, plan: Observation, verdict: Evaluation) -> Problem:
-    messages = [ReportedMessage(plan.kind, plan.namespace, plan.name, verdict.message)]
-    health = _health(installation, verdict.state)
-    link = link_of(plan, verdict, first_broken=True)
-    message = verdict.message
-    if verdict.reason == APPROVAL:
-        names = ", ".join(texts(plan.details, "csvs")) or installation.csv_name
-        message = f"InstallPlan {plan.name} waits for approval to install {names}"
-        messages = [ReportedMessage(plan.kind, plan.namespace, plan.name, message)]
-        health = "NeedsApproval"
-        link = Link(
-            plan.kind, plan.namespace, plan.name, "waiting", APPROVAL, message, first_broken=True
-        )
-    return Problem(health, verdict.reason, message, tuple(messages), (link,), after="CatalogSource")
-
-
-def _plan_unseen(installation: V0Installation, verdict: Evaluation) -> Problem:
+def _plan_unseen(installation: V0Installation, verdict: Evaluation) -> V0Problem:
     """The InstallPlan can't be read or is deleted: the Subscription has a copy of its state."""
     subject, name = installation.subject, installation.plan_name
     approval = verdict.reason == APPROVAL
@@ -519,27 +488,19 @@ def _plan_unseen(installation: V0Installation, verdict: Evaluation) -> Problem:
     link = Link(
         "InstallPlan", subject.namespace, name, state, verdict.reason, message, first_broken=True
     )
-    return Problem(
-        "NeedsApproval" if approval else _health(installation, verdict.state),
-        verdict.reason,
-        message,
-        (ReportedMessage("InstallPlan", subject.namespace, name, message),),
-        (link,),
-        after="CatalogSource",
+    messages = [ReportedMessage("InstallPlan", subject.namespace, name, message)]
+    problem = _problem(
+        installation, verdict, messages, link, message=message, after="CatalogSource"
     )
+    return replace(problem, health="NeedsApproval") if approval else problem
 
 
-def _csv(installation: V0Installation, csv: Observation, verdict: Evaluation) -> Problem:
+def _csv(installation: V0Installation, csv: Observation, verdict: Evaluation) -> V0Problem:
     message = verdict.message
-    if verdict.reason in _GROUP_REASONS:
+    if verdict.reason == "UnsupportedOperatorGroup":
         message = f"{message}; {_group_words(installation, csv)}"
-    return Problem(
-        _health(installation, verdict.state),
-        verdict.reason,
-        verdict.message,
-        (ReportedMessage(csv.kind, csv.namespace, csv.name, message),),
-        (link_of(csv, verdict, first_broken=True),),
-    )
+    messages = [ReportedMessage.of(csv, message)]
+    return _problem(installation, verdict, messages, link_of(csv, verdict, first_broken=True))
 
 
 def _group_words(installation: V0Installation, csv: Observation) -> str:
@@ -557,49 +518,43 @@ def _group_words(installation: V0Installation, csv: Observation) -> str:
     )
 
 
-def _csv_gone(installation: V0Installation) -> Problem:
+def _csv_gone(installation: V0Installation) -> V0Problem:
     """The ClusterServiceVersion was installed and does not exist any more."""
     subject, name = installation.subject, installation.csv_name
     message = f"clusterserviceversion {name} was installed and does not exist any more"
     link = Link(
         "ClusterServiceVersion", subject.namespace, name, "absent", "", message, first_broken=True
     )
-    text = ReportedMessage(subject.kind, subject.namespace, subject.name, message)
-    return Problem("Failed", "ClusterServiceVersionMissing", message, (text,), (link,))
+    messages = (ReportedMessage.of(subject, message),)
+    return V0Problem("Failed", "ClusterServiceVersionMissing", message, messages, (link,))
 
 
-def _requirement(installation: V0Installation, csv: Observation, verdict: Evaluation) -> Problem:
+def _requirement(installation: V0Installation, csv: Observation, verdict: Evaluation) -> V0Problem:
     """The missing requirement is the broken link; without details the CSV itself."""
     missing = [requirement for requirement in requirement_rows(csv.details) if not requirement.met]
-    general = ReportedMessage(csv.kind, csv.namespace, csv.name, verdict.message)
+    general = ReportedMessage.of(csv, verdict.message)
     if not missing:
         return _csv(installation, csv, verdict)
     first = missing[0]
-    return Problem(
-        _health(installation, verdict.state),
-        verdict.reason,
-        _told(verdict.message, missing),
-        (ReportedMessage(csv.kind, csv.namespace, csv.name, first.line), general),
-        (
-            link_of(csv, verdict),
-            Link(
-                first.kind,
-                "" if clusterwide(first) else csv.namespace,
-                first.name,
-                "absent" if first.status == "NotPresent" else "failed",
-                first.status,
-                "\n".join((first.message, *first.rules)).strip(),
-                first_broken=True,
-            ),
-        ),
-        after="ClusterServiceVersion",
-    )
-
-
-def _told(message: str, missing: Sequence[Requirement]) -> str:
     shown = "; ".join(requirement.line for requirement in missing[:5])
     more = f"; and {len(missing) - 5} more" if len(missing) > 5 else ""
-    return f"{message}: {shown}{more}"
+    return _problem(
+        installation,
+        verdict,
+        [ReportedMessage.of(csv, first.line), general],
+        link_of(csv, verdict),
+        Link(
+            first.kind,
+            "" if first.clusterwide else csv.namespace,
+            first.name,
+            "absent" if first.status == "NotPresent" else "failed",
+            first.status,
+            "\n".join((first.message, *first.rules)).strip(),
+            first_broken=True,
+        ),
+        message=f"{verdict.message}: {shown}{more}",
+        after="ClusterServiceVersion",
+    )
 
 
 def _health(installation: V0Installation, state: State) -> str:

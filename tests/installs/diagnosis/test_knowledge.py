@@ -11,7 +11,7 @@ from installs.diagnosis.knowledge import (
     STAGES,
     SUBJECT_NAMES,
     TEXT_LIMIT,
-    Entry,
+    KnowledgeEntry,
     classify,
     find,
     finding_for,
@@ -31,7 +31,7 @@ HOSTILE = ("a", '"', 'a"', "a ", "[a, ", "a/", "a: ", ' in namespace "', "\n", "
 entries = pytest.mark.parametrize("entry", knowledge(), ids=lambda entry: entry.id)
 
 
-def texts_of(entry: Entry) -> list[str]:
+def texts_of(entry: KnowledgeEntry) -> list[str]:
     record = entry.record
     texts = [record.cause, *record.remedy]
     for variant in record.variants:
@@ -40,11 +40,11 @@ def texts_of(entry: Entry) -> list[str]:
 
 
 @entries
-def test_every_sample_is_classified_as_its_entry(entry: Entry) -> None:
+def test_every_sample_is_classified_as_its_entry(entry: KnowledgeEntry) -> None:
     expected = TAKEN_BY.get(entry.id, entry.id)
-    assert entry.record.samples
-    for sample in entry.record.samples:
-        assert entry.pattern.search(sample)
+    assert entry.samples
+    for sample in entry.samples:
+        assert entry.regex.search(sample)
         for kind in entry.kinds:
             match = find(sample, kind=kind)
             assert match is not None
@@ -67,7 +67,7 @@ def test_titles_are_short_sentences_and_texts_are_whole_ones() -> None:
 
 def test_a_command_that_deletes_says_why_in_the_step_before_it() -> None:
     for entry in knowledge():
-        for remedy in (entry.remedy, *(one.remedy for one in entry.record.variants)):
+        for remedy in (entry.remedy, *(one.remedy for one in entry.variants)):
             before = "$ "
             for step in remedy:
                 if step.startswith("$ ") and " delete " in step:
@@ -76,28 +76,28 @@ def test_a_command_that_deletes_says_why_in_the_step_before_it() -> None:
 
 
 def test_the_paths_to_take_instead_are_named_in_every_remedy() -> None:
-    offered = [entry for entry in knowledge() if entry.record.instead]
+    offered = [entry for entry in knowledge() if entry.instead]
     assert len(offered) >= 10
     for entry in offered:
-        for remedy in (entry.remedy, *(one.remedy for one in entry.record.variants)):
+        for remedy in (entry.remedy, *(one.remedy for one in entry.variants)):
             sentences = " ".join(step for step in remedy if not step.startswith("$ "))
-            assert all(path in sentences for path in entry.record.instead), entry.id
+            assert all(path in sentences for path in entry.instead), entry.id
 
 
 def test_every_placeholder_is_a_fact_or_a_name_of_the_subject() -> None:
     for entry in knowledge():
-        groups = {name.rstrip("0123456789") for name in entry.pattern.groupindex}
+        groups = {name.rstrip("0123456789") for name in entry.regex.groupindex}
         for text in texts_of(entry):
             assert set(PLACEHOLDER.findall(text)) <= groups | set(SUBJECT_NAMES), entry.id
         # A fact of these names would hide the subject's own.
         assert not groups & {"name", "namespace", "kind"}, entry.id
-        assert {variant.fact for variant in entry.record.variants} <= groups, entry.id
+        assert {variant.fact for variant in entry.variants} <= groups, entry.id
 
 
 def test_the_cause_of_every_sample_has_all_its_facts() -> None:
-    samples = [(entry, sample) for entry in knowledge() for sample in entry.record.samples]
+    samples = [(entry, sample) for entry in knowledge() for sample in entry.samples]
     for entry, sample in samples:
-        found = entry.pattern.search(sample)
+        found = entry.regex.search(sample)
         assert found is not None
         facts = {
             name.rstrip("0123456789"): text for name, text in found.groupdict().items() if text
@@ -109,13 +109,13 @@ def test_the_cause_of_every_sample_has_all_its_facts() -> None:
 
 
 @entries
-def test_no_hostile_text_keeps_a_pattern_busy(entry: Entry) -> None:
-    sample = entry.record.samples[0]
+def test_no_hostile_text_keeps_a_pattern_busy(entry: KnowledgeEntry) -> None:
+    sample = entry.samples[0]
     repeated = (*HOSTILE, sample[: max(10, len(sample) // 2)], sample[:-3])
     for piece in repeated:
         text = (piece * TEXT_LIMIT)[:TEXT_LIMIT]
         started = time.process_time()
-        entry.pattern.search(text)
+        entry.regex.search(text)
         assert time.process_time() - started < BUDGET_SECONDS
 
 
@@ -147,7 +147,7 @@ def test_classifying_a_text_of_the_greatest_length_ends_in_time() -> None:
 )
 def test_a_hostile_name_never_reaches_a_command(value: str) -> None:
     for entry in knowledge():
-        groups = {name.rstrip("0123456789") for name in entry.pattern.groupindex}
+        groups = {name.rstrip("0123456789") for name in entry.regex.groupindex}
         facts = dict.fromkeys(groups, value)
         names = {"name": value, "namespace": value, "kind": "PlatformOperator", "package": value}
         finding = finding_for(entry.id, facts, names)
