@@ -26,7 +26,7 @@ from installs.models import (
     InstallRequest,
     Notification,
     Operator,
-    Reference,
+    OperatorReference,
     Transition,
     UnknownMessage,
 )
@@ -127,8 +127,8 @@ class AllowRuleAdmin(ModelAdmin):
         super().save_model(request, obj, form, change)
 
 
-@admin.register(Reference)
-class ReferenceAdmin(ReadOnlyAdmin):
+@admin.register(OperatorReference)
+class OperatorReferenceAdmin(ReadOnlyAdmin):
     list_display = ("operator", "kind", "namespace", "name")
     list_filter = ("kind",)
     search_fields = ("name", "operator__name")

@@ -33,7 +33,15 @@ from catalogs.models import (
     RelatedImage,
 )
 from catalogs.semver import sort_key
-from installs.models import Component, CRDState, Event, Observed, Operator, Reference, Transition
+from installs.models import (
+    Component,
+    CRDState,
+    Event,
+    Observed,
+    Operator,
+    OperatorReference,
+    Transition,
+)
 from olmweb.models import Cluster, ResourceWatch
 
 SERVED = {
@@ -269,9 +277,11 @@ def make_component(
     return Component.objects.create(cluster=cluster, operator=operator, **{**defaults, **fields})
 
 
-def make_reference(*, operator: Operator, kind: str, name: str, namespace: str = "") -> Reference:
+def make_reference(
+    *, operator: Operator, kind: str, name: str, namespace: str = ""
+) -> OperatorReference:
     """The operator names this object, which may exist or not."""
-    return Reference.objects.create(
+    return OperatorReference.objects.create(
         cluster=operator.cluster, operator=operator, kind=kind, namespace=namespace, name=name
     )
 

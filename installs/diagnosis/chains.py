@@ -32,7 +32,7 @@ from installs.diagnosis.problems_v0 import (
     v0_installation,
 )
 from installs.diagnosis.states import BROKEN, State
-from installs.diagnosis.types import Condition, Diagnosis, Link, Observation
+from installs.diagnosis.types import ChainLink, Condition, Diagnosis, Observation
 from olmweb.kube.fields import number, text
 
 _HEALTH = {
@@ -70,7 +70,7 @@ def diagnose(
     return replace(diagnosis, notes=notes_of(subject, components, diagnosis, now))
 
 
-def assess(observation: Observation) -> Link:
+def assess(observation: Observation) -> ChainLink:
     """The state of one object by itself, as a link of a chain."""
     return link_of(observation, evaluate(observation))
 
@@ -112,7 +112,7 @@ def _diagnose(subject: Observation, components: Sequence[Observation]) -> Diagno
         ]
         finding = finding_of(subject, messages)
     if subject.kind == "PlatformOperator" and len(observed) == 1:
-        links.append(Link("BundleDeployment", "", subject.name, "absent"))
+        links.append(ChainLink("BundleDeployment", "", subject.name, "absent"))
     links = _with_catalogs(subject, components, links, own)
     links += [link_of(deployment, evaluate_deployment(deployment)) for deployment in deployments]
     return Diagnosis(health, own.reason or deepest.reason, message, finding, tuple(links))
@@ -155,8 +155,8 @@ def _not_running(
 
 
 def _with_catalogs(
-    subject: Observation, components: Sequence[Observation], links: list[Link], own: Evaluation
-) -> list[Link]:
+    subject: Observation, components: Sequence[Observation], links: list[ChainLink], own: Evaluation
+) -> list[ChainLink]:
     """Adds the ClusterCatalogs of a ClusterExtension; one named in its error is the broken link."""
     if subject.kind != "ClusterExtension":
         return links
@@ -168,7 +168,7 @@ def _with_catalogs(
         for name, catalog in sorted(catalogs.items())
     ]
     if blamed and blamed not in catalogs:
-        catalog_links.append(Link("ClusterCatalog", "", blamed, "absent", first_broken=True))
+        catalog_links.append(ChainLink("ClusterCatalog", "", blamed, "absent", first_broken=True))
     if blamed:
         links = [replace(link, first_broken=False) for link in links]
     return [links[0], *catalog_links, *links[1:]]
@@ -258,9 +258,9 @@ def _quiet_health(installation: V0Installation) -> str:
     return "Upgrading" if coming or installation.leaving else "Healthy"
 
 
-def _links(installation: V0Installation, problem: V0Problem | None) -> tuple[Link, ...]:
+def _links(installation: V0Installation, problem: V0Problem | None) -> tuple[ChainLink, ...]:
     """The chain from top to bottom; the problem's links replace those of the same objects."""
-    links: list[Link] = []
+    links: list[ChainLink] = []
     if installation.subject.kind == "Subscription":
         links.append(_subject_link(installation, problem))
         links += _catalog_links(installation)
@@ -279,7 +279,7 @@ def _links(installation: V0Installation, problem: V0Problem | None) -> tuple[Lin
     return tuple(links)
 
 
-def _subject_link(installation: V0Installation, problem: V0Problem | None) -> Link:
+def _subject_link(installation: V0Installation, problem: V0Problem | None) -> ChainLink:
     """The link of the Subscription: failed only if it is the cause, as it copies other failures."""
     verdict = (
         installation.conditions[0][1] if installation.conditions else Evaluation(State.HEALTHY)
@@ -293,23 +293,25 @@ def _subject_link(installation: V0Installation, problem: V0Problem | None) -> Li
     return link_of(installation.subject, verdict)
 
 
-def _catalog_links(installation: V0Installation) -> list[Link]:
+def _catalog_links(installation: V0Installation) -> list[ChainLink]:
     namespace, name = installation.catalog_ref
     if not name:
         return []
     if installation.catalog is None:
-        return [Link("CatalogSource", namespace, name, "absent")]
+        return [ChainLink("CatalogSource", namespace, name, "absent")]
     return [link_of(installation.catalog, installation.catalog_verdict)]
 
 
-def _plan_links(installation: V0Installation) -> list[Link]:
+def _plan_links(installation: V0Installation) -> list[ChainLink]:
     if installation.plan is not None:
         return [link_of(installation.plan, installation.plan_verdict)]
     name = installation.plan_name
-    return [Link("InstallPlan", installation.subject.namespace, name, "absent")] if name else []
+    return (
+        [ChainLink("InstallPlan", installation.subject.namespace, name, "absent")] if name else []
+    )
 
 
-def _csv_links(installation: V0Installation, problem: V0Problem | None) -> list[Link]:
+def _csv_links(installation: V0Installation, problem: V0Problem | None) -> list[ChainLink]:
     if installation.csv is not None:
         verdict = installation.csv_verdict
         if problem is None and verdict.state in BROKEN:
@@ -318,10 +320,10 @@ def _csv_links(installation: V0Installation, problem: V0Problem | None) -> list[
         return [link_of(installation.csv, verdict)]
     name = installation.csv_name
     kind = "ClusterServiceVersion"
-    return [Link(kind, installation.subject.namespace, name, "absent")] if name else []
+    return [ChainLink(kind, installation.subject.namespace, name, "absent")] if name else []
 
 
-def _put(links: list[Link], new: Link, behind: tuple[str, str]) -> list[Link]:
+def _put(links: list[ChainLink], new: ChainLink, behind: tuple[str, str]) -> list[ChainLink]:
     """Replaces the link of the same object, else inserts the new one after the last link of the
     kind and name in `behind` (an empty name matches any), else appends it."""
     for position, link in enumerate(links):

@@ -11,7 +11,7 @@ from typing import Any
 
 from installs.diagnosis.knowledge import Finding, KnowledgeMatch, find, render
 from installs.diagnosis.states import BROKEN, PHASE, WAITING, State, class_of
-from installs.diagnosis.types import Condition, Link, Observation, read_conditions
+from installs.diagnosis.types import ChainLink, Condition, Observation, read_conditions
 from olmweb.kube.fields import items, number, text
 
 APPROVAL = "RequiresApproval"  # waits for a person, and nothing is wrong
@@ -33,12 +33,12 @@ class Evaluation:
     message: str = ""
 
 
-def link_of(obj: Observation, verdict: Evaluation, *, first_broken: bool = False) -> Link:
+def link_of(obj: Observation, verdict: Evaluation, *, first_broken: bool = False) -> ChainLink:
     """The object as a link of a chain."""
     state = _LINK_STATE.get(verdict.state, "failed")
     if verdict.reason == APPROVAL:
         state = "waiting"
-    return Link(
+    return ChainLink(
         obj.kind, obj.namespace, obj.name, state, verdict.reason, verdict.message, first_broken
     )
 
@@ -329,7 +329,7 @@ class DeploymentFailure:
     reason: str
     message: str
     line: str
-    links: tuple[Link, ...]  # the Deployment, and the Pod when it is the cause
+    links: tuple[ChainLink, ...]  # the Deployment, and the Pod when it is the cause
     certain: bool = True
 
 
@@ -395,7 +395,9 @@ def _pod_failure(
         f"{where}: {reason}: {message}",
         (
             link_of(deployment, Evaluation(State.DEGRADED, verdict.reason, verdict.message)),
-            Link("Pod", deployment.namespace, name, "failed", reason, message, first_broken=True),
+            ChainLink(
+                "Pod", deployment.namespace, name, "failed", reason, message, first_broken=True
+            ),
         ),
     )
 

@@ -12,7 +12,7 @@ from installs.diagnosis import resolution
 from installs.diagnosis.evaluate import ReportedMessage, evaluate_condition, finding_of
 from installs.diagnosis.knowledge import DEPRECATIONS, Finding, classify
 from installs.diagnosis.states import State
-from installs.diagnosis.types import Diagnosis, Link, Observation
+from installs.diagnosis.types import ChainLink, Diagnosis, Observation
 from olmweb.kube.fields import items, read_time, text
 
 _GOING_ON = ("Installing", "Upgrading")
@@ -82,7 +82,7 @@ def _slow(
     )
 
 
-def _since(obj: Observation, link: Link, subject: Observation) -> datetime | None:
+def _since(obj: Observation, link: ChainLink, subject: Observation) -> datetime | None:
     """When the step began: the time of the phase, which is exact, else when its reason was first
     observed, else the condition's time, which changes only with the status, else its creation."""
     if exact := read_time(text(obj.details, _SINCE.get(obj.kind, ""))):

@@ -28,7 +28,7 @@ from installs.diagnosis.evaluate import (
 )
 from installs.diagnosis.resolution import blamed_catalog, blocked_by
 from installs.diagnosis.states import BROKEN, State
-from installs.diagnosis.types import Link, Observation
+from installs.diagnosis.types import ChainLink, Observation
 from olmweb.kube.fields import items, text, texts
 
 ABSENT = Evaluation(State.ABSENT)
@@ -226,7 +226,7 @@ class V0Problem:
     reason: str
     message: str
     messages: tuple[ReportedMessage, ...]
-    links: tuple[Link, ...]
+    links: tuple[ChainLink, ...]
     after: str = ""
 
 
@@ -234,7 +234,7 @@ def _problem(
     installation: V0Installation,
     verdict: Evaluation,
     messages: Sequence[ReportedMessage],
-    *links: Link,
+    *links: ChainLink,
     message: str = "",
     after: str = "",
 ) -> V0Problem:
@@ -378,7 +378,7 @@ def _resolution(installation: V0Installation, verdict: Evaluation) -> V0Problem:
             verdict,
             [ReportedMessage.of(subject, sentence)],
             link_of(subject, Evaluation(State.ABSENT, verdict.reason)),
-            Link(
+            ChainLink(
                 "Subscription",
                 subject.namespace,
                 other.removeprefix("the one for package "),
@@ -409,7 +409,7 @@ def _dead_catalog(
     ):
         sentence = f"catalogsource {namespace}/{name} says READY and does not answer: {message}"
         messages.insert(0, ReportedMessage.of(subject, sentence))
-    link = Link(
+    link = ChainLink(
         "CatalogSource", namespace, name, "failed", verdict.reason, message, first_broken=True
     )
     return _problem(installation, verdict, messages, link, after="Subscription")
@@ -434,7 +434,9 @@ def _catalog(installation: V0Installation, verdict: Evaluation) -> V0Problem:
             0, ReportedMessage("CatalogSource", *named, installation.catalog_verdict.message)
         )
     state = "absent" if verdict.message.endswith("missing") else "failed"
-    link = Link("CatalogSource", *named, state, verdict.reason, verdict.message, first_broken=True)
+    link = ChainLink(
+        "CatalogSource", *named, state, verdict.reason, verdict.message, first_broken=True
+    )
     return _problem(installation, verdict, messages, link, after="Subscription")
 
 
@@ -485,7 +487,7 @@ def _plan_unseen(installation: V0Installation, verdict: Evaluation) -> V0Problem
         f"InstallPlan {name or '?'} waits for approval to install {installation.csv_name or '?'}"
     )
     message = sentence if approval else verdict.message or f"installplan {name} is missing"
-    link = Link(
+    link = ChainLink(
         "InstallPlan", subject.namespace, name, state, verdict.reason, message, first_broken=True
     )
     messages = [ReportedMessage("InstallPlan", subject.namespace, name, message)]
@@ -522,7 +524,7 @@ def _csv_gone(installation: V0Installation) -> V0Problem:
     """The ClusterServiceVersion was installed and does not exist any more."""
     subject, name = installation.subject, installation.csv_name
     message = f"clusterserviceversion {name} was installed and does not exist any more"
-    link = Link(
+    link = ChainLink(
         "ClusterServiceVersion", subject.namespace, name, "absent", "", message, first_broken=True
     )
     messages = (ReportedMessage.of(subject, message),)
@@ -543,7 +545,7 @@ def _requirement(installation: V0Installation, csv: Observation, verdict: Evalua
         verdict,
         [ReportedMessage.of(csv, first.line), general],
         link_of(csv, verdict),
-        Link(
+        ChainLink(
             first.kind,
             "" if first.clusterwide else csv.namespace,
             first.name,

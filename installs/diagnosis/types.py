@@ -46,7 +46,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainLink:
     """One object of a chain. `state` is ok, progressing, failed, waiting or absent."""
 
     kind: str
@@ -69,7 +69,7 @@ class Diagnosis:
     reason: str
     message: str
     finding: Finding | None
-    chain: tuple[Link, ...]
+    chain: tuple[ChainLink, ...]
     notes: tuple[Finding, ...] = ()
 
 

@@ -47,7 +47,7 @@ PATIENCE = timedelta(seconds=60)  # maximum time that verdicts wait for a first 
 CSV = "ClusterServiceVersion"
 
 
-class _Labels(msgspec.Struct):
+class _OwnerLabels(msgspec.Struct):
     managed_by: str = msgspec.field(name="app.kubernetes.io/managed-by", default="")
     owner_kind: str = msgspec.field(name="olm.operatorframework.io/owner-kind", default="")
     owner_name: str = msgspec.field(name="olm.operatorframework.io/owner-name", default="")
@@ -67,9 +67,9 @@ class _Notes(msgspec.Struct):
     namespace: str = msgspec.field(name="meta.helm.sh/release-namespace", default="")
 
 
-class _Meta(msgspec.Struct):
+class _ObjectMeta(msgspec.Struct):
     name: str = ""
-    labels: _Labels | None = None
+    labels: _OwnerLabels | None = None
     annotations: _Notes | None = None
 
     @property
@@ -153,7 +153,7 @@ def _foreign_apis(client: KubeClient) -> list[str] | None:
     """
     names: set[str] = set()
     try:
-        for page in client.list_metadata(API_SERVICES, "v1", _Meta):
+        for page in client.list_metadata(API_SERVICES, "v1", _ObjectMeta):
             names = set() if page.restart else names
             names |= {
                 service.name
@@ -220,7 +220,7 @@ def _owners(
     """Name -> owner; None if the objects can't be listed: no rule then applies to them."""
     owners: dict[str, str] = {}
     try:
-        for page in client.list_metadata(resource, version, _Meta, namespace=namespace):
+        for page in client.list_metadata(resource, version, _ObjectMeta, namespace=namespace):
             owners = {} if page.restart else owners
             owners |= {item.name: item.owner for item in page.items}
     except (Forbidden, NotFound) as error:

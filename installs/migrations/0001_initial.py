@@ -324,7 +324,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name='Reference',
+            name='OperatorReference',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('kind', models.CharField(max_length=100)),
@@ -478,11 +478,11 @@ class Migration(migrations.Migration):
             constraint=models.UniqueConstraint(fields=('cluster_operator', 'name'), name='member_name'),
         ),
         migrations.AddIndex(
-            model_name='reference',
-            index=models.Index(fields=['cluster', 'kind', 'namespace', 'name'], name='installs_re_cluster_8a2814_idx'),
+            model_name='operatorreference',
+            index=models.Index(fields=['cluster', 'kind', 'namespace', 'name'], name='installs_op_cluster_07e893_idx'),
         ),
         migrations.AddConstraint(
-            model_name='reference',
+            model_name='operatorreference',
             constraint=models.UniqueConstraint(fields=('operator', 'kind', 'namespace', 'name'), name='reference_identity'),
         ),
         migrations.AddIndex(

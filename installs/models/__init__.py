@@ -19,7 +19,7 @@ from installs.models.state import (
     Health,
     Observed,
     Operator,
-    Reference,
+    OperatorReference,
 )
 
 __all__ = (
@@ -40,7 +40,7 @@ __all__ = (
     "Notification",
     "Observed",
     "Operator",
-    "Reference",
+    "OperatorReference",
     "Transition",
     "UnknownMessage",
 )

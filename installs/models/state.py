@@ -90,7 +90,7 @@ class Component(Observed):
     """An object that operators are made of or depend on: BundleDeployment, InstallPlan, ...
 
     `operator` is the one it belongs to. What several share (an InstallPlan, a CatalogSource, an
-    OperatorGroup) belongs to none; a Reference of each names it.
+    OperatorGroup) belongs to none; an OperatorReference of each names it.
     """
 
     operator = models.ForeignKey(
@@ -113,7 +113,7 @@ class Component(Observed):
         indexes = (models.Index(fields=("cluster", "owner_kind", "owner_namespace", "owner_name")),)
 
 
-class Reference(models.Model):
+class OperatorReference(models.Model):
     """An object that an operator names or depends on, whether or not it exists."""
 
     # Of the operator: clusters of a fleet have objects of the same names, and who refers to one is

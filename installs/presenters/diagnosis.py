@@ -7,7 +7,7 @@ from typing import Any
 
 from installs.actions.buttons import installs_instead
 from installs.diagnosis.knowledge import Finding, is_command
-from installs.diagnosis.types import Link
+from installs.diagnosis.types import ChainLink
 from installs.models import Component, Operator
 from installs.presenters.object_details import Fact, facts_of
 from installs.queries.operator_detail import Parts, key_of
@@ -78,7 +78,7 @@ class RemedyStep:
 class ChainStep:
     """One link of the chain as the page shows it; `open` shows its message at once."""
 
-    link: Link
+    link: ChainLink
     icon: str
     words: str
     what: str
@@ -147,7 +147,7 @@ def notes_shown(notes: Iterable[Finding]) -> list[Note]:
 
 
 def chain(
-    operator: Operator, links: Sequence[Link], components: Sequence[Component]
+    operator: Operator, links: Sequence[ChainLink], components: Sequence[Component]
 ) -> list[ChainStep]:
     """The chain with ages and conditions of each object; only the first broken link is open."""
     rows: dict[tuple[str, str, str], Operator | Component] = {
@@ -174,7 +174,7 @@ def chain(
     return shown
 
 
-def related_objects(links: Sequence[Link], parts: Parts) -> list[RelatedObject]:
+def related_objects(links: Sequence[ChainLink], parts: Parts) -> list[RelatedObject]:
     """Objects that belong to the operator or are named by it, outside its chain, absent ones
     first.
     """

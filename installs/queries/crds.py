@@ -12,7 +12,7 @@ from olmweb.web.keyset import KeysetPage, paginate
 
 
 @dataclass(frozen=True, slots=True)
-class CRDRow:
+class OwnedCRD:
     """A CustomResourceDefinition with what is wrong with it.
 
     `owner` is a package when `owner_kind` is Subscription, else the name of an operator; it is only
@@ -62,16 +62,16 @@ def crd_finding(row: CRDState) -> Finding | None:
     return finding_for(row.finding, facts, {"kind": row.kind, "name": row.name})
 
 
-def crd_row(row: CRDState) -> CRDRow:
+def crd_row(row: CRDState) -> OwnedCRD:
     """The row of the page for one definition."""
     kind, namespace, name = row.owner_kind, row.owner_namespace, row.owner_name
     if kind == "Operator":  # OLM's own grouping, called PACKAGE.NAMESPACE
         package, _, namespace = name.rpartition(".")
-        return CRDRow(row, crd_finding(row), package, "Subscription", namespace)
+        return OwnedCRD(row, crd_finding(row), package, "Subscription", namespace)
     if kind == "BundleDeployment" and name:
-        return CRDRow(row, crd_finding(row), name, "PlatformOperator", "")
+        return OwnedCRD(row, crd_finding(row), name, "PlatformOperator", "")
     has_page = kind == "ClusterExtension" and name
-    return CRDRow(row, crd_finding(row), name, kind if has_page else "", namespace)
+    return OwnedCRD(row, crd_finding(row), name, kind if has_page else "", namespace)
 
 
 def troubled_crds(clusters: Sequence[Cluster]) -> list[CRDState]:

@@ -22,7 +22,7 @@ from installs.models import (
     Event,
     Observed,
     Operator,
-    Reference,
+    OperatorReference,
     Transition,
 )
 from installs.state.observation import details_of, observe
@@ -43,7 +43,7 @@ class Parts:
     """
 
     components: tuple[Component, ...]
-    absent: tuple[Reference, ...]
+    absent: tuple[OperatorReference, ...]
     others: tuple[Component, ...]
 
     def of_kind(self, kind: str) -> list[Component]:

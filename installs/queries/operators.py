@@ -66,7 +66,7 @@ class OperatorFilters:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class CauseGroup:
     """One reason why operators need attention, with the operators that have it.
 
     `id` is the finding's, empty when the knowledge base does not know the message; then `reason`
@@ -138,7 +138,7 @@ def operator_page(
     return paginate(operators_matching(filters), order, cursor=cursor, size=OPERATORS_PER_PAGE)
 
 
-def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[Cause]:
+def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[CauseGroup]:
     """Why the matching operators need attention, most operators first; one query.
 
     Each cause carries up to `names` of its operators. At most CAUSE_ROWS operators are grouped.
@@ -147,7 +147,7 @@ def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[Cause]
     return group_by_cause(rows.order_by("name", "pk")[:CAUSE_ROWS], names=names)
 
 
-def group_by_cause(operators: Iterable[Operator], *, names: int = NAMES_SHOWN) -> list[Cause]:
+def group_by_cause(operators: Iterable[Operator], *, names: int = NAMES_SHOWN) -> list[CauseGroup]:
     """Groups by finding, or by reason where there is none; most operators first."""
     groups: dict[tuple[str, str], list[Operator]] = defaultdict(list)
     for operator in operators:
@@ -156,7 +156,7 @@ def group_by_cause(operators: Iterable[Operator], *, names: int = NAMES_SHOWN) -
     return sorted(grouped, key=lambda cause: (-cause.count, cause.title, cause.reason))
 
 
-def _cause(key: tuple[str, str], members: Sequence[Operator], names: int) -> Cause:
+def _cause(key: tuple[str, str], members: Sequence[Operator], names: int) -> CauseGroup:
     finding_id, reason = key
     first = members[0]
     shared = {
@@ -169,7 +169,7 @@ def _cause(key: tuple[str, str], members: Sequence[Operator], names: int) -> Cau
     own = finding_of(first)
     differs = finding is not None and own is not None and own.cause != finding.cause
     shown = own if differs else finding
-    return Cause(
+    return CauseGroup(
         id=finding_id,
         title=finding.title if finding else finding_id or reason or "No reason given",
         finding=finding,

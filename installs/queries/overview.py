@@ -21,7 +21,7 @@ from installs.models import (
     Operator,
 )
 from installs.queries.crds import troubled_crds
-from installs.queries.operators import CAUSE_ROWS, Cause, group_by_cause
+from installs.queries.operators import CAUSE_ROWS, CauseGroup, group_by_cause
 from installs.state.observation import details_of
 from olmweb.models import Cluster
 
@@ -29,7 +29,7 @@ _BAD = tuple(str(value) for value in NEEDS_ATTENTION)
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class WaitingPlan:
     """An InstallPlan that waits for a person, and the operators that it is about."""
 
     cluster: str
@@ -44,12 +44,12 @@ class Waiting:
 
     actions: int
     upgrades: int
-    approvals: tuple[Approval, ...]
+    approvals: tuple[WaitingPlan, ...]
     crds: tuple[CRDState, ...]
 
 
 def waiting(
-    clusters: Sequence[Cluster], *, upgrades: int, approvals: Sequence[Approval]
+    clusters: Sequence[Cluster], *, upgrades: int, approvals: Sequence[WaitingPlan]
 ) -> Waiting:
     """The given numbers, the actions in progress and the CRDs that will block an upgrade; two
     queries.
@@ -63,7 +63,7 @@ def waiting(
     )
 
 
-def approvals_of(cluster: str, operators: Sequence[Operator]) -> list[Approval]:
+def approvals_of(cluster: str, operators: Sequence[Operator]) -> list[WaitingPlan]:
     """The InstallPlans that wait, each once however many operators it is about."""
     plans: dict[tuple[str, str], list[Operator]] = defaultdict(list)
     for row in operators:
@@ -72,13 +72,13 @@ def approvals_of(cluster: str, operators: Sequence[Operator]) -> list[Approval]:
             namespace = str(details.get("plan_namespace") or row.namespace)
             plans[namespace, str(details["plan"])].append(row)
     return [
-        Approval(cluster, namespace, name, tuple(rows))
+        WaitingPlan(cluster, namespace, name, tuple(rows))
         for (namespace, name), rows in sorted(plans.items())
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Blocker:
+class UpdateBlocker:
     """A blocker of an update of the cluster itself, with the cluster's own message."""
 
     kind: str
@@ -94,7 +94,7 @@ class ClusterUpdate:
     version: str
     desired: str
     available: tuple[str, ...]
-    blockers: tuple[Blocker, ...]
+    blockers: tuple[UpdateBlocker, ...]
     failing: str
 
 
@@ -114,17 +114,17 @@ def update_of(
     available = details.get("available")
     conditions = {condition.type: condition for condition in read_conditions(row.conditions)}
     blockers = [
-        Blocker("ClusterOperator", operator.name, condition.reason, condition.message)
+        UpdateBlocker("ClusterOperator", operator.name, condition.reason, condition.message)
         for operator in cluster_operators
         for condition in read_conditions(operator.conditions)
         if condition.type == "Upgradeable" and condition.status == "False"
     ]
     own = conditions.get("Upgradeable")
     if own and own.status == "False" and not blockers:  # it repeats what they say
-        blockers.append(Blocker("ClusterVersion", row.name, own.reason, own.message))
+        blockers.append(UpdateBlocker("ClusterVersion", row.name, own.reason, own.message))
     refused = conditions.get("ReleaseAccepted")
     if refused and refused.status == "False":
-        blockers.append(Blocker("ClusterVersion", row.name, refused.reason, refused.message))
+        blockers.append(UpdateBlocker("ClusterVersion", row.name, refused.reason, refused.message))
     failing = conditions.get("Failing")
     return ClusterUpdate(
         version=str(details.get("version") or ""),
@@ -219,11 +219,11 @@ class ClusterOverview:
     cluster: Cluster
     counts: HealthCounts
     arcs: list[Arc]
-    causes: list[Cause]
+    causes: list[CauseGroup]
     cluster_operators: list[BlockingOperator]
     unhealthy_cluster_operators: int
     update: ClusterUpdate | None  # None where no ClusterVersion was read
-    approvals: list[Approval]
+    approvals: list[WaitingPlan]
     problems: list[str]  # kinds that can't be read, in words
 
     @property

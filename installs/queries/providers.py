@@ -13,7 +13,7 @@ from olmweb.models import Cluster
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class MissingApi:
     """A kind of an API group, or the plural of its CustomResourceDefinition."""
 
     group: str
@@ -29,24 +29,24 @@ class Search:
     url: str
 
 
-def api_of_crd(name: str) -> Api:
+def api_of_crd(name: str) -> MissingApi:
     """Of a CustomResourceDefinition, whose name is plural.group."""
     plural, _, group = name.partition(".")
-    return Api(group, plural=plural)
+    return MissingApi(group, plural=plural)
 
 
-def missing_api(finding: Finding) -> Api | None:
+def missing_api(finding: Finding) -> MissingApi | None:
     """The missing API of the finding; None when it names none with a group."""
     facts = finding.facts
     if crd := facts.get("crd"):
         api = api_of_crd(crd)
     else:
         group, _, version = (facts.get("gv") or facts.get("version") or "").rpartition("/")
-        api = Api(group if version else "", kind=facts.get("object_kind", ""))
+        api = MissingApi(group if version else "", kind=facts.get("object_kind", ""))
     return api if api.group and (api.kind or api.plural) else None
 
 
-def provider_searches(cluster: Cluster, apis: Collection[Api]) -> dict[Api, Search]:
+def provider_searches(cluster: Cluster, apis: Collection[MissingApi]) -> dict[MissingApi, Search]:
     """API -> what finds its providers in the cluster's catalogs.
 
     An API that nothing provides has none. A definition's kind is told by its plural as Kubernetes
@@ -74,7 +74,7 @@ def provider_searches(cluster: Cluster, apis: Collection[Api]) -> dict[Api, Sear
     }
 
 
-def _search_words(api: Api, kinds: Collection[str]) -> str:
+def _search_words(api: MissingApi, kinds: Collection[str]) -> str:
     if api.kind:
         return f"{api.group}/{api.kind}" if api.kind in kinds else ""
     fitting = sorted(kind for kind in kinds if _plural(kind) == api.plural)

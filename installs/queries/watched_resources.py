@@ -20,7 +20,7 @@ _OF_KINDS = {"served": "listed", "absent": "absent", "forbidden": "forbidden", "
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedResource:
+class WatchStatus:
     """How the reading of one resource stands.
 
     `state` is one of ResourceWatch.State or `silent`: the row says that it is watched, but the
@@ -43,7 +43,7 @@ class WatchedResource:
 class WatchedResources:
     """`rule` is the YAML of the RBAC rules that are missing, empty when none is."""
 
-    resources: tuple[WatchedResource, ...]
+    resources: tuple[WatchStatus, ...]
     rule: str
 
     def count(self, *states: str) -> int:
@@ -97,10 +97,10 @@ def watched_resources(cluster: Cluster) -> WatchedResources:
     return WatchedResources(_count_once(resources), missing_rules(tuple(forbidden)))
 
 
-def _resource(row: ResourceWatch, objects: Mapping[str, int], cut_off: bool) -> WatchedResource:
+def _resource(row: ResourceWatch, objects: Mapping[str, int], cut_off: bool) -> WatchStatus:
     quiet = cut_off or row.last_event_at is None or timezone.now() - row.last_event_at > SILENT
     silent = row.state == ResourceWatch.State.WATCHING and quiet
-    return WatchedResource(
+    return WatchStatus(
         name=row.resource,
         kind=row.kind,
         state="silent" if silent else row.state,
@@ -113,11 +113,9 @@ def _resource(row: ResourceWatch, objects: Mapping[str, int], cut_off: bool) -> 
     )
 
 
-def _unstreamed(
-    kind: str, status: Mapping[str, str], objects: Mapping[str, int]
-) -> WatchedResource:
+def _unstreamed(kind: str, status: Mapping[str, str], objects: Mapping[str, int]) -> WatchStatus:
     """A kind of which only the last pass over the cluster is known."""
-    return WatchedResource(
+    return WatchStatus(
         name=kind,
         kind=kind,
         state=_OF_KINDS.get(str(status.get("state", "")), "retrying"),
@@ -138,7 +136,7 @@ def _time(value: object) -> datetime | None:
     return moment if moment and moment.tzinfo else None
 
 
-def _count_once(resources: Sequence[WatchedResource]) -> tuple[WatchedResource, ...]:
+def _count_once(resources: Sequence[WatchStatus]) -> tuple[WatchStatus, ...]:
     counted_kinds: set[str] = set()
     counted = []
     for resource in resources:

@@ -32,7 +32,7 @@ from installs.models import (
     Component,
     CRDState,
     Operator,
-    Reference,
+    OperatorReference,
     Transition,
     UnknownMessage,
 )
@@ -40,7 +40,7 @@ from installs.notifications import select
 from installs.state import upgrades
 from installs.state.catalog_offers import (
     ImageBundle,
-    Offer,
+    PackageOffer,
     bundles_by_image,
     offers_of,
     usable_catalogs,
@@ -99,7 +99,7 @@ class _OperatorBatch:
 
     rows: list[Operator]
     components: dict[int, list[ComponentRow]]  # by operator id: owned and referenced ones
-    offers: dict[str, list[Offer]] = field(default_factory=dict)
+    offers: dict[str, list[PackageOffer]] = field(default_factory=dict)
     images: dict[str, ImageBundle] = field(default_factory=dict)
     observed: dict[int, Observation] = field(default_factory=dict)
 
@@ -150,7 +150,7 @@ def _load(cluster_id: int, ids: Sequence[int]) -> _OperatorBatch:
     for component in component_rows(owned):
         components[component.operator_id or 0][component.id] = component
     wanted: dict[Key, list[int]] = defaultdict(list)
-    references = Reference.objects.filter(operator_id__in=ids).order_by()
+    references = OperatorReference.objects.filter(operator_id__in=ids).order_by()
     for pk, kind, namespace, name in references.values_list(
         "operator_id", "kind", "namespace", "name"
     ):

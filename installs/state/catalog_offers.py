@@ -14,7 +14,7 @@ from catalogs.sources.access_methods import PACKAGE_MANIFEST
 
 
 @dataclass(slots=True)
-class Offer:
+class PackageOffer:
     """A package in a catalog. `cluster_catalog`: it is a ClusterCatalog of the cluster itself."""
 
     catalog: str
@@ -44,7 +44,7 @@ def usable_catalogs(cluster_id: int) -> Q:
     return own & ~Q(way=PACKAGE_MANIFEST)
 
 
-def offers_of(cluster_id: int, names: Collection[str]) -> dict[str, list[Offer]]:
+def offers_of(cluster_id: int, names: Collection[str]) -> dict[str, list[PackageOffer]]:
     """Package name -> its offers, ClusterCatalogs of the cluster first."""
     catalogs = {
         row.pk: row for row in Catalog.objects.filter(usable_catalogs(cluster_id)).order_by()
@@ -52,12 +52,12 @@ def offers_of(cluster_id: int, names: Collection[str]) -> dict[str, list[Offer]]
     if not catalogs or not names:
         return {}
     packages = Package.objects.filter(catalog_id__in=catalogs, name__in=names).order_by()
-    offers: dict[int, Offer] = {}
-    by_package: dict[str, list[Offer]] = defaultdict(list)
+    offers: dict[int, PackageOffer] = {}
+    by_package: dict[str, list[PackageOffer]] = defaultdict(list)
     for pk, name, catalog_id in packages.values_list("id", "name", "catalog_id"):
         catalog = catalogs[catalog_id]
         is_own = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
-        offers[pk] = Offer(catalog.name, catalog.priority, is_own)
+        offers[pk] = PackageOffer(catalog.name, catalog.priority, is_own)
         by_package[name].append(offers[pk])
     _fill(offers)
     for listed in by_package.values():
@@ -65,7 +65,7 @@ def offers_of(cluster_id: int, names: Collection[str]) -> dict[str, list[Offer]]
     return by_package
 
 
-def _fill(offers: dict[int, Offer]) -> None:
+def _fill(offers: dict[int, PackageOffer]) -> None:
     channels: dict[int, tuple[int, str]] = {}
     rows = Channel.objects.filter(package_id__in=offers).order_by()
     for pk, package, name, head in rows.values_list("id", "package_id", "name", "head"):

@@ -17,7 +17,7 @@ from django.utils import timezone
 from installs.state.listing import Snapshot, list_resources
 from installs.state.pods import refresh_pods
 from installs.state.resources import BY_NAME
-from installs.state.write import Written, write_snapshot
+from installs.state.write import WriteResult, write_snapshot
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError
@@ -118,16 +118,18 @@ def _pass(
     return report
 
 
-def _pods(cluster: Cluster, client: KubeClient) -> Written:
+def _pods(cluster: Cluster, client: KubeClient) -> WriteResult:
     """Refreshes pods; an error of these requests does not fail the pass."""
     try:
         return refresh_pods(cluster, client)
     except KubeError as error:
         log.info("pods not read", cluster=cluster.name, code=error.code)
-        return Written()
+        return WriteResult()
 
 
-def _counts(cluster: Cluster, snapshot: Snapshot, written: Written) -> dict[str, dict[str, int]]:
+def _counts(
+    cluster: Cluster, snapshot: Snapshot, written: WriteResult
+) -> dict[str, dict[str, int]]:
     kinds = dict.fromkeys(BY_NAME[name].kind for name in snapshot.lists)
     return {
         kind: {
@@ -207,7 +209,7 @@ def _record(
     report: SyncReport,
     started: datetime,
     *,
-    rows: Written | None = None,
+    rows: WriteResult | None = None,
     error: Failure | None = None,
 ) -> None:
     SyncRun.objects.create(

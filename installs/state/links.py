@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from installs.models import Component, Operator, Reference
+from installs.models import Component, Operator, OperatorReference
 from installs.state.decode import Key
 from installs.state.store import BATCH, LOOKUP_COLUMNS, Delta, batched, rows_of, upsert
 from olmweb.bulk import update
@@ -94,14 +94,14 @@ def _update_references(cluster_id: int, ids: Collection[int], links: Links) -> N
         wanted = {(row[0], *key) for row in rows for key in _references_of(row, groups)}
         stored = {
             (operator, kind, namespace, name): pk
-            for pk, operator, kind, namespace, name in Reference.objects.filter(
+            for pk, operator, kind, namespace, name in OperatorReference.objects.filter(
                 operator_id__in=batch
             ).values_list("id", "operator_id", "kind", "namespace", "name")
         }
         new, obsolete = wanted - set(stored), set(stored) - wanted
-        Reference.objects.bulk_create(
+        OperatorReference.objects.bulk_create(
             [
-                Reference(
+                OperatorReference(
                     cluster_id=cluster_id,
                     operator_id=operator,
                     kind=kind,
@@ -113,7 +113,9 @@ def _update_references(cluster_id: int, ids: Collection[int], links: Links) -> N
             batch_size=BATCH,
         )
         if obsolete:
-            Reference.objects.filter(id__in=[stored[reference] for reference in obsolete]).delete()
+            OperatorReference.objects.filter(
+                id__in=[stored[reference] for reference in obsolete]
+            ).delete()
         links.rows += len(new) + len(obsolete)
         links.affected |= {operator for operator, *_ in new | obsolete}
 
@@ -321,7 +323,7 @@ def _replaced(cluster_id: int, csvs: Collection[Key]) -> dict[Key, Key]:
 
 def _named(cluster_id: int, csvs: Collection[Key]) -> dict[Key, int]:
     """CSV -> id of the Subscription that names it as its own; of several the first by name."""
-    references = Reference.objects.filter(cluster_id=cluster_id)
+    references = OperatorReference.objects.filter(cluster_id=cluster_id)
     references_to_csvs = [(key, pk) for key, (pk,) in rows_of(references, csvs, "operator_id")]
     names: dict[int, str] = {}
     own: set[tuple[int, str]] = set()
@@ -452,5 +454,5 @@ def _affected_by_components(cluster_id: int, components: Delta, links: Links) ->
     """
     links.affected |= {row.operator_id for row in components.before.values() if row.operator_id}
     shared = {key for key in components.touched if key[0] in SHARED}
-    references = Reference.objects.filter(cluster_id=cluster_id)
+    references = OperatorReference.objects.filter(cluster_id=cluster_id)
     links.affected |= {pk for _, (pk,) in rows_of(references, shared, "operator_id")}

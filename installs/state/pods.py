@@ -11,7 +11,7 @@ from installs.state.assess import assess
 from installs.state.decode.workloads import is_available
 from installs.state.history import WriteContext
 from installs.state.store import batched
-from installs.state.write import Written, lock, save_reachable
+from installs.state.write import WriteResult, lock, save_reachable
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Unauthorized, Unreachable
 from olmweb.kube.fields import dig, items, number, text
@@ -26,7 +26,7 @@ _OPERATORS = {"In": "in", "NotIn": "notin"}
 Pods = list[dict[str, Any]]
 
 
-def refresh_pods(cluster: Cluster, client: KubeClient) -> Written:
+def refresh_pods(cluster: Cluster, client: KubeClient) -> WriteResult:
     """Lists the pods of Deployments that are not available and stores why they wait.
 
     Without permission to read pods nothing is stored. Raises Unreachable and Unauthorized.
@@ -48,7 +48,7 @@ def refresh_pods(cluster: Cluster, client: KubeClient) -> Written:
             raise
         except KubeError:
             break
-    return _write(cluster, pods) if pods else Written()
+    return _write(cluster, pods) if pods else WriteResult()
 
 
 def selector_text(selector: Any) -> str:
@@ -111,8 +111,8 @@ def _waiting_container(
     }
 
 
-def _write(cluster: Cluster, pods: Mapping[int, Pods]) -> Written:
-    written = Written()
+def _write(cluster: Cluster, pods: Mapping[int, Pods]) -> WriteResult:
+    written = WriteResult()
     with transaction.atomic():
         row = lock(cluster)
         context = WriteContext(row.pk, timezone.now())

@@ -13,7 +13,7 @@ from catalogs.graph import successors
 from catalogs.semver import Version, masterminds_range, read_version
 from installs.diagnosis.resolution import RESOLUTION_FAILED, why_over
 from installs.models import Component, Operator
-from installs.state.catalog_offers import Offer
+from installs.state.catalog_offers import PackageOffer
 from installs.state.observation import ComponentRow, observe
 from olmweb.kube.conditions import find, status_of
 from olmweb.kube.fields import items, text
@@ -34,12 +34,12 @@ class Upgrade:
 NONE = Upgrade()
 
 
-def offer_of_subscription(row: Operator, offers: Iterable[Offer]) -> Offer | None:
+def offer_of_subscription(row: Operator, offers: Iterable[PackageOffer]) -> PackageOffer | None:
     """The offer of the catalog named like the Subscription's CatalogSource."""
     return next((offer for offer in offers if offer.catalog == row.catalog), None)
 
 
-def version_of(name: str, csvs: Mapping[str, ComponentRow], offer: Offer | None) -> str:
+def version_of(name: str, csvs: Mapping[str, ComponentRow], offer: PackageOffer | None) -> str:
     """The version of a CSV by its spec, else by the catalog, else by the suffix of its name."""
     if name in csvs and (version := text(csvs[name].details, "version", limit=200)):
         return version
@@ -50,7 +50,7 @@ def version_of(name: str, csvs: Mapping[str, ComponentRow], offer: Offer | None)
 
 
 def of_subscription(
-    row: Operator, components: Sequence[ComponentRow], offer: Offer | None
+    row: Operator, components: Sequence[ComponentRow], offer: PackageOffer | None
 ) -> Upgrade:
     """The CSV that OLM has resolved but not installed, else a newer head of the channel."""
     csvs = {csv.name: csv for csv in components if csv.kind == CSV}
@@ -104,7 +104,7 @@ def _sentence(start: str, message: str) -> str:
     return f"{start}: {quoted}." if quoted else f"{start}."
 
 
-def of_extension(row: Operator, offers: Sequence[Offer]) -> Upgrade:
+def of_extension(row: Operator, offers: Sequence[PackageOffer]) -> Upgrade:
     """The newest version that the extension may be upgraded to, else the newest one that is held.
 
     Of several catalogs with a newer version the one with the highest priority counts.
@@ -133,7 +133,7 @@ def of_extension(row: Operator, offers: Sequence[Offer]) -> Upgrade:
     return best or NONE
 
 
-def _newer(row: Operator, offer: Offer, now: Version) -> list[str]:
+def _newer(row: Operator, offer: PackageOffer, now: Version) -> list[str]:
     """Names of newer bundles, highest version first, deprecated ones last."""
     newer = [name for name, version in offer.parsed.items() if now < version]
     return sorted(
@@ -143,7 +143,7 @@ def _newer(row: Operator, offer: Offer, now: Version) -> list[str]:
     )
 
 
-def _successors(row: Operator, offer: Offer, now: Version) -> set[str]:
+def _successors(row: Operator, offer: PackageOffer, now: Version) -> set[str]:
     return {
         entry.name
         for entries in offer.entries.values()
@@ -151,7 +151,7 @@ def _successors(row: Operator, offer: Offer, now: Version) -> set[str]:
     }
 
 
-def _reason_against(row: Operator, offer: Offer, name: str, follow: Collection[str]) -> str:
+def _reason_against(row: Operator, offer: PackageOffer, name: str, follow: Collection[str]) -> str:
     """Why the extension is not upgraded to this bundle; empty if it may be."""
     version = offer.versions[name]
     if text(row.details, "policy") != SELF_CERTIFIED and name not in follow:
@@ -178,7 +178,7 @@ def _in_range(version_range: str, version: Version) -> bool:
 
 
 def is_deprecated(
-    row: Operator, conditions: Iterable[Mapping[str, Any]], offer: Offer | None
+    row: Operator, conditions: Iterable[Mapping[str, Any]], offer: PackageOffer | None
 ) -> bool:
     """By the object's deprecation conditions if it has any, else by the catalog."""
     types = ("Deprecated", "PackageDeprecated", "ChannelDeprecated", "BundleDeprecated")

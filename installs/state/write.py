@@ -50,7 +50,7 @@ _STATES = {
 
 
 @dataclass(slots=True)
-class Written:
+class WriteResult:
     """Counts of rows written and deleted by kind; `derived` counts rows of no object of their own.
 
     `changed`: readers of the cluster see a difference, so its revision was incremented.
@@ -97,7 +97,7 @@ def lock(cluster: Cluster) -> Cluster:
 # -- lists -----------------------------------------------------------------------------------------
 
 
-def write_snapshot(cluster: Cluster, snapshot: Snapshot) -> Written:
+def write_snapshot(cluster: Cluster, snapshot: Snapshot) -> WriteResult:
     """Makes the rows equal to the lists, in a transaction of its own, with Streams and Cluster.
 
     Rows of resources that could not be read stay. A list deletes only rows that it would have
@@ -218,7 +218,7 @@ def _platform_operators_known(cluster: Cluster, snapshot: Snapshot) -> bool:
     return state in (SERVED, ABSENT)
 
 
-def _save_cluster(row: Cluster, snapshot: Snapshot, written: Written, now: datetime) -> bool:
+def _save_cluster(row: Cluster, snapshot: Snapshot, written: WriteResult, now: datetime) -> bool:
     """Updates the row; returns whether readers see a difference, which increments `revision`."""
     kinds = {**row.kinds, **kind_states(row, snapshot, now)}
     fields: dict[str, Any] = {"kinds": kinds, "server": snapshot.server or row.server}
@@ -285,7 +285,7 @@ def kind_states(cluster: Cluster, snapshot: Snapshot, now: datetime) -> dict[str
 
 def apply_changes(
     cluster: Cluster, changes: Sequence[Change], positions: Mapping[str, Position]
-) -> Written:
+) -> WriteResult:
     """Writes watch events and the positions reached, in a transaction of its own.
 
     Events may be repeated, late or out of order: versions older than the rows are ignored. The
@@ -399,9 +399,9 @@ def _cluster_version(changes: Sequence[Change]) -> str:
 
 def _write(
     cluster: Cluster, incoming: _WriteInput, context: WriteContext, comparable: bool
-) -> Written:
+) -> WriteResult:
     """Writes the tables, then derives. Sets `cluster.assessed`; the caller saves the row."""
-    result = Written()
+    result = WriteResult()
     deltas: dict[Table, Delta] = {}
     for table in _TABLES:
         if table in incoming.tables:
@@ -428,7 +428,7 @@ def _derive(
     cluster_id: int,
     deltas: Mapping[Table, Delta],
     context: WriteContext,
-    result: Written,
+    result: WriteResult,
     *,
     everything: bool,
 ) -> None:

@@ -46,7 +46,7 @@ FILTER_WORDS = {
     "namespace": "Namespace",
     "health": "Health",
     "reason": "Reason",
-    "finding": "Cause",
+    "finding": "CauseGroup",
     "package": "Package",
     "upgrade": "Upgrade",
     "q": "Text",

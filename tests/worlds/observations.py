@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from installs.diagnosis.types import Condition, Diagnosis, Link, Observation
+from installs.diagnosis.types import ChainLink, Condition, Diagnosis, Observation
 
 NS = "shop"
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -115,7 +115,7 @@ def pod(reason: str, message: str = "", container: str = "manager") -> dict[str,
 
 def broken(diagnosis: Diagnosis) -> tuple[str, str]:
     """Kind and name of the first broken link; there is at most one."""
-    links: list[Link] = [link for link in diagnosis.chain if link.first_broken]
+    links: list[ChainLink] = [link for link in diagnosis.chain if link.first_broken]
     assert len(links) <= 1
     return (links[0].kind, links[0].name) if links else ("", "")
 

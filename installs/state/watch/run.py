@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from installs.state.full_sync import record_failure, sync_cluster
 from installs.state.watch import positions
-from installs.state.watch.session import End, Session
+from installs.state.watch.session import End, WatchSession
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import Abandoned, KubeError
@@ -56,7 +56,9 @@ def watch_cluster(
             if plan is None:
                 end = End.UNREACHABLE if still_ours() else End.LOST
                 break
-            session = Session(cluster, client, plan, until=until, still_ours=still_ours, stop=stop)
+            session = WatchSession(
+                cluster, client, plan, until=until, still_ours=still_ours, stop=stop
+            )
             try:
                 end = session.run()
             finally:

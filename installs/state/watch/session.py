@@ -31,7 +31,7 @@ from installs.state.watch.threads import (
     Listed,
     Message,
     Opened,
-    WatchEvent,
+    Received,
     WatchThread,
 )
 from installs.state.write import apply_changes, write_snapshot
@@ -144,7 +144,7 @@ class Window:
             self._opened, self._closes = now, now + WINDOW
 
 
-class Session:
+class WatchSession:
     """`until` is a time of time.monotonic(). `still_ours` is called before every write."""
 
     def __init__(
@@ -314,7 +314,7 @@ class Session:
             return  # of a thread that was abandoned
         watch = self._watches[message.thread.watched.name]
         now = time.monotonic()
-        if isinstance(message, WatchEvent):
+        if isinstance(message, Received):
             self._on_event(watch, message)
         elif isinstance(message, Opened):
             watch.mark_opened(now)
@@ -323,7 +323,7 @@ class Session:
         else:
             self._on_end(watch, message, now)
 
-    def _on_event(self, watch: WatchState, message: WatchEvent) -> None:
+    def _on_event(self, watch: WatchState, message: Received) -> None:
         watch.position = message.resource_version
         change = message.change
         self._batch.add(watch.watched.name, change, message.resource_version, timezone.now())

@@ -36,7 +36,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchEvent:
+class Received:
     """A watch event; `change` is None for bookmarks and objects outside the selection."""
 
     thread: "WatchThread"
@@ -52,7 +52,7 @@ class Ended:
     error: KubeError | None
 
 
-Message = Listed | Opened | WatchEvent | Ended
+Message = Listed | Opened | Received | Ended
 
 
 class WatchThread(threading.Thread):
@@ -129,7 +129,7 @@ class WatchThread(threading.Thread):
             decoded = None if event.type == BOOKMARK else decode(self.watched, event.object)
             deleted = event.type == "DELETED"
             change = None if decoded is None else Change(self.watched.name, deleted, decoded)
-            if not self._put(WatchEvent(self, change, event.resource_version)):
+            if not self._put(Received(self, change, event.resource_version)):
                 return
 
     def _list(self) -> str:

@@ -32,7 +32,7 @@ entries = pytest.mark.parametrize("entry", knowledge(), ids=lambda entry: entry.
 
 
 def texts_of(entry: KnowledgeEntry) -> list[str]:
-    record = entry.record
+    record = entry
     texts = [record.cause, *record.remedy]
     for variant in record.variants:
         texts += [variant.cause, *variant.remedy]

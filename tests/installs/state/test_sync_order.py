@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from installs.models import Component, CRDState, Operator, Reference, Transition
+from installs.models import Component, CRDState, Operator, OperatorReference, Transition
 from installs.state.listing import SERVED, ResourceList, Snapshot
 from installs.state.resources import BY_NAME, WATCHED_RESOURCES, Change, decode
 from installs.state.write import apply_changes, write_snapshot
@@ -132,7 +132,7 @@ def rows_of(cluster: Cluster) -> dict[Any, Any]:
             owner = getattr(row, "operator", None)
             values["owner"] = owner and (owner.kind, owner.name)
             found[table.__name__, row.kind, row.namespace, row.name] = values
-    references = Reference.objects.filter(cluster=cluster)
+    references = OperatorReference.objects.filter(cluster=cluster)
     found["references"] = sorted(
         references.values_list("operator__kind", "operator__name", "kind", "name")
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from installs.models import Operator, Reference
+from installs.models import Operator, OperatorReference
 from installs.queries.operator_detail import parts_of
 from installs.state.full_sync import sync_cluster
 from installs.state.observation import diagnose_row
@@ -76,7 +76,7 @@ def test_versions_that_the_failure_names_stay_with_their_own_subscription(
     upgraded: KubeFake, cluster: Cluster
 ) -> None:
     kafka, etcd = _rows()["kafka"], _rows()["etcd"]
-    named = Reference.objects.filter(operator=kafka, kind="ClusterServiceVersion")
+    named = OperatorReference.objects.filter(operator=kafka, kind="ClusterServiceVersion")
     assert set(named.values_list("name", flat=True)) == {OLD, NEW, "kafka.v3.0.0"}
     own = etcd.components.filter(kind="ClusterServiceVersion").values_list("name", flat=True)
     assert set(own) == {OLD, NEW}

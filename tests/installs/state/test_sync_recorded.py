@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from installs.models import ClusterOperator, Component, Event, Operator, Reference
+from installs.models import ClusterOperator, Component, Event, Operator, OperatorReference
 from installs.state.full_sync import sync_cluster
 from installs.state.observation import diagnose_row
 from olmweb.kube.resources import (
@@ -86,7 +86,7 @@ def test_the_real_objects_of_olm_v0_are_three_subscriptions_with_all_that_they_n
         "good.v1.0.0",
     )
     assert csv.details["requirements"]
-    named = set(Reference.objects.filter(operator=good).values_list("kind", "name"))
+    named = set(OperatorReference.objects.filter(operator=good).values_list("kind", "name"))
     assert named >= {
         ("InstallPlan", "install-jl6b2"),
         ("CatalogSource", "tiny"),

@@ -10,7 +10,7 @@ from installs.models import (
     CRDState,
     Event,
     Operator,
-    Reference,
+    OperatorReference,
     Transition,
     UnknownMessage,
 )
@@ -293,10 +293,10 @@ def test_an_operator_group_that_comes_later_is_referred_to(
 ) -> None:
     fake.put(OPERATOR_GROUPS, v0.operator_group("second"))
     sync_cluster(installed)
-    assert Reference.objects.filter(kind="OperatorGroup").count() == 2
+    assert OperatorReference.objects.filter(kind="OperatorGroup").count() == 2
     fake.remove(OPERATOR_GROUPS, "group", v0.NS)
     sync_cluster(installed)
-    assert Reference.objects.get(kind="OperatorGroup").name == "second"
+    assert OperatorReference.objects.get(kind="OperatorGroup").name == "second"
 
 
 def test_deployments_belong_to_the_operator_that_owns_their_owner(

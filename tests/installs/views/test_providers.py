@@ -5,7 +5,7 @@ from django.test import Client
 
 from catalogs.models import Catalog
 from installs.diagnosis.knowledge import Finding, finding_for
-from installs.queries.providers import Api, api_of_crd, missing_api, provider_searches
+from installs.queries.providers import MissingApi, api_of_crd, missing_api, provider_searches
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_package
 from tests.worlds.html import Page, assert_page
@@ -91,10 +91,10 @@ def test_the_kind_of_a_definition_is_told_by_its_plural(
 
 
 def test_what_a_finding_misses_is_read_from_its_facts() -> None:
-    assert missing_api(finding("csv-req-crd-missing", crd=CRD)) == Api(
+    assert missing_api(finding("csv-req-crd-missing", crd=CRD)) == MissingApi(
         "cert-manager.io", plural="certificates"
     )
-    monitor = Api("monitoring.coreos.com", kind="ServiceMonitor")
+    monitor = MissingApi("monitoring.coreos.com", kind="ServiceMonitor")
     gv = "monitoring.coreos.com/v1"
     assert missing_api(finding("plan-api-missing", object_kind="ServiceMonitor", gv=gv)) == monitor
     assert (
@@ -107,5 +107,5 @@ def test_what_a_finding_misses_is_read_from_its_facts() -> None:
 
 def test_a_kind_that_is_known_is_not_guessed(prod: Cluster) -> None:
     make_provider(prod, "Certificate")
-    assert provider_searches(prod, [Api("cert-manager.io", kind="Issuer")]) == {}
+    assert provider_searches(prod, [MissingApi("cert-manager.io", kind="Issuer")]) == {}
     assert provider_searches(prod, []) == {}
