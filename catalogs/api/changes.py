@@ -13,6 +13,7 @@ from ninja import FilterLookup, Query, Router
 from pydantic import AfterValidator, Field
 
 from catalogs import lookup
+from catalogs.api.catalogs import catalog_state
 from catalogs.api.schemas import ChangeRow, DifferenceRow
 from catalogs.models import Catalog, CatalogChange
 from catalogs.revisions.compare import PackageChange
@@ -22,6 +23,7 @@ from catalogs.revisions.differences import (
     differences,
     find_point,
     find_point_at,
+    read_number,
     read_point,
 )
 from catalogs.revisions.effects import AffectedOperator, Effect, effects, installed_from
@@ -47,7 +49,7 @@ router = Router(tags=["Catalogs"])
 
 
 def read_revision(value: str) -> str:
-    if not (value.isascii() and value.isdigit() and len(value) <= 9):
+    if read_number(value) is None:
         raise ValueError(f'must be the number of a revision, not "{value[:60]}".')
     return value
 
@@ -111,16 +113,8 @@ def _changes_since(
         return ChangeRow(after.number, after.at, *change, affects=affects)
 
     report = _Differences(before, after, packages[0], frozenset(query.kind or ()))
-    state = [*_state(catalog), before.number]
-    return answer_list(
-        request,
-        query,
-        "changes",
-        ChangeRow,
-        ComputedRows(lambda: report.rows(row)),
-        state,
-        report.markdown,
-    )
+    rows, state = ComputedRows(lambda: report.rows(row)), [*_state(catalog), before.number]
+    return answer_list(request, query, "changes", ChangeRow, rows, state, report.markdown)
 
 
 @router.get("/compare", response=Page[DifferenceRow])
@@ -134,16 +128,9 @@ def compare(request: HttpRequest, query: Query[CompareParameters]) -> HttpRespon
         return DifferenceRow(difference.fate, *change, affects=affects)
 
     report = _Differences(before, after, query.package, frozenset(query.kind or ()))
+    rows = ComputedRows(lambda: report.rows(row))
     state = [part for point in (before, after) for part in (*_state(point.catalog), point.number)]
-    return answer_list(
-        request,
-        query,
-        "compare",
-        DifferenceRow,
-        ComputedRows(lambda: report.rows(row)),
-        state,
-        report.markdown,
-    )
+    return answer_list(request, query, "compare", DifferenceRow, rows, state, report.markdown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,16 +164,15 @@ def _state(catalog: Catalog) -> list[object]:
     """What changes whenever its changes do, or what is installed: rows name whom they affect."""
     cluster = catalog.cluster
     return [
-        *(catalog.pk, catalog.revision, catalog.content_hash, catalog.changed_at),
-        catalog.synced_digest,
+        *catalog_state(catalog),
         cluster.revision if cluster else list(Cluster.objects.values_list("name", "revision")),
     ]
 
 
 def _since(catalog: Catalog, value: str) -> Point:
     """Raises the 400 for what is neither a revision nor a time, and Missing."""
-    if value.isascii() and value.isdigit() and len(value) <= 9:
-        return find_point(catalog, int(value))
+    if (number := read_number(value)) is not None:
+        return find_point(catalog, number)
     try:
         return find_point_at(catalog, read_moment(value))
     except ValueError as error:
@@ -198,13 +184,8 @@ def _point(side: str, value: str) -> Point:
     try:
         return read_point(value)
     except OlmwebError as error:
-        raise OlmwebError(
-            error.message,
-            code=error.code,
-            status=error.status,
-            hint=error.hint,
-            fields={side: error.message},
-        ) from error
+        error.fields = {side: error.message}
+        raise
 
 
 def _history_rows(changes: Sequence[CatalogChange]) -> list[ChangeRow]:

@@ -10,6 +10,7 @@ from ninja import Query, Router
 from catalogs import lookup
 from catalogs.models import BlobRef
 from catalogs.storage.blobs import JSON, YAML, as_text, kind_of, media_type, read_blob
+from catalogs.views.presenters import file_name
 from olmweb.api.formats import (
     finish,
     make_etag,
@@ -103,6 +104,5 @@ def _answer(
     require_acceptable(request, kind)
     response = StreamingHttpResponse(as_text(keys, kind), content_type=kind)
     ending = "json" if kind == JSON else "yaml"
-    safe = "".join(c if c.isascii() and (c.isalnum() or c in "-._") else "_" for c in name)
-    response["Content-Disposition"] = f'attachment; filename="{safe}.{ending}"'
+    response["Content-Disposition"] = f'attachment; filename="{file_name(name)}.{ending}"'
     return finish(response, etag)

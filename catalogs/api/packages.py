@@ -5,7 +5,6 @@ registry: catalogs must not import installs.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from django.apps import apps
@@ -283,6 +282,6 @@ def get_resolution(
             )
         except BadQuestion as error:
             raise refuse(error.field, str(error)) from None
-        return asdict(resolution)
+        return resolution
 
     return answer_one(request, (row.pk, row.content_hash), build, query)

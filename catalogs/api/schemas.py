@@ -5,9 +5,9 @@ document. Knows no HTTP.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.urls import reverse
 
@@ -24,6 +24,8 @@ from catalogs.models import (
 from catalogs.verdicts.read import StoredVerdict
 from catalogs.views.presenters import origin
 from olmweb.errors import Missing
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,9 +297,15 @@ class DifferenceRow:
     affects: list[str]
 
 
+def row_of(row: type[R], source: Any, **values: Any) -> R:
+    """A row of `values`, and of the attributes of `source` by the names of the other fields."""
+    names = row.__dataclass_fields__  # type: ignore[attr-defined]
+    return row(**{name: getattr(source, name) for name in names if name not in values}, **values)
+
+
 def shallow(row: Any) -> dict[str, Any]:
     """The fields of `row` by name, for the constructor of the detail that extends it."""
-    return {field.name: getattr(row, field.name) for field in fields(row)}
+    return {name: getattr(row, name) for name in row.__dataclass_fields__}
 
 
 def error_text(code: str, message: str, hint: str) -> ErrorText | None:
@@ -305,74 +313,42 @@ def error_text(code: str, message: str, hint: str) -> ErrorText | None:
 
 
 def catalog_row(catalog: Catalog) -> CatalogRow:
-    return CatalogRow(
+    return row_of(
+        CatalogRow,
+        catalog,
         cluster=catalog.cluster_name,
         catalog=catalog.slug,
-        source_kind=catalog.source_kind,
-        namespace=catalog.namespace,
-        name=catalog.name,
-        priority=catalog.priority,
-        availability=catalog.availability,
-        state=catalog.state,
-        stale=catalog.stale,
-        way=catalog.way,
         exact=not origin(catalog.way),
-        resolved_digest=catalog.resolved_digest,
-        content_hash=catalog.content_hash,
-        revision=catalog.revision,
         packages=catalog.package_count,
         channels=catalog.channel_count,
         bundles=catalog.bundle_count,
         problems=catalog.problem_count,
         error=error_text(catalog.error_code, catalog.error_text, catalog.error_hint),
-        failing_since=catalog.failing_since,
-        checked_at=catalog.checked_at,
-        synced_at=catalog.synced_at,
-        changed_at=catalog.changed_at,
     )
 
 
 def catalog_detail(catalog: Catalog, *, revisions: int) -> CatalogDetail:
     """`revisions`: how many of the newest to include; one query."""
+    newest = catalog.revisions.all()[:revisions]
     return CatalogDetail(
         **shallow(catalog_row(catalog)),
         source=catalog.source,
         ways=catalog.ways,
         conditions=catalog.conditions,
-        revisions=[
-            RevisionRow(
-                revision=revision.number,
-                at=revision.created_at,
-                content_hash=revision.content_hash,
-                digest=revision.digest,
-                counts=revision.counts,
-            )
-            for revision in catalog.revisions.all()[:revisions]
-        ],
+        revisions=[row_of(RevisionRow, r, revision=r.number, at=r.created_at) for r in newest],
     )
 
 
 def package_row(package: Package, *, installed: bool) -> PackageRow:
     """`package` comes with its catalog and cluster."""
-    return PackageRow(
+    return row_of(
+        PackageRow,
+        package,
         cluster=package.catalog.cluster_name,
         catalog=package.catalog.slug,
         package=package.name,
-        display_name=package.display_name,
-        summary=package.summary,
-        provider=package.provider,
-        default_channel=package.default_channel,
         bundle=package.head_bundle,
         version=package.head_version,
-        categories=package.categories,
-        keywords=package.keywords,
-        capability=package.capability,
-        infrastructure_features=package.infrastructure_features,
-        install_modes=package.install_modes,
-        deprecated=package.deprecated,
-        deprecation=package.deprecation,
-        channel_count=package.channel_count,
-        bundle_count=package.bundle_count,
         icon=reverse("catalogs:icon", args=[package.icon_id]) if package.icon_id else None,
         installed=installed,
     )
@@ -380,71 +356,36 @@ def package_row(package: Package, *, installed: bool) -> PackageRow:
 
 def channel_row(channel: Channel) -> ChannelRow:
     """`channel` comes with its entries."""
-    return ChannelRow(
-        channel=channel.name,
-        default=channel.is_default,
-        head=channel.head,
-        head_version=channel.head_version,
-        deprecated=channel.deprecated,
-        deprecation=channel.deprecation,
-        entries=[
-            EntryRow(entry.name, entry.replaces, entry.skips, entry.skip_range)
-            for entry in channel.entries.all()
-        ],
+    entries = [row_of(EntryRow, entry) for entry in channel.entries.all()]
+    return row_of(
+        ChannelRow, channel, channel=channel.name, default=channel.is_default, entries=entries
     )
 
 
 def bundle_row(bundle: Bundle) -> BundleRow:
     """`bundle` comes with its package, catalog and cluster."""
-    catalog = bundle.package.catalog
-    return BundleRow(
-        cluster=catalog.cluster_name,
-        catalog=catalog.slug,
+    return row_of(
+        BundleRow,
+        bundle,
+        cluster=bundle.package.catalog.cluster_name,
+        catalog=bundle.package.catalog.slug,
         package=bundle.package.name,
         bundle=bundle.name,
-        version=bundle.version,
-        release=bundle.release,
-        image=bundle.image,
-        display_name=bundle.display_name,
         install_modes=bundle.install_modes if bundle.install_modes_known else None,
-        webhooks=bundle.webhooks,
-        owned_api_services=bundle.owned_api_services,
-        min_kube_version=bundle.min_kube_version,
-        max_openshift_version=bundle.max_openshift_version,
-        suggested_namespace=bundle.suggested_namespace,
-        released_at=bundle.released_at,
-        deprecated=bundle.deprecated,
-        deprecation=bundle.deprecation,
-        required_packages=bundle.required_packages,
-        constraint_count=bundle.constraint_count,
     )
 
 
 def gvk_rows(gvks: Iterable[BundleGVK], *, required: bool) -> list[GvkRow]:
-    return [GvkRow(gvk.group, gvk.version, gvk.kind) for gvk in gvks if gvk.required == required]
+    return [row_of(GvkRow, gvk) for gvk in gvks if gvk.required == required]
 
 
 def problem_rows(problems: Iterable[ContentProblem]) -> list[ProblemRow]:
     rows = []
     for problem in problems:
-        reactions = reactions_of(problem.code)
-        rows.append(
-            ProblemRow(
-                package=problem.package,
-                subject=problem.subject,
-                field=problem.field,
-                code=problem.code,
-                title=reactions.title,
-                severity=problem.severity,
-                message=problem.message,
-                offset=problem.offset,
-                file=problem.file,
-                line=problem.line,
-                excerpt=problem.excerpt,
-                remedy=reactions.remedy,
-                reactions=ReactionRow(*reactions[2:]),
-            )
-        )
+        about = reactions_of(problem.code)
+        reactions = row_of(ReactionRow, about)
+        texts = {"title": about.title, "remedy": about.remedy}
+        rows.append(row_of(ProblemRow, problem, **texts, reactions=reactions))
     return rows
 
 
@@ -456,28 +397,17 @@ def inspection_row(bundle: Bundle, row: BundleInspection | None) -> InspectionRo
             code="not-inspected",
             hint="POST to the same address to have it inspected.",
         )
-    manifests = row.manifests
-    return InspectionRow(
+    return row_of(
+        InspectionRow,
+        row,
         bundle=bundle.name,
-        image=row.image,
-        state=row.state,
-        asked_by=row.asked_by,
-        asked_at=row.asked_at,
-        finished_at=row.finished_at,
         bytes_done=row.done,
         bytes_total=row.total,
-        digest=manifests.digest if manifests else None,
-        objects=manifests.objects_held if manifests else None,
+        digest=row.manifests.digest if row.manifests else None,
+        objects=row.manifests.objects_held if row.manifests else None,
         error=error_text(row.error_code, row.error_text, row.error_hint),
     )
 
 
 def verdict_row(verdict: StoredVerdict, bundle: str) -> VerdictRow:
-    return VerdictRow(
-        verdict.path.value,
-        verdict.target.value,
-        verdict.verdict.value,
-        verdict.rule,
-        verdict.sentence,
-        bundle,
-    )
+    return row_of(VerdictRow, verdict, watch=verdict.target, bundle=bundle)

@@ -122,14 +122,20 @@ def find_point_at(catalog: Catalog, moment: datetime) -> Point:
     return find_point(catalog, revision.number if revision else None)
 
 
+def read_number(text: str) -> int | None:
+    """The number of a revision; None for any other text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
+
+
 def read_point(value: str) -> Point:
     """The revision that CLUSTER/CATALOG@REVISION names; the current one without @REVISION.
 
     Raises BadRequest for another shape, Missing for an unknown catalog or revision.
     """
-    path, at, number = value.rpartition("@")
-    if not at or not (number.isascii() and number.isdigit() and len(number) <= 9):
-        path, number = value, ""
+    path, _, text = value.rpartition("@")
+    number = read_number(text) if path else None
+    if number is None:
+        path = value
     cluster, slash, slug = path.partition("/")
     if not (cluster and slash and slug):
         shown = "".join(char if char.isprintable() else " " for char in value[:100])
@@ -137,7 +143,7 @@ def read_point(value: str) -> Point:
             f"“{shown}” names no catalog.",
             hint="Write CLUSTER/CATALOG or CLUSTER/CATALOG@REVISION, with - for no cluster.",
         )
-    return find_point(lookup.get_catalog(cluster, slug), int(number) if number else None)
+    return find_point(lookup.get_catalog(cluster, slug), number)
 
 
 def write_point(point: Point) -> str:

@@ -42,8 +42,9 @@ class FateSection:
     concerned: list[PackageEntry] = field(default_factory=list)
     others: list[PackageEntry] = field(default_factory=list)
 
-    def page(self, start: int, size: int) -> list[PackageEntry]:
-        return [*self.concerned, *self.others][start : start + size]
+    @property
+    def entries(self) -> list[PackageEntry]:
+        return [*self.concerned, *self.others]
 
 
 @dataclass(slots=True)

@@ -58,17 +58,14 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
         return answer
     notices: list[str] = []
     tab = forms.read_option(request.GET, "tab", tuple(CATALOG_TABS), notices)
+    counts = {"problems": catalog_row.problem_count}
     context: dict[str, Any] = {
         "rev": rev,
         "catalog": catalog_row,
         "standing": standing,
         "status": presenters.catalog_status(catalog_row),
         "tab": tab,
-        "tabs": [
-            ("overview", "Overview", None),
-            ("changes", "Changes", None),
-            ("problems", "Problems", catalog_row.problem_count),
-        ],
+        "tabs": [(name, title, counts.get(name)) for name, title in CATALOG_TABS.items()],
         "notices": notices,
     }
     if tab == "problems":
@@ -95,18 +92,23 @@ def _catalog_stamp(catalog: Catalog) -> tuple[object, ...]:
     )
 
 
+def _require_staff(request: HttpRequest, verb: str, otherwise: str) -> None:
+    """Raises OlmwebError (403) for others."""
+    if not request.user.is_staff:
+        raise OlmwebError(
+            f"Only staff may {verb} a sync.",
+            code="not-staff",
+            status=403,
+            hint=f"Ask an administrator, or {otherwise}",
+        )
+
+
 @require_POST
 @sign_in_required(return_to="catalogs:catalog")
 def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """Staff request a sync of the catalog; a worker does it."""
     catalog_row = lookup.get_catalog(cluster, catalog)
-    if not request.user.is_staff:
-        raise OlmwebError(
-            "Only staff may start a sync.",
-            code="not-staff",
-            status=403,
-            hint="Ask an administrator, or wait: catalogs are read by themselves.",
-        )
+    _require_staff(request, "start", "wait: catalogs are read by themselves.")
     tasks.sync_catalog.delay_on_commit(catalog_row.pk)
     messages.success(request, f"A sync of {catalog_row} was asked for; a worker reads it now.")
     return redirect("catalogs:catalog", catalog_row.cluster_name, catalog_row.slug)
@@ -131,13 +133,7 @@ def progress(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
 def cancel(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """Staff cancel the running sync; the content read before stays."""
     catalog_row = lookup.get_catalog(cluster, catalog)
-    if not request.user.is_staff:
-        raise OlmwebError(
-            "Only staff may cancel a sync.",
-            code="not-staff",
-            status=403,
-            hint="Ask an administrator, or wait until it is done.",
-        )
+    _require_staff(request, "cancel", "wait until it is done.")
     if sync_progress.cancel(catalog_row):
         messages.success(
             request, f"The sync of {catalog_row} stops now; what was read before stays."

@@ -19,6 +19,7 @@ from catalogs.revisions.differences import (
     differences,
     find_point,
     find_point_at,
+    read_number,
     retained_revisions,
 )
 from catalogs.revisions.effects import installed_from
@@ -118,17 +119,14 @@ def report_context(
     context: dict[str, Any] = {"report": report}
     if query.show:
         section = report.sections[query.show]
-        pages = max(1, -(-section.total // size))
-        if query.page > pages:
-            notices.append(f"There is no page {query.page}; the last one, {pages}, is shown.")
-        number = min(query.page, pages)
-        entries = section.page((number - 1) * size, size)
-        context["page"] = presenters.Page(entries, number, pages, section.total, size)
+        context["page"] = presenters.paginate(
+            section.entries, query.page, size, notices, section.total
+        )
     context["sections"] = [
         ShownSection(
             fate,
             report.sections[fate].total,
-            _shown(context["page"].items if query.show else _first(report, fate), before, after),
+            _shown(context["page"] if query.show else _first(report, fate), before, after),
         )
         for fate in FATES
         if query.show in ("", fate)
@@ -139,7 +137,7 @@ def report_context(
 def _first(report: ChangeReport, fate: str) -> Sequence[PackageEntry]:
     """All entries that affect an installation, then others up to the limit."""
     section = report.sections[fate]
-    return section.page(0, max(OVERVIEW, len(section.concerned)))
+    return section.entries[: max(OVERVIEW, len(section.concerned))]
 
 
 def _shown(
@@ -182,9 +180,9 @@ def changes_tab(request: HttpRequest, catalog: Catalog, notices: list[str]) -> d
             context | {"revision": revision} | report_context(stream, query, None, point, notices)
         )
     revisions = catalog.revisions.all()
-    page = presenters.paginate(revisions, query.page, REVISIONS, notices, total=revisions.count())
+    page = presenters.paginate(revisions, query.page, REVISIONS, notices)
     changes = changes_of_revisions(
-        page.items,
+        list(page),
         {catalog.pk: installed_from(catalog)},
         kinds=query.kinds,
         package=query.package,
@@ -199,8 +197,8 @@ def _read_since(params: QueryDict, catalog: Catalog, notices: list[str]) -> Poin
     if not value:
         return None
     try:
-        if value.isascii() and value.isdigit() and len(value) <= 9:
-            return find_point(catalog, int(value))
+        if (number := read_number(value)) is not None:
+            return find_point(catalog, number)
         midnight = datetime.combine(date.fromisoformat(value), time(), UTC)
         point = find_point_at(catalog, midnight)
     except OlmwebError as error:
@@ -222,8 +220,7 @@ def _read_revision(
     value = params.get("revision", "")
     if not value:
         return None
-    number = int(value) if value.isascii() and value.isdigit() and len(value) <= 9 else 0
-    revision = catalog.revisions.filter(number=number).first()
+    revision = catalog.revisions.filter(number=read_number(value) or 0).first()
     if revision is None:
         notices.append(f"Revision “{value[:20]}” of this catalog is not kept.")
     return revision

@@ -1,11 +1,11 @@
 """The tab Channels of a package: its upgrade graph, drawn and in words, and the same as files."""
 
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
+from django.core.paginator import Page
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from catalogs import lookup, queries
@@ -32,6 +32,13 @@ from olmweb.web.forms import clean_text
 
 ROWS = 50  # of the graph's table twin on one page
 OPENED = 20  # folds that one address unfolds
+# CSS classes of an edge in the key below the graph, and their meaning.
+EDGE_KEY = (
+    ("olm-graph-replaces", "replaces"),
+    ("olm-graph-skips", "skips"),
+    ("olm-graph-skipRange", "skipRange, from the newest version it takes"),
+    ("olm-graph-replaces olm-graph-route", "the way asked for"),
+)
 SVG_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -67,6 +74,7 @@ def channels_tab(
     marks = _marks(analysis, bundles, installed, start, goal)
     title = f"Upgrade graph of {package.name}, {analysis.channel or 'all channels'}"
     rows, page = _table(package, choice, facts, analysis, installed, context)
+    files = {"semantics": semantics} | ({"channel": analysis.channel} if analysis.channel else {})
     return {
         "semantics": semantics,
         "analysis": analysis,
@@ -79,10 +87,11 @@ def channels_tab(
         else (),
         "start": start,
         "goal": goal,
-        "options": _options(analysis),
+        "options": sorted(analysis.names),
         "facts_in_words": _in_words(analysis),
         "mermaid": mermaid(analysis.entries, analysis.versions, facts=marks, title=title),
-        "files": _file_query(semantics, analysis.channel),
+        "files": urlencode(files),
+        "edge_key": EDGE_KEY,
         "rows": rows,
         "page": page,
         "opened": "open" in params,
@@ -135,13 +144,6 @@ def _ends(
     return start, goal
 
 
-def _options(analysis: Analysis) -> SafeString:
-    """The entries for a datalist; by hand, because there may be hundreds on every page."""
-    return SafeString(
-        "".join(f'<option value="{escape(name)}">' for name in sorted(analysis.names))
-    )
-
-
 def _marks(
     analysis: Analysis,
     bundles: Mapping[str, Bundle],
@@ -170,14 +172,6 @@ def _fold_link(params: QueryDict, name: str) -> str:
     changed.appendlist("open", name)
     changed.pop("page", None)
     return f"?{changed.urlencode()}#olm-graph-opened"
-
-
-def _file_query(semantics: str, channel: str) -> str:
-    params = QueryDict(mutable=True)
-    params["semantics"] = semantics
-    if channel:
-        params["channel"] = channel
-    return params.urlencode()
 
 
 def _in_words(analysis: Analysis) -> list[dict[str, Any]]:
@@ -211,15 +205,14 @@ def _table(
     analysis: Analysis,
     installed: set[str],
     context: Mapping[str, Any],
-) -> tuple[list[dict[str, Any]], presenters.Page[Any]]:
+) -> tuple[list[dict[str, Any]], Page[Any]]:
     """The graph as a table: an entry a row, newest first, with its next upgrade."""
     bundles = {bundle.name: bundle for bundle in choice.bundles}
     channels = [analysis.channel] if analysis.channel else facts.ordered_channels()
     entries = [(channel, entry) for channel in channels for entry in facts.channels[channel]]
-    entries.sort(key=lambda pair: _newest(bundles.get(pair[1].name)), reverse=True)
-    page = presenters.paginate(
-        entries, context["page_number"], ROWS, context["notices"], total=len(entries)
-    )
+    keys = {bundle.name: bundle.version_key for bundle in choice.bundles}
+    entries.sort(key=lambda pair: keys.get(pair[1].name, ""), reverse=True)
+    page = presenters.paginate(entries, context["page_number"], ROWS, context["notices"])
     rows = [
         {
             "channel": channel,
@@ -231,13 +224,9 @@ def _table(
             "head": entry.name in analysis.heads,
             "installed": entry.name in installed,
         }
-        for channel, entry in page.items
+        for channel, entry in page
     ]
     return rows, page
-
-
-def _newest(bundle: Bundle | None) -> str:
-    return bundle.version_key if bundle else ""
 
 
 # -- files ----------------------------------------------------------------------------------------
@@ -269,16 +258,9 @@ def graph_file(
         svg = render(drawn, links={}, facts=marks, title=title, style=STANDALONE_STYLE)
         response = HttpResponse(svg, content_type="image/svg+xml")
         response.headers["Content-Security-Policy"] = SVG_POLICY
-    name = _file_name(package_row.name, channel, kind)
-    response.headers["Content-Disposition"] = f'inline; filename="{name}"'
+    name = "-".join(filter(None, (package_row.name, channel)))[:100]
+    response.headers["Content-Disposition"] = (
+        f'inline; filename="{presenters.file_name(name)}.{kind}"'
+    )
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response
-
-
-def _file_name(package: str, channel: str, kind: str) -> str:
-    parts: Sequence[str] = [package, channel] if channel else [package]
-    safe = "-".join(parts)[:100]
-    return (
-        "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in safe)
-        + f".{kind}"
-    )

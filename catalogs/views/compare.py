@@ -26,8 +26,13 @@ class RevisionOption:
     """One option of a picker; `value` is the value in the URL."""
 
     value: str
-    words: str
     point: Point
+
+    @property
+    def words(self) -> str:
+        when = f" of {self.point.at:%Y-%m-%d}" if self.point.at else ""
+        current = ", current" if self.point.current else ""
+        return f"{self.point.catalog.slug}, revision {self.point.number}{when}{current}"
 
 
 @require_safe
@@ -67,17 +72,10 @@ def _groups(chosen: list[Point]) -> list[tuple[str, list[RevisionOption]]]:
         numbers = {point.number for point in points}
         older = [p for p in chosen if p.catalog.pk == catalog.pk and p.number not in numbers]
         choices = [
-            RevisionOption(write_point(point), _words(point), point)
-            for point in [*points, *dict.fromkeys(older)]
+            RevisionOption(write_point(point), point) for point in [*points, *dict.fromkeys(older)]
         ]
         groups.append((str(catalog), choices))
     return groups
-
-
-def _words(point: Point) -> str:
-    when = f" of {point.at:%Y-%m-%d}" if point.at else ""
-    current = ", current" if point.current else ""
-    return f"{point.catalog.slug}, revision {point.number}{when}{current}"
 
 
 def _api_url(params: QueryDict) -> str:

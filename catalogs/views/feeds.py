@@ -52,7 +52,7 @@ def _answer(
     if unchanged is not None:
         return unchanged
     feed = Atom1Feed(
-        title=_clean(title),
+        title=clean_text(title),
         link=request.build_absolute_uri(page),
         description=None,
         language="en",
@@ -68,6 +68,7 @@ def _answer(
     return finish(response, etag)
 
 
+# XML has no place for control characters, and catalogs may hold any: `clean_text` removes them.
 def _add(feed: Atom1Feed, request: HttpRequest, changes: RevisionChanges) -> None:
     revision, catalog = changes.revision, changes.revision.catalog
     page = reverse("catalogs:catalog", args=(catalog.cluster_name, catalog.slug))
@@ -75,9 +76,9 @@ def _add(feed: Atom1Feed, request: HttpRequest, changes: RevisionChanges) -> Non
     if not words:
         words = "first read" if changes.first else "no package differs"
     feed.add_item(
-        title=_clean(f"{catalog}, revision {revision.number}: {words}"),
+        title=clean_text(f"{catalog}, revision {revision.number}: {words}"),
         link=request.build_absolute_uri(f"{page}?tab=changes&revision={revision.number}"),
-        description=_clean(_summary(changes)),
+        description=clean_text(_summary(changes)),
         unique_id=_stable_id(catalog, revision.number, revision.created_at.isoformat()),
         pubdate=revision.created_at,
         updateddate=revision.created_at,
@@ -123,8 +124,3 @@ def _package(entry: PackageEntry) -> tuple[str, str]:
         rest = len(line.items) - ITEMS
         sentences.append(f"{line.title}: {items}{f' and {rest} more' if rest > 0 else ''}")
     return entry.package, "; ".join(sentences)
-
-
-def _clean(text: str) -> str:
-    """XML has no place for control characters, and catalogs may hold any."""
-    return clean_text(text)

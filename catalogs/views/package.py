@@ -1,11 +1,9 @@
 """A package: one page, a tab for each question about it."""
 
 from collections.abc import Callable
-from html import escape
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from catalogs import lookup, queries
@@ -38,8 +36,12 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         entries,
     )
     notices = list(choice.notices)
-    problems = package_row.catalog.problems.filter(package=package_row.name).count()
-    tabs = {name: title for name, title in TABS.items() if name != "problems" or problems}
+    counts = {
+        "channels": package_row.channel_count,
+        "versions": package_row.bundle_count,
+        "problems": package_row.catalog.problems.filter(package=package_row.name).count(),
+    }
+    tabs = {name: title for name, title in TABS.items() if name != "problems" or counts[name]}
     tab = forms.read_option(request.GET, "tab", tuple(tabs), notices)
     context: dict[str, Any] = {
         "package": package_row,
@@ -49,11 +51,8 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "choice": choice,
         "entries": entries,
         "bundle": choice.bundle,
-        "version_options": _version_options(choice),
         "tab": tab,
-        "tabs": [
-            (name, title, _tab_count(name, package_row, problems)) for name, title in tabs.items()
-        ],
+        "tabs": [(name, title, counts.get(name)) for name, title in tabs.items()],
         "installed": (installed := installed_packages().get(package_row.name, ())),
         "healths": list(dict.fromkeys(installation.health for installation in installed)),
         "notices": notices,
@@ -61,7 +60,8 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "params": request.GET,
         "page_number": forms.read_page(request.GET, notices),
     }
-    context.update(TAB_CONTEXT[tab](package_row, choice, context))
+    if tab in TAB_CONTEXT:
+        context.update(TAB_CONTEXT[tab](package_row, choice, context))
     return render_page(request, "catalogs/package.html", context)
 
 
@@ -75,28 +75,6 @@ TABS = {
 }
 # Tabs that are worked out from the entries of all channels.
 OF_ALL_ENTRIES = ("channels", "versions")
-
-
-def _tab_count(name: str, package: Package, problems: int) -> int | None:
-    counts = {
-        "channels": package.channel_count,
-        "versions": package.bundle_count,
-        "problems": problems,
-    }
-    return counts.get(name)
-
-
-def _version_options(choice: queries.Choice) -> SafeString:
-    """The bundles to choose from; by hand, because there may be hundreds on every page."""
-    head = choice.channel.head if choice.channel else ""
-    return SafeString(
-        "".join(
-            f'<option value="{escape(bundle.version)}"{" selected" * (bundle == choice.bundle)}>'
-            f"{escape(bundle.version or bundle.name)}{' (head)' * (bundle.name == head)}"
-            f"{' (deprecated)' * bundle.deprecated}</option>"
-            for bundle in choice.offered
-        )
-    )
 
 
 def _overview(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
@@ -113,16 +91,10 @@ def _installs(package: Package, choice: queries.Choice, _: dict[str, Any]) -> di
     return {**bundle_contents(bundle), "contents_url": contents_url}
 
 
-def _installed(package: Package, choice: queries.Choice, _: dict[str, Any]) -> dict[str, Any]:
-    return {}
-
-
 def _problems(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
     problems = find_problems(package.catalog, package=package.name)
-    page = presenters.paginate(
-        problems, context["page_number"], ROWS, context["notices"], total=problems.count()
-    )
-    return {"page": page, **described(page.items)}
+    page = presenters.paginate(problems, context["page_number"], ROWS, context["notices"])
+    return {"page": page, **described(list(page))}
 
 
 TAB_CONTEXT: dict[str, Callable[[Package, queries.Choice, dict[str, Any]], dict[str, Any]]] = {
@@ -130,6 +102,5 @@ TAB_CONTEXT: dict[str, Callable[[Package, queries.Choice, dict[str, Any]], dict[
     "channels": channels_tab,
     "versions": versions_tab,
     "installs": _installs,
-    "installed": _installed,
     "problems": _problems,
 }

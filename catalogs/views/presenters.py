@@ -3,13 +3,15 @@
 Reads no rows.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
-from typing import Any, Generic, TypeVar
+from typing import Any
 from urllib.parse import quote_plus, urlencode
 
+from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
 from django.http import QueryDict
 from django.urls import NoReverseMatch, reverse
@@ -36,8 +38,6 @@ from catalogs.verdicts.read import MethodVerdict, StoredVerdict, title_of
 from catalogs.verdicts.rules import Verdict
 from catalogs.views.forms import FILTER_NAMES
 from olmweb.models import LOCAL
-
-Item = TypeVar("Item")
 
 FACET_FIRST = 8  # values of a facet in sight, the others are folded
 FACET_MOST = 300  # values of a facet at all
@@ -171,15 +171,6 @@ class Card:
         )
 
     @property
-    def sources_html(self) -> SafeString:
-        """The one catalog, or how many there are. By hand for the reason of `FacetValue.html`."""
-        if len(self.sources) < 2:
-            return SafeString(escape(self.row.catalog))
-        return SafeString(
-            f'<span title="{escape(self.source_names)}">{len(self.sources)} sources</span>'
-        )
-
-    @property
     def verdicts(self) -> list[tuple[str, str]]:
         """(verdict, words) for a label each: by which paths it installs, by which not and why."""
         return verdict_labels(self.row.verdicts)
@@ -208,33 +199,6 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[Item]):
-    """A slice of a list; `number` counts from 1, `first` and `last` are positions from 1."""
-
-    items: Sequence[Item]
-    number: int
-    pages: int
-    total: int
-    size: int
-
-    @property
-    def first(self) -> int:
-        return (self.number - 1) * self.size + 1 if self.total else 0
-
-    @property
-    def last(self) -> int:
-        return min(self.number * self.size, self.total)
-
-    @property
-    def previous(self) -> int | None:
-        return self.number - 1 if self.number > 1 else None
-
-    @property
-    def next(self) -> int | None:
-        return self.number + 1 if self.number < self.pages else None
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """`tone` is one of success, info, warning, danger, neutral; `sentence` may be empty."""
 
@@ -245,20 +209,20 @@ class Status:
 
 
 def paginate(
-    items: Sequence[Item] | QuerySet[Any, Item],
+    items: Sequence[Any] | QuerySet[Any],
     number: int,
     size: int,
     notices: list[str],
-    *,
-    total: int,
-) -> Page[Item]:
-    """Page `number` of `items`; beyond the end it is the last one, with a notice."""
-    pages = max(1, -(-total // size))
-    if number > pages:
-        notices.append(f"There is no page {number}; the last one, {pages}, is shown.")
-        number = pages
-    start = (number - 1) * size
-    return Page(list(items[start : start + size]), number, pages, total, size)
+    total: int | None = None,
+) -> Page[Any]:
+    """Page `number` of `items`; beyond the end it is the last one, with a notice. With `total`
+    the items are not counted."""
+    paginator = Paginator(items, size)
+    if total is not None:
+        paginator.count = total
+    if number > (last := paginator.num_pages):
+        notices.append(f"There is no page {number}; the last one, {last}, is shown.")
+    return paginator.get_page(number)
 
 
 # Both are asked for dozens of times a page and routes don't change while a process lives.
@@ -276,13 +240,20 @@ def cards(matches: Sequence[PackageMatch], query: SearchQuery, hits: Hits | None
     read_as = hits.read_as if hits else {}
     words = (*query.words, *(near for names in read_as.values() for near in names))
     kinds = hits.kinds if hits else frozenset()
-    sought = {match.row.id: _unseen_words(match.row, query.words) for match in matches}
+    sought = {
+        match.row.id: [
+            word
+            for word in unplaced_words(match.row, query.words)
+            if not has_word(match.row.summary, word)
+        ]
+        for match in matches
+    }
     texts = descriptions_of([key for key, unseen in sought.items() if unseen])
     shown_cards = []
     for match in matches:
         row = match.row
         why = _kinds_found(row, words, kinds)
-        passage = snippet(texts.get(row.id, ""), sought[row.id])
+        passage = snippet(texts.get(row.id, ""), tuple(sought[row.id]))
         shown_cards.append(
             Card(
                 row,
@@ -307,11 +278,6 @@ def read_as(hits: Hits | None) -> list[tuple[str, str]]:
     return [(word, ", ".join(near)) for word, near in names.items()]
 
 
-def _unseen_words(row: Row, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of `words` that no text of the card has."""
-    return tuple(word for word in unplaced_words(row, words) if not has_word(row.summary, word))
-
-
 def _kinds_found(row: Row, words: tuple[str, ...], kinds: frozenset[str]) -> list[SafeString]:
     """The matching kinds, searched as `provides:` or as a plain word."""
 
@@ -333,6 +299,11 @@ def _kinds_found(row: Row, words: tuple[str, ...], kinds: frozenset[str]) -> lis
 @lru_cache(maxsize=4096)
 def icon_url(sha256: str) -> str:
     return reverse("catalogs:icon", args=(sha256,))
+
+
+def file_name(text: str) -> str:
+    """`text` with anything but ASCII letters, digits, `-`, `.` and `_` replaced by `_`."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)
 
 
 def bundle_url(package: Package, name: str, route: str = "catalogs:bundle") -> str:
@@ -392,10 +363,6 @@ def filter_pairs(params: QueryDict) -> list[tuple[str, str]]:
         for value in params.getlist(key)
         if value
     ]
-
-
-def order_channels(channels: Iterable[str], default: str) -> list[str]:
-    return sorted(set(channels), key=lambda name: (name != default, name))
 
 
 def catalog_status(catalog: Catalog) -> Status:

@@ -3,6 +3,7 @@
 Knows rows and `catalogs.fbc.lint_impact`; no HTTP.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -130,10 +131,6 @@ def _item(problem: ContentProblem) -> Iterator[str]:
 def _code(text: str) -> str:
     """Inline code that no text can break out of: a fence longer than any run of backticks in it."""
     plain = " ".join(text.split())
-    fence = "`" * (max(map(len, _runs(plain)), default=0) + 1)
+    fence = "`" * (max(map(len, re.findall("`+", plain)), default=0) + 1)
     pad = " " if plain.startswith("`") or plain.endswith("`") else ""
     return f"{fence}{pad}{plain}{pad}{fence}"
-
-
-def _runs(text: str) -> list[str]:
-    return [run for run in "".join(c if c == "`" else " " for c in text).split() if run]

@@ -52,7 +52,7 @@ def problems_tab(request: HttpRequest, catalog: Catalog, notices: list[str]) -> 
         "filtered": any(filters.values()),
         "downloads": _downloads(catalog, filters),
         "page": page,
-        **described(page.items),
+        **described(list(page)),
     }
 
 
@@ -72,9 +72,7 @@ def report(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase
     else:
         response = StreamingHttpResponse(markdown(catalog_row, problems))
     response["Content-Type"] = "text/markdown; charset=utf-8"
-    name = "".join(
-        c if c.isascii() and (c.isalnum() or c in "-._") else "_" for c in catalog_row.slug
-    )
+    name = presenters.file_name(catalog_row.slug)
     response["Content-Disposition"] = f'attachment; filename="{name}-problems.md"'
     return response
 

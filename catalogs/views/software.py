@@ -14,9 +14,8 @@ from catalogs.search.find import (
     nearest_names,
 )
 from catalogs.search.images import bundles_with, with_images
-from catalogs.search.index import Index, Row, catalog_stamps, current_index
+from catalogs.search.index import Row, catalog_stamps, current_index
 from catalogs.search.matching import Hits, find_hits
-from catalogs.search.query import SearchQuery
 from catalogs.views import forms, presenters
 from olmweb.accounts.roles import may_act
 from olmweb.web.pages import render_page, revision_token, unchanged
@@ -39,16 +38,14 @@ def software(request: HttpRequest) -> HttpResponse:
     query = filters.query
     hits = find_hits(index, query)
     result = find_packages(index, filters, installed_packages(), hits)
-    page = presenters.paginate(
-        result.matches, values["page"], PAGE_SIZE, notices, total=len(result.matches)
-    )
+    page = presenters.paginate(result.matches, values["page"], PAGE_SIZE, notices)
     context = {
         "rev": rev,
         "filters": filters,
         "view": values["view"],
         "notices": notices,
         "page": page,
-        "cards": presenters.cards(page.items, query, hits),
+        "cards": presenters.cards(list(page), query, hits),
         "read_as": presenters.read_as(hits),
         "result": result,
         "catalogs": len(stamps),
@@ -57,18 +54,13 @@ def software(request: HttpRequest) -> HttpResponse:
         "labels": presenters.chosen_labels(filters, request.GET),
         "may_install": may_act(request.user)[0],
         "filter_pairs": presenters.filter_pairs(request.GET),
-        "nearest": _nearest(index, query) if not result.matches else [],
+        "nearest": [
+            (row.name, presenters.package_url(row.cluster, row.catalog, row.name))
+            for row in (() if result.matches else nearest_names(index, query.words))
+        ],
         **_bundles(filters, values["bundles_page"], notices, result, hits),
     }
     return render_page(request, "catalogs/software.html", context, partial="results")
-
-
-def _nearest(index: Index, query: SearchQuery) -> list[tuple[str, str]]:
-    """Names like the search words with the URL of their package."""
-    return [
-        (row.name, presenters.package_url(row.cluster, row.catalog, row.name))
-        for row in nearest_names(index, query.words)
-    ]
 
 
 def _bundles(
@@ -91,10 +83,10 @@ def _bundles(
     while left and len(packages) < BUNDLES_OF:
         packages += [row for row in left.pop().sources if row.id in hits.scores]
     bundles = bundles_with(image, packages)
-    page = presenters.paginate(bundles, number, BUNDLES_PAGE, notices, total=len(bundles))
+    page = presenters.paginate(bundles, number, BUNDLES_PAGE, notices)
     rows = [
         (bundle, presenters.bundle_url(bundle.bundle.package, bundle.bundle.name))
-        for bundle in with_images(page.items, image)
+        for bundle in with_images(list(page), image)
     ]
     return {
         "bundles": page,

@@ -14,7 +14,7 @@ from catalogs.resolve.analysis import V1
 from catalogs.resolve.facts import ResolverPackage
 from catalogs.resolve.stored import facts_of
 from catalogs.semver import identifiers_key
-from catalogs.verdicts.read import StoredVerdict, verdicts
+from catalogs.verdicts.read import verdicts
 from catalogs.views import presenters
 from catalogs.views.channels import semantics_of
 from olmweb.web.forms import clean_text
@@ -49,19 +49,21 @@ def versions_tab(
         package, channels=choice.channels, entries=context["entries"], bundles=choice.bundles
     )
     ordered = _ordered(choice.bundles, facts, semantics)
-    page = presenters.paginate(
-        ordered, context["page_number"], ROWS, context["notices"], total=len(ordered)
-    )
+    page = presenters.paginate(ordered, context["page_number"], ROWS, context["notices"])
     channels = facts.channels_of()
-    stored = verdicts([bundle.pk for bundle in page.items], context["target_cluster"].cluster_id)
+    stored = verdicts([bundle.pk for bundle in page], context["target_cluster"].cluster_id)
     rows = [
         {
             "bundle": bundle,
             "url": presenters.bundle_url(package, bundle.name),
             "channels": channels.get(bundle.name, ()),
-            "verdicts": _verdict_texts(stored.get(bundle.pk, {})),
+            "verdicts": presenters.verdict_words(
+                verdict
+                for path in InstallMethod
+                if (verdict := stored.get(bundle.pk, {}).get(path))
+            ),
         }
-        for bundle in page.items
+        for bundle in page
     ]
     return {
         "semantics": semantics,
@@ -69,11 +71,6 @@ def versions_tab(
         "rows": rows,
         "question": _question(package, facts, params),
     }
-
-
-def _verdict_texts(stored: Mapping[InstallMethod, StoredVerdict]) -> list[tuple[str, str]]:
-    """(verdict, its paths), paths in their order."""
-    return presenters.verdict_words(stored[path] for path in InstallMethod if path in stored)
 
 
 def _ordered(bundles: Sequence[Bundle], facts: ResolverPackage, semantics: str) -> Sequence[Bundle]:

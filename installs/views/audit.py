@@ -126,9 +126,7 @@ def _context(request: HttpRequest, query: AuditQuery, notices: list[str]) -> dic
         namespace=query.namespace,
     )
     rows = _narrow(result, query)
-    page = presenters.paginate(
-        rows, forms.read_page(request.GET, notices), ROWS, notices, total=len(rows)
-    )
+    page = presenters.paginate(rows, forms.read_page(request.GET, notices), ROWS, notices)
     agreed = agreement(result)
     return {
         "query": query,
@@ -136,7 +134,7 @@ def _context(request: HttpRequest, query: AuditQuery, notices: list[str]) -> dic
         "arcs": arcs_of([(TITLES[key], ARCS[key], n) for key, n in result.counts.items() if n]),
         "buckets": _buckets(result),
         "page": page,
-        "urls": {row.package: _url(query.catalog, row.package) for row in page.items},
+        "urls": {row.package: _url(query.catalog, row.package) for row in page},
         "agreed": agreed,
         "compared": bool(result.actual),
         "differing": [outcome for outcome in result.actual if outcome.agrees is False][:ACTUAL],

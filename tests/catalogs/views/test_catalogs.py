@@ -137,12 +137,12 @@ def test_problems_filter_by_severity_and_package_errors_first(reader, catalog):
     make_problem(catalog=catalog, severity="warning", package="b", message="a loose end")
     make_problem(catalog=catalog, severity="error", package="a", message="no head", offset=4711)
     page = reader.get(URL, {"tab": "problems"})
-    assert [each.message for each in page.context["page"].items] == ["no head", "a loose end"]
+    assert [each.message for each in page.context["page"].object_list] == ["no head", "a loose end"]
     assert "4711" in text_of(page)
     warnings = reader.get(URL, {"tab": "problems", "severity": "warning"})
-    assert [each.message for each in warnings.context["page"].items] == ["a loose end"]
+    assert [each.message for each in warnings.context["page"].object_list] == ["a loose end"]
     of_a = reader.get(URL, {"tab": "problems", "package": "a"})
-    assert [each.message for each in of_a.context["page"].items] == ["no head"]
+    assert [each.message for each in of_a.context["page"].object_list] == ["no head"]
     none = reader.get(URL, {"tab": "problems", "package": "zzz"})
     assert "No problem of the content matches." in text_of(none)
 
@@ -151,7 +151,7 @@ def test_problems_come_fifty_a_page(reader, catalog):
     for number in range(55):
         make_problem(catalog=catalog, message=f"problem {number}")
     second = reader.get(URL, {"tab": "problems", "page": "2"})
-    assert len(second.context["page"].items) == 5
+    assert len(second.context["page"].object_list) == 5
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def prod(catalog: Catalog) -> Cluster:
 
 
 def _packages(response: Any) -> list[str]:
-    return [row.package for row in response.context["page"].items]
+    return [row.package for row in response.context["page"].object_list]
 
 
 def test_without_a_catalog_the_page_says_what_it_needs(reader: Client) -> None:
