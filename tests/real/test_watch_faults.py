@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.peers.client import wait_until
-from tests.real.watching import ACCOUNT, TAKE_OVER, Watched, watched
+from tests.real.watching import ACCOUNT, AFTER_OUTAGE, TAKE_OVER, Watched, watched
 
 pytestmark = pytest.mark.peers
 
@@ -84,7 +84,8 @@ def test_an_api_server_that_is_killed_is_told_and_found_again(real: Watched) -> 
     real.server.start()
     real.put("after-the-crash", "SourceFailed")
     real.delete("before-the-crash")
-    print("seconds after the API server was back:", round(real.follows(), 1))
+    taken = real.follows(AFTER_OUTAGE)
+    print("seconds after the API server was back:", round(taken, 1))
     assert real.cluster() == (True, "", "")
     real.settle()
 

@@ -32,6 +32,9 @@ ACCOUNT = "olmweb"  # the user of the cluster that OLM Web is; has the reader's 
 PLATFORM = "platform.openshift.io/v1alpha1"
 # Seconds in which rows follow again once everything runs; on an idle machine it takes 1 to 5.
 CATCH_UP = 25.0
+# Of a cluster that was away for longer than a session waits for it: the longest backoff of
+# olmweb.clusters.due, a period of beat, and the time above for the rest.
+AFTER_OUTAGE = 20.0 + 10.0 + CATCH_UP
 TAKE_OVER = 45.0  # for a cluster whose worker was killed: lease, beat, and a busy machine
 _tables: list[bytes] = []  # what pg_dump said after the first migration
 

@@ -13,7 +13,10 @@ from olmweb.models import ResourceWatch
 
 FIRST_WAIT = 0.5  # seconds after a first failure; each further one doubles it
 LONGEST_WAIT = 30.0
-FORBIDDEN_WAIT = 60.0  # until somebody has granted the permission
+# Until somebody has granted the permission. Not at once: an API server that starts refuses every
+# account until its RBAC caches are filled.
+LONGEST_FORBIDDEN_WAIT = 60.0
+LONGEST_RETRY_AFTER = 60.0
 STEADY = 3.0  # a watch that stays open this long works
 POSITION_TRIES = 3  # failures in a row after which the resource is listed again
 
@@ -73,7 +76,8 @@ class WatchState:
                 ResourceWatch.State.FORBIDDEN if forbidden else ResourceWatch.State.RETRYING
             )
             self.error = error.message
-            doubtful = self.failures >= POSITION_TRIES and not isinstance(error, Unreachable)
+            doubtful = self.failures >= POSITION_TRIES
+            doubtful = doubtful and not isinstance(error, Unreachable | Forbidden)
             if isinstance(error, Gone) or doubtful:
                 self.position = ""
         self.retry_at = now + self._wait(error)
@@ -84,14 +88,16 @@ class WatchState:
             self.state, self.error = ResourceWatch.State.RETRYING, error.message
 
     def retry_soon(self, now: float) -> None:
-        """The cluster is reachable again: retries now, spread over a moment."""
+        """The cluster is reachable again: retries now, spread over a moment, and as often as after
+        a first failure."""
         if not self.running:
+            self.failures = min(self.failures, 1)
             self.retry_at = min(self.retry_at, now + random.uniform(0, 0.3))  # noqa: S311
 
     def _wait(self, error: KubeError | None) -> float:
-        wait: float = min(FIRST_WAIT * 2 ** (self.failures - 1), LONGEST_WAIT)
-        if self.state == ResourceWatch.State.FORBIDDEN:
-            wait = FORBIDDEN_WAIT
+        forbidden = self.state == ResourceWatch.State.FORBIDDEN
+        longest = LONGEST_FORBIDDEN_WAIT if forbidden else LONGEST_WAIT
+        wait: float = min(FIRST_WAIT * 2 ** (self.failures - 1), longest)
         if error is not None and error.retry_after:
-            wait = max(wait, min(error.retry_after, FORBIDDEN_WAIT))
+            wait = max(wait, min(error.retry_after, LONGEST_RETRY_AFTER))
         return wait * random.uniform(0.5, 1.5)  # noqa: S311  # spreads load, guards nothing

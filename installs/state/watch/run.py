@@ -52,12 +52,19 @@ def watch_cluster(
         client = client_for(cluster, abandon=stop_requested)
         while end is End.AGAIN and time.monotonic() < until and not stop():
             cluster.refresh_from_db()
+            recovered = cluster.unreachable_since is not None
             plan = _prepare(cluster, client, still_ours)
             if plan is None:
                 end = End.UNREACHABLE if still_ours() else End.LOST
                 break
             session = WatchSession(
-                cluster, client, plan, until=until, still_ours=still_ours, stop=stop
+                cluster,
+                client,
+                plan,
+                until=until,
+                still_ours=still_ours,
+                stop=stop,
+                recovered=recovered,
             )
             try:
                 end = session.run()

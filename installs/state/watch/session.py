@@ -58,7 +58,7 @@ LEASE_CHECK_SECONDS = 2.0  # between two checks of the lease while nothing is wr
 SAVE_SECONDS = 30.0  # maximum age of a saved position while nothing else is written
 PODS_SECONDS = 10.0
 DISCOVERY_WAITS = (1.0, 3.0, 10.0)  # after a CRD changed: its kind is served a little later
-UNKNOWN_SECONDS = 20.0  # until a failed discovery is retried
+UNKNOWN_WAITS = (2.0, 6.0, 20.0)  # until kinds whose discovery failed are looked up again
 GIVE_UP = 30.0  # seconds without the cluster; the scheduling of clusters backs off further
 PROBE_LONGEST = 8.0
 LOG_SECONDS = 2.0  # in which failures of several watches become one line in the log
@@ -145,7 +145,11 @@ class Window:
 
 
 class WatchSession:
-    """`until` is a time of time.monotonic(). `still_ours` is called before every write."""
+    """`until` is a time of time.monotonic(). `still_ours` is called before every write.
+
+    `recovered`: the cluster was unreachable before. An API server that starts may not serve custom
+    resources yet, which changes no CRD, so the kinds are looked up again soon.
+    """
 
     def __init__(
         self,
@@ -156,6 +160,7 @@ class WatchSession:
         until: float,
         still_ours: Callable[[], bool],
         stop: Callable[[], bool],
+        recovered: bool = False,
     ) -> None:
         self.rows_written = 0
         self._cluster = cluster
@@ -174,7 +179,12 @@ class WatchSession:
         now = time.monotonic()
         self._saved_at = self._confirmed_at = self._lease_checked_at = now
         self._pods_at: float | None = now
-        self._discover_at = [now + UNKNOWN_SECONDS] if plan.discovery.failed else []
+        self._discover_at: list[float] = []
+        self._crd_deleted = False  # so kinds that discovery no longer has are absent
+        if plan.discovery.failed:
+            self._discover_again(UNKNOWN_WAITS)
+        elif recovered:
+            self._discover_again(DISCOVERY_WAITS)
         self._probe_at: float | None = None
         self._probes = 0
         self._failed: dict[str, list[WatchState]] = {}  # by code, not logged yet
@@ -334,8 +344,7 @@ class WatchSession:
         if watch.watched.kind == "CustomResourceDefinition":
             columns = change.obj.columns
             if (columns["group"], columns["served_kind"]) in _OURS:
-                now = time.monotonic()
-                self._discover_at = [now + wait for wait in DISCOVERY_WAITS]
+                self._discover_again(DISCOVERY_WAITS, crd_deleted=change.deleted)
 
     def _on_list(self, watch: WatchState, message: Listed) -> None:
         self._write()
@@ -351,7 +360,7 @@ class WatchSession:
         if isinstance(error, _CLUSTER_WIDE) and self._probe_at is None:
             self._probe_at = now
         elif isinstance(error, NotFound) and not self._discover_at:
-            self._discover_at = [now]
+            self._discover_again((0.0, *DISCOVERY_WAITS))
         if (
             error
             and watch.error not in ("", previous_error)
@@ -374,10 +383,24 @@ class WatchSession:
             if done.result or error:
                 self._pods_at = now + PODS_SECONDS
         elif error is not None:
-            self._discover_at = self._discover_at or [now + UNKNOWN_SECONDS]
-        elif isinstance(done.result, Discovery) and not self._plan.fits(done.result):
-            log.info("cluster serves other kinds", cluster=self._cluster.name)
-            raise _SessionOver(End.AGAIN)
+            self._discover_at = self._discover_at or [now + UNKNOWN_WAITS[-1]]
+        elif isinstance(done.result, Discovery):
+            self._on_discovery(done.result)
+
+    def _discover_again(self, waits: Sequence[float], *, crd_deleted: bool = False) -> None:
+        """Schedules discoveries, each so many seconds from now, in place of the scheduled ones."""
+        now = time.monotonic()
+        self._discover_at = [now + wait for wait in waits]
+        self._crd_deleted = crd_deleted
+
+    def _on_discovery(self, discovery: Discovery) -> None:
+        if self._plan.fits(discovery):
+            return
+        missing = self._plan.discovery.served.keys() - discovery.served.keys()
+        if missing and self._discover_at and not self._crd_deleted:
+            return  # an API server that starts may not serve them yet: the next one decides
+        log.info("cluster serves other kinds", cluster=self._cluster.name)
+        raise _SessionOver(End.AGAIN)
 
     def _on_probe(self, was_rewound: bool, error: Exception | None, now: float) -> None:
         if isinstance(error, _CLUSTER_WIDE):
@@ -387,8 +410,11 @@ class WatchSession:
             if previous is None or previous.code != error.code:
                 self._write()  # changes received before; later this would mark it reachable
                 self._fail(error)
-            self._probes += 1
-            self._probe_at = now + min(0.5 * 2**self._probes, PROBE_LONGEST)
+            self._probe_later(now)
+            return
+        if error is not None and self._down is not None:
+            # An API server that starts refuses every account until its RBAC caches are filled.
+            self._probe_later(now)
             return
         if was_rewound:
             raise _SessionOver(End.AGAIN)  # a new session begins with a full pass
@@ -398,6 +424,10 @@ class WatchSession:
                 log.info("cluster reached again", cluster=self._cluster.name)
             for watch in self._watches.values():
                 watch.retry_soon(now)
+
+    def _probe_later(self, now: float) -> None:
+        self._probes += 1
+        self._probe_at = now + min(0.5 * 2**self._probes, PROBE_LONGEST)
 
     # Writing
 

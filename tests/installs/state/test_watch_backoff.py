@@ -83,9 +83,9 @@ def test_a_network_that_fails_for_long_leaves_the_position_alone(watch: WatchSta
     assert watch.position == "7"
 
 
-def test_a_refusal_is_tried_again_when_somebody_may_have_granted_it(watch: WatchState) -> None:
-    assert fail(watch, Forbidden("No."), 101.0) == [60]
-    assert watch.state == "forbidden"
+def test_a_refused_watch_is_retried_soon_and_then_ever_less_often(watch: WatchState) -> None:
+    assert fail(watch, Forbidden("No."), 101.0, 9) == [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
+    assert (watch.state, watch.position) == ("forbidden", "7")
 
 
 def test_the_server_may_ask_for_a_longer_wait_but_not_for_ever(watch: WatchState) -> None:
@@ -98,6 +98,7 @@ def test_a_cluster_that_is_back_is_asked_soon(watch: WatchState) -> None:
     watch.mark_ended(Unreachable("Gone."), 101.0)
     watch.retry_soon(110.0)
     assert watch.retry_at <= 110.3
+    assert fail(watch, Forbidden("Not yet."), 110.3, 2) == [1, 2]
 
 
 def test_a_watch_that_ended_in_good_order_before_an_outage_is_not_said_to_watch(

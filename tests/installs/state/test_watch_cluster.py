@@ -363,6 +363,66 @@ def test_a_cluster_that_goes_away_and_comes_back_resumes(
     assert twice() == []
 
 
+@pytest.mark.parametrize(
+    ("status", "count", "path"),
+    [(403, 30, ""), (403, 2, PO), (404, 3, GROUP), (503, 2, GROUP), (503, 30, "")],
+)
+def test_a_restarted_api_server_that_refuses_requests_at_first_is_followed_within_seconds(
+    sandbox: Sandbox, synced: Cluster, tmp_path: Path, settings: Any, status: int, count: int,
+    path: str,
+) -> None:  # fmt: skip
+    """As a real one does until its RBAC caches are filled and it serves custom resources."""
+    state, port = tmp_path / "state.json", int(sandbox.url.rpartition(":")[2])
+    sandbox.stop()
+    first = serve(tmp_path, settings, port=port, state_file=state)
+    second: list[Sandbox] = []
+
+    def restart() -> None:
+        server = Sandbox(port=port, state_file=state, step_seconds=0.05, bookmark_seconds=0.5)
+        server.script.fail_next(status, count=count, path_prefix=path)
+        server.start()
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        put(server, "new")
+        second.append(server)
+
+    def is_down() -> bool:
+        synced.refresh_from_db()
+        return synced.reachable is False
+
+    try:
+        follow(synced, all_open, do(first.stop), is_down, do(restart), lambda: has("new"),
+               all_open, seconds=25)  # fmt: skip
+    finally:
+        for server in second:
+            server.stop()
+    assert not Transition.objects.filter(type="Object", to_status="deleted").exists()
+    assert twice() == []
+
+
+def test_a_watch_that_is_refused_once_is_opened_again_within_seconds(
+    sandbox: Sandbox, synced: Cluster
+) -> None:
+    sandbox.script.fail_next(403, count=2, path_prefix=PO)
+    follow(synced, lambda: watch_row().state == "forbidden", all_open, seconds=15)
+
+
+def test_kinds_whose_discovery_failed_at_the_start_of_a_session_are_watched_within_seconds(
+    sandbox: Sandbox, synced: Cluster
+) -> None:
+    sandbox.script.fail_next(403, path_prefix=GROUP)
+    put(sandbox, "new")
+    follow(synced, lambda: has("new"), all_open, seconds=15)
+
+
+def test_kinds_that_a_starting_api_server_does_not_serve_yet_are_watched_within_seconds(
+    sandbox: Sandbox, synced: Cluster
+) -> None:
+    Cluster.objects.update(reachable=False, unreachable_since=synced.synced_at)
+    sandbox.script.fail_next(404, count=2, path_prefix=GROUP)
+    put(sandbox, "new")
+    follow(synced, lambda: has("new"), all_open, seconds=15)
+
+
 def test_a_cluster_that_stays_away_is_given_up(
     sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
