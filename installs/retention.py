@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from catalogs.contents import stored
 from catalogs.revisions.record import prune as prune_revisions
-from installs.actions import permissions
+from installs.actions import buttons
 from installs.models import (
     Action,
     ActionBatch,
@@ -49,7 +49,7 @@ def prune(now: datetime) -> dict[str, int]:
         "messages": UnknownMessage.objects.filter(last_at__lt=limit),
     }
     deleted = {name: sum(_delete(rows)) for name, rows in old.items()}
-    deleted["rights"] = permissions.forget(now)
+    deleted["rights"] = buttons.delete_old_answers(now)
     deleted["inspections"] = stored.prune(now - UNNAMED)
     return deleted | prune_revisions(limit)
 

@@ -6,8 +6,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from installs import retention
-from installs.actions import follow, permissions
-from installs.actions.bulk import batches
+from installs.actions import bulk, buttons, follow
 from installs.facts import evaluate, inventory
 from installs.models import CopyReport
 from installs.notifications import send
@@ -145,15 +144,15 @@ def read_inventory(cluster_id: int) -> None:
             predict.delay()  # at once: nothing was judged before, or something else was known
 
 
-@task(name=permissions.TASK, queue=permissions.QUEUE, time_limit=60, expires=60)
-def ask_rights(user_id: int, cluster_id: int, rights: list[list[str]]) -> None:
-    """Asks a cluster what a person may do there, for the buttons of pages."""
+@task(name=buttons.TASK, queue=buttons.QUEUE, time_limit=60, expires=60)
+def review_access(user_id: int, cluster_id: int, rights: list[list[str]]) -> None:
+    """Sends access reviews about a user to a cluster, for the buttons of pages."""
     user = User.objects.filter(pk=user_id).first()
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     if user is None or cluster is None:
         return
     try:
-        permissions.ask(user, cluster, permissions.read_rights(rights))
+        buttons.review_access(user, cluster, buttons.read_rights(rights))
     except KubeError as error:
         log.info("rights not read", cluster=cluster.name, code=error.code, error=error.message)
 
@@ -178,7 +177,7 @@ def run_action(action_id: int) -> None:
     if again is not None:
         run_action.apply_async((action_id,), countdown=again)
         return
-    for next_id in batches.next_after(action_id):
+    for next_id in bulk.next_after(action_id):
         run_action.delay(next_id)
 
 

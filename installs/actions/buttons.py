@@ -1,100 +1,126 @@
-"""The actions that pages offer a person: buttons, and installs by another method.
+"""The actions that pages offer a user: buttons, why a button is disabled, other install methods.
 
-The reason of a disabled button comes from the role (`olmweb.accounts.roles`), from the cluster's
-answer (`installs.actions.permissions`), or from here (catalogs, namespaces and verdicts).
+The reasons, in the order in which they decide: the catalog and the role (`install_offer`; roles
+also `olmweb.accounts.roles.may_act`), then the cluster's answer to an access review about the user
+(`_reason`).
 
-A role and what is served decide first; then the cluster's last answer on the person's permissions
-(installs.actions.permissions), catalogs, namespaces and stored verdicts. Asks no cluster. A button
-that is on is no promise: the review tries.
+Pages read stored answers and send no request to a cluster; for a missing or old answer a worker
+reviews the access. An enabled button is no promise: the dry run and the cluster decide.
 """
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
+import structlog
+from celery import current_app
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.db.models import Q
 from django.urls import reverse
+from django.utils import timezone
+from kombu.exceptions import OperationalError as BrokerError
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.verdicts.rules import RULES, Verdict
-from installs.actions import permissions
-from installs.actions.change import INSTALL_PLAN
-from installs.actions.permissions import Answer, rights_of
+from installs.actions.objects import WRITTEN, full_name
 from installs.actions.plan import paths_of, plan_install
 from installs.methods import METHODS
-from installs.models import Action, Operator
-from olmweb.accounts.roles import AnyUser, may_act
+from installs.models import AccessAnswer, Action, Operator
+from olmweb.accounts.roles import NOT_AN_OPERATOR, AnyUser, impersonation_for, is_operator, may_act
+from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
+from olmweb.kube.client import Impersonation, KubeClient
+from olmweb.kube.errors import Forbidden
+from olmweb.kube.resources import INSTALL_PLANS
 from olmweb.models import Cluster
+
+log = structlog.get_logger(__name__)
+
+
+# --- buttons ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class InstallOffer:
     """Whether packages of a catalog can be installed. `hindrance` is a sentence that holds for
-    everybody, `refused` what the cluster said of this person."""
+    everybody, `role_reason` one about the user's role, `refused` the cluster's answer."""
 
     hindrance: str = ""
-    refused: Answer | None = None
+    role_reason: str = ""
+    refused: AccessAnswer | None = None
 
 
-def install_offer(user: AnyUser, catalog: Catalog, clusters: Sequence[Cluster]) -> Offer:
-    """What to say at the Install button of a package of the catalog."""
+def install_offer(user: AnyUser, catalog: Catalog, clusters: Sequence[Cluster]) -> InstallOffer:
+    """The state of the Install button of the catalog's packages."""
     if catalog.cluster is None:
         # A PlatformOperator takes what the cluster's own catalog has: no reason to offer this one.
         if not any(
             set(paths_of(cluster, catalog)) - {InstallMethod.PLATFORM_OPERATOR}
             for cluster in clusters
         ):
-            return Offer("This catalog belongs to no cluster, so no cluster can install from it.")
-        return Offer()
+            return InstallOffer(
+                "This catalog belongs to no cluster, so no cluster can install from it."
+            )
+        return InstallOffer(role_reason=_role_reason(user))
     name = catalog.cluster.name
     if catalog.state == Catalog.State.DISABLED:
-        return Offer(f"Catalog {catalog.slug} is disabled on cluster {name}.")
+        return InstallOffer(f"Catalog {catalog.slug} is disabled on cluster {name}.")
     paths = paths_of(catalog.cluster, catalog)
     if not paths:
-        return Offer(f"Cluster {name} serves nothing that could install from this catalog.")
-    permissions_by_path = {str(path): rights_of(Action.Verb.INSTALL, path) for path in paths}
-    answers = permissions.answers(user, catalog.cluster, permissions_by_path)
-    if len(answers) < len(paths) or any(answer.allowed for answer in answers.values()):
-        return Offer()
-    return Offer(refused=answers[paths[0]])
+        return InstallOffer(f"Cluster {name} serves nothing that could install from this catalog.")
+    refused = access_refusals(
+        user,
+        catalog.cluster,
+        {str(path): rights_of(Action.Verb.INSTALL, path) for path in paths},
+    )
+    if len(refused) < len(paths):
+        return InstallOffer(role_reason=_role_reason(user))
+    return InstallOffer(refused=refused[paths[0]])
 
 
-def path_refusal(user: AnyUser, cluster: Cluster, path: str, namespace: str) -> Answer | None:
-    """What the cluster said when it would not let this person install by the path.
+def _role_reason(user: AnyUser) -> str:
+    if isinstance(user, User) and not is_operator(user):
+        return f"{NOT_AN_OPERATOR}; an operator decides."
+    return ""
 
-    `namespace` is the one of the form, empty when each package has its own; only a Subscription
-    lives in one.
+
+def path_refusal(user: AnyUser, cluster: Cluster, path: str, namespace: str) -> AccessAnswer | None:
+    """The cluster's refusal of installs by this method.
+
+    `namespace` is the form value, empty when each package has its own; only a Subscription has one.
     """
     where = namespace if METHODS[path].resource.namespaced else ""
-    answers = permissions.answers(
-        user, cluster, {path: rights_of(Action.Verb.INSTALL, path, where)}
-    )
-    answer = answers.get(path)
-    return answer if answer is not None and not answer.allowed else None
+    rights = rights_of(Action.Verb.INSTALL, path, where)
+    return access_refusals(user, cluster, {path: rights}).get(path)
 
 
-def refusals(user: AnyUser, operator: Operator, plan_namespace: str = "") -> dict[str, Answer]:
-    """Verb -> what the cluster said, of the actions on this operator that it would refuse.
+def refusals(
+    user: AnyUser, operator: Operator, plan_namespace: str = ""
+) -> dict[str, AccessAnswer]:
+    """Verb -> the cluster's refusal of that action on this operator.
 
     `plan_namespace` is that of the InstallPlan that waits for approval.
     """
     if operator.kind not in METHODS:
         return {}
-    here = (operator.kind, operator.namespace)
-    permissions_by_verb = {
-        str(verb): rights_of(verb, *here)
+    rights = {
+        str(verb): rights_of(verb, operator.kind, operator.namespace)
         for verb in (Action.Verb.UPGRADE, Action.Verb.RETRY, Action.Verb.REMOVE)
     }
     if plan_namespace:
-        permissions_by_verb[str(Action.Verb.APPROVE)] = rights_of(
-            Action.Verb.APPROVE, INSTALL_PLAN, plan_namespace
-        )
-    answers = permissions.answers(user, operator.cluster, permissions_by_verb)
-    return {verb: answer for verb, answer in answers.items() if not answer.allowed}
+        approve = Action.Verb.APPROVE
+        rights[str(approve)] = rights_of(approve, INSTALL_PLANS.kind, plan_namespace)
+    return access_refusals(user, operator.cluster, rights)
 
 
-CATALOGS_PLANNED = 3  # catalogs that may be planned from, for each path: a page waits for it
-# Cautions with which nothing would come of it; the others only should make a person think.
+# --- other install methods ----------------------------------------------------------------------
+
+CATALOGS_PLANNED = 3  # catalogs that are planned from, for each method: a page waits for it
+# Warnings about installs that would fail.
 _HINDRANCES = frozenset(
     (
         *(rule.id for rule in RULES if rule.verdict == Verdict.NOT_INSTALLABLE),
@@ -106,7 +132,7 @@ _HINDRANCES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """An install by another path. `url` opens its form, filled in."""
+    """An install by another method. `url` opens its form, filled in."""
 
     path: str
     url: str
@@ -115,11 +141,11 @@ class Instead:
 def installs_instead(
     user: AnyUser, operator: Operator, paths: Sequence[str]
 ) -> tuple[Instead, ...]:
-    """Of the paths (kinds) those by which the operator's package can be installed, in their order.
+    """The methods among `paths` (kinds) that can install the operator's package, in their order.
 
-    Each from one catalog of its cluster: the operator's own if it can be, else the first by name.
-    Who is not signed in is offered them, by signing in. No query when there are no paths, else
-    one, and up to twenty for each path and each of the first CATALOGS_PLANNED catalogs.
+    Each from one catalog of its cluster: the operator's own if possible, else the first by name.
+    Anonymous users are offered all, as they can sign in. No query without paths, else one, and up
+    to twenty for each path and each of the first CATALOGS_PLANNED catalogs.
     """
     wanted = [path for path in paths if path in tuple(InstallMethod) and path != operator.kind]
     if not (wanted and operator.package) or (user.is_authenticated and not may_act(user)[0]):
@@ -129,32 +155,26 @@ def installs_instead(
         rows.exclude(catalog__state=Catalog.State.DISABLED).select_related("catalog__cluster"),
         key=lambda row: (row.catalog.name != operator.catalog, row.catalog.name, row.catalog.slug),
     )
-    offered = ((path, _first(user, operator, path, packages)) for path in wanted)
-    return tuple(
-        Instead(path, _form(package, path)) for path, package in offered if package is not None
-    )
+    offers = []
+    for path in wanted if packages else ():
+        same = Operator.objects.filter(
+            cluster=operator.cluster_id, kind=path, package=operator.package
+        )
+        if same.exists():
+            continue
+        for package in packages[:CATALOGS_PLANNED]:
+            if _is_installable(user, operator.cluster, path, package):
+                catalog = package.catalog
+                place = (catalog.cluster_name, catalog.slug, package.name)
+                offers.append(
+                    Instead(path, f"{reverse('installs:install', args=place)}?path={path}")
+                )
+                break
+    return tuple(offers)
 
 
-def _first(
-    user: AnyUser, operator: Operator, path: str, packages: Sequence[Package]
-) -> Package | None:
-    """The first package that can be installed by the path."""
-    same = Operator.objects.filter(cluster=operator.cluster_id, kind=path, package=operator.package)
-    if not packages or same.exists():
-        return None
-    return next(
-        (
-            package
-            for package in packages[:CATALOGS_PLANNED]
-            if _goes(user, operator, path, package)
-        ),
-        None,
-    )
-
-
-def _goes(user: AnyUser, operator: Operator, path: str, package: Package) -> bool:
-    """Whether nothing that is known speaks against the form as it opens."""
-    cluster = operator.cluster
+def _is_installable(user: AnyUser, cluster: Cluster, path: str, package: Package) -> bool:
+    """Whether nothing known is against the install form with its defaults."""
     if path not in paths_of(cluster, package.catalog):
         return False
     try:
@@ -163,12 +183,163 @@ def _goes(user: AnyUser, operator: Operator, path: str, package: Package) -> boo
         return False
     if plan.verdict is not None and plan.verdict.verdict == Verdict.NOT_INSTALLABLE:
         return False
-    if any(caution.rule in _HINDRANCES for caution in plan.warnings):
+    if any(warning.rule in _HINDRANCES for warning in plan.warnings):
         return False
     return path_refusal(user, cluster, path, plan.namespace) is None
 
 
-def _form(package: Package, path: str) -> str:
-    catalog = package.catalog
-    url = reverse("installs:install", args=(catalog.cluster_name, catalog.slug, package.name))
-    return f"{url}?path={path}"
+# --- access reviews -----------------------------------------------------------------------------
+
+TASK = "installs.review_access"
+QUEUE = "actions"
+TIMEOUT = (5.0, 10.0)  # seconds to connect and to wait for an answer
+MAX_AGE = timedelta(hours=1)  # of an answer that is shown
+REVIEW_AGAIN = timedelta(minutes=5)
+REVIEW_REFUSAL_AGAIN = timedelta(seconds=30)  # a user who was just given a right expects to see it
+ENQUEUE_SECONDS = 20  # between two tasks for the same rights
+RIGHTS_MOST = 20  # of one task
+# The verbs of the requests that write the main object: a server-side apply creates and patches.
+VERBS = {
+    Action.Verb.INSTALL: ("create", "patch"),
+    Action.Verb.UPGRADE: ("patch",),
+    Action.Verb.APPROVE: ("patch",),
+    Action.Verb.RETRY: ("patch",),
+    Action.Verb.REMOVE: ("delete",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """The right to `verb` objects of `kind` (a key of WRITTEN) in `namespace`; empty: in all
+    namespaces, or for a kind without namespaces."""
+
+    kind: str
+    verb: str
+    namespace: str = ""
+
+
+def rights_of(verb: str, kind: str, namespace: str = "") -> tuple[Right, ...]:
+    """The rights that an action (a value of Action.Verb) needs at least."""
+    return tuple(Right(kind, cluster_verb, namespace) for cluster_verb in VERBS[Action.Verb(verb)])
+
+
+def access_refusals(
+    user: AnyUser, cluster: Cluster, rights: Mapping[str, Sequence[Right]]
+) -> dict[str, AccessAnswer]:
+    """Name -> the cluster's refusal of one of its rights; enqueues a review of unknown rights.
+
+    A refusal of Subscriptions in all namespaces is left out: the user may have the right in one.
+    """
+    acting, identity = _identity(user)
+    wanted = list(dict.fromkeys(right for needed in rights.values() for right in needed))
+    if acting is None or not wanted:
+        return {}
+    now = timezone.now()
+    any_right = Q(pk__in=())
+    for right in wanted:
+        any_right |= Q(kind=right.kind, verb=right.verb, namespace=right.namespace)
+    rows = AccessAnswer.objects.filter(
+        any_right,
+        user=acting,
+        cluster=cluster,
+        identity_hash=identity,
+        checked_at__gt=now - MAX_AGE,
+    )
+    stored = {Right(row.kind, row.verb, row.namespace): row for row in rows}
+    current = {
+        right
+        for right, row in stored.items()
+        if now - row.checked_at <= (REVIEW_AGAIN if row.allowed else REVIEW_REFUSAL_AGAIN)
+    }
+    if len(current) < len(wanted):
+        _enqueue_review(acting, cluster, wanted)
+    refused = {}
+    for name, needed in rights.items():
+        answers = (stored[right] for right in needed if right in stored)
+        answer = next((answer for answer in answers if not answer.allowed), None)
+        if answer and (answer.kind != InstallMethod.SUBSCRIPTION or answer.namespace):
+            refused[name] = answer
+    return refused
+
+
+def review_access(user: User, cluster: Cluster, rights: Iterable[Right]) -> int:
+    """Sends access reviews as the user and stores the answers; returns their number.
+
+    Raises KubeError when the cluster does not answer. Does nothing for a user who may not act.
+    """
+    acting, identity = _identity(user)
+    if acting is None:
+        return 0
+    as_user, count = impersonation_for(acting), 0
+    with client_for(cluster, timeout=TIMEOUT) as client:
+        for right in rights:
+            reason = _reason(client, right, as_user)
+            AccessAnswer.objects.update_or_create(
+                user=acting,
+                cluster=cluster,
+                kind=right.kind,
+                verb=right.verb,
+                namespace=right.namespace,
+                defaults={
+                    "identity_hash": identity,
+                    "allowed": not reason,
+                    "reason": reason,
+                    "checked_at": timezone.now(),
+                },
+            )
+            count += 1
+    return count
+
+
+def read_rights(values: object) -> list[Right]:
+    """The rights in the message of a task; invalid ones are left out."""
+    rows = values if isinstance(values, list) else []
+    rights = [Right(*map(str, row)) for row in rows if isinstance(row, list) and len(row) == 3]
+    return [right for right in rights if right.kind in WRITTEN][:RIGHTS_MOST]
+
+
+def delete_old_answers(now: datetime) -> int:
+    """Deletes answers that are not shown any more; returns their number."""
+    return AccessAnswer.objects.filter(checked_at__lt=now - MAX_AGE).delete()[0]
+
+
+def _reason(client: KubeClient, right: Right, as_user: Impersonation | None) -> str:
+    """The reason why the user lacks the right; empty if they have it."""
+    name = as_user.user if as_user else "the service account of OLM Web"
+    where = f" in namespace {right.namespace}" if right.namespace else ""
+    try:
+        review = client.may(right.verb, WRITTEN[right.kind], right.namespace, as_user=as_user)
+    except Forbidden:
+        # Everybody may review their own access: it is the impersonation that is forbidden.
+        return f"OLM Web may not act as {name} on cluster {client.name}."
+    if review.allowed:
+        return ""
+    reason = f": {review.reason}" if review.reason else ""
+    text = f"Cluster {client.name} does not let {name} {right.verb} {full_name(right.kind)}{where}"
+    return f"{text}{reason}".rstrip(".") + "."
+
+
+def _identity(user: AnyUser) -> tuple[User | None, str]:
+    """The user, who may act, and a hash of the name and groups that the cluster sees."""
+    if not may_act(user)[0] or not isinstance(user, User):
+        return None, ""
+    try:
+        as_user = impersonation_for(user)
+    except OlmwebError:
+        return None, ""  # a name that no header can carry; the dry run reports it
+    identity = [as_user.user, *as_user.groups] if as_user else []
+    return user, hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+
+
+def _enqueue_review(user: User, cluster: Cluster, rights: Sequence[Right]) -> None:
+    """Has a worker review the access, once in ENQUEUE_SECONDS; not without a broker."""
+    values = [[right.kind, right.verb, right.namespace] for right in rights]
+    digest = hashlib.sha256(json.dumps([user.pk, cluster.pk, values]).encode()).hexdigest()
+    if not cache.add(f"rights:{digest}", True, ENQUEUE_SECONDS):
+        return
+    try:
+        current_app.send_task(
+            TASK, args=[user.pk, cluster.pk, values], queue=QUEUE, expires=60, retry=False
+        )
+    except (BrokerError, OSError) as error:
+        log.info("rights not asked", error=str(error))

@@ -1,7 +1,7 @@
-"""Carries out recorded actions and follows them to their outcome.
+"""Runs recorded actions: sends each, then follows it until its outcome or its timeout.
 
-Every step can be repeated: what an action still needs is read from its row and from the cluster,
-so a worker that dies anywhere loses nothing. Must not know who may ask for an action.
+Every step can be repeated: what is left is read from the action's row and from the cluster, so a
+worker may die anywhere.
 """
 
 import time
@@ -11,9 +11,8 @@ from datetime import timedelta
 import structlog
 from django.utils import timezone
 
-from installs.actions.apply import ACTION_TIMEOUT, finish, get, try_to_send, uid_of, version_of
-from installs.actions.bulk import batches
-from installs.actions.objects import WRITTEN
+from installs.actions import bulk
+from installs.actions.execute import finish, get, try_to_send, uid_of
 from installs.diagnosis.knowledge import finding_for
 from installs.models import Action, Component, Health, Operator
 from installs.state.full_sync import sync_cluster
@@ -26,22 +25,23 @@ from olmweb.runtime.leases import Held, held_names, is_held, lease
 
 log = structlog.get_logger(__name__)
 
+ACTION_TIMEOUT = timedelta(minutes=15)  # to send an action, and again to follow it
 RUN_SECONDS = 20.0  # one run follows this long, then lets other work pass
 PAUSE_SECONDS = 1.5
 AGAIN_SECONDS = 1.0
 # Longer than a step should take. Two workers at one step do no harm: every step is idempotent.
 LEASE_SECONDS = 90
 PASS_LEASE_SECONDS = 60
-# A failure that is older than what we sent counts only after this: clocks differ.
+# A failure that is older than the action counts only after this: clocks differ.
 STALE_FAILURE = timedelta(seconds=60)
 CSV = CLUSTER_SERVICE_VERSIONS.kind
 _ENDED_BADLY = (Health.FAILED, Health.BLOCKED, Health.DEGRADED)
 
 
 def waiting() -> list[int]:
-    """Ids of open actions that no worker is at and whose turn it is."""
+    """Ids of open actions that no worker runs and that need not wait for others of their batch."""
     busy = held_names("action:")
-    wait = batches.waiting_in_batches()
+    wait = bulk.waiting_in_batches()
     ids = Action.objects.filter(state__in=Action.OPEN).order_by("id").values_list("id", flat=True)
     return [
         action_id
@@ -51,18 +51,20 @@ def waiting() -> list[int]:
 
 
 def run(action_id: int, pause: Callable[[float], None] = time.sleep) -> float | None:
-    """One run of an action: sends it if it is not sent, then follows it for RUN_SECONDS.
+    """Sends a pending action, then follows it for RUN_SECONDS.
 
-    Returns after how many seconds to run it again, None when it is finished, gone, in the hands
-    of another worker, or of a batch in which it is not its turn. What the cluster refuses ends up
-    in the row, not as an exception.
+    Returns the seconds until the next run; None if the action has ended, is run by another worker,
+    or waits for others of its batch. A refusal of the cluster is stored in the row, not raised.
     """
     with lease(f"action:{action_id}", LEASE_SECONDS) as held:
         action = Action.objects.select_related("cluster").filter(pk=action_id).first()
         if held is None or action is None or action.state not in Action.OPEN:
             return None
         if action.state == Action.State.PENDING:
-            if not batches.begin(action):
+            if not bulk.begin(action):
+                return None
+            if timezone.now() - (action.begun_at or action.created_at) > ACTION_TIMEOUT:
+                _give_up_sending(action)
                 return None
             again = try_to_send(action)
             if action.state != Action.State.APPLIED:
@@ -77,7 +79,7 @@ def _follow(action: Action, held: Held, pause: Callable[[float], None]) -> float
         if _settle(action, is_current=is_current):
             return None
         if timezone.now() - (action.sent_at or action.created_at) > ACTION_TIMEOUT:
-            _lose(action)
+            _give_up_following(action)
             return None
         if time.monotonic() >= until or not held.renew(LEASE_SECONDS):
             return AGAIN_SECONDS
@@ -85,10 +87,10 @@ def _follow(action: Action, held: Held, pause: Callable[[float], None]) -> float
 
 
 def _refresh(cluster: Cluster) -> bool:
-    """Brings the rows up to date where nobody watches the cluster, by a pass of our own.
+    """Syncs a cluster that nobody watches; returns whether the rows are current.
 
-    Returns whether they are as the cluster is now. Under a watch they are so within seconds, but
-    nobody can tell of a moment; nor when another worker is at a pass or the cluster is silent.
+    Under a watch they are current within seconds, but at no known moment. False, too, while another
+    worker syncs the cluster, and if it does not answer.
     """
     if is_held(cluster_lease(cluster.pk)):
         return False
@@ -100,23 +102,23 @@ def _refresh(cluster: Cluster) -> bool:
 
 
 def _settle(action: Action, *, is_current: bool) -> bool:
-    """Finishes the action when its outcome is known.
+    """Finishes the action if its outcome is known.
 
     `is_current`: the rows were read after the action was sent, so a missing row means a missing
-    object; otherwise the cluster is asked.
+    object; otherwise a request to the cluster decides.
     """
     if action.verb == Action.Verb.APPROVE:
         return _settle_approval(action)
     row = Operator.objects.filter(
         cluster=action.cluster, kind=action.path, namespace=action.namespace, name=action.name
     ).first()
-    same = row is not None and row.uid == action.object_uid
+    if row is None or row.uid != action.object_uid:
+        if not is_current and not _is_gone(action):
+            return False
+        _finish_gone(action, replaced=row is not None)
+        return True
     if action.verb == Action.Verb.REMOVE:
-        gone = not same and (is_current or _is_gone(action))
-        return gone and _removed(action, again=row is not None)
-    if row is None or not same:
-        gone = is_current or _is_gone(action)
-        return gone and _vanished(action, replaced=row is not None)
+        return False
     if row.health == Health.NEEDS_APPROVAL:
         plan = str(row.details.get("plan") or "")
         finish(
@@ -127,38 +129,25 @@ def _settle(action: Action, *, is_current: bool) -> bool:
             hint="Look at what the InstallPlan carries, then approve it.",
         )
         return True
-    if row.health == Health.HEALTHY and _arrived(action, row):
-        finish(action, Action.State.SUCCEEDED, _done_text(action, row))
-        return True
-    if action.verb == Action.Verb.UPGRADE and action.target and _has_succeeded(row, action.target):
-        finish(
-            action, Action.State.SUCCEEDED, f"{_done_text(action, row)} {_besides([row])}".strip()
-        )
-        return True
-    if row.health in _ENDED_BADLY and _is_news(action, row):
-        _ended_badly(action, row)
-        return True
-    return False
-
-
-def _arrived(action: Action, row: Operator) -> bool:
-    """Whether what is healthy is what was asked for, and not what was there before."""
-    if action.verb != Action.Verb.UPGRADE or not action.target:
-        return True
     installed = str(row.details.get("installed_csv") or row.bundle)
-    return installed == action.target
-
-
-def _done_text(action: Action, row: Operator) -> str:
-    if action.verb == Action.Verb.UPGRADE:
-        return f"{action.name} is at {row.details.get('installed_csv') or row.bundle}."
-    if action.verb == Action.Verb.RETRY:
-        return f"{action.name} is healthy."
-    return f"{action.name} is installed."
+    is_upgrade = action.verb == Action.Verb.UPGRADE
+    text = f"{action.name} is installed."
+    if is_upgrade:
+        text = f"{action.name} is at {installed}."
+    elif action.verb == Action.Verb.RETRY:
+        text = f"{action.name} is healthy."
+    # Healthy counts for an upgrade only if it is not the state from before.
+    if row.health == Health.HEALTHY and (not is_upgrade or action.target in ("", installed)):
+        finish(action, Action.State.SUCCEEDED, text)
+        return True
+    if is_upgrade and action.target and _has_succeeded(row, action.target):
+        finish(action, Action.State.SUCCEEDED, f"{text} {_remaining_trouble([row])}".strip())
+        return True
+    return _settle_failure(action, row)
 
 
 def _settle_approval(action: Action) -> bool:
-    """By the plan itself, then by the Subscriptions whose versions it carries."""
+    """By the InstallPlan, then by the Subscriptions whose versions it contains."""
     where = {"cluster": action.cluster, "namespace": action.namespace}
     plan = Component.objects.filter(**where, kind=action.path, name=action.name).first()
     if plan is not None and plan.phase == "Failed":
@@ -173,14 +162,10 @@ def _settle_approval(action: Action) -> bool:
     ]
     if plan is not None and plan.phase == "Complete" and all(_done(row, wanted) for row in rows):
         installed = ", ".join(wanted) or "what it carried"
-        text = f"{action.name} is carried out: {installed}. {_besides(rows)}"
+        text = f"{action.name} is carried out: {installed}. {_remaining_trouble(rows)}"
         finish(action, Action.State.SUCCEEDED, text.strip())
         return True
-    for row in rows:
-        if row.health in _ENDED_BADLY and _is_news(action, row):
-            _ended_badly(action, row)
-            return True
-    return False
+    return any(_settle_failure(action, row) for row in rows)
 
 
 def _done(row: Operator, wanted: list[str]) -> bool:
@@ -189,10 +174,10 @@ def _done(row: Operator, wanted: list[str]) -> bool:
 
 
 def _has_succeeded(row: Operator, csv: str) -> bool:
-    """Whether this very version is installed for the Subscription, whatever else ails that.
+    """Whether this version is installed for the Subscription, whatever its other conditions.
 
-    OLM v0 resolves while the old version is still going, fails, and leaves that on the Subscription
-    until it looks again, minutes after the new version has succeeded.
+    OLM v0 resolves while the old version is still being replaced, fails, and leaves that condition
+    on the Subscription until its next look, minutes after the new version has succeeded.
     """
     if row.details.get("installed_csv") != csv:
         return False
@@ -200,28 +185,43 @@ def _has_succeeded(row: Operator, csv: str) -> bool:
     return Component.objects.filter(**where, kind=CSV, phase="Succeeded").exists()
 
 
-def _besides(rows: Sequence[Operator]) -> str:
-    """What is wrong with them all the same; empty when nothing is."""
+def _remaining_trouble(rows: Sequence[Operator]) -> str:
     ill = [row for row in rows if row.health in _ENDED_BADLY]
     return " ".join(f"{row.name} is {row.health} all the same: {row.reason}." for row in ill)
 
 
 def _is_gone(action: Action) -> bool:
-    """Whether the cluster says that the object which was acted on is no longer there."""
-    resource = WRITTEN[action.path]
+    """Asks the cluster whether the object of the action still exists; False without an answer."""
     try:
         with client_for(action.cluster) as client:
-            there = get(client, resource, version_of(action.cluster, resource), action)
+            there = get(client, action)
     except KubeError:
         return False
     return there is None or uid_of(there) != action.object_uid
 
 
-def _is_news(action: Action, row: Operator) -> bool:
-    """Whether the failure in the row is about what we sent and not left from before.
+def _settle_failure(action: Action, row: Operator) -> bool:
+    """Fails the action if the operator is in trouble because of it."""
+    if row.health not in _ENDED_BADLY or not _is_new(action, row):
+        return False
+    names = {"name": row.name, "namespace": row.namespace, "kind": row.kind}
+    finding = finding_for(row.finding, row.facts, names) if row.finding else None
+    finish(
+        action,
+        Action.State.FAILED,
+        f"{finding.title}: {finding.cause}" if finding else row.message or row.reason,
+        code=row.health.lower(),
+        hint=finding.note if finding else "",
+        finding=row.finding,
+    )
+    return True
 
-    A cluster counts whole seconds: one of the second in which we sent a retry may be the failure
-    that it shall cure.
+
+def _is_new(action: Action, row: Operator) -> bool:
+    """Whether the failure of the row was caused by the action and not left from before.
+
+    A cluster counts whole seconds: a failure of the second in which a retry was sent may be the one
+    that the retry cures.
     """
     sent = (action.sent_at or action.created_at).replace(microsecond=0)
     if action.verb == Action.Verb.RETRY:
@@ -234,28 +234,12 @@ def _is_news(action: Action, row: Operator) -> bool:
     return timezone.now() - sent > STALE_FAILURE
 
 
-def _ended_badly(action: Action, row: Operator) -> None:
-    names = {"name": row.name, "namespace": row.namespace, "kind": row.kind}
-    finding = finding_for(row.finding, row.facts, names) if row.finding else None
-    finish(
-        action,
-        Action.State.FAILED,
-        f"{finding.title}: {finding.cause}" if finding else row.message or row.reason,
-        code=row.health.lower(),
-        hint=finding.note if finding else "",
-        finding=row.finding,
-    )
-
-
-def _removed(action: Action, *, again: bool) -> bool:
-    text = f"{action.path} {action.name} is removed."
-    if again:
-        text += " Something has made it again since."
-    finish(action, Action.State.SUCCEEDED, text)
-    return True
-
-
-def _vanished(action: Action, *, replaced: bool) -> bool:
+def _finish_gone(action: Action, *, replaced: bool) -> None:
+    if action.verb == Action.Verb.REMOVE:
+        again = " Something has made it again since." if replaced else ""
+        text = f"{action.path} {action.name} is removed.{again}"
+        finish(action, Action.State.SUCCEEDED, text)
+        return
     what = "replaced by another object" if replaced else "deleted"
     finish(
         action,
@@ -264,10 +248,21 @@ def _vanished(action: Action, *, replaced: bool) -> bool:
         code="vanished",
         hint="Find out who else manages it, then ask again.",
     )
-    return True
 
 
-def _lose(action: Action) -> None:
+def _give_up_sending(action: Action) -> None:
+    minutes = ACTION_TIMEOUT.seconds // 60
+    if action.sent_at:
+        text = f"It is not known whether the cluster took it; no answer within {minutes} minutes."
+        text += f" Known is: {', '.join(action.done)}." if action.done else ""
+        finish(action, Action.State.LOST, text, code="no-answer", hint=action.outcome)
+        return
+    text = f"It was not sent within {minutes} minutes and is not sent any more."
+    hint = action.outcome or "Check that a worker runs, then ask again."
+    finish(action, Action.State.REFUSED, text, code="not-sent", hint=hint)
+
+
+def _give_up_following(action: Action) -> None:
     removing = action.verb == Action.Verb.REMOVE
     finish(
         action,

@@ -1,7 +1,4 @@
-"""Writing the objects of an action: their kinds, the checks before a write, refusals in words.
-
-Knows clusters through the client only, and no rows.
-"""
+"""The objects that actions write: kinds, requests, checks before a write, refusals in words."""
 
 import re
 from dataclasses import dataclass, field
@@ -9,7 +6,7 @@ from typing import Any
 
 from catalogs.install_methods import InstallMethod
 from installs.methods import METHODS
-from installs.models.steps import Apply, Manifest
+from installs.models.steps import Apply, Delete, Manifest
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from olmweb.kube.resources import (
@@ -27,6 +24,7 @@ from olmweb.kube.resources import (
     SUBSCRIPTIONS,
     Resource,
 )
+from olmweb.models import Cluster
 
 WRITTEN: dict[str, Resource] = {
     resource.kind: resource
@@ -46,6 +44,7 @@ WRITTEN: dict[str, Resource] = {
         JOBS,
     )
 }
+_MANAGER = re.compile(r'"([^"]{1,128})"')
 RETRIED = "olmweb.operatorframework.io/retry-asked"  # annotation
 # Labels and annotations that OLM or a retry put on a Subscription, or that say nothing of it.
 _OF_OLM = ("operators.coreos.com/", "olm.", RETRIED, "kubectl.kubernetes.io/last-applied")
@@ -66,11 +65,62 @@ def remake_problem(there: dict[str, Any], manifest: Manifest) -> str:
     return f"it has {foreign[0]}, which would be lost" if foreign else ""
 
 
-def is_there(client: KubeClient, step: Apply, as_user: Impersonation | None) -> bool:
-    """Whether an object that an install needs beside it is there already.
+def version_of(cluster: Cluster, resource: Resource) -> str:
+    """The version that the cluster was last listed with, else the preferred one."""
+    return cluster.kinds.get(resource.kind, {}).get("version") or resource.versions[0]
 
-    An OperatorGroup is whenever its namespace has any: OLM v0 allows no second one. Who may not
-    look is told no; the apply that follows then decides.
+
+def full_name(kind: str) -> str:
+    """`subscriptions.operators.coreos.com`, as RBAC rules and CRDs name the resource."""
+    resource = WRITTEN[kind]
+    return f"{resource.plural}.{resource.group}".rstrip(".")
+
+
+def apply_step(
+    client: KubeClient,
+    step: Apply,
+    as_user: Impersonation | None,
+    *,
+    dry_run: bool = False,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Sends the apply; returns the object. Raises as KubeClient.apply."""
+    return client.apply(
+        WRITTEN[step.kind],
+        step.version,
+        step.manifest,
+        dry_run=dry_run,
+        force=force,
+        as_user=as_user,
+    )
+
+
+def delete_step(
+    client: KubeClient,
+    cluster: Cluster,
+    step: Delete,
+    as_user: Impersonation | None,
+    *,
+    uid: str = "",
+    dry_run: bool = False,
+) -> None:
+    """Sends the deletion, by `uid` or that of the step. Raises as KubeClient.delete."""
+    client.delete(
+        WRITTEN[step.kind],
+        version_of(cluster, WRITTEN[step.kind]),
+        step.name,
+        step.namespace,
+        uid=uid or step.uid,
+        dry_run=dry_run,
+        as_user=as_user,
+    )
+
+
+def is_there(client: KubeClient, step: Apply, as_user: Impersonation | None) -> bool:
+    """Whether an object that an install needs, besides its main object, exists.
+
+    For an OperatorGroup: whether its namespace has any, as OLM v0 allows no second one. False for
+    users who may not read it; the apply that follows then decides.
     """
     resource = WRITTEN[step.kind]
     try:
@@ -83,22 +133,16 @@ def is_there(client: KubeClient, step: Apply, as_user: Impersonation | None) -> 
     return True
 
 
-def may_write(
-    client: KubeClient, resource: Resource, namespace: str, as_user: Impersonation | None
-) -> None:
-    """Raises Forbidden, in the words of the cluster's RBAC, unless both rights are there."""
+def may_write(client: KubeClient, step: Apply, as_user: Impersonation | None) -> None:
+    """Raises Forbidden, with the reason of the cluster's RBAC, if create or patch is denied."""
     for verb in ("create", "patch"):
-        answer = client.may(verb, resource, namespace, as_user=as_user)
-        if not answer.allowed:
-            plural = f"{resource.plural}.{resource.group}".rstrip(".")
+        review = client.may(verb, WRITTEN[step.kind], step.namespace, as_user=as_user)
+        if not review.allowed:
             raise Forbidden(
-                f"Cluster {client.name} does not allow this: {plural} in namespace {namespace}: "
-                f"{answer.reason or f'no rule allows to {verb} them'}.",
+                f"Cluster {client.name} does not allow this: {full_name(step.kind)} in namespace "
+                f"{step.namespace}: {review.reason or f'no rule allows to {verb} them'}.",
                 status=403,
             )
-
-
-_MANAGER = re.compile(r'"([^"]{1,128})"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,32 +155,22 @@ class Refusal:
     fields: dict[str, str] = field(default_factory=dict)
 
 
-def explain(
-    error: KubeError,
-    *,
-    cluster: str,
-    as_user: str,
-    verb: str,
-    plural: str,
-    kind: str = InstallMethod.PLATFORM_OPERATOR,
-) -> Refusal:
-    """The refusal in words. `verb` is an Action's; `plural` the resource with its group."""
+def explain(error: KubeError, cluster: str, as_user: str, *, verb: str, kind: str) -> Refusal:
+    """The refusal in words. `verb` is that of an Action; `kind` a key of WRITTEN."""
     if isinstance(error, Forbidden):
-        return _forbidden(error, cluster, as_user, verb, plural)
+        return _forbidden(error, cluster, as_user, verb, kind)
     if isinstance(error, Conflict) and error.causes:
         return _conflict(error, kind)
-    if isinstance(error, Invalid):
-        fields = _fields(error, kind)
-        return Refusal(error.code, error.message, error.hint, fields)
-    return Refusal(error.code, error.message, error.hint)
+    fields = _fields(error, kind) if isinstance(error, Invalid) else {}
+    return Refusal(error.code, error.message, error.hint, fields)
 
 
-def _fields(error: KubeError, kind: str) -> dict[str, str]:
+def _fields(error: Conflict | Invalid, kind: str) -> dict[str, str]:
     method = METHODS.get(kind) or METHODS[InstallMethod.PLATFORM_OPERATOR]
     return {method.form_field(cause.field): cause.message for cause in error.causes if cause.field}
 
 
-def _forbidden(error: Forbidden, cluster: str, as_user: str, verb: str, plural: str) -> Refusal:
+def _forbidden(error: Forbidden, cluster: str, as_user: str, verb: str, kind: str) -> Refusal:
     if as_user and "impersonate" in error.message:
         return Refusal(
             "impersonation-forbidden",
@@ -150,12 +184,11 @@ def _forbidden(error: Forbidden, cluster: str, as_user: str, verb: str, plural: 
     return Refusal(
         error.code,
         f"{person} may not {verb} this on cluster {cluster}: {reason}",
-        f"Ask the cluster's administrator for the right to {verbs} {plural}.",
+        f"Ask the cluster's administrator for the right to {verbs} {full_name(kind)}.",
     )
 
 
 def _conflict(error: Conflict, kind: str) -> Refusal:
-    fields = _fields(error, kind)
     owners = {match[1] for cause in error.causes if (match := _MANAGER.search(cause.message))}
     named = ", ".join(sorted(owners)) or "another manager"
     paths = ", ".join(cause.field.removeprefix(".") for cause in error.causes if cause.field)
@@ -163,5 +196,5 @@ def _conflict(error: Conflict, kind: str) -> Refusal:
         error.code,
         f"Nothing was changed: {paths or 'a field'} belongs to {named}.",
         f"Change it where {named} manages it; OLM Web takes no field away from another unasked.",
-        fields,
+        _fields(error, kind),
     )

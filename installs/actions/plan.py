@@ -1,7 +1,6 @@
-"""What could be asked of a cluster, said in full before anybody asks: plans. Makes no request.
+"""Plans of actions, and the plan of an install. Makes no request.
 
-A plan holds exactly what would be sent, what follows from it, and what speaks against it. Asking
-and recording is `actions`', sending the worker's.
+A plan holds exactly the steps that would be sent, their consequences, and the warnings.
 """
 
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import facts_of
 from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows
+from installs.actions.objects import full_name, version_of
 from installs.actions.warnings import InstallWarning, install_warnings
 from installs.facts.cluster_facts import groups_in, watched_from
 from installs.facts.evaluate import target_of, verdict_for
@@ -29,10 +29,11 @@ from olmweb.models import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An action that could be asked for.
+    """An action that could be recorded.
 
-    `kind` is that of its object; `consequences` are sentences about what else follows;
-    `target` names the bundle that it is to end with, empty when that can't be told.
+    `kind`, `namespace` and `name` are those of its main object, `uid` if that exists; `target` is
+    the bundle that it ends with, empty if unknown; `consequences` are sentences; `by_hand` are
+    steps and commands for a person where the action does not help.
     """
 
     cluster: Cluster
@@ -46,26 +47,24 @@ class Plan:
     channel: str = ""
     version: str = ""
     target: str = ""
-    uid: str = ""  # of the object that it is about, when it is there
+    uid: str = ""
     force: bool = False
     warnings: tuple[InstallWarning, ...] = ()
     consequences: tuple[str, ...] = ()
-    by_hand: tuple[str, ...] = ()  # what a person does where this does not help; commands too
+    by_hand: tuple[str, ...] = ()
     choice: InstallChoice | None = None
     resolution: Resolution | None = field(default=None, compare=False)
-    verdict: StoredVerdict | None = field(
-        default=None, compare=False
-    )  # on `target`, if it was judged
+    verdict: StoredVerdict | None = field(default=None, compare=False)  # on `target`
 
     @property
     def main(self) -> Step:
-        """The step that makes or changes its object; in a removal the one that deletes it."""
+        """The apply of the main object; for a removal its deletion."""
         by_verb = {step.verb: step for step in self.steps if step.main}
         return by_verb.get(Apply.verb) or by_verb[Delete.verb]
 
     @property
     def remakes(self) -> bool:
-        """Whether its object is deleted and made again."""
+        """Whether the main object is deleted and made again."""
         return remakes(self.steps)
 
     @property
@@ -78,20 +77,17 @@ class Plan:
 
     @property
     def yaml(self) -> str:
-        """What is applied."""
         return as_yaml([step.manifest for step in self.steps if isinstance(step, Apply)])
 
 
 def served_version(cluster: Cluster, kind: str) -> str:
     """The version to write, e.g. `v1`; empty when the cluster does not serve the kind."""
-    state = cluster.kinds.get(kind, {})
-    if state.get("state") != "served":
-        return ""
-    return str(state.get("version") or METHODS[kind].resource.versions[0])
+    is_served = cluster.kinds.get(kind, {}).get("state") == "served"
+    return version_of(cluster, METHODS[kind].resource) if is_served else ""
 
 
 def paths_of(cluster: Cluster, catalog: Catalog) -> list[InstallMethod]:
-    """The ways in which something of this catalog can be installed on the cluster."""
+    """The install methods for packages of this catalog on the cluster."""
     is_source = catalog.source_kind in (
         Catalog.SourceKind.CATALOG_SOURCE,
         Catalog.SourceKind.PACKAGE_MANIFEST,
@@ -111,12 +107,12 @@ def plan_install(
     method: str = InstallMethod.PLATFORM_OPERATOR,
     values: Mapping[str, str] | None = None,
 ) -> Plan:
-    """What installs this package by `method`, and what speaks against it.
+    """The install of this package by `method`.
 
     `values` are by form field (namespace, channel, version, approval, policy, targets: own, all or
     names with commas, service_account, crd_safety); empty ones have their defaults. Raises
-    OlmwebError with `fields` for values that the cluster would surely refuse, and when it does not
-    serve the method.
+    OlmwebError with `fields` for values that the cluster would refuse, and when it does not serve
+    the method.
     """
     choice = choice_for(cluster, package, name, method, values or {})
     rules = METHODS[choice.method]
@@ -143,7 +139,7 @@ def plan_install(
         namespace=namespace,
         name=choice.name,
         steps=(
-            *(Apply(manifest) for manifest in rules.needed_objects(choice)),
+            *map(Apply, rules.needed_objects(choice)),
             Apply(rules.main_object(choice), main=True),
         ),
         package=package.name,
@@ -167,10 +163,10 @@ def verdict_on(
     namespace: str = "",
     wanted: tuple[str, ...] = (),
 ) -> StoredVerdict | None:
-    """The verdict on a bundle as `method` would install it; None when it was not evaluated yet.
+    """The verdict on a bundle for `method`; None before the first evaluation.
 
-    Of a Subscription in `namespace`, whose OperatorGroup counts; where there is none yet, one that
-    watches `wanted` (none: every namespace).
+    For a Subscription the OperatorGroup of `namespace` counts, or if there is none, a future one
+    that watches `wanted` (empty: every namespace).
     """
     targets = watched_from(cluster, namespace, wanted) if METHODS[method].needs_group else ()
     return verdict_for(cluster, package, bundle, method, target_of(targets, namespace))
@@ -187,8 +183,8 @@ def read_method(text: str) -> InstallMethod:
 def choice_for(
     cluster: Cluster, package: Package, name: str, method: str, values: Mapping[str, str]
 ) -> InstallChoice:
-    """The choice with every default filled in. Raises OlmwebError: 400 for what is no method, 409
-    for one that the cluster does not serve."""
+    """The choice with all defaults. Raises OlmwebError: 400 for an unknown method, 409 for one that
+    the cluster does not serve."""
     rules = METHODS[read_method(method)]
     version = served_version(cluster, rules.kind)
     if not version:
@@ -218,7 +214,7 @@ def choice_for(
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """The defaults of an install, from the rows of its cluster; a query for each."""
+    """The defaults of an install from the rows of its cluster, a query for each."""
 
     cluster: Cluster
     package: Package
@@ -230,7 +226,11 @@ class _Context:
         return catalog.name if ours else ""
 
     def watches_all(self) -> bool:
-        return default_target(self.cluster, self.package) == WatchTarget.ALL
+        """As the package's verdict says, and before the first evaluation its install modes."""
+        row = Package.objects.filter(pk=self.package.pk)
+        for best in best_rows(chosen_rows(row, InstallMethod.SUBSCRIPTION, self.cluster.pk)):
+            return best.target == WatchTarget.ALL
+        return "AllNamespaces" in self.package.install_modes
 
     def catalog_source(self) -> SourceName:
         source = _sources_of(self.cluster, self.package.catalog).first()
@@ -242,7 +242,6 @@ class _Context:
         return suggested or self.package.name.replace(".", "-")[:63].strip("-")
 
     def has_namespace(self, namespace: str) -> bool:
-        """Whether a known object is in the namespace."""
         return (
             Component.objects.filter(cluster=self.cluster, namespace=namespace).exists()
             or Operator.objects.filter(cluster=self.cluster, namespace=namespace).exists()
@@ -263,27 +262,10 @@ class _Context:
 
 
 def known_fields(cluster: Cluster, kind: str, version: str) -> frozenset[str] | None:
-    """The fields that the cluster's own definition of the kind has; None when it is not known."""
-    resource = METHODS[kind].resource
-    row = CRDState.objects.filter(
-        cluster=cluster, name=f"{resource.plural}.{resource.group}"
-    ).first()
+    """The fields of the kind in the cluster's CustomResourceDefinition; None if unknown."""
+    row = CRDState.objects.filter(cluster=cluster, name=full_name(kind)).first()
     fields = row.details.get("fields", {}).get(version) if row else None
     return frozenset(map(str, fields)) if fields else None
-
-
-def install_modes(package: Package) -> frozenset[str]:
-    """What the newest bundle of the default channel supports."""
-    return frozenset(map(str, package.install_modes))
-
-
-def default_target(cluster: Cluster, package: Package) -> WatchTarget:
-    """The OperatorGroup that a Subscription gets when nobody chooses one: that of the package's
-    verdict, and before it is evaluated by the install modes. One query."""
-    row = Package.objects.filter(pk=package.pk)
-    for best in best_rows(chosen_rows(row, InstallMethod.SUBSCRIPTION, cluster.pk)):
-        return WatchTarget(best.target)
-    return WatchTarget.ALL if "AllNamespaces" in install_modes(package) else WatchTarget.OWN
 
 
 def _sources_of(cluster: Cluster, catalog: Catalog) -> Any:

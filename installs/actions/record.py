@@ -1,11 +1,11 @@
-"""What people may ask a cluster for. Tries and records plans; sends nothing.
+"""Tries a plan with a dry run and records it as an Action. Sends nothing else.
 
-Sending and following is the worker's (installs.actions.follow). An Action row is written before
-anything is sent, and at most one is open per object, so asking twice is asking once.
+Workers send and follow recorded actions (installs.actions.follow). At most one action is open per
+object, so recording the same plan again returns that action.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,13 +13,11 @@ import msgspec
 from django.core import signing
 from django.db import IntegrityError, transaction
 
-from catalogs.install_methods import InstallMethod
-from catalogs.models import Package
-from installs.actions import plan as planning
-from installs.actions.change import removal_consequences
 from installs.actions.objects import (
     RETRIED,
     WRITTEN,
+    apply_step,
+    delete_step,
     explain,
     is_there,
     may_write,
@@ -34,20 +32,17 @@ from olmweb.errors import OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import KubeError, NotFound
 from olmweb.kube.resources import NAMESPACES
-from olmweb.models import Cluster
 from olmweb.tasks import enqueue
 
-__all__ = ["DryRun", "Plan", "plan_install", "removal_consequences"]
-
 DRY_RUN_TIMEOUT = (5.0, 5.0)  # seconds to connect and to wait for the answer: a person waits
-REVIEW_SECONDS = 3600  # how long what was reviewed may be confirmed
+REVIEW_SECONDS = 3600  # a reviewed plan may be confirmed this long
 _SALT = "installs.actions.review"
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What the cluster said when it only tried. `fields`: form or object field -> sentence;
-    `objects`: (what, what would become of it) in the order of application."""
+    """The cluster's answers. `fields`: form or object field -> sentence; `objects`: (object, its
+    result in words) in the order of application."""
 
     ok: bool
     message: str
@@ -60,25 +55,11 @@ class DryRun:
         return {"ok": self.ok, "message": self.message, "fields": self.fields}
 
 
-def plan_install(
-    cluster: Cluster,
-    package: Package,
-    name: str,
-    user: AnyUser,
-    method: str = InstallMethod.PLATFORM_OPERATOR,
-    values: Mapping[str, str] | None = None,
-) -> Plan:
-    """planning.plan_install for somebody who may act; OlmwebError (403) for everybody else."""
-    person(user)
-    return planning.plan_install(cluster, package, name, method, values)
-
-
 def dry_run(plan: Plan, user: AnyUser) -> DryRun:
-    """Lets the cluster try the plan without keeping it, as the person who would ask for it.
+    """Lets the cluster try the plan as this user, for at most five seconds an object.
 
-    Waits at most five seconds an object. Never raises for what the cluster says or its absence.
-    What can't be tried, because the namespace that it goes to is still to be made, is asked about
-    by an access review.
+    Never raises KubeError. An object whose namespace does not exist yet can't be tried; an access
+    review replaces that. Raises OlmwebError (403) for users who may not act.
     """
     as_user = impersonation_for(user)
     step = plan.main
@@ -92,12 +73,15 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
                 outcome = _try(client, plan, step, as_user, new_namespaces)
                 outcomes.append((step.label, outcome))
     except KubeError as error:
-        return _refused(error, plan, step, as_user)
+        verb = Action.Verb.REMOVE if isinstance(step, Delete) else plan.verb
+        username = as_user.user if as_user else ""
+        refusal = explain(error, plan.cluster.name, username, verb=verb, kind=step.kind)
+        return DryRun(False, refusal.message, refusal.fields, refusal.code, refusal.hint)
     return DryRun(True, f"Cluster {plan.cluster.name} would accept this.", objects=tuple(outcomes))
 
 
 def _not_remade(client: KubeClient, plan: Plan) -> DryRun | None:
-    """The refusal to delete and make again what is not as it was shown."""
+    """The refusal to remake an object that differs from the plan."""
     step = plan.main
     if not plan.remakes or not isinstance(step, Apply):
         return None
@@ -111,19 +95,6 @@ def _not_remade(client: KubeClient, plan: Plan) -> DryRun | None:
     return DryRun(False, f"{step.label} can't be made again as it was: {why}.", code="changed")
 
 
-def _refused(error: KubeError, plan: Plan, step: Step, as_user: Impersonation | None) -> DryRun:
-    resource = WRITTEN[step.kind]
-    refusal = explain(
-        error,
-        cluster=plan.cluster.name,
-        as_user=as_user.user if as_user else "",
-        verb=Action.Verb.REMOVE if isinstance(step, Delete) else plan.verb,
-        plural=f"{resource.plural}.{resource.group}".rstrip("."),
-        kind=step.kind,
-    )
-    return DryRun(False, refusal.message, refusal.fields, refusal.code, refusal.hint)
-
-
 def _try(
     client: KubeClient,
     plan: Plan,
@@ -131,54 +102,36 @@ def _try(
     as_user: Impersonation | None,
     new_namespaces: set[str],
 ) -> str:
-    """What would become of one object, in words. `new_namespaces` are made by the plan."""
-    resource = WRITTEN[step.kind]
+    """The result for one object, in words. Adds the namespaces of the plan to `new_namespaces`."""
     if isinstance(step, Delete):
-        version = plan.cluster.kinds.get(step.kind, {}).get("version") or resource.versions[0]
         try:
-            client.delete(
-                resource,
-                version,
-                step.name,
-                step.namespace,
-                uid=step.uid,
-                dry_run=True,
-                as_user=as_user,
-            )
+            delete_step(client, plan.cluster, step, as_user, dry_run=True)
         except NotFound:
             return "is gone already"
         return "deleted"
     if step.namespace in new_namespaces:
-        may_write(client, resource, step.namespace, as_user)
+        may_write(client, step, as_user)
         return "allowed; can be tried only when its namespace is there"
-    is_beside = plan.verb == Action.Verb.INSTALL and not step.main
-    if is_beside and is_there(client, step, as_user):
+    if plan.verb == Action.Verb.INSTALL and not step.main and is_there(client, step, as_user):
         return "is there already and left as it is"
-    client.apply(
-        resource,
-        step.version,
-        step.manifest,
-        dry_run=True,
-        force=plan.force and step.main,
-        as_user=as_user,
-    )
+    apply_step(client, step, as_user, dry_run=True, force=plan.force and step.main)
     if step.kind == NAMESPACES.kind:
         new_namespaces.add(step.name)
     return "accepted"
 
 
-def reviewed(plan: Plan, user: AnyUser) -> str:
-    """A token that says that this person was shown exactly this plan; lasts an hour."""
-    return signing.dumps(digest(plan, user), salt=_SALT)
+def reviewed(plans: Sequence[Plan], user: AnyUser) -> str:
+    """A token that this user was shown exactly these plans; valid for REVIEW_SECONDS."""
+    return signing.dumps([_digest(plan, user) for plan in plans], salt=_SALT, compress=True)
 
 
-def require_reviewed(token: str, plan: Plan, user: AnyUser) -> None:
-    """Raises OlmwebError (403) unless the person was shown exactly this plan."""
+def require_reviewed(token: str, plans: Sequence[Plan], user: AnyUser) -> None:
+    """Raises OlmwebError (403) unless the token says that this user was shown all these plans."""
     try:
-        reviewed_digest = signing.loads(token, salt=_SALT, max_age=REVIEW_SECONDS)
+        digests = signing.loads(token, salt=_SALT, max_age=REVIEW_SECONDS)
     except signing.BadSignature:
-        reviewed_digest = ""
-    if reviewed_digest != digest(plan, user):
+        digests = []
+    if not {_digest(plan, user) for plan in plans} <= set(digests):
         raise OlmwebError(
             "This is not what was reviewed, so nothing was asked for.",
             code="not-reviewed",
@@ -187,8 +140,8 @@ def require_reviewed(token: str, plan: Plan, user: AnyUser) -> None:
         )
 
 
-def digest(plan: Plan, user: AnyUser) -> str:
-    """A hash of everything that would be sent and of who asks for it."""
+def _digest(plan: Plan, user: AnyUser) -> str:
+    """A hash of everything that would be sent, and of the user."""
     content = [
         user.pk,
         plan.cluster.pk,
@@ -204,7 +157,7 @@ def digest(plan: Plan, user: AnyUser) -> str:
 
 
 def _untimed(steps: Sequence[Step]) -> list[Step]:
-    """Without the time at which a retry is requested, which is another at each look."""
+    """The steps without the time of a retry, which differs between two plans of the same retry."""
     return [
         replace(step, manifest=_without_time(step.manifest)) if isinstance(step, Apply) else step
         for step in steps
@@ -226,11 +179,11 @@ def request(
     idempotency_key: str = "",
     waits: bool = False,
 ) -> Action:
-    """Records the plan and lets a worker send it; with `waits` the caller sees to that.
+    """Records the plan and enqueues the action, unless it `waits` for the caller to do that.
 
-    Asked twice, the second call returns the first one's action: while that is open, or for ever
-    with the same `idempotency_key` of the same person. Raises OlmwebError (409) when the object
-    has another open action or the key was used for something else, 403 when they may not act.
+    Returns an equal open action if there is one, and the user's action with the same
+    `idempotency_key` even if it has ended. Raises OlmwebError: 409 when the object has another open
+    action or the key was used for another object, 403 for users who may not act.
     """
     acting, identity = person(user), impersonation_for(user)
     values = {
@@ -255,8 +208,7 @@ def request(
     }
     if idempotency_key and (earlier := _with_key(values)):
         return earlier
-    for _ in range(2):
-        # The open action that is in the way may be finished when we look: then ask again.
+    for _ in range(2):  # the open action may be finished before it is read
         action = _create(values, waits=waits) or _open_action(values)
         if action:
             return action
@@ -264,15 +216,19 @@ def request(
 
 
 def _with_key(values: dict[str, Any]) -> Action | None:
-    """The action that the person's key was used for; raises when that was something else."""
+    """The user's action with this key. Raises OlmwebError if it is about another object."""
     earlier = Action.objects.filter(
         user=values["user"], idempotency_key=values["idempotency_key"]
     ).first()
     same = ("cluster", "verb", "path", "namespace", "name")
     if earlier is None or all(getattr(earlier, field) == values[field] for field in same):
         return earlier
-    raise OlmwebError(
-        "This Idempotency-Key was used for another action.",
+    raise key_reused("action")
+
+
+def key_reused(thing: str) -> OlmwebError:
+    return OlmwebError(
+        f"This Idempotency-Key was used for another {thing}.",
         code="key-reused",
         status=409,
         hint="Take a new key for each thing you ask for.",
@@ -280,7 +236,7 @@ def _with_key(values: dict[str, Any]) -> Action | None:
 
 
 def _create(values: dict[str, Any], *, waits: bool) -> Action | None:
-    """The recorded action; None when its object has an open one."""
+    """The recorded action; None if its object has an open one."""
     try:
         with transaction.atomic():
             action = Action.objects.create(**values)
@@ -292,7 +248,7 @@ def _create(values: dict[str, Any], *, waits: bool) -> Action | None:
 
 
 def _open_action(values: dict[str, Any]) -> Action | None:
-    """The open action that the new one would double. Raises OlmwebError when it is another one."""
+    """The open action of the object. Raises OlmwebError if it differs from the new one."""
     identity = {key: values[key] for key in ("cluster", "path", "namespace", "name")}
     action = Action.objects.filter(**identity, state__in=Action.OPEN).first()
     if action is None:

@@ -1,19 +1,22 @@
-"""Plans that begin again what failed, by the remedy of the failure at hand. Makes no request.
+"""Plans of retries, by the remedy of the failure. Makes no request.
 
-Most failures only need their controller to look again. What a controller never tries again is made
-anew: a Subscription whose first InstallPlan failed, the unpacking of a bundle.
+For most failures it is enough that the controller reconciles again. Objects that a controller never
+tries again are deleted: a Subscription whose first InstallPlan failed, the objects of a failed
+unpacking.
 """
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from django.utils import timezone
 
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Bundle
+from catalogs.models import Bundle, Package
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.stored import facts_of
-from installs.actions.change import (
+from installs.actions.objects import RETRIED, version_of
+from installs.actions.plan import Plan
+from installs.actions.upgrade import (
     CSV,
     INSTALL_PLAN,
     catalog_package,
@@ -22,9 +25,9 @@ from installs.actions.change import (
     plan_for,
     targets_of,
 )
-from installs.actions.objects import RETRIED
-from installs.actions.plan import Plan, served_version
 from installs.diagnosis.knowledge import by_id, fill_steps
+from installs.methods import METHODS
+from installs.methods.base import manifest_of
 from installs.models import NEEDS_ATTENTION, Action, Component, Operator
 from installs.models.steps import Apply, Delete, Manifest, Step
 from installs.state.observation import details_of
@@ -36,47 +39,91 @@ from olmweb.kube.resources import (
     SUBSCRIPTIONS,
 )
 
-__all__ = ["LOOK", "plan_retry"]
-
 LOOK = (
     "Its controller looks at it again at once instead of waiting. What was wrong with it stays "
     "wrong unless something else changed."
 )
-# The plan is gone, or what it installed: OLM v0 does not resolve the same version again.
+# The plan or the CSV that it installed is gone: OLM v0 does not resolve the same version again.
 _STUCK = ("plan-missing", "csv-gone")
 
 
 def plan_retry(operator: Operator) -> Plan:
-    """What makes this operator's controller try again, with deletions first where it needs them.
+    """Makes the operator's controller try again, after deletions where it needs them.
 
-    A controller that tries again by itself, and a failure that no retry could cure, get an
-    annotation with the time, so that it looks at once.
+    A healthy operator, and one whose controller tries again by itself, gets an annotation with the
+    time, which makes the controller reconcile at once.
     """
-    if operator.health in NEEDS_ATTENTION:
-        if operator.kind == InstallMethod.SUBSCRIPTION:
-            return _subscription(operator)
-        if operator.kind == InstallMethod.PLATFORM_OPERATOR:
-            return _platform_operator(operator)
+    remedies = {
+        InstallMethod.SUBSCRIPTION.value: _subscription,
+        InstallMethod.PLATFORM_OPERATOR.value: _platform_operator,
+    }
+    if operator.health in NEEDS_ATTENTION and operator.kind in remedies:
+        return remedies[operator.kind](operator)
     return _look_again(operator)
 
 
 def _look_again(operator: Operator, *first: Step, sentences: tuple[str, ...] = (LOOK,)) -> Plan:
-    """The object as it is, with a new annotation; `first` comes before that."""
-    manifest = owned_manifest(operator)
+    """The steps `first`, then the object with a new annotation."""
+    steps = (*first, Apply(_annotated(owned_manifest(operator)), main=True))
+    return plan_for(operator, Action.Verb.RETRY, steps, consequences=sentences)
+
+
+def _annotated(manifest: Manifest) -> Manifest:
     manifest["metadata"]["annotations"] = {RETRIED: timezone.now().isoformat(timespec="seconds")}
-    return plan_for(
-        operator,
-        Action.Verb.RETRY,
-        (*first, Apply(manifest, main=True)),
-        consequences=sentences,
-    )
+    return manifest
 
 
 # --- Subscriptions ------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The objects of a Subscription: its InstallPlan, the CSV that it installs, and the one that it
+    replaces; None for those that do not exist. `current` and `installed` are the names of CSVs."""
+
+    current: str
+    installed: str
+    plan: Component | None
+    csv: Component | None
+    replaced: Component | None
+
+    @property
+    def is_running(self) -> bool:
+        return self.csv is not None and self.csv.phase == "Succeeded"
+
+    @property
+    def other_csvs(self) -> list[str]:
+        """The CSVs of other Subscriptions in the plan."""
+        csvs = details_of(self.plan).get("csvs") or [] if self.plan else []
+        return [str(name) for name in csvs if name != self.current]
+
+
+def _parts(operator: Operator) -> _Parts:
+    details = details_of(operator)
+    current = str(details.get("current_csv") or "")
+    csv = _part(operator, CSV, current)
+    replaced = str(details_of(csv).get("replaces") or "") if csv is not None else ""
+    return _Parts(
+        current=current,
+        installed=str(details.get("installed_csv") or ""),
+        plan=_part(operator, INSTALL_PLAN, str(details.get("plan") or "")),
+        csv=csv,
+        replaced=_part(operator, CSV, replaced),
+    )
+
+
+def _part(operator: Operator, kind: str, name: str) -> Component | None:
+    """An object of this name in the Subscription's namespace."""
+    if not name:
+        return None
+    return Component.objects.filter(
+        cluster=operator.cluster_id, kind=kind, namespace=operator.namespace, name=name
+    ).first()
+
+
 def _subscription(operator: Operator) -> Plan:
-    unpacks = _failed_unpacks(operator)
+    parts = _parts(operator)
+    unpacks = _failed_unpacks(operator, parts.plan)
     if unpacks:
         names = ", ".join(sorted(unpacks))
         steps = [
@@ -91,27 +138,24 @@ def _subscription(operator: Operator) -> Plan:
             "or its registry stays wrong unless something else changed.",
         )
         return _look_again(operator, *steps, sentences=sentences)
-    plan = _part(operator, INSTALL_PLAN, str(details_of(operator).get("plan") or ""))
-    if operator.finding not in _STUCK and (plan is None or plan.phase != "Failed"):
+    if operator.finding not in _STUCK and (parts.plan is None or parts.plan.phase != "Failed"):
         return _look_again(operator)
-    if why := _not_remade(operator, plan):
+    if why := _remake_hindrance(operator, parts):
         hopeless = f"OLM does not try a plan that failed again, and {why}."
         looked = _look_again(operator, sentences=(hopeless, LOOK))
-        return replace(looked, by_hand=_upgrade_by_hand(operator, plan))
-    return _made_again(operator, plan)
+        return replace(looked, by_hand=_upgrade_by_hand(operator, parts))
+    return _remake(operator, parts)
 
 
-def _made_again(operator: Operator, plan: Component | None) -> Plan:
-    """The Subscription deleted and made again: nothing less makes OLM v0 resolve it anew.
+def _remake(operator: Operator, parts: _Parts) -> Plan:
+    """Deletes the Subscription and makes it again: nothing less makes OLM v0 resolve it anew.
 
-    It keeps to the plan that it has, even when that has failed or is gone (catalog operator.go,
-    nothingToUpdate; seen with OLM 0.42).
+    It keeps its plan even when that has failed or is gone (catalog operator.go, nothingToUpdate;
+    seen with OLM 0.42).
     """
-    current = str(details_of(operator).get("current_csv") or "")
-    csv = _part(operator, CSV, current)
     steps = [
         Delete(part.kind, part.namespace, part.name, part.uid)
-        for part in (plan, csv)
+        for part in (parts.plan, parts.csv)
         if part is not None
     ]
     steps.append(Delete(operator.kind, operator.namespace, operator.name, operator.uid, main=True))
@@ -123,40 +167,27 @@ def _made_again(operator: Operator, plan: Component | None) -> Plan:
     return plan_for(
         operator,
         Action.Verb.RETRY,
-        (*steps, Apply(_whole(operator), main=True)),
+        (*steps, Apply(_whole_manifest(operator), main=True)),
         channel=operator.channel,
         consequences=sentences,
     )
 
 
-def _not_remade(operator: Operator, plan: Component | None) -> str:
-    """Why it can't be made again without losing something; empty when it can."""
-    details = details_of(operator)
-    current, installed = (
-        str(details.get("current_csv") or ""),
-        str(details.get("installed_csv") or ""),
-    )
-    csv = _part(operator, CSV, current)
-    if csv is not None and csv.phase == "Succeeded":
-        return f"{current} runs all the same, so nothing is deleted"
-    replaced = str(details_of(csv).get("replaces") or "") if csv is not None else ""
-    before = _part(operator, CSV, replaced)
-    if before is not None or installed not in ("", current):
-        there = before.name if before is not None else installed
+def _remake_hindrance(operator: Operator, parts: _Parts) -> str:
+    """What would be lost if the Subscription was made again; empty for nothing."""
+    if parts.is_running:
+        return f"{parts.current} runs all the same, so nothing is deleted"
+    if parts.replaced is not None or parts.installed not in ("", parts.current):
+        there = parts.replaced.name if parts.replaced is not None else parts.installed
         return f"{there} is installed, and would be in the way of a new Subscription"
-    others = (
-        [csv_name for csv_name in (details_of(plan).get("csvs") or []) if csv_name != current]
-        if plan
-        else []
-    )
-    if others:
-        return f"the plan is also that of {', '.join(map(str, others[:3]))}"
-    if details.get("config"):
+    if parts.other_csvs:
+        return f"the plan is also that of {', '.join(parts.other_csvs[:3])}"
+    if details_of(operator).get("config"):
         return "its spec.config is not known here, so it can't be made again as it was"
     return ""
 
 
-# OLM 0.42 resolves anew for nothing less; what a person has to judge is left to one.
+# OLM 0.42 resolves anew for nothing less; a person has to decide on the deletions.
 _UPGRADE = (
     "Put right what the InstallPlan names as its error: a new one would fail for it too.",
     "$ kubectl get installplan {plan} -n {namespace} -o yaml",
@@ -176,70 +207,54 @@ _BACK = (
 )
 
 
-def _upgrade_by_hand(operator: Operator, plan: Component | None) -> tuple[str, ...]:
-    """The way out of an upgrade whose plan failed; none where that is not what happened, or where
-    the plan is that of other operators as well."""
-    details = details_of(operator)
-    current, installed = (
-        str(details.get("current_csv") or ""),
-        str(details.get("installed_csv") or ""),
-    )
-    csv = _part(operator, CSV, current)
-    replaced = str(details_of(csv).get("replaces") or "") if csv is not None else ""
-    old = _part(operator, CSV, replaced) or _part(operator, CSV, installed)
-    if plan is None or old is None or old.name == current:
+def _upgrade_by_hand(operator: Operator, parts: _Parts) -> tuple[str, ...]:
+    """The remedy of an upgrade whose plan failed; empty for other failures, and if the plan belongs
+    to other operators, too."""
+    old = parts.replaced or _part(operator, CSV, parts.installed)
+    if parts.plan is None or old is None or old.name == parts.current:
         return ()
-    shared = any(csv_name != current for csv_name in details_of(plan).get("csvs") or [])
-    if shared or (csv is not None and csv.phase == "Succeeded"):
+    if parts.other_csvs or parts.is_running:
         return ()
     deleted = tuple(
         f"$ kubectl delete clusterserviceversion {{{key}}} -n {{namespace}}"
-        for key, part in (("current", csv), ("old", old))
+        for key, part in (("current", parts.csv), ("old", old))
         if part is not None
     )
     values = {
         "name": operator.name,
         "namespace": operator.namespace,
-        "plan": plan.name,
-        "current": current,
+        "plan": parts.plan.name,
+        "current": parts.current,
         "old": old.name,
     }
     return fill_steps((*_UPGRADE, *deleted, *_BACK), values)
 
 
-def _whole(operator: Operator) -> Manifest:
-    """Everything of the Subscription's spec but its config."""
+def _whole_manifest(operator: Operator) -> Manifest:
+    """The Subscription with its whole spec except its config."""
     details = details_of(operator)
-    spec = {
-        "name": operator.package,
-        "source": operator.catalog,
-        "sourceNamespace": operator.catalog_namespace,
+    spec = METHODS[operator.kind].least_spec(operator) | {
         "channel": operator.channel,
         "startingCSV": str(details.get("starting_csv") or ""),
         "installPlanApproval": str(details.get("approval") or ""),
     }
-    version = (
-        served_version(operator.cluster, InstallMethod.SUBSCRIPTION) or SUBSCRIPTIONS.versions[0]
+    return manifest_of(
+        *(SUBSCRIPTIONS, operator.name, operator.namespace),
+        version_of(operator.cluster, SUBSCRIPTIONS),
+        spec={key: value for key, value in spec.items() if value},
     )
-    return {
-        "apiVersion": f"{SUBSCRIPTIONS.group}/{version}",
-        "kind": InstallMethod.SUBSCRIPTION.value,
-        "metadata": {"name": operator.name, "namespace": operator.namespace},
-        "spec": {key: value for key, value in spec.items() if value},
-    }
 
 
-def _failed_unpacks(operator: Operator) -> dict[str, str]:
-    """Bundle -> image of what OLM v0 gave up unpacking for the Subscription.
+def _failed_unpacks(operator: Operator, plan: Component | None) -> dict[str, str]:
+    """Bundle -> image of the bundles that OLM v0 gave up unpacking for the Subscription.
 
-    OLM says on every Subscription of a namespace that an unpack failed, and of which bundle only on
-    an InstallPlan; else it is the one that comes next.
+    OLM reports a failed unpack on every Subscription of the namespace, but its bundle only on an
+    InstallPlan; without that it is the next bundle of the Subscription.
     """
     failed = any(
         row.get("type") == "BundleUnpackFailed" and row.get("status") == "True"
         for row in operator.conditions
     )
-    plan = _part(operator, INSTALL_PLAN, str(details_of(operator).get("plan") or ""))
     lookups = details_of(plan).get("lookups") or [] if plan else []
     names = [
         str(row.get("identifier") or "")
@@ -249,20 +264,17 @@ def _failed_unpacks(operator: Operator) -> dict[str, str]:
             for status in row.get("conditions") or []
         )
     ]
-    if not names and failed:
-        names = [_next_bundle(operator)]
     package = catalog_package(operator)
     if package is None:
         return {}
+    if not names and failed:
+        names = [_next_bundle(operator, package)]
     rows = Bundle.objects.filter(package__catalog=package.catalog_id, name__in=names)
     return dict(rows.exclude(image="").order_by("name").values_list("name", "image"))
 
 
-def _next_bundle(operator: Operator) -> str:
-    """The bundle that its channel leads to from what is installed; empty when there is none."""
-    package = catalog_package(operator)
-    if package is None:
-        return ""
+def _next_bundle(operator: Operator, package: Package) -> str:
+    """The next bundle of its channel after the installed one; empty when there is none."""
     if installed_bundle(operator):
         targets = targets_of(operator, package)
         return targets[-1].hops[0] if targets else ""
@@ -277,7 +289,7 @@ def _next_bundle(operator: Operator) -> str:
 
 
 def _unpack_name(image: str) -> str:
-    """What OLM v0 calls the ConfigMap and the Job of a bundle (bundle_unpacker.go, hash)."""
+    """The name of the ConfigMap and Job of a bundle in OLM v0 (bundle_unpacker.go, hash)."""
     return hashlib.sha256(image.encode()).hexdigest()[:63]
 
 
@@ -285,10 +297,10 @@ def _unpack_name(image: str) -> str:
 
 
 def _platform_operator(operator: Operator) -> Plan:
-    """The manager of PlatformOperators leaves retries to rukpak, so rukpak's objects are acted on.
+    """Acts on rukpak's objects, as the manager of PlatformOperators leaves retries to rukpak.
 
-    A Bundle that failed to unpack is deleted, so that its BundleDeployment makes it again; but not
-    where the content was read and refused: that would be so every time.
+    Deletes a Bundle that failed to unpack, so that its BundleDeployment makes it again; but not one
+    whose contents were rejected, as they would be again.
     """
     where = {"cluster": operator.cluster_id, "operator": operator}
     bundle = Component.objects.filter(**where, kind=BUNDLES.kind, phase="Failing").first()
@@ -300,28 +312,12 @@ def _platform_operator(operator: Operator) -> Plan:
             "What was wrong with the image or its registry stays wrong unless something else "
             "changed.",
         )
-        steps = (Delete(bundle.kind, "", bundle.name, bundle.uid),)
-        return _look_again(operator, *steps, sentences=sentences)
+        step = Delete(bundle.kind, "", bundle.name, bundle.uid)
+        return _look_again(operator, step, sentences=sentences)
     deployment = Component.objects.filter(**where, kind=BUNDLE_DEPLOYMENTS.kind).first()
     if deployment is None:
         return _look_again(operator)
-    version = operator.cluster.kinds.get(deployment.kind, {}).get("version")
-    marked = {
-        "apiVersion": f"{BUNDLE_DEPLOYMENTS.group}/{version or BUNDLE_DEPLOYMENTS.versions[-1]}",
-        "kind": deployment.kind,
-        "metadata": {
-            "name": deployment.name,
-            "uid": deployment.uid,
-            "annotations": {RETRIED: timezone.now().isoformat(timespec="seconds")},
-        },
-    }
-    return _look_again(operator, Apply(marked))
-
-
-def _part(operator: Operator, kind: str, name: str) -> Component | None:
-    """An object of this name in the Subscription's own namespace."""
-    if not name:
-        return None
-    return Component.objects.filter(
-        cluster=operator.cluster_id, kind=kind, namespace=operator.namespace, name=name
-    ).first()
+    version = version_of(operator.cluster, BUNDLE_DEPLOYMENTS)
+    manifest = manifest_of(BUNDLE_DEPLOYMENTS, deployment.name, version=version)
+    manifest["metadata"]["uid"] = deployment.uid
+    return _look_again(operator, Apply(_annotated(manifest)))

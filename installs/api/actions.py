@@ -11,9 +11,9 @@ from ninja import FilterLookup, Query, Router
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
-from installs.actions import change, record, retry
-from installs.actions.plan import Plan, read_method
-from installs.actions.requests.decide import find as find_request
+from installs.actions import record, retry, upgrade
+from installs.actions.plan import Plan, plan_install, read_method
+from installs.actions.requests import get_request as get_install_request
 from installs.api.operators import OnCluster
 from installs.api.schemas import ActionRow, RequestRow, action_row, request_row
 from installs.models import Action, InstallRequest
@@ -97,7 +97,7 @@ def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
     if body.verb not in VERBS:
         raise BadRequest(f"The verb is one of {', '.join(VERBS)}.", verb="No such verb.")
     key = read_key(request)
-    plan = _plan(body, request)
+    plan = _plan(body)
     result = record.dry_run(plan, request.user)
     if body.dry_run:
         outcome = {**result.as_json(), "objects": [list(names) for names in result.objects]}
@@ -131,7 +131,7 @@ def list_requests(request: HttpRequest, query: Query[RequestParameters]) -> Http
 @router.get("/requests/{id}", response=RequestRow)
 def get_request(request: HttpRequest, id: int) -> HttpResponseBase:
     """One request."""
-    row = request_row(find_request(id))
+    row = request_row(get_install_request(id))
     return answer_one(request, (row,), lambda: row)
 
 
@@ -145,22 +145,22 @@ def read_key(request: HttpRequest) -> str:
     return key
 
 
-def _plan(body: ActionBody, request: HttpRequest) -> Plan:
+def _plan(body: ActionBody) -> Plan:
     cluster = get_cluster(body.cluster)
     fields = body.model_dump(include=set(FORM_FIELDS))
     if body.verb == Action.Verb.INSTALL:
         package = _package(body, cluster)
-        return record.plan_install(cluster, package, body.name, request.user, body.path, fields)
+        return plan_install(cluster, package, body.name, body.path, fields)
     if body.verb == Action.Verb.APPROVE:
         plan = lookup.get_install_plan(cluster.name, body.namespace, body.name)
-        return change.plan_approve(cluster, plan)
+        return upgrade.plan_approve(cluster, plan)
     kind = read_method(body.path)
     operator = lookup.get_operator(cluster.name, kind, body.namespace or "-", body.name)
     if body.verb == Action.Verb.UPGRADE:
-        return change.plan_upgrade(operator, fields | {"take": "yes" if body.take else ""})
+        return upgrade.plan_upgrade(operator, fields | {"take": "yes" if body.take else ""})
     if body.verb == Action.Verb.RETRY:
         return retry.plan_retry(operator)
-    return change.plan_remove(operator)
+    return upgrade.plan_remove(operator)
 
 
 def _package(body: ActionBody, cluster: Cluster) -> Package:

@@ -7,9 +7,8 @@ from django.http.response import HttpResponseBase
 from ninja import Router
 
 from catalogs.install_methods import InstallMethod
-from installs.actions.bulk import batches, review, selection
-from installs.actions.bulk.review import Item
-from installs.actions.bulk.selection import Candidate, Key
+from installs.actions import bulk
+from installs.actions.bulk import Item, Key
 from installs.actions.plan import read_method
 from installs.api.actions import read_key
 from installs.api.schemas import BatchRow, DryRunRow, batch_row
@@ -53,15 +52,17 @@ def create_batch(request: HttpRequest, body: BulkInstallBody) -> HttpResponseBas
     person(request.user)
     key = read_key(request) or uuid.uuid4().hex
     cluster, method, keys = _where(body)
-    shared = {name: getattr(body, name) for name in review.SHARED}
-    hashed = batches.hash_of(cluster, method, keys, shared)
-    batch = None if body.dry_run else batches.earlier(request.user, key, hashed)
+    shared = {name: getattr(body, name) for name in bulk.SHARED}
+    hashed = bulk.hash_of(cluster, method, keys, shared)
+    batch = None if body.dry_run else bulk.earlier_batch(request.user, key, hashed)
     if batch is None:
         items = _items(body, cluster, method, keys, shared, request)
         if body.dry_run:
             return json_response({"packages": [_dry_run_row(item) for item in items]})
-        batch = batches.record(items, cluster, method, request.user, key=key, request_hash=hashed)
-    response = json_response(batch_row(progress_of(batches.find(batch.pk))))
+        batch = bulk.record_batch(
+            items, cluster, method, request.user, key=key, request_hash=hashed
+        )
+    response = json_response(batch_row(progress_of(bulk.get_batch(batch.pk))))
     response.status_code = 202
     return response
 
@@ -69,8 +70,8 @@ def create_batch(request: HttpRequest, body: BulkInstallBody) -> HttpResponseBas
 def _where(body: BulkInstallBody) -> tuple[Cluster, InstallMethod, list[Key]]:
     cluster = get_cluster(body.cluster)
     method = read_method(body.path)
-    review.require_few(len(set(body.packages)))
-    keys = selection.read_keys(f"{cluster.name}/{name}" for name in body.packages)
+    bulk.require_few(len(set(body.packages)))
+    keys = bulk.read_keys(f"{cluster.name}/{name}" for name in body.packages)
     if len(keys) != len(set(body.packages)):
         raise BadRequest(
             "Each of packages is CATALOG/PACKAGE.",
@@ -88,16 +89,16 @@ def _items(
     shared: dict[str, str],
     request: HttpRequest,
 ) -> list[Item]:
-    chosen = selection.read_selection(keys)
-    candidates = selection.candidates(chosen, cluster, method, body.targets)
+    chosen = bulk.read_selection(keys)
+    candidates = bulk.candidates(chosen, cluster, method, body.targets)
     wanted = [c for c in candidates if body.anyway or not c.doubt]
     doubted = [Item(c, problem=c.doubt) for c in candidates if c.doubt and not body.anyway]
-    planned = review.plan(wanted, cluster, method, shared, request.user) if wanted else []
-    return [*review.dry_run(planned, request.user), *doubted]
+    planned = bulk.plan_items(wanted, cluster, method, shared) if wanted else []
+    return [*bulk.dry_run(planned, request.user), *doubted]
 
 
 def _dry_run_row(item: Item) -> DryRunRow:
-    candidate: Candidate = item.candidate
+    candidate = item.candidate
     prediction = candidate.prediction
     return DryRunRow(
         package=candidate.name,
@@ -116,7 +117,7 @@ def _dry_run_row(item: Item) -> DryRunRow:
 @router.get("/bulk-installs/{id}", response=BatchRow)
 def get_batch(request: HttpRequest, id: int) -> HttpResponseBase:
     """One bulk install: each action with its state, how many are done, what was left out."""
-    row = batch_row(progress_of(batches.find(id)))
+    row = batch_row(progress_of(bulk.get_batch(id)))
     return answer_one(request, (row,), lambda: row)
 
 
@@ -125,5 +126,5 @@ def stop_batch(request: HttpRequest, id: int) -> HttpResponseBase:
     """Stops what of it was not begun; what had begun goes on. Needs a token with the scope act."""
     require_scope(request)
     person(request.user)
-    batches.stop(batches.find(id), request.user)
-    return json_response(batch_row(progress_of(batches.find(id))))
+    bulk.stop(bulk.get_batch(id), request.user)
+    return json_response(batch_row(progress_of(bulk.get_batch(id))))

@@ -1,5 +1,7 @@
-"""The install methods: for each one object with its form fields, problems, manifests, consequences,
-upgrade and removal. Pure: knows neither Django nor clusters.
+"""The install methods: form fields, problems, manifests, consequences, upgrades and removals.
+
+`upgrade` of each method sets the fields that an upgrade applies. Pure: knows neither Django nor
+clusters.
 """
 
 from installs.methods.base import (

@@ -1,4 +1,4 @@
-"""What the install methods have in common: the choice, names and namespaces, manifests. Pure.
+"""The base class of the install methods: names and namespaces, manifests. Pure.
 
 Rules of names: Kubernetes wants a DNS-1123 subdomain (RFC 1123), a label for a namespace.
 """
@@ -26,8 +26,8 @@ _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _NAMESPACE = re.compile(_LABEL)
 _METADATA_FIELDS = {"metadata.name": "name", "metadata.namespace": "namespace"}
-# Ignored by every operator-controller that calls it deprecated; only a CRD that is known to have it
-# undeprecated makes it worth asking for.
+# Newer operator-controllers ignore it and call it deprecated: offered only if the CRD is known to
+# have it undeprecated.
 _ONLY_IF_KNOWN = frozenset({"spec.serviceAccount.name"})
 
 Manifest = dict[str, Any]
@@ -35,13 +35,13 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallChoice:
-    """One install, as a person chose it. `name` is the main object's.
+    """The values of one install. `name` is that of the main object.
 
     `version` is a range for a ClusterExtension, and the name of the first bundle (startingCSV) for
     a Subscription; `targets` are the namespaces that the OperatorGroup watches, none meaning all;
-    `make_namespace` and `make_group` say whether these are to be made. `api_version` is that of
-    the main object as the cluster serves it, empty for the usual one; `known_fields` are the fields
-    of the cluster's CustomResourceDefinition, None when that was not read.
+    `make_namespace` and `make_group` tell whether to create these. `api_version` is the served
+    version of the main object, empty for the usual one; `known_fields` are the fields of the
+    cluster's CustomResourceDefinition, None if unknown.
     """
 
     method: InstallMethod
@@ -63,7 +63,7 @@ class InstallChoice:
     known_fields: frozenset[str] | None = None
 
     def has(self, field: str) -> bool:
-        """Whether the cluster's CRD knows this field of the main object, as `spec.channel`."""
+        """Whether the cluster's CRD has this field of the main object, such as `spec.channel`."""
         if self.known_fields is None:
             return field not in _ONLY_IF_KNOWN
         return field in self.known_fields
@@ -91,14 +91,14 @@ class UpgradeChange(NamedTuple):
 
 
 class InstallContext(Protocol):
-    """What the defaults of an install depend on: the package, and the cluster's rows."""
+    """The facts that the defaults of an install depend on."""
 
     @property
     def cluster_catalog(self) -> str:
-        """The ClusterCatalog with the package; empty when its catalog is none."""
+        """The ClusterCatalog of the package; empty for other catalogs."""
 
     def watches_all(self) -> bool:
-        """Whether an OperatorGroup watches every namespace unless somebody chooses another."""
+        """Whether the OperatorGroup watches every namespace by default."""
 
     def catalog_source(self) -> SourceName: ...
     def suggested_namespace(self) -> str: ...
@@ -106,11 +106,11 @@ class InstallContext(Protocol):
     def has_group(self, namespace: str) -> bool: ...
 
     def namespace_of_global_group(self) -> str:
-        """The namespace of an OperatorGroup that watches all; empty when there is none."""
+        """The usual namespace with an OperatorGroup that watches all; else empty."""
 
 
-class InstalledOperator(Protocol):
-    """The fields of an operator's row that upgrades and removals depend on."""
+class OperatorFields(Protocol):
+    """The fields of an operator's row that upgrades and removals read."""
 
     @property
     def name(self) -> str: ...
@@ -160,13 +160,12 @@ class Method(ABC):
         return package[: self.name_limit].rstrip("-.")
 
     def offered(self, choice: InstallChoice) -> frozenset[str]:
-        """The form fields that this cluster has a use for."""
-        return frozenset(
-            form for field, form in self.fields.items() if choice.has(field)
-        ) | frozenset(_METADATA_FIELDS.values())
+        """The form fields that the cluster's CustomResourceDefinition has."""
+        forms = (form for field, form in self.fields.items() if choice.has(field))
+        return frozenset((*forms, *_METADATA_FIELDS.values()))
 
     def form_field(self, field: str) -> str:
-        """The form field behind a field of the object, such as `.spec.package.name`; else that."""
+        """The form field of a field of the object, such as `.spec.package.name`, or that itself."""
         field = field.removeprefix(".")
         if field in _METADATA_FIELDS:
             return _METADATA_FIELDS[field]
@@ -182,7 +181,7 @@ class Method(ABC):
         """The choice with the namespace, catalog and targets that form values leave open."""
 
     def problems(self, choice: InstallChoice) -> dict[str, str]:
-        """Form field -> sentence, for every value that the cluster would surely refuse."""
+        """Form field -> sentence, for every value that the cluster would refuse."""
         return self._name_problem(choice) | self._package_problem(choice)
 
     def objects(self, choice: InstallChoice) -> list[Manifest]:
@@ -193,30 +192,24 @@ class Method(ABC):
         return [*self.needed_objects(choice), self.main_object(choice)]
 
     def needed_objects(self, choice: InstallChoice) -> list[Manifest]:
-        """Objects that have to be there before the main one."""
+        """Objects that have to exist before the main one."""
         return []
 
     def main_object(self, choice: InstallChoice) -> Manifest:
-        metadata = {"name": choice.name}
-        if self.resource.namespaced:
-            metadata["namespace"] = choice.namespace
-        version = choice.api_version or self.resource.versions[0]
-        return {
-            "apiVersion": f"{self.resource.group}/{version}",
-            "kind": self.kind.value,
-            "metadata": metadata,
-            "spec": self.spec(choice),
-        }
+        namespace = choice.namespace if self.resource.namespaced else ""
+        return manifest_of(
+            self.resource, choice.name, namespace, choice.api_version, spec=self.spec(choice)
+        )
 
     @abstractmethod
     def spec(self, choice: InstallChoice) -> dict[str, Any]: ...
 
     @abstractmethod
     def consequences(self, choice: InstallChoice, bundle: str) -> list[str]:
-        """Sentences about what follows from the install; `bundle` is installed first, if known."""
+        """Sentences about the results of the install; `bundle` is installed first, if known."""
 
     def version_range(self, choice: InstallChoice) -> str:
-        """The range that the controller itself would keep to; empty where it reads none."""
+        """The version range that the controller itself follows; empty where it reads none."""
         return ""
 
     def first_bundle(self, choice: InstallChoice) -> str:
@@ -229,7 +222,7 @@ class Method(ABC):
 
     @abstractmethod
     def pin(self, resolution: Resolution) -> str:
-        """The resolved version as the object's own field reads it; empty where it has none."""
+        """The resolved version as a value of the object's version field; empty without one."""
 
     @abstractmethod
     def export_notes(self, choice: InstallChoice, pinned: str) -> list[str]:
@@ -237,32 +230,32 @@ class Method(ABC):
 
     # -- upgrade and removal -----------------------------------------------------------------------
 
-    def installed_bundle(self, operator: InstalledOperator) -> str:
+    def installed_bundle(self, operator: OperatorFields) -> str:
         return operator.bundle
 
     @abstractmethod
-    def least_spec(self, operator: InstalledOperator) -> dict[str, Any]:
-        """The specification that an apply of the installed object needs at least."""
+    def least_spec(self, operator: OperatorFields) -> dict[str, Any]:
+        """The minimal specification for an apply of the installed object."""
 
     def upgrade_problems(
-        self, operator: InstalledOperator, values: Mapping[str, str]
+        self, operator: OperatorFields, values: Mapping[str, str]
     ) -> dict[str, str]:
         """Form field -> sentence, for the values of an upgrade."""
         return {}
 
-    def change(
-        self, manifest: Manifest, operator: InstalledOperator, values: Mapping[str, str]
+    def upgrade(
+        self, manifest: Manifest, operator: OperatorFields, values: Mapping[str, str]
     ) -> UpgradeChange:
-        """Changes `manifest` as the values of an upgrade say."""
+        """Sets the fields of `manifest` that an upgrade to these form values applies."""
         return UpgradeChange()
 
     @abstractmethod
-    def crd_owner(self, operator: InstalledOperator) -> CrdOwner: ...
+    def crd_owner(self, operator: OperatorFields) -> CrdOwner: ...
 
     def removal_consequences(
-        self, operator: InstalledOperator, crds: Sequence[str]
+        self, operator: OperatorFields, crds: Sequence[str]
     ) -> tuple[str, ...]:
-        """Sentences about what goes with a removal and what stays; `crds` are names."""
+        """Sentences about the objects that a removal deletes and those that stay."""
         listed = crd_list(crds) if crds else "CustomResourceDefinitions"
         return (
             f"{self.kind} {operator.name} and every object that it installed are deleted.",
@@ -314,12 +307,19 @@ def crd_list(names: Sequence[str]) -> str:
     return f"{count} ({listed})" if names else count
 
 
-def namespace_manifest(name: str) -> Manifest:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+def manifest_of(
+    resource: Resource, name: str, namespace: str = "", version: str = "", **fields: Any
+) -> Manifest:
+    """The manifest of an object; `fields` are those beside its metadata, such as `spec`."""
+    version = version or resource.versions[0]
+    return {
+        "apiVersion": f"{resource.group}/{version}".lstrip("/"),
+        "kind": resource.kind,
+        "metadata": {"name": name} | ({"namespace": namespace} if namespace else {}),
+        **fields,
+    }
 
 
-def as_yaml(manifest: Manifest | Sequence[Manifest]) -> str:
-    """One manifest, or several as documents, as a person would write them."""
-    if isinstance(manifest, dict):
-        return yaml.safe_dump(manifest, sort_keys=False)
-    return "---\n".join(yaml.safe_dump(document, sort_keys=False) for document in manifest)
+def as_yaml(manifests: Sequence[Manifest]) -> str:
+    """The manifests as YAML documents, in ASCII: nothing that an editor or a diff hides."""
+    return "---\n".join(yaml.safe_dump(manifest, sort_keys=False) for manifest in manifests)

@@ -18,14 +18,14 @@ from installs.methods.base import (
     CrdOwner,
     InstallChoice,
     InstallContext,
-    InstalledOperator,
     Manifest,
     Method,
+    OperatorFields,
     UpgradeChange,
-    namespace_manifest,
+    manifest_of,
     namespace_problem,
 )
-from olmweb.kube.resources import CLUSTER_EXTENSIONS
+from olmweb.kube.resources import CLUSTER_EXTENSIONS, NAMESPACES, SERVICE_ACCOUNTS
 
 # Label that catalogd puts on every ClusterCatalog with its own name
 # (operator-controller internal/catalogd/webhook/cluster_catalog_webhook.go).
@@ -80,11 +80,10 @@ class ClusterExtensionMethod(Method):
         return problems | _version_problem(choice.version)
 
     def needed_objects(self, choice: InstallChoice) -> list[Manifest]:
-        """Namespace and ServiceAccount, where they are wanted."""
-        objects = [namespace_manifest(choice.namespace)] if choice.make_namespace else []
+        objects = [manifest_of(NAMESPACES, choice.namespace)] if choice.make_namespace else []
         if choice.service_account and choice.has(_ACCOUNT):
-            metadata = {"name": choice.service_account, "namespace": choice.namespace}
-            objects.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+            account = manifest_of(SERVICE_ACCOUNTS, choice.service_account, choice.namespace)
+            objects.append(account)
         return objects
 
     def spec(self, choice: InstallChoice) -> dict[str, Any]:
@@ -132,19 +131,19 @@ class ClusterExtensionMethod(Method):
             )
         return notes
 
-    def least_spec(self, operator: InstalledOperator) -> dict[str, Any]:
+    def least_spec(self, operator: OperatorFields) -> dict[str, Any]:
         return {
             "namespace": str(operator.details.get("namespace") or ""),
             "source": {"sourceType": "Catalog", "catalog": {"packageName": operator.package}},
         }
 
     def upgrade_problems(
-        self, operator: InstalledOperator, values: Mapping[str, str]
+        self, operator: OperatorFields, values: Mapping[str, str]
     ) -> dict[str, str]:
         return _version_problem(values.get("version", "").strip() or operator.version_asked)
 
-    def change(
-        self, manifest: Manifest, operator: InstalledOperator, values: Mapping[str, str]
+    def upgrade(
+        self, manifest: Manifest, operator: OperatorFields, values: Mapping[str, str]
     ) -> UpgradeChange:
         catalog = manifest["spec"]["source"]["catalog"]
         version = values.get("version", "").strip() or operator.version_asked
@@ -155,7 +154,7 @@ class ClusterExtensionMethod(Method):
         catalog |= {"upgradeConstraintPolicy": policy} if policy else {}
         return UpgradeChange(channel, version)
 
-    def crd_owner(self, operator: InstalledOperator) -> CrdOwner:
+    def crd_owner(self, operator: OperatorFields) -> CrdOwner:
         return CrdOwner(self.kind, operator.name)
 
     def _package_problem(self, choice: InstallChoice) -> dict[str, str]:

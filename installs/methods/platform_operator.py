@@ -14,8 +14,8 @@ from installs.methods.base import (
     CrdOwner,
     InstallChoice,
     InstallContext,
-    InstalledOperator,
     Method,
+    OperatorFields,
 )
 from olmweb.kube.resources import PLATFORM_OPERATORS
 
@@ -50,10 +50,10 @@ class PlatformOperatorMethod(Method):
     def export_notes(self, choice: InstallChoice, pinned: str) -> list[str]:
         return ["A PlatformOperator can't be pinned: it takes the highest version there is."]
 
-    def least_spec(self, operator: InstalledOperator) -> dict[str, Any]:
+    def least_spec(self, operator: OperatorFields) -> dict[str, Any]:
         return {"package": {"name": operator.package}}
 
-    def crd_owner(self, operator: InstalledOperator) -> CrdOwner:
+    def crd_owner(self, operator: OperatorFields) -> CrdOwner:
         return CrdOwner("BundleDeployment", operator.name)
 
     def _name_limit_sentence(self) -> str:

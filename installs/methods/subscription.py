@@ -13,15 +13,15 @@ from installs.methods.base import (
     CrdOwner,
     InstallChoice,
     InstallContext,
-    InstalledOperator,
     Manifest,
     Method,
+    OperatorFields,
     UpgradeChange,
     crd_list,
-    namespace_manifest,
+    manifest_of,
     namespace_problem,
 )
-from olmweb.kube.resources import OPERATOR_GROUPS, SUBSCRIPTIONS
+from olmweb.kube.resources import NAMESPACES, OPERATOR_GROUPS, SUBSCRIPTIONS
 
 TARGETS_LIMIT = 50
 _OWN, _ALL = "own", "all"  # values of the form field `targets`
@@ -84,8 +84,7 @@ class SubscriptionMethod(Method):
         return problems
 
     def needed_objects(self, choice: InstallChoice) -> list[Manifest]:
-        """Namespace and OperatorGroup, where they are wanted."""
-        objects = [namespace_manifest(choice.namespace)] if choice.make_namespace else []
+        objects = [manifest_of(NAMESPACES, choice.namespace)] if choice.make_namespace else []
         return [*objects, _operator_group(choice)] if choice.make_group else objects
 
     def spec(self, choice: InstallChoice) -> dict[str, Any]:
@@ -136,10 +135,10 @@ class SubscriptionMethod(Method):
             )
         return notes
 
-    def installed_bundle(self, operator: InstalledOperator) -> str:
+    def installed_bundle(self, operator: OperatorFields) -> str:
         return str(operator.details.get("installed_csv") or "")
 
-    def least_spec(self, operator: InstalledOperator) -> dict[str, Any]:
+    def least_spec(self, operator: OperatorFields) -> dict[str, Any]:
         return {
             "name": operator.package,
             "source": operator.catalog,
@@ -147,14 +146,14 @@ class SubscriptionMethod(Method):
         }
 
     def upgrade_problems(
-        self, operator: InstalledOperator, values: Mapping[str, str]
+        self, operator: OperatorFields, values: Mapping[str, str]
     ) -> dict[str, str]:
         if values.get("approval", "").strip() not in ("", AUTOMATIC, MANUAL):
             return {"approval": f"The approval is {AUTOMATIC} or {MANUAL}."}
         return {}
 
-    def change(
-        self, manifest: Manifest, operator: InstalledOperator, values: Mapping[str, str]
+    def upgrade(
+        self, manifest: Manifest, operator: OperatorFields, values: Mapping[str, str]
     ) -> UpgradeChange:
         spec = manifest["spec"]
         channel = values.get("channel", "").strip() or operator.channel
@@ -163,11 +162,11 @@ class SubscriptionMethod(Method):
         spec |= {"installPlanApproval": approval} if approval else {}
         return UpgradeChange(channel)
 
-    def crd_owner(self, operator: InstalledOperator) -> CrdOwner:
+    def crd_owner(self, operator: OperatorFields) -> CrdOwner:
         return CrdOwner("Operator", f"{operator.package}.{operator.namespace}")
 
     def removal_consequences(
-        self, operator: InstalledOperator, crds: Sequence[str]
+        self, operator: OperatorFields, crds: Sequence[str]
     ) -> tuple[str, ...]:
         if not self.installed_bundle(operator):
             return (
@@ -183,10 +182,7 @@ class SubscriptionMethod(Method):
 
 
 def _operator_group(choice: InstallChoice) -> Manifest:
-    """Named as the namespace: one group a namespace is all that OLM v0 allows."""
-    return {
-        "apiVersion": f"{OPERATOR_GROUPS.group}/{OPERATOR_GROUPS.versions[0]}",
-        "kind": OPERATOR_GROUPS.kind,
-        "metadata": {"name": choice.namespace, "namespace": choice.namespace},
-        "spec": {"targetNamespaces": list(choice.targets)} if choice.targets else {},
-    }
+    """Named as the namespace: OLM v0 allows one group in each."""
+    namespace = choice.namespace
+    spec = {"targetNamespaces": list(choice.targets)} if choice.targets else {}
+    return manifest_of(OPERATOR_GROUPS, namespace, namespace, spec=spec)

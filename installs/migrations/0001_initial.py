@@ -397,7 +397,7 @@ class Migration(migrations.Migration):
                 ('kind', models.CharField(max_length=60)),
                 ('verb', models.CharField(max_length=20)),
                 ('namespace', models.CharField(blank=True, max_length=63)),
-                ('as_whom', models.CharField(max_length=64)),
+                ('identity_hash', models.CharField(max_length=64)),
                 ('allowed', models.BooleanField()),
                 ('reason', models.TextField(blank=True)),
                 ('checked_at', models.DateTimeField(default=django.utils.timezone.now)),

@@ -114,9 +114,9 @@ class Action(models.Model):
 
 
 class AccessAnswer(models.Model):
-    """A cluster's answer to an access review about one person. A worker asks, pages read.
+    """A cluster's answer to an access review about one user, for the buttons of pages.
 
-    `as_whom` tells as which name and groups was asked: with others it says nothing.
+    It holds for the name and groups of `identity_hash` only. `reason` is a sentence if not allowed.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
@@ -124,7 +124,7 @@ class AccessAnswer(models.Model):
     kind = models.CharField(max_length=60)
     verb = models.CharField(max_length=20)
     namespace = models.CharField(max_length=63, blank=True)  # empty: in all of them
-    as_whom = models.CharField(max_length=64)
+    identity_hash = models.CharField(max_length=64)
     allowed = models.BooleanField()
     reason = models.TextField(blank=True)
     checked_at = models.DateTimeField(default=timezone.now)

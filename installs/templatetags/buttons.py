@@ -6,7 +6,7 @@ from django import template
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
-from installs.actions.buttons import Offer, install_offer, path_refusal
+from installs.actions.buttons import InstallOffer, install_offer, path_refusal
 from installs.methods.base import NAMESPACE_LIMIT
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
@@ -15,7 +15,7 @@ register = template.Library()
 
 
 @register.simple_tag(takes_context=True)
-def install_offer_of(context: dict[str, Any], package: Package) -> Offer:
+def install_offer_of(context: dict[str, Any], package: Package) -> InstallOffer:
     """`{% install_offer_of package as offer %}`; at most five queries, asks no cluster."""
     request = context["request"]
     return install_offer(request.user, package.catalog, clusters(request))

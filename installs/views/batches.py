@@ -16,9 +16,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from catalogs.install_methods import InstallMethod
 from installs import methods
-from installs.actions.bulk import batches, review, selection
-from installs.actions.bulk.review import SHARED, Item
-from installs.actions.bulk.selection import CAP, Candidate, Selection
+from installs.actions import bulk, record
+from installs.actions.bulk import CAP, SHARED, BulkCandidate, Item, Selection
 from installs.actions.plan import known_fields, served_version
 from installs.queries.activity import progress_of
 from installs.views.forms import METHODS, form_key, go_to, show_form
@@ -41,11 +40,11 @@ class BatchQuery:
     cluster: Cluster
     path: InstallMethod
     shared: dict[str, str]
-    candidates: list[Candidate]
+    candidates: list[BulkCandidate]
     ticked: frozenset[str]
 
     @property
-    def chosen(self) -> list[Candidate]:
+    def chosen(self) -> list[BulkCandidate]:
         return [candidate for candidate in self.candidates if str(candidate.key) in self.ticked]
 
 
@@ -82,7 +81,7 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     try:
         if request.method != "POST":
             if len(query.ticked) > CAP:
-                review.require_few(len(query.ticked))
+                bulk.require_few(len(query.ticked))
             return show_form(request, "batch_new", context)
         return _review(request, query, context)
     except OlmwebError as error:
@@ -96,15 +95,15 @@ def new_batch(request: HttpRequest) -> HttpResponse:
 def _read(request: HttpRequest, params: QueryDict, values: dict[str, str]) -> BatchQuery:
     """Raises BadRequest when nothing is selected or nowhere can it be installed, OlmwebError (403)
     for a cluster that is not on offer."""
-    keys = selection.read_keys(params.getlist("package"))
+    keys = bulk.read_keys(params.getlist("package"))
     if not keys:
         raise BadRequest(
             "Nothing is selected.",
             code="none-selected",
             hint="Tick packages in the software catalog, or installable ones on the audit page.",
         )
-    chosen = selection.read_selection(keys)
-    places = selection.places(chosen, clusters(request))
+    chosen = bulk.read_selection(keys)
+    places = bulk.target_clusters(chosen, clusters(request))
     if not places:
         raise BadRequest(
             "No cluster here can install any of what is selected.",
@@ -123,7 +122,7 @@ def _read(request: HttpRequest, params: QueryDict, values: dict[str, str]) -> Ba
     cluster = cluster or next(iter(places))
     path = _method(values["path"], places[cluster])
     shared = {name: values[name].strip() for name in SHARED}
-    offered = selection.candidates(chosen, cluster, path, shared["targets"])
+    offered = bulk.candidates(chosen, cluster, path, shared["targets"])
     if values["of"] == f"{cluster.name}/{path}":
         ticked = frozenset(params.getlist("pick"))
     else:  # nothing was ticked yet for this cluster and path
@@ -184,13 +183,14 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
     """Runs the dry runs first; records the batch on confirmation of those that passed."""
     confirming = request.POST.get("step") == "confirm"
     keys = [candidate.key for candidate in query.chosen]
-    hashed = batches.hash_of(query.cluster, query.path, keys, query.shared)
-    if confirming and (earlier := batches.earlier(request.user, context["key"], hashed)):
+    hashed = bulk.hash_of(query.cluster, query.path, keys, query.shared)
+    if confirming and (earlier := bulk.earlier_batch(request.user, context["key"], hashed)):
         return go_to(request, reverse("installs:batch", args=[earlier.pk]))
-    items = review.plan(query.chosen, query.cluster, query.path, query.shared, request.user)
+    items = bulk.plan_items(query.chosen, query.cluster, query.path, query.shared)
     if confirming:
-        review.require_sealed(request.POST.get("reviewed", ""), items, request.user)
-    items = review.dry_run(items, request.user)
+        plans = [item.plan for item in items if item.plan is not None]
+        record.require_reviewed(request.POST.get("reviewed", ""), plans, request.user)
+    items = bulk.dry_run(items, request.user)
     if confirming:
         left = [
             Item(candidate, problem=candidate.hindrance)
@@ -198,7 +198,7 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
             if candidate.hindrance
         ]
         chosen = {item.candidate.key for item in items}
-        batch = batches.record(
+        batch = bulk.record_batch(
             [*items, *(item for item in left if item.candidate.key not in chosen)],
             query.cluster,
             query.path,
@@ -207,13 +207,13 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
             request_hash=hashed,
         )
         return go_to(request, reverse("installs:batch", args=[batch.pk]))
-    accepted = review.accepted(items)
+    accepted = bulk.accepted(items)
     by_key = {item.candidate.key: item for item in items}
     rows = [by_key.get(candidate.key, Item(candidate)) for candidate in query.candidates]
     refused = len(items) - len(accepted)
     context |= {
         "rows": _rows(rows, query),
-        "reviewed": review.seal(items, request.user) if accepted else "",
+        "reviewed": record.reviewed(accepted, request.user) if accepted else "",
         "accepted": len(accepted),
         "refused": refused,
         "ticked_count": len(accepted),
@@ -225,7 +225,7 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
 @require_safe
 def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
     """A bulk install: the state of each action and the left-out packages; live until all ended."""
-    progress = progress_of(batches.find(id))
+    progress = progress_of(bulk.get_batch(id))
     states = [(row.pk, row.state, row.begun_at, row.finished_at) for row in progress.rows]
     token = revision_token(states, progress.batch.stopped_at, cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:
@@ -248,8 +248,8 @@ def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
 @sign_in_required(check=person, return_to="installs:batch")
 def stop_batch(request: HttpRequest, id: int) -> HttpResponse:
     """Cancels the actions that have not begun."""
-    batch = batches.find(id)
-    count = batches.stop(batch, request.user)
+    batch = bulk.get_batch(id)
+    count = bulk.stop(batch, request.user)
     if count:
         messages.success(request, f"Stopped: {count} not sent. What had begun goes on.")
     else:

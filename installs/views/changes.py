@@ -13,8 +13,9 @@ from django.views.decorators.http import require_http_methods
 
 from catalogs.install_methods import InstallMethod
 from installs import methods
-from installs.actions import change, record
+from installs.actions import record
 from installs.actions import retry as retries
+from installs.actions import upgrade as upgrades
 from installs.actions.plan import Plan
 from installs.facts import inventory
 from installs.models import Operator
@@ -44,7 +45,7 @@ def upgrade(
     operator = get_operator(cluster, kind, namespace, name)
     form = UpgradeForm(request.POST if request.method == "POST" else request.GET)
     values = form.cleaned_data
-    package = change.catalog_package(operator)
+    package = upgrades.catalog_package(operator)
     context: dict[str, Any] = {
         "title": f"Upgrade {operator.name}",
         "operator": operator,
@@ -54,7 +55,7 @@ def upgrade(
         "policies": methods.POLICIES,
         "is_v0": operator.kind == InstallMethod.SUBSCRIPTION,
         "choices": True,
-        "installed": change.installed_bundle(operator),
+        "installed": upgrades.installed_bundle(operator),
         "channels": [],
         "targets": [],
         "fields": {},
@@ -65,10 +66,10 @@ def upgrade(
     if package is not None:
         names = package.channels.order_by("name").values_list("name", flat=True)
         context["channels"] = list(names)
-        targets = change.targets_of(operator, package, values["channel"])
-        verdicts = change.verdicts_on_targets(operator, package, targets)
+        targets = upgrades.targets_of(operator, package, values["channel"])
+        verdicts = upgrades.verdicts_on_targets(operator, package, targets)
         context["targets"] = [(target, verdicts.get(target.bundle)) for target in targets]
-    return _carry_out(request, context, lambda: change.plan_upgrade(operator, values), form)
+    return _carry_out(request, context, lambda: upgrades.plan_upgrade(operator, values), form)
 
 
 @never_cache
@@ -94,7 +95,7 @@ def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: s
 def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
     """Approves an InstallPlan, with all that it carries shown first."""
     plan = get_install_plan(cluster, namespace, name)
-    approval = change.approval_of(plan.cluster, plan)
+    approval = upgrades.approval_of(plan.cluster, plan)
     context = {
         "title": f"Approve {plan.name}",
         "approval": approval,
@@ -104,7 +105,7 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
         "verb_word": "Approve",
         "cluster": plan.cluster,
     }
-    return _carry_out(request, context, lambda: change.plan_approve(plan.cluster, plan))
+    return _carry_out(request, context, lambda: upgrades.plan_approve(plan.cluster, plan))
 
 
 @never_cache
@@ -115,14 +116,14 @@ def remove(
 ) -> HttpResponse:
     """Removes one operator: consequences, counts on request, confirmation, dry run."""
     operator = get_operator(cluster, kind, namespace, name)
-    plan = change.plan_remove(operator)
+    plan = upgrades.plan_remove(operator)
     context: dict[str, Any] = {
         "operator": operator,
         "consequences": plan.consequences,
         "plan": plan,
-        "crds": (crds := change.owned_crds(operator)),
+        "crds": (crds := upgrades.owned_crds(operator)),
         "key": form_key(request),
-        "reviewed": record.reviewed(plan, request.user),
+        "reviewed": record.reviewed([plan], request.user),
         "fields": {},
     }
     if request.method != "POST":
@@ -134,7 +135,7 @@ def remove(
         sentence = "Tick the box to say that you know what goes with it."
         context["refusal"] = {"message": sentence}
         return show_form(request, "remove", context, failed=True)
-    record.require_reviewed(request.POST.get("reviewed", ""), plan, request.user)
+    record.require_reviewed(request.POST.get("reviewed", ""), [plan], request.user)
     dry_run = record.dry_run(plan, request.user)
     context["dry_run"] = dry_run
     if not dry_run.ok:

@@ -15,8 +15,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_package
 from catalogs.models import Package
 from installs import methods
-from installs.actions import record
-from installs.actions.plan import choice_for, paths_of
+from installs.actions.plan import choice_for, paths_of, plan_install
 from installs.views.forms import METHODS, form_key, review, show_form
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import OlmwebError
@@ -73,9 +72,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         return show_form(request, "install", context, failed=request.method == "POST")
     context |= _paths(target, package_row, values)
     try:
-        plan = record.plan_install(
-            target, package_row, context["name"], request.user, context["path"], values
-        )
+        plan = plan_install(target, package_row, context["name"], context["path"], values)
         context |= {"plan": plan, "name": plan.name, "choice": plan.choice}
         context["offered"] = _offered(plan.choice)
         if request.method != "POST":

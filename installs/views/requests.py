@@ -17,8 +17,8 @@ from catalogs.models import Bundle, Package
 from installs import methods
 from installs.actions import plan as planning
 from installs.actions import record
+from installs.actions import requests as install_requests
 from installs.actions.plan import Plan
-from installs.actions.requests import decide, submit
 from installs.models import InstallRequest
 from installs.queries import activity as queries
 from olmweb.accounts.roles import sign_in_required
@@ -39,18 +39,18 @@ class RequestForm(ValuesForm):
     version = ValueField()
     namespace = ValueField()
     service_account = ValueField()
-    reason = ValueField(submit.REASON_LIMIT + 1)  # longer ones are refused
+    reason = ValueField(install_requests.REASON_LIMIT + 1)  # longer ones are refused
 
 
 class DecisionForm(ValuesForm):
     step = ValueField()
-    word = ValueField(submit.REASON_LIMIT + 1)
+    word = ValueField(install_requests.REASON_LIMIT + 1)
     seen = ValueField(10_000)
 
 
 @never_cache
 @require_http_methods(METHODS)
-@sign_in_required(check=submit.require_asker)
+@sign_in_required(check=install_requests.require_requester)
 def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """Ask for one package in a version, by a path, with a reason."""
     package_row = get_package(cluster, catalog, package)
@@ -79,7 +79,7 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
             "version": values["version"] or package_row.head_version,
         },
         "fields": {},
-        "reason_limit": submit.REASON_LIMIT,
+        "reason_limit": install_requests.REASON_LIMIT,
     }
     if request.method != "POST":
         return render(request, "installs/request_new.html", context)
@@ -105,7 +105,7 @@ def _ask(
 ) -> InstallRequest:
     if target is None:
         raise BadRequest("No cluster here can install from this catalog.", code="not-served")
-    return submit.ask(target, package, request.user, **chosen)
+    return install_requests.submit(target, package, request.user, **chosen)
 
 
 def _asks_account(target: Cluster, paths: list[InstallMethod]) -> bool:
@@ -156,7 +156,7 @@ def request_list(request: HttpRequest) -> HttpResponse:
 @sign_in_required(methods=("POST",))
 def request_detail(request: HttpRequest, id: int) -> HttpResponse:
     """One request: the plan, the installed operators, warnings; the decision."""
-    install_request = decide.find(id)
+    install_request = install_requests.get_request(id)
     context = _detail(request, install_request)
     if request.method != "POST":
         return render(request, "installs/request.html", context)
@@ -177,17 +177,19 @@ def _decide(
     values = DecisionForm(request.POST).cleaned_data
     step, word = values["step"], values["word"]
     if step == "approve":
-        decide.require_decider(request.user, install_request)
-        plan: Plan = context["plan"] or _plan(install_request, decide.package_of(install_request))
-        action = decide.approve(
+        install_requests.require_decider(request.user, install_request)
+        plan: Plan = context["plan"] or _plan(
+            install_request, install_requests.package_of(install_request)
+        )
+        action = install_requests.approve(
             install_request, plan, request.user, review_token=values["seen"], word=word
         )
         return redirect("installs:action", action.pk)
     if step == "decline":
-        decide.decline(install_request, request.user, word=word)
+        install_requests.decline(install_request, request.user, word=word)
         messages.success(request, "Declined.")
     elif step == "withdraw":
-        submit.withdraw(install_request.pk, request.user)
+        install_requests.withdraw(install_request.pk, request.user)
         messages.success(request, "Withdrawn.")
     else:
         raise BadRequest("Approve, decline or withdraw it.", code="invalid")
@@ -195,7 +197,7 @@ def _decide(
 
 
 def _plan(install_request: InstallRequest, package: Package) -> Plan:
-    return submit.plan_for(
+    return install_requests.plan_for(
         install_request.cluster,
         package,
         install_request.path,
@@ -206,11 +208,11 @@ def _plan(install_request: InstallRequest, package: Package) -> Plan:
 
 def _detail(request: HttpRequest, install_request: InstallRequest) -> dict[str, Any]:
     waiting = install_request.state == InstallRequest.State.WAITING
-    allowed, why = decide.may_decide(request.user, install_request)
+    allowed, why = install_requests.may_decide(request.user, install_request)
     plan, hindrance, package = None, None, None
     if waiting:
         try:
-            package = decide.package_of(install_request)
+            package = install_requests.package_of(install_request)
             plan = _plan(install_request, package)
         except OlmwebError as error:
             hindrance = error
@@ -220,7 +222,7 @@ def _detail(request: HttpRequest, install_request: InstallRequest) -> dict[str, 
         "plan": plan,
         "package": package,
         "hindrance": hindrance,
-        "seen": record.reviewed(plan, request.user) if plan and allowed else "",
+        "seen": record.reviewed([plan], request.user) if plan and allowed else "",
         "installed": queries.installed_of(install_request),
         "may_decide": allowed,
         "why_not": why,

@@ -62,6 +62,7 @@ ROLES = (
     ),
 )
 ROLE_GROUPS = frozenset(role.group for role in ROLES)
+NOT_AN_OPERATOR = "Your role may not change clusters"
 
 
 class ReadAccessMiddleware:
@@ -137,14 +138,15 @@ def may_act(user: AnyUser) -> tuple[bool, str]:
         return False, "Sign in to change anything on a cluster."
     if not user.is_active:
         return False, "This account is switched off."
-    if not (user.is_staff or user.has_perm(ACT)):
-        return False, (
-            "Your role may not change clusters; ask an administrator of OLM Web for the role "
-            "operator."
-        )
+    if not is_operator(user):
+        return False, f"{NOT_AN_OPERATOR}; ask an administrator of OLM Web for the role operator."
     if settings.WRITE_AS != SERVICE_ACCOUNT and user.get_username().startswith("system:"):
         return False, "Names that start with system: belong to the cluster and can't act here."
     return True, ""
+
+
+def is_operator(user: User) -> bool:
+    return user.is_staff or user.has_perm(ACT)
 
 
 def person(user: AnyUser) -> User:

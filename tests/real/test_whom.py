@@ -8,11 +8,10 @@ import pytest
 from django.contrib.auth.models import Group, User
 
 from catalogs.install_methods import InstallMethod
-from installs.actions import follow, permissions
+from installs.actions import bulk, buttons, follow
 from installs.actions import record as actions
-from installs.actions.bulk import batches, review, selection
-from installs.actions.change import plan_remove
-from installs.actions.permissions import rights_of
+from installs.actions.buttons import rights_of
+from installs.actions.upgrade import plan_remove
 from installs.models import AccessAnswer, Action, Operator
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_package
@@ -71,14 +70,14 @@ def test_the_clusters_rbac_says_who_may_and_why_not(
     cluster: Cluster, olivia: User, vera: User
 ) -> None:
     for user in (olivia, vera):
-        permissions.ask(user, cluster, (*rights_of("install", PO), *rights_of("remove", PO)))
+        buttons.review_access(user, cluster, (*rights_of("install", PO), *rights_of("remove", PO)))
     assert set(AccessAnswer.objects.filter(user=olivia).values_list("allowed", flat=True)) == {True}
     said = AccessAnswer.objects.filter(user=vera)
     assert set(said.values_list("allowed", flat=True)) == {False}
     assert "does not let vera" in said[0].reason
     stranger = Group.objects.create(name="not-in-the-cluster-role")
     olivia.groups.add(stranger)
-    permissions.ask(User.objects.get(pk=olivia.pk), cluster, rights_of("remove", PO))
+    buttons.review_access(User.objects.get(pk=olivia.pk), cluster, rights_of("remove", PO))
     told = AccessAnswer.objects.get(user=olivia, verb="delete")
     assert told.reason == "OLM Web may not act as olivia on cluster real."
 
@@ -94,12 +93,12 @@ def test_the_audit_log_names_the_person_of_every_write_and_nobody_else_writes(
     catalog = make_catalog(cluster=cluster)
     for name in names:
         make_package(name=name, catalog=catalog)
-    keys = [selection.Key("real", catalog.slug, name) for name in names]
-    found = selection.candidates(selection.read_selection(keys), cluster, PO)
-    refused = review.dry_run(review.plan(found, cluster, PO, {}, vera), vera)
-    assert review.accepted(refused) == []
-    items = review.dry_run(review.plan(found, cluster, PO, {}, olivia), olivia)
-    batch = batches.record(items, cluster, PO, olivia, key="k", request_hash="h")
+    keys = [bulk.Key("real", catalog.slug, name) for name in names]
+    found = bulk.candidates(bulk.read_selection(keys), cluster, PO)
+    refused = bulk.dry_run(bulk.plan_items(found, cluster, PO, {}), vera)
+    assert bulk.accepted(refused) == []
+    items = bulk.dry_run(bulk.plan_items(found, cluster, PO, {}), olivia)
+    batch = bulk.record_batch(items, cluster, PO, olivia, key="k", request_hash="h")
     for action in batch.actions.all():
         assert carry_out(action, monkeypatch).sent_at is not None, action.outcome
         row = Operator.objects.get(cluster=cluster, kind=PO, name=action.name)

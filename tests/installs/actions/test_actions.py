@@ -8,8 +8,9 @@ from django.contrib.auth.models import AnonymousUser, User
 
 from catalogs.models import Catalog, Package
 from catalogs.sync.catalog import sync_catalog
-from installs.actions.change import plan_remove
-from installs.actions.record import dry_run, plan_install, removal_consequences, request
+from installs.actions.plan import plan_install
+from installs.actions.record import dry_run, request
+from installs.actions.upgrade import plan_remove, removal_consequences
 from installs.facts.evaluate import refresh
 from installs.models import Action
 from installs.models.steps import Apply
@@ -41,7 +42,7 @@ def package(cluster: Cluster) -> Package:
 def test_a_sound_package_is_planned_without_cautions(package: Package, olivia: User) -> None:
     cluster = package.catalog.cluster
     assert cluster is not None
-    plan = plan_install(cluster, package, "", olivia)
+    plan = plan_install(cluster, package, "")
     assert plan.name == "etcd"
     assert plan.manifests[-1]["spec"] == {"package": {"name": "etcd"}}
     assert "name: etcd" in plan.yaml
@@ -63,12 +64,12 @@ def test_the_review_has_the_verdict_of_exactly_the_bundle_that_the_plan_resolves
     catalog.refresh_from_db()
     assert sync_catalog(catalog).outcome == "changed"
     package = Package.objects.get(name="etcd")
-    plan = plan_install(cluster, package, "", olivia)
+    plan = plan_install(cluster, package, "")
     assert plan.target == "etcd.v1.0.0"
     assert [one.rule for one in plan.warnings] == ["po-other-catalog"]
     assert plan.verdict is None, "not evaluated yet"
     refresh(catalog, [cluster])
-    plan = plan_install(cluster, package, "", olivia)
+    plan = plan_install(cluster, package, "")
     assert plan.verdict is not None
     assert plan.verdict.rule == "po-webhook"
 
@@ -84,7 +85,7 @@ def test_an_operatorgroup_that_the_cluster_has_none_of_is_evaluated_for_the_revi
     make_component(cluster=cluster, kind="CatalogSource", name="demo", namespace="olm")
     package = Package.objects.get(name="etcd")
     fields = {"namespace": "apps", "targets": "shop"}
-    plan = plan_install(cluster, package, "", olivia, "Subscription", fields)
+    plan = plan_install(cluster, package, "", "Subscription", fields)
     assert plan.verdict is not None
     assert (plan.verdict.rule, plan.verdict.target) == ("sub-install-mode", "one")
 
@@ -95,7 +96,7 @@ def test_another_catalog_and_an_operator_that_is_there_already_give_cautions(
     package = make_package(catalog=make_catalog(name="community-operators", cluster=cluster))
     make_operator(cluster=cluster, name="etcd-old", package="etcd")
     make_operator(cluster=cluster, name="etcd", package="other")
-    warnings = plan_install(cluster, package, "", olivia).warnings
+    warnings = plan_install(cluster, package, "").warnings
     assert [one.rule for one in warnings] == [
         "po-other-catalog",
         "helm-ownership-conflict",
@@ -108,7 +109,7 @@ def test_a_wrong_name_is_told_at_its_field(package: Package, olivia: User) -> No
     cluster = package.catalog.cluster
     assert cluster is not None
     with pytest.raises(OlmwebError) as caught:
-        plan_install(cluster, package, "Etcd!", olivia)
+        plan_install(cluster, package, "Etcd!")
     assert list(caught.value.fields) == ["name"]
     assert caught.value.status == 400
 
@@ -118,7 +119,7 @@ def test_a_cluster_without_platform_operators_can_not_be_planned_for(
 ) -> None:
     cluster = make_cluster(name="plain", kinds={"PlatformOperator": {"state": "absent"}})
     with pytest.raises(OlmwebError, match="serves no PlatformOperators") as caught:
-        plan_install(cluster, package, "", olivia)
+        plan_install(cluster, package, "")
     assert caught.value.status == 409
 
 
@@ -128,7 +129,7 @@ def test_a_cluster_without_platform_operators_can_not_be_planned_for(
 def test_a_dry_run_is_accepted_and_keeps_nothing(
     sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
 ) -> None:
-    tried = dry_run(plan_install(cluster, package, "try-me", olivia), olivia)
+    tried = dry_run(plan_install(cluster, package, "try-me"), olivia)
     assert tried.ok, tried
     assert sandbox.store.get("PlatformOperator", "try-me") is None
 
@@ -136,7 +137,7 @@ def test_a_dry_run_is_accepted_and_keeps_nothing(
 def test_a_dry_run_puts_the_clusters_error_at_its_field(
     sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
 ) -> None:
-    plan = plan_install(cluster, package, "try-me", olivia)
+    plan = plan_install(cluster, package, "try-me")
     wrong = {**plan.manifests[-1], "spec": {"package": {"name": "p" * 60}}}
     tried = dry_run(replace(plan, steps=(Apply(wrong, main=True),)), olivia)
     assert not tried.ok
@@ -147,7 +148,7 @@ def test_a_dry_run_puts_the_clusters_error_at_its_field(
 def test_a_dry_run_that_is_forbidden_says_what_to_ask_for(
     sandbox: Sandbox, cluster: Cluster, package: Package, tess: User
 ) -> None:
-    tried = dry_run(plan_install(cluster, package, "try-me", tess), tess)
+    tried = dry_run(plan_install(cluster, package, "try-me"), tess)
     assert not tried.ok
     assert tried.message.startswith("tess may not install this on cluster prod: platform")
     assert "platformoperators.platform.openshift.io" in tried.hint
@@ -157,7 +158,7 @@ def test_a_dry_run_of_an_object_that_another_manages_names_the_manager(
     sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
 ) -> None:
     taken_by_another(sandbox, "try-me")
-    tried = dry_run(plan_install(cluster, package, "try-me", olivia), olivia)
+    tried = dry_run(plan_install(cluster, package, "try-me"), olivia)
     assert not tried.ok
     assert tried.message == "Nothing was changed: spec.package.name belongs to argocd."
 
@@ -166,7 +167,7 @@ def test_a_dry_run_without_a_cluster_is_a_sentence(
     sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
 ) -> None:
     sandbox.stop()
-    tried = dry_run(plan_install(cluster, package, "try-me", olivia), olivia)
+    tried = dry_run(plan_install(cluster, package, "try-me"), olivia)
     assert not tried.ok
     assert tried.code == "unreachable"
     assert tried.message.endswith(".")
@@ -202,7 +203,7 @@ def taken_by_another(sandbox: Sandbox, name: str) -> None:
 def test_an_install_is_recorded_before_anything_is_sent(package: Package, olivia: User) -> None:
     cluster = package.catalog.cluster
     assert cluster is not None
-    plan = plan_install(cluster, package, "", olivia)
+    plan = plan_install(cluster, package, "")
     action = request(plan, olivia)
     assert (action.state, action.verb, action.name) == ("pending", "install", "etcd")
     assert (action.as_user, action.as_groups) == ("olivia", ["olmweb-operators"])
@@ -213,7 +214,7 @@ def test_an_install_is_recorded_before_anything_is_sent(package: Package, olivia
 def test_asked_twice_it_is_one_action(package: Package, olivia: User, alice: User) -> None:
     cluster = package.catalog.cluster
     assert cluster is not None
-    plan = plan_install(cluster, package, "", olivia)
+    plan = plan_install(cluster, package, "")
     first = request(plan, olivia)
     assert request(plan, olivia) == first
     assert request(plan, alice) == first
@@ -225,7 +226,7 @@ def test_an_idempotency_key_gives_the_same_action_even_when_it_is_finished(
 ) -> None:
     cluster = package.catalog.cluster
     assert cluster is not None
-    plan = plan_install(cluster, package, "", olivia)
+    plan = plan_install(cluster, package, "")
     first = request(plan, olivia, idempotency_key="k")
     Action.objects.update(state="succeeded")
     assert request(plan, olivia, idempotency_key="k") == first
@@ -238,7 +239,7 @@ def test_an_object_with_another_open_action_is_busy(package: Package, olivia: Us
     operator = make_operator(cluster=cluster, name="etcd")
     request(plan_remove(operator), olivia)
     with pytest.raises(OlmwebError, match="is not finished") as caught:
-        request(plan_install(cluster, package, "", olivia), olivia)
+        request(plan_install(cluster, package, ""), olivia)
     assert caught.value.status == 409
 
 

@@ -11,9 +11,10 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catalogs.models import Package
-from installs.actions import apply, follow
-from installs.actions.change import plan_remove
-from installs.actions.record import plan_install, request
+from installs.actions import execute, follow
+from installs.actions.plan import plan_install
+from installs.actions.record import request
+from installs.actions.upgrade import plan_remove
 from installs.models import Action, Operator
 from olmweb.models import Cluster
 from olmweb.runtime.leases import acquire
@@ -48,7 +49,7 @@ def cluster(sandbox: Sandbox) -> Cluster:
 def ask(cluster: Cluster, user: User, name: str = GOOD) -> Action:
     catalog = cluster.catalogs.first() or make_catalog(cluster=cluster)
     package = Package.objects.filter(name=name).first() or make_package(name=name, catalog=catalog)
-    return request(plan_install(cluster, package, "", user), user)
+    return request(plan_install(cluster, package, ""), user)
 
 
 def carry_out(action: Action) -> Action:
@@ -150,7 +151,7 @@ def test_a_worker_that_dies_between_sending_and_writing_it_down_makes_no_second_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(apply, "_mark_applied", killed)
+        patch.setattr(execute, "_mark_applied", killed)
         with pytest.raises(KeyboardInterrupt):
             follow.run(action.pk)
     action.refresh_from_db()
@@ -251,7 +252,7 @@ def test_a_cluster_that_is_away_or_busy_is_asked_again_later(
     action = ask(cluster, olivia)
     path = "/apis/platform.openshift.io/v1alpha1/platformoperators/"
     sandbox.script.fail_next(500, count=10, path_prefix=path)
-    assert follow.run(action.pk) == apply.RETRY_SECONDS
+    assert follow.run(action.pk) == execute.RETRY_SECONDS
     action.refresh_from_db()
     assert (action.state, action.outcome_code) == ("pending", "cluster-broken")
     for _ in range(10):
@@ -266,21 +267,21 @@ def test_a_failure_from_before_does_not_count(cluster: Cluster, olivia: User) ->
     action = Action(cluster=cluster, sent_at=now, created_at=now)
     old = Operator(created_at=now - timedelta(hours=1), conditions=[])
     old.conditions = [{"lastTransitionTime": "2020-01-01T00:00:00Z"}]
-    assert not follow._is_news(action, old)
+    assert not follow._is_new(action, old)
     old.conditions = [{"lastTransitionTime": f"{now:%Y-%m-%dT%H:%M:%SZ}"}]
-    assert follow._is_news(action, old)
-    assert follow._is_news(action, Operator(created_at=now, conditions=[]))
+    assert follow._is_new(action, old)
+    assert follow._is_new(action, Operator(created_at=now, conditions=[]))
     action.sent_at = now - timedelta(minutes=2)
-    assert follow._is_news(action, Operator(created_at=None, conditions=[]))
+    assert follow._is_new(action, Operator(created_at=None, conditions=[]))
 
 
 def test_a_failure_of_the_second_in_which_a_retry_was_sent_is_not_its_own() -> None:
     now = timezone.now().replace(microsecond=0)
     retry = Action(verb=Action.Verb.RETRY, sent_at=now + timedelta(milliseconds=900))
     failed = Operator(created_at=now, conditions=[{"lastTransitionTime": f"{now:%FT%TZ}"}])
-    assert not follow._is_news(retry, failed)
+    assert not follow._is_new(retry, failed)
     failed.conditions = [{"lastTransitionTime": f"{now + timedelta(seconds=1):%FT%TZ}"}]
-    assert follow._is_news(retry, failed)
+    assert follow._is_new(retry, failed)
 
 
 def test_an_object_that_somebody_deletes_meanwhile_ends_the_action(

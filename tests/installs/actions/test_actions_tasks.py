@@ -9,7 +9,8 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from installs import tasks
 from installs.actions import follow
-from installs.actions.record import plan_install, request
+from installs.actions.plan import plan_install
+from installs.actions.record import request
 from installs.models import Action
 from olmweb.runtime.leases import acquire
 from tests.factories import make_catalog, make_cluster, make_package
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.django_db
 def ask(user: User) -> Action:
     cluster = make_cluster()
     package = make_package(catalog=make_catalog(cluster=cluster))
-    return request(plan_install(cluster, package, "", user), user)
+    return request(plan_install(cluster, package, ""), user)
 
 
 @pytest.fixture

@@ -7,16 +7,15 @@ from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from catalogs.install_methods import InstallMethod
 from installs import tasks
-from installs.actions import follow
+from installs.actions import bulk, follow
 from installs.actions import record as actions
-from installs.actions.bulk import batches, review, selection
-from installs.actions.bulk.review import Item
-from installs.actions.bulk.selection import Candidate, Key
+from installs.actions.bulk import BulkCandidate, Item, Key
 from installs.models import Action, ActionBatch
 from installs.queries.activity import progress_of
 from olmweb.errors import OlmwebError
@@ -56,20 +55,20 @@ def keys(*names: str) -> list[Key]:
     return [Key("prod", "redhat-operators", name) for name in names]
 
 
-def candidates(cluster: Cluster, *names: str, path: InstallMethod = PO) -> list[Candidate]:
-    chosen = selection.read_selection(keys(*(names or NAMES)))
-    return selection.candidates(chosen, cluster, path)
+def candidates(cluster: Cluster, *names: str, path: InstallMethod = PO) -> list[BulkCandidate]:
+    chosen = bulk.read_selection(keys(*(names or NAMES)))
+    return bulk.candidates(chosen, cluster, path)
 
 
 def items(cluster: Cluster, user: User, *names: str) -> list[Item]:
-    planned = review.plan(candidates(cluster, *names), cluster, PO, {}, user)
-    return review.dry_run(planned, user)
+    planned = bulk.plan_items(candidates(cluster, *names), cluster, PO, {})
+    return bulk.dry_run(planned, user)
 
 
 def record(cluster: Cluster, user: User, *names: str, key: str = "k") -> ActionBatch:
-    hashed = batches.hash_of(cluster, PO, keys(*(names or NAMES)), {})
+    hashed = bulk.hash_of(cluster, PO, keys(*(names or NAMES)), {})
     found = items(cluster, user, *names)
-    return batches.record(found, cluster, PO, user, key=key, request_hash=hashed)
+    return bulk.record_batch(found, cluster, PO, user, key=key, request_hash=hashed)
 
 
 def actions_of(batch: ActionBatch) -> list[Action]:
@@ -95,7 +94,7 @@ def test_what_is_busy_twice_unknown_or_offered_elsewhere_can_not_be_part_of_it(
         Key("-", "second", "brisk"),
         Key("edge", "edge-only", "far"),
     ]
-    found = selection.candidates(selection.read_selection(wanted), prod, PO)
+    found = bulk.candidates(bulk.read_selection(wanted), prod, PO)
     told = {str(one.key): one.hindrance for one in found}
     assert told.pop("prod/redhat-operators/acme").startswith("Its install, action ")
     assert told == {
@@ -134,10 +133,10 @@ def test_the_verdict_is_that_of_the_namespaces_which_the_install_would_watch(
         head = package.bundles.get(version="1.1.0")
         make_prediction(bundle=head, path="Subscription", rule="all-only", sentence="Not in all.")
         make_prediction(bundle=head, path="Subscription", target="own")
-    chosen = selection.read_selection(keys("alone", "acme"))
+    chosen = bulk.read_selection(keys("alone", "acme"))
 
     def doubts(targets: str) -> dict[str, str]:
-        found = selection.candidates(chosen, prod, InstallMethod.SUBSCRIPTION, targets)
+        found = bulk.candidates(chosen, prod, InstallMethod.SUBSCRIPTION, targets)
         return {one.name: one.doubt for one in found}
 
     assert doubts("") == {"acme": "", "alone": ""}
@@ -153,15 +152,15 @@ def test_another_cluster_takes_the_package_from_its_own_catalog_of_the_same_name
     (found,) = candidates(lab, "acme")
     assert found.package is not None
     assert found.package.catalog.cluster == lab
-    chosen = selection.read_selection(keys("acme", "brisk"))
-    assert list(selection.places(chosen, [lab, prod])) == [prod, lab], "of the first selected"
+    chosen = bulk.read_selection(keys("acme", "brisk"))
+    assert list(bulk.target_clusters(chosen, [lab, prod])) == [prod, lab], "of the first selected"
 
 
 def test_texts_that_are_no_keys_are_not_read_and_each_counts_once() -> None:
     texts = ["a/b/c", "a/b/c", "a/b", "a//c", "", "a/b/c/d", f"a/b/{'c' * 1000}"]
-    assert selection.read_keys(texts) == [Key("a", "b", "c")]
-    many = [f"a/b/{number}" for number in range(selection.SHOWN + 5)]
-    assert len(selection.read_keys(many)) == selection.SHOWN
+    assert bulk.read_keys(texts) == [Key("a", "b", "c")]
+    many = [f"a/b/{number}" for number in range(bulk.SHOWN + 5)]
+    assert len(bulk.read_keys(many)) == bulk.SHOWN
 
 
 def test_the_queries_of_a_selection_do_not_grow_with_it(
@@ -180,31 +179,31 @@ def test_the_queries_of_a_selection_do_not_grow_with_it(
 def test_each_is_tried_as_the_person_and_nothing_is_kept(
     prod: Cluster, olivia: User, tess: User, sandbox: Sandbox
 ) -> None:
-    assert len(review.accepted(items(prod, olivia))) == len(NAMES)
+    assert len(bulk.accepted(items(prod, olivia))) == len(NAMES)
     assert sandbox.store.get(PO, "acme") is None
     refused = items(prod, tess)
-    assert review.accepted(refused) == []
+    assert bulk.accepted(refused) == []
     assert all("tess may not install this" in one.problem for one in refused)
 
 
 def test_more_than_the_cap_and_none_at_all_are_refused(prod: Cluster, olivia: User) -> None:
-    for count, words in ((0, "at least one"), (selection.CAP + 1, "at most 50")):
+    for count, words in ((0, "at least one"), (bulk.CAP + 1, "at most 50")):
         with pytest.raises(OlmwebError, match=words) as caught:
-            review.plan([Candidate(key) for key in keys("a") * count], prod, PO, {}, olivia)
+            bulk.plan_items([BulkCandidate(key) for key in keys("a") * count], prod, PO, {})
         assert caught.value.status == 400
 
 
 def test_a_cluster_that_is_silent_is_asked_once(
     prod: Cluster, olivia: User, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planned = review.plan(candidates(prod), prod, PO, {}, olivia)
+    planned = bulk.plan_items(candidates(prod), prod, PO, {})
     sandbox.stop()
     asked = Mock(wraps=actions.dry_run)
     monkeypatch.setattr(actions, "dry_run", asked)
-    tried = review.dry_run(planned, olivia)
+    tried = bulk.dry_run(planned, olivia)
     assert asked.call_count == 1
     assert all(one.problem for one in tried)
-    late = review.dry_run(planned, olivia, seconds=-1)
+    late = bulk.dry_run(planned, olivia, seconds=-1)
     assert asked.call_count == 1
     assert "not tried" in late[0].problem
 
@@ -212,14 +211,14 @@ def test_a_cluster_that_is_silent_is_asked_once(
 def test_only_what_was_shown_to_this_person_can_be_confirmed(
     prod: Cluster, olivia: User, alice: User
 ) -> None:
-    shown = items(prod, olivia, "acme", "brisk")
-    token = review.seal(shown, olivia)
-    review.require_sealed(token, shown, olivia)
-    review.require_sealed(token, shown[:1], olivia)  # fewer than shown
-    more = items(prod, olivia, "acme", "crane")
+    shown = bulk.accepted(items(prod, olivia, "acme", "brisk"))
+    token = actions.reviewed(shown, olivia)
+    actions.require_reviewed(token, shown, olivia)
+    actions.require_reviewed(token, shown[:1], olivia)  # fewer than shown
+    more = bulk.accepted(items(prod, olivia, "acme", "crane"))
     for found, user, text in ((more, olivia, token), (shown, alice, token), (shown, olivia, "x")):
         with pytest.raises(OlmwebError, match="not what was reviewed") as caught:
-            review.require_sealed(text, found, user)
+            actions.require_reviewed(text, found, user)
         assert caught.value.status == 403
 
 
@@ -253,13 +252,19 @@ def test_pressing_twice_makes_one_batch_and_the_key_stands_for_this_selection_on
 def test_two_that_press_at_the_same_moment_get_one_batch(
     prod: Cluster, olivia: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second looks before the first has written, and writes after it."""
-    hashed = batches.hash_of(prod, PO, keys("acme"), {})
+    """The second reads before the first has written, and writes after it."""
+    hashed = bulk.hash_of(prod, PO, keys("acme"), {})
     found = items(prod, olivia, "acme")
     first = record(prod, olivia, "acme")
-    looks = iter([None, first])
-    monkeypatch.setattr(batches, "earlier", lambda *_: next(looks))
-    again = batches.record(found, prod, PO, olivia, key="k", request_hash=hashed)
+    read, early = QuerySet.get, iter([ActionBatch.DoesNotExist])
+
+    def get(*args: Any, **values: Any) -> Any:
+        for error in early:
+            raise error
+        return read(*args, **values)
+
+    monkeypatch.setattr(QuerySet, "get", get)
+    again = bulk.record_batch(found, prod, PO, olivia, key="k", request_hash=hashed)
     assert again == first
     assert Action.objects.count() == ActionBatch.objects.count() == 1
 
@@ -269,13 +274,13 @@ def test_what_somebody_else_asked_for_meanwhile_is_left_out_with_the_reason(
 ) -> None:
     found = items(prod, olivia, "acme", "brisk")
     single = record(prod, oscar, "acme")
-    batch = batches.record(found, prod, PO, olivia, key="mine", request_hash="h")
+    batch = bulk.record_batch(found, prod, PO, olivia, key="mine", request_hash="h")
     assert [one.name for one in actions_of(batch)] == ["brisk"]
     (left,) = batch.left_out
     assert left["package"] == "acme"
     assert f"{actions_of(single)[0].pk}" in left["reason"]
     with pytest.raises(OlmwebError, match="Nothing of this can be installed now: acme") as caught:
-        batches.record(found[:1], prod, PO, olivia, key="third", request_hash="h")
+        bulk.record_batch(found[:1], prod, PO, olivia, key="third", request_hash="h")
     assert caught.value.status == 409
     assert ActionBatch.objects.count() == 2, "a batch of nothing is none"
 
@@ -283,11 +288,11 @@ def test_what_somebody_else_asked_for_meanwhile_is_left_out_with_the_reason(
 def test_who_may_not_act_records_and_stops_nothing(prod: Cluster, olivia: User, bob: User) -> None:
     found = items(prod, olivia, "acme")
     with pytest.raises(OlmwebError) as caught:
-        batches.record(found, prod, PO, bob, key="k", request_hash="h")
+        bulk.record_batch(found, prod, PO, bob, key="k", request_hash="h")
     assert caught.value.status == 403
     batch = record(prod, olivia, "acme")
     with pytest.raises(OlmwebError) as caught:
-        batches.stop(batch, bob)
+        bulk.stop(batch, bob)
     assert caught.value.status == 403
     assert states(batch) == ["pending"]
 
@@ -315,7 +320,7 @@ def test_three_are_under_way_and_the_next_begins_when_one_has_ended(
 
     monkeypatch.setattr(follow, "run", succeed)
     for one in found[:3]:
-        batches.begin(one)
+        bulk.begin(one)
     tasks.run_action(found[0].pk)
     delayed.assert_called_once_with(found[3].pk)
     assert follow.waiting() == [one.pk for one in found[1:4]]
@@ -332,11 +337,11 @@ def test_only_those_whose_turn_it_is_are_sent_for_and_a_stray_message_sends_for_
     with django_capture_on_commit_callbacks(execute=True):
         batch = record(prod, olivia)
     found = actions_of(batch)
-    assert sent.call_count == batches.AT_ONCE
+    assert sent.call_count == bulk.AT_ONCE
     sent.reset_mock()
     tasks.run_action(found[4].pk)
     sent.assert_not_called()
-    assert batches.next_after(found[0].pk) == [], "it has not ended"
+    assert bulk.next_after(found[0].pk) == [], "it has not ended"
 
 
 def test_a_worker_that_dies_after_it_took_one_up_loses_nothing(
@@ -344,7 +349,7 @@ def test_a_worker_that_dies_after_it_took_one_up_loses_nothing(
 ) -> None:
     batch = record(prod, olivia, "acme")
     (action,) = actions_of(batch)
-    assert batches.begin(action)
+    assert bulk.begin(action)
     assert follow.waiting() == [action.pk]
     for _ in range(20):
         if run(action) is None:
@@ -368,7 +373,7 @@ def test_all_of_a_batch_are_carried_out_by_workers_that_only_pick_up_what_waits(
             follow.run(pk, pause=lambda _: time.sleep(0.02))
     progress = progress_of(batch)
     assert progress.done == progress.total == len(NAMES)
-    assert most == batches.AT_ONCE
+    assert most == bulk.AT_ONCE
     assert all(sandbox.store.get(PO, name) for name in NAMES)
 
 
@@ -403,8 +408,8 @@ def test_stop_ends_what_has_not_begun_and_nothing_else(
 ) -> None:
     batch = record(prod, olivia)
     first = actions_of(batch)[0]
-    assert batches.begin(first)
-    assert batches.stop(batch, alice) == 4
+    assert bulk.begin(first)
+    assert bulk.stop(batch, alice) == 4
     assert states(batch) == ["pending", *["stopped"] * 4]
     stopped = actions_of(batch)[1]
     assert stopped.outcome == "Stopped by alice before anything of it was sent."
@@ -412,7 +417,7 @@ def test_stop_ends_what_has_not_begun_and_nothing_else(
     assert sandbox.store.get(PO, stopped.name) is None
     batch.refresh_from_db()
     assert batch.stopped_by == "alice"
-    assert batches.stop(batch, olivia) == 0
+    assert bulk.stop(batch, olivia) == 0
     batch.refresh_from_db()
     assert batch.stopped_by == "alice", "who stopped it first"
     assert progress_of(batch).under_way == 1
@@ -423,7 +428,7 @@ def test_of_a_worker_and_stop_at_the_same_moment_exactly_one_gets_the_action(
 ) -> None:
     batch = record(prod, olivia, "acme", "brisk")
     one, other = actions_of(batch)
-    assert batches.begin(one)
-    assert batches.stop(batch, olivia) == 1, "the other only"
-    assert not batches.begin(other), "the row that was read before the stop"
+    assert bulk.begin(one)
+    assert bulk.stop(batch, olivia) == 1, "the other only"
+    assert not bulk.begin(other), "the row that was read before the stop"
     assert states(batch) == ["pending", "stopped"]

@@ -7,10 +7,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from catalogs.install_methods import InstallMethod
-from installs.actions import follow
-from installs.actions.bulk import batches, review, selection
-from installs.actions.bulk.review import Item
-from installs.actions.bulk.selection import Key
+from installs.actions import bulk, follow
+from installs.actions.bulk import Item, Key
 from installs.models import Action, ActionBatch, Operator
 from installs.queries.activity import progress_of
 from olmweb.errors import OlmwebError
@@ -39,10 +37,10 @@ def cluster(sandbox: Sandbox) -> Cluster:
 
 
 def items(cluster: Cluster, user: User, *names: str, **asked: str) -> list[Item]:
-    chosen = selection.read_selection([Key("prod", _slug(cluster), name) for name in names])
-    found = selection.candidates(chosen, cluster, CE)
-    planned = review.plan(found, cluster, CE, {**HELD, **asked}, user)
-    return review.dry_run(planned, user)
+    chosen = bulk.read_selection([Key("prod", _slug(cluster), name) for name in names])
+    found = bulk.candidates(chosen, cluster, CE)
+    planned = bulk.plan_items(found, cluster, CE, {**HELD, **asked})
+    return bulk.dry_run(planned, user)
 
 
 def _slug(cluster: Cluster) -> str:
@@ -51,7 +49,7 @@ def _slug(cluster: Cluster) -> str:
 
 def carried_out(reviewed: list[Item], cluster: Cluster, user: User) -> ActionBatch:
     """By workers that only pick up what waits."""
-    batch = batches.record(reviewed, cluster, CE, user, key="k", request_hash="h")
+    batch = bulk.record_batch(reviewed, cluster, CE, user, key="k", request_hash="h")
     for _ in range(100):
         due = follow.waiting()
         if not due:
@@ -79,7 +77,7 @@ def test_each_goes_into_a_namespace_of_its_own_with_its_service_account(
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
     reviewed = items(cluster, olivia, *GOOD)
-    assert len(review.accepted(reviewed)) == len(GOOD), [one.problem for one in reviewed]
+    assert len(bulk.accepted(reviewed)) == len(GOOD), [one.problem for one in reviewed]
     assert not any(sandbox.store.get(CE, name) for name in GOOD), "only tried"
     batch = carried_out(reviewed, cluster, olivia)
     progress = progress_of(batch)

@@ -1,4 +1,4 @@
-"""What a cluster says of a person's rights: asked by a worker as the person, read by pages."""
+"""Access reviews about a user: sent by a worker as the user, read by pages."""
 
 from datetime import timedelta
 from typing import Any
@@ -10,9 +10,8 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from installs import tasks
-from installs.actions import permissions
-from installs.actions.buttons import install_offer, refusals
-from installs.actions.permissions import Answer, Right, answers, rights_of
+from installs.actions import buttons
+from installs.actions.buttons import Right, access_refusals, install_offer, refusals, rights_of
 from installs.models import AccessAnswer
 from olmweb import celery_app
 from olmweb.kube.errors import KubeError
@@ -38,8 +37,10 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Mock:
     return mock
 
 
-def one(user: User, cluster: Cluster, asked: tuple[Right, ...] = INSTALL) -> Answer | None:
-    return answers(user, cluster, {"it": asked}).get("it")
+def refusal(
+    user: User, cluster: Cluster, rights: tuple[Right, ...] = INSTALL
+) -> AccessAnswer | None:
+    return access_refusals(user, cluster, {"it": rights}).get("it")
 
 
 def keep(user: User, cluster: Cluster, right: Right, *, allowed: bool, age: float = 0) -> None:
@@ -50,29 +51,28 @@ def keep(user: User, cluster: Cluster, right: Right, *, allowed: bool, age: floa
         kind=right.kind,
         verb=right.verb,
         namespace=right.namespace,
-        as_whom=permissions._whom(user)[1],
+        identity_hash=buttons._identity(user)[1],
         allowed=allowed,
         reason="" if allowed else "Cluster prod says no.",
         checked_at=timezone.now() - timedelta(seconds=age),
     )
 
 
-def test_the_cluster_is_asked_as_the_person_and_says_yes_or_why_not(
+def test_access_is_reviewed_as_the_user_and_the_answer_or_its_reason_stored(
     sandbox: Sandbox, prod: Cluster, olivia: User, tess: User, sent: Mock
 ) -> None:
-    assert permissions.ask(olivia, prod, INSTALL) == len(INSTALL)
-    assert permissions.ask(tess, prod, INSTALL) == len(INSTALL)
-    said = one(olivia, prod)
-    assert said is not None
-    assert said.allowed
-    said = one(tess, prod)
-    assert said is not None
-    assert not said.allowed
-    told = "Cluster prod does not let tess create platformoperators.platform.openshift.io"
-    assert said.why.startswith(told)
-    assert said.why.endswith(".")
+    assert buttons.review_access(olivia, prod, INSTALL) == len(INSTALL)
+    assert buttons.review_access(tess, prod, INSTALL) == len(INSTALL)
+    assert all(row.allowed and not row.reason for row in AccessAnswer.objects.filter(user=olivia))
+    assert refusal(olivia, prod) is None
+    refused = refusal(tess, prod)
+    assert refused is not None
+    assert not refused.allowed
+    start = "Cluster prod does not let tess create platformoperators.platform.openshift.io"
+    assert refused.reason.startswith(start)
+    assert refused.reason.endswith(".")
     sent.assert_not_called()
-    permissions.ask(olivia, prod, INSTALL)
+    buttons.review_access(olivia, prod, INSTALL)
     assert AccessAnswer.objects.count() == 2 * len(INSTALL), "an answer is replaced"
 
 
@@ -87,66 +87,66 @@ def test_where_olm_web_may_not_act_as_the_person_that_is_the_reason(
         raise Forbidden('groups "x" is forbidden: cannot impersonate', status=403)
 
     monkeypatch.setattr(KubeClient, "may", forbid)
-    permissions.ask(olivia, prod, INSTALL)
-    said = one(olivia, prod)
-    assert said is not None
-    assert said.why == "OLM Web may not act as olivia on cluster prod."
+    buttons.review_access(olivia, prod, INSTALL)
+    refused = refusal(olivia, prod)
+    assert refused is not None
+    assert refused.reason == "OLM Web may not act as olivia on cluster prod."
 
 
 def test_a_page_that_knows_nothing_has_a_worker_ask_once_and_does_not_wait(
     prod: Cluster, olivia: User, sent: Mock
 ) -> None:
-    assert one(olivia, prod) is None
-    assert one(olivia, prod) is None
+    assert refusal(olivia, prod) is None
+    assert refusal(olivia, prod) is None
     sent.assert_called_once()
-    assert sent.call_args.args == (permissions.TASK,)
+    assert sent.call_args.args == (buttons.TASK,)
     asked = [[right.kind, right.verb, right.namespace] for right in INSTALL]
     assert sent.call_args.kwargs["args"] == [olivia.pk, prod.pk, asked]
-    assert permissions.read_rights(asked) == list(INSTALL)
+    assert buttons.read_rights(asked) == list(INSTALL)
 
 
 def test_a_page_goes_without_an_answer_while_there_is_no_broker(
     prod: Cluster, olivia: User, sent: Mock
 ) -> None:
     sent.side_effect = OperationalError("no redis")
-    assert one(olivia, prod) is None
+    assert refusal(olivia, prod) is None
 
 
 @pytest.mark.parametrize(
-    ("allowed", "age", "known", "again"),
+    ("allowed", "age", "shown", "again"),
     [
-        (True, 60, True, False),
-        (True, 400, True, True),
+        (True, 60, False, False),
+        (True, 400, False, True),
         (True, 4000, False, True),
         (False, 10, True, False),
         (False, 60, True, True),
         (False, 4000, False, True),
     ],
 )
-def test_an_answer_is_shown_for_an_hour_and_asked_for_again_sooner_when_it_is_no(
-    prod: Cluster, olivia: User, sent: Mock, allowed: bool, age: float, known: bool, again: bool
+def test_a_refusal_is_shown_for_an_hour_and_reviewed_again_sooner_than_a_permission(
+    prod: Cluster, olivia: User, sent: Mock, allowed: bool, age: float, shown: bool, again: bool
 ) -> None:
     right = Right(PO, "delete")
     keep(olivia, prod, right, allowed=allowed, age=age)
-    said = one(olivia, prod, (right,))
-    assert (said is not None, sent.called) == (known, again)
-    if said is not None:
-        assert said.allowed is allowed
+    refused = refusal(olivia, prod, (right,))
+    assert (refused is not None, sent.called) == (shown, again)
 
 
-def test_an_answer_about_other_groups_says_nothing(prod: Cluster, olivia: User, sent: Mock) -> None:
+def test_an_answer_about_other_groups_is_not_shown(prod: Cluster, olivia: User, sent: Mock) -> None:
     for right in INSTALL:
-        keep(olivia, prod, right, allowed=True)
-    assert one(olivia, prod) is not None
+        keep(olivia, prod, right, allowed=False)
+    assert refusal(olivia, prod) is not None
+    sent.assert_not_called()
     olivia.groups.clear()
     olivia.is_staff = True
     olivia.save()
-    assert one(User.objects.get(pk=olivia.pk), prod) is None
+    assert refusal(User.objects.get(pk=olivia.pk), prod) is None
+    sent.assert_called_once()
 
 
 def test_who_may_not_act_is_not_asked_about(prod: Cluster, bob: User, sent: Mock) -> None:
-    assert one(bob, prod) is None
-    assert permissions.ask(bob, prod, INSTALL) == 0
+    assert refusal(bob, prod) is None
+    assert buttons.review_access(bob, prod, INSTALL) == 0
     sent.assert_not_called()
 
 
@@ -154,14 +154,14 @@ def test_the_task_takes_any_message_and_a_silent_cluster_leaves_what_was_known(
     sandbox: Sandbox, prod: Cluster, olivia: User, sent: Mock
 ) -> None:
     good = [[PO, "delete", ""], ["Nonsense", "delete", ""], ["x"]]
-    tasks.ask_rights(olivia.pk, prod.pk, good)
+    tasks.review_access(olivia.pk, prod.pk, good)
     assert [row.verb for row in AccessAnswer.objects.all()] == ["delete"]
     sandbox.stop()
-    tasks.ask_rights(olivia.pk, prod.pk, good)
-    tasks.ask_rights(olivia.pk + 99, prod.pk, good)
+    tasks.review_access(olivia.pk, prod.pk, good)
+    tasks.review_access(olivia.pk + 99, prod.pk, good)
     assert AccessAnswer.objects.get().allowed
     with pytest.raises(KubeError):
-        permissions.ask(olivia, prod, INSTALL)
+        buttons.review_access(olivia, prod, INSTALL)
 
 
 # --- buttons -------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_install_is_off_when_every_path_is_refused_and_only_then(
         keep(olivia, prod, right, allowed=False)
     refused = install_offer(olivia, catalog, [prod]).refused
     assert refused is not None
-    assert refused.why == "Cluster prod says no."
+    assert refused.reason == "Cluster prod says no."
     prod.kinds = {**prod.kinds, "ClusterExtension": {"state": "served", "version": "v1"}}
     prod.save()
     assert install_offer(olivia, catalog, [prod]).refused is None, "the other path is not known"
@@ -187,13 +187,11 @@ def test_a_no_for_all_namespaces_is_no_no_for_a_subscription(
 ) -> None:
     for right in rights_of("install", "Subscription"):
         keep(olivia, prod, right, allowed=False)
-    assert one(olivia, prod, rights_of("install", "Subscription")) is None
+    assert refusal(olivia, prod, rights_of("install", "Subscription")) is None
     in_one = rights_of("install", "Subscription", "team")
     for right in in_one:
         keep(olivia, prod, right, allowed=False)
-    said = one(olivia, prod, in_one)
-    assert said is not None
-    assert not said.allowed
+    assert refusal(olivia, prod, in_one) is not None
 
 
 def test_each_action_on_an_operator_is_asked_about_by_itself_in_its_namespace(

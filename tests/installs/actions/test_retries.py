@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from catalogs.models import Package
-from installs.actions import apply, follow, retry
+from installs.actions import execute, follow, retry
 from installs.actions.objects import RETRIED
 from installs.actions.plan import Plan
 from installs.actions.record import dry_run, request
@@ -102,7 +102,7 @@ def test_a_worker_that_dies_after_any_deletion_is_replaced_and_the_subscription_
 ) -> None:
     action = request(retry.plan_retry(failed), olivia)
     marks: list[str] = []
-    mark = apply._mark_done
+    mark = execute._mark_done
 
     def dies(action: Action, named: str) -> None:
         if len(marks) == step:
@@ -111,7 +111,7 @@ def test_a_worker_that_dies_after_any_deletion_is_replaced_and_the_subscription_
         mark(action, named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(apply, "_mark_done", dies)
+        patch.setattr(execute, "_mark_done", dies)
         if step == 3:  # after all deletions, before the apply
             patch.setattr("olmweb.kube.client.KubeClient.apply", _killed)
         with pytest.raises(KeyboardInterrupt):

@@ -11,7 +11,7 @@ from catalogs.models import Catalog, Package
 from catalogs.search.index import catalog_stamps, current_index
 from catalogs.sync.catalog import sync_catalog
 from catalogs.views.presenters import verdict_labels
-from installs.actions.record import plan_install
+from installs.actions.plan import plan_install
 from installs.audit.audit import audit
 from installs.facts.evaluate import refresh
 from tests.factories import make_cluster, make_component, make_watch
@@ -45,7 +45,7 @@ def test_all_give_the_same_answer_for_a_package_whatever_namespaces_it_supports(
     (card,) = [verdict for verdict in row.verdicts if verdict.path == "Subscription"]
     page = client.get(f"/software/prod/{catalog.slug}/etcd").context["verdicts"]
     on_page = next(verdict for verdict in page if verdict.path == InstallMethod.SUBSCRIPTION)
-    form = plan_install(cluster, package, "", olivia, "Subscription", {}).verdict
+    form = plan_install(cluster, package, "", "Subscription", {}).verdict
     assert form is not None
     (audited,) = audit(catalog, InstallMethod.SUBSCRIPTION, cluster=cluster).rows
     answers = {

@@ -44,8 +44,8 @@ def test_the_manifest_has_only_what_olm_web_means_to_own() -> None:
         "metadata": {"name": "etcd"},
         "spec": {"package": {"name": "etcd-operator"}},
     }
-    assert yaml.safe_load(as_yaml(manifest)) == manifest
-    assert as_yaml(manifest).startswith("apiVersion: ")
+    assert yaml.safe_load(as_yaml([manifest])) == manifest
+    assert as_yaml([manifest]).startswith("apiVersion: ")
 
 
 @pytest.mark.parametrize("name", ["a", "a.b-c", "3scale-operator", "x" * 53])

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from catalogs.models import Catalog, PredictionRun
-from installs.actions.bulk import selection
+from installs.actions import bulk
 from installs.models import Action, ActionBatch
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import (
@@ -137,7 +137,7 @@ def test_nothing_selected_and_nowhere_to_install_have_a_sentence(
 def test_more_than_the_cap_is_said_before_and_refused_after(
     writer: Client, catalog: Catalog
 ) -> None:
-    names = [f"more-{number:02}" for number in range(selection.CAP + 2)]
+    names = [f"more-{number:02}" for number in range(bulk.CAP + 2)]
     for name in names:
         make_package(name=name, catalog=catalog)
     page = assert_page(writer.get(URL, {"package": keys(*names)}), 422)

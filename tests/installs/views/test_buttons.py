@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from installs.actions.permissions import Right, rights_of
+from installs.actions.buttons import Right, rights_of
 from installs.models import AccessAnswer
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 from tests.installs.actions.test_permissions import keep, sent  # noqa: F401 - a fixture

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from catalogs.models import Catalog, Package
-from installs.actions.permissions import rights_of
+from installs.actions.buttons import rights_of
 from installs.models import AccessAnswer, Operator
 from olmweb.models import Cluster
 from tests.factories import (

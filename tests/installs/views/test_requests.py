@@ -8,7 +8,7 @@ from django.test import Client
 
 from catalogs.models import Package
 from installs.actions import record
-from installs.actions.requests import decide, submit
+from installs.actions import requests as install_requests
 from installs.models import Action, AllowRule, InstallRequest
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
@@ -47,7 +47,7 @@ def oscar(db: None) -> User:
 
 @pytest.fixture
 def asked(prod: Cluster, package: Package, bob: User) -> InstallRequest:
-    return submit.ask(
+    return install_requests.submit(
         prod, package, bob, path="PlatformOperator", version="1.1.0", reason="Team blue needs it"
     )
 
@@ -210,10 +210,10 @@ def test_nobody_but_an_admin_decides_their_own_request(
     prod: Cluster, package: Package, olivia: User, alice: User, sandbox: Sandbox
 ) -> None:
     for who, allowed in ((olivia, False), (alice, True)):
-        made = submit.ask(
+        made = install_requests.submit(
             prod, package, who, path="PlatformOperator", version="1.1.0", reason="mine"
         )
-        assert decide.may_decide(who, made)[0] is allowed
+        assert install_requests.may_decide(who, made)[0] is allowed
         client = signed_in(who)
         if not allowed:
             page = assert_page(client.get(page_of(made)))
@@ -260,8 +260,8 @@ def test_a_catalog_that_moved_on_stops_the_approval(asked: InstallRequest, olivi
 )
 def test_a_rule_matches_by_name_and_range(package: str, versions: str, matching: bool) -> None:
     rule = AllowRule(package=package, versions=versions)
-    assert submit.matches(rule, "etcd", "1.1.0") is matching
-    assert not submit.matches(AllowRule(package="etcd", versions=">=1"), "etcd", "none")
+    assert install_requests.matches(rule, "etcd", "1.1.0") is matching
+    assert not install_requests.matches(AllowRule(package="etcd", versions=">=1"), "etcd", "none")
 
 
 def test_while_there_are_rules_only_what_matches_one_may_be_asked_for(
@@ -324,7 +324,9 @@ def test_the_queue_says_when_it_is_empty_and_lists_what_was_asked(
     assert (
         "Nobody has asked for anything yet" in assert_page(client.get("/activity/requests/")).text
     )
-    submit.ask(prod, package, bob, path="PlatformOperator", version="1.1.0", reason="<b>now</b>")
+    install_requests.submit(
+        prod, package, bob, path="PlatformOperator", version="1.1.0", reason="<b>now</b>"
+    )
     response = client.get("/activity/requests/?state=waiting&q=etcd")
     page = assert_page(response)
     assert "1 request," in page.text
@@ -355,5 +357,7 @@ def test_a_request_without_a_role_is_refused_below_the_pages_too(
 ) -> None:
     nobody = User.objects.create_user("nobody", password="x")
     with pytest.raises(OlmwebError) as caught:
-        submit.ask(prod, package, nobody, path="PlatformOperator", version="1.1.0", reason="x")
+        install_requests.submit(
+            prod, package, nobody, path="PlatformOperator", version="1.1.0", reason="x"
+        )
     assert caught.value.status == 403

@@ -1,4 +1,7 @@
-"""Plans for what is there already: upgrade, approve, remove. Makes no request."""
+"""Plans for existing operators: upgrade, approval, removal. Makes no request.
+
+The fields that an upgrade applies are set by `upgrade` of the install methods (installs.methods).
+"""
 
 import copy
 from dataclasses import dataclass
@@ -9,12 +12,13 @@ from catalogs.models import Package
 from catalogs.resolve import analysis, v1
 from catalogs.resolve.stored import facts_of
 from catalogs.verdicts.read import StoredVerdict
-from installs.actions.plan import Plan, served_version, verdict_on
+from installs.actions.objects import version_of
+from installs.actions.plan import Plan, verdict_on
 from installs.diagnosis.approvals import Approval, approval
 from installs.facts.cluster_facts import watched_from
 from installs.facts.evaluate import target_of, verdicts_on
 from installs.methods import METHODS
-from installs.methods.base import UpgradeChange
+from installs.methods.base import UpgradeChange, manifest_of
 from installs.models import Action, Component, CRDState, Operator
 from installs.models.steps import Apply, Delete, Step
 from installs.state.observation import details_of, observe
@@ -27,9 +31,9 @@ TARGETS_SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A version that could follow the installed one. `hops` are the bundles on the way, the last
-    one included."""
+class UpgradeTarget:
+    """A version that can follow the installed one. `hops` are the bundles on the route, `bundle`
+    the last of them."""
 
     bundle: str
     version: str
@@ -38,7 +42,7 @@ class Target:
 
 
 def catalog_package(operator: Operator) -> Package | None:
-    """The package in the catalog that the operator names, else in another of its cluster."""
+    """The package in the operator's catalog, else in another catalog of its cluster."""
     rows = Package.objects.select_related("catalog").filter(
         name=operator.package, catalog__cluster=operator.cluster_id
     )
@@ -53,9 +57,9 @@ def installed_bundle(operator: Operator) -> str:
     return method.installed_bundle(operator) if method else operator.bundle
 
 
-def targets_of(operator: Operator, package: Package, channel: str = "") -> list[Target]:
-    """Where the operator can go from what is installed, by the rules of its OLM: the TARGETS_SHOWN
-    that it would prefer, nearest last."""
+def targets_of(operator: Operator, package: Package, channel: str = "") -> list[UpgradeTarget]:
+    """The versions that follow the installed one by the rules of its OLM: the TARGETS_SHOWN most
+    preferred ones, nearest last."""
     start = installed_bundle(operator)
     method = METHODS.get(operator.kind)
     if method is None or not method.upgradable or not start:
@@ -67,7 +71,7 @@ def targets_of(operator: Operator, package: Package, channel: str = "") -> list[
         return []
     analysed = analysis.analyse(facts, method.semantics, channel)
     listed = facts.channels_of()
-    targets: list[Target] = []
+    targets: list[UpgradeTarget] = []
     for bundle in v1.preference(list(facts.by_name().values())):
         if len(targets) == TARGETS_SHOWN:
             break
@@ -78,15 +82,17 @@ def targets_of(operator: Operator, package: Package, channel: str = "") -> list[
             continue
         where = channel or next(iter(listed.get(bundle.name, ())), "")
         targets.append(
-            Target(bundle.name, bundle.version, where, tuple(hop.target for hop in route.hops))
+            UpgradeTarget(
+                bundle.name, bundle.version, where, tuple(hop.target for hop in route.hops)
+            )
         )
     return targets
 
 
 def verdicts_on_targets(
-    operator: Operator, package: Package, targets: list[Target]
+    operator: Operator, package: Package, targets: list[UpgradeTarget]
 ) -> dict[str, StoredVerdict]:
-    """Bundle -> stored verdict, as the operator's own path would install it."""
+    """Bundle -> stored verdict for the operator's install method."""
     needs_group = METHODS[operator.kind].needs_group
     watched = watched_from(operator.cluster, operator.namespace) if needs_group else ()
     target = target_of(watched, operator.namespace)
@@ -96,7 +102,7 @@ def verdicts_on_targets(
 
 def plan_upgrade(operator: Operator, values: dict[str, str]) -> Plan:
     """Another channel or approval of a Subscription; another version, channel or policy of a
-    ClusterExtension. Raises OlmwebError for what can't be requested so."""
+    ClusterExtension. Raises OlmwebError for other operators and invalid values."""
     method = METHODS.get(operator.kind)
     if method is None or not method.upgradable:
         raise OlmwebError(
@@ -108,7 +114,7 @@ def plan_upgrade(operator: Operator, values: dict[str, str]) -> Plan:
     if problems:
         raise BadRequest(" ".join(problems.values()), **problems)
     manifest = owned_manifest(operator)
-    change = method.change(manifest, operator, values)
+    change = method.upgrade(manifest, operator, values)
     package = catalog_package(operator)
     target, verdict = "", None
     sentences: list[str] = []
@@ -129,7 +135,7 @@ def plan_upgrade(operator: Operator, values: dict[str, str]) -> Plan:
 
 
 def _target(operator: Operator, package: Package, change: UpgradeChange) -> tuple[str, list[str]]:
-    """The bundle that it will end with, and the way there in sentences."""
+    """The bundle that the upgrade ends with, and the route in sentences."""
     targets = targets_of(operator, package, change.channel)
     wanted = v1.read_range(change.version) if change.version else None
     facts = {bundle.name: bundle for bundle in facts_of(package).bundles}
@@ -143,7 +149,7 @@ def _target(operator: Operator, package: Package, change: UpgradeChange) -> tupl
 
 
 def plan_approve(cluster: Cluster, plan: Component) -> Plan:
-    """Approving all that an InstallPlan carries. Raises OlmwebError when nothing waits."""
+    """Approves all of an InstallPlan. Raises OlmwebError if it does not wait for approval."""
     approval_now = approval_of(cluster, plan)
     if not approval_now.needed:
         raise OlmwebError(
@@ -151,13 +157,9 @@ def plan_approve(cluster: Cluster, plan: Component) -> Plan:
             code="not-waiting",
             status=409,
         )
-    version = cluster.kinds.get(INSTALL_PLAN, {}).get("version") or INSTALL_PLANS.versions[0]
-    manifest = {
-        "apiVersion": f"{INSTALL_PLANS.group}/{version}",
-        "kind": INSTALL_PLAN,
-        "metadata": {"name": plan.name, "namespace": plan.namespace},
-        "spec": {"approved": True},
-    }
+    version = version_of(cluster, INSTALL_PLANS)
+    spec = {"approved": True}
+    manifest = manifest_of(INSTALL_PLANS, plan.name, plan.namespace, version, spec=spec)
     others = [item.csv for item in approval_now.changes if item.action != "keep"]
     return Plan(
         cluster=cluster,
@@ -169,7 +171,7 @@ def plan_approve(cluster: Cluster, plan: Component) -> Plan:
         package=next((item.package for item in approval_now.changes if item.package), ""),
         target=",".join(others)[:500],
         uid=plan.uid,
-        # `approved` is OLM's own until somebody approves: approving is taking it over.
+        # OLM owns `approved` until somebody approves, so the field is taken over.
         force=True,
         consequences=(approval_now.sentence,),
     )
@@ -183,10 +185,8 @@ def approval_of(cluster: Cluster, plan: Component) -> Approval:
 
 
 def plan_remove(operator: Operator) -> Plan:
-    """Deletes this very object; of a Subscription first itself, then what it installed.
-
-    In that order, because a Subscription whose ClusterServiceVersion goes first installs it again.
-    """
+    """Deletes the object; after a Subscription also its ClusterServiceVersion, in this order, as
+    the Subscription would install that again. Raises OlmwebError for other kinds."""
     if operator.kind not in METHODS:
         raise OlmwebError(
             f"OLM Web does not remove objects of the kind {operator.kind}.",
@@ -209,13 +209,13 @@ def plan_remove(operator: Operator) -> Plan:
 
 
 def removal_consequences(operator: Operator) -> tuple[str, ...]:
-    """What goes with a removal and what stays, in sentences."""
+    """The objects that a removal deletes and those that stay, in sentences."""
     crds = [crd.name for crd in owned_crds(operator)]
     return METHODS[operator.kind].removal_consequences(operator, crds)
 
 
 def owned_crds(operator: Operator) -> list[CRDState]:
-    """The definitions that are known to belong to the operator."""
+    """The CustomResourceDefinitions of the operator, by name."""
     method = METHODS.get(operator.kind)
     if method is None:
         return []
@@ -227,9 +227,9 @@ def owned_crds(operator: Operator) -> list[CRDState]:
 
 
 def owned_manifest(operator: Operator) -> dict[str, Any]:
-    """What OLM Web applied of this object last, else the least that its kind asks for.
+    """The manifest that OLM Web applied to this object last, else a minimal one.
 
-    Server-side apply takes away what an apply leaves out, so nothing that is ours may be missing.
+    Server-side apply removes owned fields that an apply leaves out, so none may be missing.
     """
     ours = (
         Action.objects.filter(
@@ -246,17 +246,12 @@ def owned_manifest(operator: Operator) -> dict[str, Any]:
     )
     if ours is not None and operator.uid:
         return copy.deepcopy(ours.main.manifest)
-    version = served_version(operator.cluster, operator.kind)
     method = METHODS[operator.kind]
-    resource = method.resource
-    metadata = {"name": operator.name}
-    metadata |= {"namespace": operator.namespace} if operator.namespace else {}
-    return {
-        "apiVersion": f"{resource.group}/{version or resource.versions[0]}",
-        "kind": operator.kind,
-        "metadata": metadata,
-        "spec": method.least_spec(operator),
-    }
+    version = version_of(operator.cluster, method.resource)
+    return manifest_of(
+        *(method.resource, operator.name, operator.namespace, version),
+        spec=method.least_spec(operator),
+    )
 
 
 def plan_for(operator: Operator, verb: Action.Verb, steps: tuple[Step, ...], **more: Any) -> Plan:

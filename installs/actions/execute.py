@@ -1,0 +1,330 @@
+"""Executes a recorded action: sends its steps to the cluster, object by object. Repeatable.
+
+The manifests come from the plan of the action: `plan` for installs, `upgrade` for upgrades,
+approvals and removals, `retry` for retries. A worker may die anywhere: each object is read before
+it is written, and the row holds the steps that the cluster has accepted.
+"""
+
+from typing import Any
+
+import structlog
+from django.utils import timezone
+
+from installs.actions.objects import (
+    WRITTEN,
+    apply_step,
+    delete_step,
+    explain,
+    is_there,
+    remake_problem,
+    version_of,
+)
+from installs.models import Action
+from installs.models.steps import Apply, Delete, remakes
+from olmweb.kube.fields import text
+from olmweb.clusters import client_for
+from olmweb.kube.client import Impersonation, KubeClient
+from olmweb.kube.errors import Conflict, KubeError, NotFound
+
+log = structlog.get_logger(__name__)
+
+RETRY_SECONDS = 5.0
+
+
+def try_to_send(action: Action) -> float | None:
+    """Sends the remaining steps; returns the seconds until the next attempt, None if settled."""
+    send = {
+        Action.Verb.INSTALL: _install,
+        Action.Verb.RETRY: _retry,
+        Action.Verb.REMOVE: _remove,
+    }.get(Action.Verb(action.verb), _change)
+    try:
+        with client_for(action.cluster) as client:
+            return None if send(action, client) else RETRY_SECONDS
+    except KubeError as error:
+        if not error.retryable:
+            _refuse(action, error)
+            return None
+        Action.objects.filter(pk=action.pk).update(
+            outcome=error.message, outcome_code=error.code, outcome_hint=error.hint
+        )
+        return min(max(error.retry_after or 0.0, RETRY_SECONDS), 60.0)
+
+
+def _install(action: Action, client: KubeClient) -> bool:
+    """Applies the Namespace, OperatorGroup or ServiceAccount that is missing, then the main object.
+
+    False while an object of the same name is being deleted.
+    """
+    as_user = impersonation(action)
+    for step in action.steps:
+        if isinstance(step, Apply) and not step.main and step.label not in action.done:
+            if not is_there(client, step, as_user):
+                apply_step(client, step, as_user)
+            _mark_done(action, step.label)
+    main = action.main
+    if action.sent_at is None:
+        there = get(client, action)
+        if there is not None and there["metadata"].get("deletionTimestamp"):
+            return False
+        if there is not None and not _includes(there.get("spec"), main.manifest["spec"]):
+            # Ends in a Conflict that names the owner, unless the owner is OLM Web itself.
+            apply_step(client, main, as_user, dry_run=True)
+            _refuse_taken(action, there)
+            return True
+        if there is not None:
+            finish(
+                action,
+                Action.State.SUCCEEDED,
+                f"{action.path} {action.name} exists already with the same specification; "
+                "nothing was written.",
+                code="already-so",
+                uid=uid_of(there),
+            )
+            return True
+        _mark_sent(action)
+    _mark_applied(action, uid_of(apply_step(client, main, as_user)))
+    return True
+
+
+def _includes(there: Any, wanted: Any) -> bool:
+    """Whether the object has all wanted values; the server adds defaults of its own."""
+    if isinstance(there, dict) and isinstance(wanted, dict):
+        return all(key in there and _includes(there[key], value) for key, value in wanted.items())
+    return bool(there == wanted)
+
+
+def _change(action: Action, client: KubeClient) -> bool:
+    """Applies an upgrade or an approval to the reviewed object, and to no other."""
+    main, there = action.main, get(client, action)
+    if not _is_reviewed_object(action, there):
+        return True
+    if action.sent_at is None:
+        if there and _includes(there.get("spec"), main.manifest["spec"]):
+            finish(
+                action,
+                Action.State.SUCCEEDED,
+                f"{action.path} {action.name} is so already; nothing was written.",
+                code="already-so",
+            )
+            return True
+        _mark_sent(action)
+    applied = apply_step(client, main, impersonation(action), force=action.force)
+    _mark_applied(action, uid_of(applied))
+    return True
+
+
+def _is_reviewed_object(action: Action, there: dict[str, Any] | None) -> bool:
+    """Whether the object has the uid of the action; otherwise ends the action."""
+    if there is not None and (not action.object_uid or uid_of(there) == action.object_uid):
+        return True
+    what = "is gone" if there is None else "was replaced by another object of the same name"
+    finish(
+        action,
+        Action.State.REFUSED,
+        f"{action.path} {action.name} {what}; nothing was changed.",
+        code="gone" if there is None else "replaced",
+    )
+    return False
+
+
+def _retry(action: Action, client: KubeClient) -> bool:
+    """Deletes first, then applies.
+
+    False while a deleted object still exists: its successor has the same name, and for OLM v0 a
+    ClusterServiceVersion that is being deleted is in the way.
+    """
+    main = action.main
+    remade = remakes(action.steps)
+    if not remade or _deleted(main) not in action.done:
+        there = get(client, action)
+        if there is None and remade and action.sent_at is not None:
+            pass  # deleted by a worker that died before it noted that
+        elif not _is_reviewed_object(action, there):
+            return True
+        elif remade and there and (why := remake_problem(there, main.manifest)):
+            sentence = f"{action.path} {action.name} can't be made again as it was: {why}."
+            finish(action, Action.State.REFUSED, sentence, code="changed", hint="Review it again.")
+            return True
+    if action.sent_at is None:
+        _mark_sent(action)
+    # The object itself goes last: until all else has gone, nothing of it is lost.
+    deletions = [step for step in action.steps if isinstance(step, Delete)]
+    if not all(_is_deleted(action, client, step) for step in deletions):
+        return False
+    as_user, uid = impersonation(action), ""
+    for step in action.steps:
+        if isinstance(step, Apply):
+            applied = apply_step(client, step, as_user)
+            uid = uid_of(applied) if step.main else uid
+    _mark_applied(action, uid)
+    return True
+
+
+def _deleted(step: Apply | Delete) -> str:
+    """The entry of `done` for a deletion of a retry, which may apply the same object later."""
+    return f"deleted {step.label}"
+
+
+def _is_deleted(action: Action, client: KubeClient, step: Delete) -> bool:
+    """Deletes the object of a retry's step; whether it no longer exists. Another object of the same
+    name is left alone."""
+    if _deleted(step) not in action.done:
+        try:
+            delete_step(client, action.cluster, step, impersonation(action))
+        except NotFound:
+            log.info("object went away before its removal", action=action.pk)
+        except Conflict:
+            log.info("object was replaced before its removal", action=action.pk)
+        _mark_done(action, _deleted(step))
+    if not step.uid:
+        return True  # named by its content: OLM makes another one of the same name at once
+    there = _get(client, action, step.kind, step.namespace, step.name)
+    return there is None or uid_of(there) != step.uid
+
+
+def _remove(action: Action, client: KubeClient) -> bool:
+    """Deletes the steps in order, by uid; a missing object counts as deleted."""
+    for step in action.steps:
+        if not isinstance(step, Delete) or step.label in action.done:
+            continue
+        there = _get(client, action, step.kind, step.namespace, step.name)
+        if there is not None and step.uid and uid_of(there) != step.uid:
+            if step.main:
+                _refuse_replaced(action)
+                return True
+            there = None  # another object of the same name, not to be deleted
+        if there is not None:
+            if action.sent_at is None:
+                _mark_sent(action)
+            try:
+                as_user = impersonation(action)
+                delete_step(client, action.cluster, step, as_user, uid=uid_of(there))
+            except NotFound:
+                log.info("object went away before its removal", action=action.pk)
+        _mark_done(action, step.label)
+    if action.sent_at is None:
+        finish(action, Action.State.SUCCEEDED, f"{action.path} {action.name} is gone.")
+        return True
+    _mark_applied(action, action.object_uid)
+    return True
+
+
+def _refuse_replaced(action: Action) -> None:
+    finish(
+        action,
+        Action.State.REFUSED,
+        f"{action.path} {action.name} was replaced by another object of the same name "
+        "since its removal was asked for; nothing was deleted.",
+        code="replaced",
+        hint="Look at the new object, and ask again if it shall go too.",
+    )
+
+
+def _refuse_taken(action: Action, there: dict[str, Any]) -> None:
+    """An install never turns an existing operator into another one."""
+    spec = there.get("spec", {})
+    package = (
+        spec.get("package", {}).get("name")
+        or spec.get("name")
+        or spec.get("source", {}).get("catalog", {}).get("packageName", "")
+    )
+    finish(
+        action,
+        Action.State.REFUSED,
+        f"{action.path} {action.name} exists already, for the package {package}; nothing was "
+        "changed.",
+        code="taken",
+        hint="Choose another name, or remove the one that is there first.",
+    )
+
+
+def _refuse(action: Action, error: KubeError) -> None:
+    cluster = action.cluster.name
+    refusal = explain(error, cluster, action.as_user, verb=action.verb, kind=action.path)
+    message = refusal.message
+    if isinstance(error, NotFound):
+        message += f" The kind {action.path} or the namespace may have gone since it was reviewed."
+    done = ", ".join(action.done)
+    if done and action.verb == Action.Verb.RETRY:
+        message += f" Before that, it {done}."
+    elif done and action.verb != Action.Verb.REMOVE:
+        message += f" Before that, it had made sure of {done}."
+    elif done and isinstance(error, Conflict):
+        message += f" Before that, {done} was deleted."
+    action.dry_run = {"ok": False, "message": refusal.message, "fields": refusal.fields}
+    Action.objects.filter(pk=action.pk).update(dry_run=action.dry_run)
+    finish(action, Action.State.REFUSED, message, code=refusal.code, hint=refusal.hint)
+
+
+def _mark_sent(action: Action) -> None:
+    """Called before the request: from now on the cluster may have received it."""
+    action.sent_at = timezone.now()
+    Action.objects.filter(pk=action.pk).update(sent_at=action.sent_at)
+
+
+def _mark_done(action: Action, entry: str) -> None:
+    action.done = [*action.done, entry]
+    Action.objects.filter(pk=action.pk).update(done=action.done)
+
+
+def _mark_applied(action: Action, uid: str) -> None:
+    action.state, action.object_uid = Action.State.APPLIED, uid
+    if action.verb != Action.Verb.REMOVE:
+        action.done = [*action.done, action.main.label]
+    Action.objects.filter(pk=action.pk, state=Action.State.PENDING).update(
+        state=action.state,
+        object_uid=uid,
+        done=action.done,
+        outcome="",
+        outcome_code="",
+        outcome_hint="",
+    )
+    log.info("action applied", action=action.pk, verb=action.verb, name=action.name)
+
+
+def finish(
+    action: Action,
+    state: Action.State,
+    outcome: str,
+    *,
+    code: str = "",
+    hint: str = "",
+    finding: str = "",
+    uid: str = "",
+) -> None:
+    """Ends an open action; an ended one stays as it is."""
+    action.state = state
+    action.object_uid = uid or action.object_uid
+    Action.objects.filter(pk=action.pk, state__in=Action.OPEN).update(
+        state=state,
+        outcome=outcome,
+        outcome_code=code,
+        outcome_hint=hint,
+        finding=finding,
+        object_uid=action.object_uid,
+        finished_at=timezone.now(),
+    )
+    log.info("action finished", action=action.pk, verb=action.verb, state=str(state), code=code)
+
+
+def get(client: KubeClient, action: Action) -> dict[str, Any] | None:
+    """The main object of the action; None if it does not exist."""
+    return _get(client, action, action.path, action.namespace, action.name)
+
+
+def _get(
+    client: KubeClient, action: Action, kind: str, namespace: str, name: str
+) -> dict[str, Any] | None:
+    try:
+        return client.get(WRITTEN[kind], version_of(action.cluster, WRITTEN[kind]), name, namespace)
+    except NotFound:
+        return None
+
+
+def uid_of(item: dict[str, Any]) -> str:
+    return text(item, "metadata", "uid", limit=64)
+
+
+def impersonation(action: Action) -> Impersonation | None:
+    return Impersonation(action.as_user, tuple(action.as_groups)) if action.as_user else None

@@ -1,0 +1,340 @@
+"""Install requests: a viewer requests a version of a package, a user who may decides.
+
+Records and ends requests and applies the allow-list. An approved request becomes an Action of the
+user who approved it.
+"""
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import structlog
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from catalogs.models import Bundle, Package
+from catalogs.semver import masterminds_range, parse
+from installs.actions import record
+from installs.actions.plan import Plan, plan_install, read_method
+from installs.methods import METHODS
+from installs.models import Action, AllowRule, InstallRequest
+from olmweb.accounts.roles import ASK, DECIDE, DECIDE_OWN, AnyUser, may, may_act, person
+from olmweb.errors import BadRequest, Missing, OlmwebError
+from olmweb.models import Cluster
+
+log = structlog.get_logger(__name__)
+
+REASON_LIMIT = 2000  # characters
+WORD_LIMIT = 1000
+_VERSION = re.compile(r"[0-9A-Za-z.+-]{1,300}")
+
+
+def get_request(pk: int) -> InstallRequest:
+    """The request with its related rows. Raises Missing."""
+    rows = InstallRequest.objects.select_related(
+        "cluster", "catalog", "catalog__cluster", "user", "decided_by", "rule", "action"
+    )
+    request = rows.filter(pk=pk).first() if pk < 2**63 else None
+    if request is None:
+        raise Missing(
+            f"There is no request {pk}.",
+            code="unknown-request",
+            hint="Old requests are deleted after the retention time; Activity lists the rest.",
+        )
+    return request
+
+
+# --- submitting ---------------------------------------------------------------------------------
+
+
+def require_requester(user: AnyUser) -> User:
+    """The user, who may submit requests. Raises OlmwebError (403) otherwise."""
+    if isinstance(user, User) and may(user, ASK):
+        return user
+    raise OlmwebError(
+        "Your account has no role; ask an administrator of OLM Web for one."
+        if user.is_authenticated
+        else "Sign in to ask for something.",
+        code="not-allowed",
+        status=403,
+    )
+
+
+def values_of(
+    package: Package, method: str, version: str, namespace: str, service_account: str = ""
+) -> dict[str, str]:
+    """Form values of `plan_install` that install this version and no later one.
+
+    Raises BadRequest for a version that the package does not have.
+    """
+    bundle = Bundle.objects.filter(package=package, version=version).order_by("ordinal").first()
+    if bundle is None or not _VERSION.fullmatch(version):
+        raise BadRequest(
+            f"{package.name} has no version {version[:60]}.", code="invalid", version="Choose one."
+        )
+    rules = METHODS[read_method(method)]
+    channels = package.channels.filter(entries__name=bundle.name).order_by("-is_default", "name")
+    channel = channels.first()
+    values = rules.values_for(version, bundle.name, channel.name if channel else "")
+    if namespace and rules.needs_namespace:
+        values["namespace"] = namespace
+    if service_account and "service_account" in rules.fields.values():
+        values["service_account"] = service_account
+    return values
+
+
+def plan_for(
+    cluster: Cluster, package: Package, method: str, version: str, values: Mapping[str, str]
+) -> Plan:
+    """The current plan of a request. Raises OlmwebError if it would install another version."""
+    plan = plan_install(cluster, package, "", method, values)
+    bundle = Bundle.objects.filter(package=package, name=plan.target).first()
+    got = bundle.version if bundle else ""
+    if got != version:
+        instead = f"{got} would be installed" if got else "nothing would be installed"
+        raise BadRequest(
+            f"{package.name} {version} can't be had as a {plan.kind}: {instead}.",
+            code="other-version",
+            version=f"This path would not give {version}.",
+            hint=METHODS[plan.kind].version_hint,
+        )
+    return plan
+
+
+def submit(
+    cluster: Cluster,
+    package: Package,
+    user: AnyUser,
+    *,
+    path: str,
+    version: str,
+    namespace: str = "",
+    service_account: str = "",
+    reason: str,
+) -> InstallRequest:
+    """Records the request, or returns the user's equal request that waits.
+
+    A rule without approval approves it at once, as the user who saved the rule; if the cluster or
+    the permissions of that user are against it, the request waits, with the reason. Raises
+    OlmwebError with `fields` for invalid values.
+    """
+    requester = require_requester(user)
+    reason = reason.strip()
+    if not reason:
+        raise BadRequest("Say why you need it.", code="invalid", reason="Say why you need it.")
+    _require_length("reason", reason, REASON_LIMIT)
+    values = values_of(package, path, version, namespace.strip(), service_account.strip())
+    plan = plan_for(cluster, package, path, version, values)
+    rules = matching_rules(cluster, path, package.name, version)
+    try:
+        request, created = InstallRequest.objects.get_or_create(
+            cluster=cluster,
+            path=plan.kind,
+            namespace=plan.namespace,
+            name=plan.name,
+            version=version,
+            user=requester,
+            state=InstallRequest.State.WAITING,
+            defaults={
+                "catalog": package.catalog,
+                "catalog_name": package.catalog.name,
+                "package": package.name,
+                "bundle": plan.target,
+                "asked": values,
+                "reason": reason,
+            },
+        )
+    except IntegrityError:
+        raise OlmwebError(
+            "The same request was just decided.", code="busy", status=409, hint="Look at Activity."
+        ) from None
+    if created:
+        log.info("install requested", request=request.pk, package=package.name, version=version)
+    if created and rules and rules[0].without_approval:
+        approve_by_rule(request, plan, rules[0])
+        request.refresh_from_db()
+    return request
+
+
+def withdraw(pk: int, user: AnyUser) -> InstallRequest:
+    """Withdraws the user's own request. Raises OlmwebError: 403 for others, 409 when decided."""
+    requester = require_requester(user)
+    request = get_request(pk)
+    if request.user_id != requester.pk:
+        raise OlmwebError("Only who asked may withdraw a request.", code="not-allowed", status=403)
+    _end(request, InstallRequest.State.WITHDRAWN, requester)
+    return request
+
+
+def matches(rule: AllowRule, package: str, version: str) -> bool:
+    """Whether the rule is about this package and version; an invalid version matches no range."""
+    if not fnmatchcase(package, rule.package.replace("[", "[[]")):
+        return False
+    if not rule.versions:
+        return True
+    try:
+        return masterminds_range(rule.versions)(parse(version))
+    except ValueError:
+        return False
+
+
+def matching_rules(cluster: Cluster, path: str, package: str, version: str) -> list[AllowRule]:
+    """The rules of the allow-list that permit this request, those without approval first.
+
+    An allow-list without rules permits everything. Raises OlmwebError (403) if it has rules and
+    none matches.
+    """
+    rules = (
+        AllowRule.objects.filter(Q(cluster=None) | Q(cluster=cluster), path__in=("", path))
+        .select_related("saved_by")
+        .order_by("-without_approval", "id")
+    )
+    matching = [rule for rule in rules if matches(rule, package, version)]
+    if not matching and AllowRule.objects.exists():
+        raise OlmwebError(
+            f"{package} {version} is not on the allow-list, so it can't be asked for.",
+            code="not-allowed",
+            status=403,
+            hint="Choose another version, or ask an administrator of OLM Web to add it.",
+        )
+    return matching
+
+
+# --- deciding -----------------------------------------------------------------------------------
+
+
+def may_decide(user: AnyUser, request: InstallRequest) -> tuple[bool, str]:
+    """Whether this user may approve or decline the request, and if not, why."""
+    if not may(user, DECIDE):
+        return False, "Your role may not decide requests; operators and admins do."
+    if request.user_id == user.pk and not may(user, DECIDE_OWN):
+        return False, "Nobody decides their own request; another operator or an admin does."
+    return may_act(user)
+
+
+def require_decider(user: AnyUser, request: InstallRequest) -> User:
+    """The user, who may decide the request. Raises OlmwebError (403) otherwise."""
+    allowed, why = may_decide(user, request)
+    if not allowed:
+        raise OlmwebError(why, code="not-allowed", status=403)
+    return person(user)
+
+
+def package_of(request: InstallRequest) -> Package:
+    """The current package of the request. Raises OlmwebError (409) if the catalog lacks it."""
+    package = (
+        Package.objects.select_related("catalog", "catalog__cluster")
+        .filter(catalog=request.catalog_id, name=request.package)
+        .first()
+    )
+    if package is None:
+        raise OlmwebError(
+            f"The catalog {request.catalog_name} no longer has {request.package}.",
+            code="gone",
+            status=409,
+            hint="Decline the request.",
+        )
+    return package
+
+
+def approve(
+    request: InstallRequest, plan: Plan, user: AnyUser, *, review_token: str, word: str = ""
+) -> Action:
+    """Records the approver's Action for the reviewed plan, after a dry run.
+
+    Raises OlmwebError: 403 for users who may not decide or did not review this plan, 409 when the
+    request is decided or the object busy, 422 when the cluster would refuse; the request then
+    waits as before.
+    """
+    decider = require_decider(user, request)
+    record.require_reviewed(review_token, [plan], decider)
+    _require_waiting(request)
+    return _carry_out(request, plan, decider, word=_checked(word))
+
+
+def decline(request: InstallRequest, user: AnyUser, *, word: str) -> None:
+    """Declines the request with a reason. Raises OlmwebError as `approve`, 400 without a reason."""
+    decider = require_decider(user, request)
+    word = _checked(word)
+    if not word:
+        raise BadRequest("Say why you decline it.", code="invalid", word="Say why you decline it.")
+    _end(request, InstallRequest.State.DECLINED, decider, word=word)
+
+
+def approve_by_rule(request: InstallRequest, plan: Plan, rule: AllowRule) -> None:
+    """Approves the request as the user who saved the rule; otherwise notes the reason on it."""
+    owner = rule.saved_by
+    try:
+        if owner is None:
+            raise OlmwebError("nobody saved that rule", code="no-owner", status=409)
+        _carry_out(request, plan, person(owner), word="", rule=rule)
+    except OlmwebError as error:
+        log.info("rule did not let a request through", request=request.pk, reason=error.message)
+        note = f"The rule for {rule} could not let it through: {error.message}"
+        waiting = InstallRequest.objects.filter(pk=request.pk, state=InstallRequest.State.WAITING)
+        waiting.update(word=note)
+
+
+def _end(
+    request: InstallRequest, state: InstallRequest.State, decider: User, **values: Any
+) -> None:
+    """Ends a waiting request, once. Raises OlmwebError (409) if it was decided in the meantime."""
+    values |= {"state": state, "decided_by": decider, "decided_at": timezone.now()}
+    waiting = InstallRequest.objects.filter(pk=request.pk, state=InstallRequest.State.WAITING)
+    if not waiting.update(**values):
+        request.refresh_from_db()
+        _require_waiting(request)
+    for name, value in values.items():
+        setattr(request, name, value)
+    log.info("request decided", request=request.pk, state=request.state)
+
+
+def _carry_out(
+    request: InstallRequest, plan: Plan, decider: User, *, word: str, rule: AllowRule | None = None
+) -> Action:
+    dry_run_result = record.dry_run(plan, decider)
+    if not dry_run_result.ok:
+        raise OlmwebError(
+            dry_run_result.message,
+            code=dry_run_result.code,
+            status=422,
+            hint=dry_run_result.hint,
+            fields=dry_run_result.fields,
+        )
+    with transaction.atomic():
+        # Ended first: the second of two approvers stops here, before there is an action.
+        _end(request, InstallRequest.State.APPROVED, decider, word=word, rule=rule)
+        request.action = record.request(
+            plan, decider, dry_run_result=dry_run_result, idempotency_key=f"request-{request.pk}"
+        )
+        request.save(update_fields=["action"])
+    return request.action
+
+
+def _require_waiting(request: InstallRequest) -> None:
+    if request.state == InstallRequest.State.WAITING:
+        return
+    decider = request.decided_by.get_username() if request.decided_by else "somebody"
+    raise OlmwebError(
+        f"{decider} has {request.state} this request already.",
+        code="decided",
+        status=409,
+        hint="Open it again to see how it ended.",
+    )
+
+
+def _checked(word: str) -> str:
+    word = word.strip()
+    _require_length("word", word, WORD_LIMIT)
+    return word
+
+
+def _require_length(field: str, text: str, limit: int) -> None:
+    if len(text) > limit:
+        sentence = f"Use at most {limit} characters."
+        raise BadRequest(
+            f"The {field} is too long. {sentence}", code="invalid", **{field: sentence}
+        )
