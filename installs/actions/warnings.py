@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from catalogs.models import Package
 from catalogs.verdicts.catalog_health import health_context, health_notes, source_of
 from catalogs.verdicts.rules import RULES
-from installs.audit.namespaces import NamespaceChecks
+from installs.audit.audit import NamespaceChecks
 from installs.diagnosis.knowledge import by_id
 from installs.facts.cluster_facts import groups_in
 from installs.methods import METHODS, InstallChoice

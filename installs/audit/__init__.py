@@ -1,4 +1,4 @@
 """The audit: stored verdicts on all packages of a catalog, compared with a cluster's operators.
 
-`audit` collects it, `report` formats it, `namespaces` checks the namespaces of Subscriptions.
+`audit` collects it and checks the namespaces of Subscriptions, `report` formats it.
 """

@@ -1,39 +1,48 @@
 """The audit: verdicts on every package of a catalog for one install method, compared with the
 operators of a cluster.
 
-Reads the stored predictions (see `installs.facts.evaluate`), the operators of the cluster
-and, for Subscriptions, its OperatorGroups and CatalogSources. Runs no rule on a bundle.
+Reads stored verdicts (see `installs.facts.evaluate`) and operators, and checks the
+OperatorGroups and CatalogSources of a Subscription's namespace, which hold for every bundle.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package, Prediction, PredictionRun
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution, ResolverPackage
 from catalogs.resolve.stored import facts_of_all
-from catalogs.verdicts.catalog_health import health_context, health_notes, source_of
-from catalogs.verdicts.facts import WatchTarget
+from catalogs.verdicts.catalog_health import (
+    health_context,
+    health_notes,
+    source_of,
+    stored_result,
+)
+from catalogs.verdicts.evaluate import check_health
+from catalogs.verdicts.facts import OperatorGroupFacts, WatchTarget
+from catalogs.verdicts.health_checks import CATALOG_SOURCE, CheckedCatalog, HealthContext
 from catalogs.verdicts.read import (
     ANY_TARGET,
     TARGETS,
     StoredRuleResult,
     StoredVerdict,
+    best_rows,
     chosen_rows,
     method_key,
-    over_targets,
     overlaid,
     stored_verdict,
     title_of,
 )
-from catalogs.verdicts.rules import RULES_VERSION, Verdict
-from installs.audit.namespaces import UNCHECKED, NamespaceCheck, NamespaceChecks
-from installs.models import Health, Operator
+from catalogs.verdicts.rules import RULES_VERSION, Scope, Verdict
+from installs.facts.cluster_facts import groups_of
+from installs.models import Component, Health, Operator
 from olmweb.models import Cluster
 
+READY = "READY"  # connection state of a CatalogSource
 INSTALLED = (Health.HEALTHY, Health.DEGRADED, Health.UPGRADING)
 NOT_INSTALLED = (Health.FAILED, Health.BLOCKED)
 VERDICTS = (Verdict.INSTALLABLE, Verdict.NOT_INSTALLABLE, Verdict.UNKNOWN)
@@ -47,6 +56,101 @@ WATCHES = (ANY_TARGET, *(target.value for target in TARGETS))
 def read_watch(value: str) -> WatchTarget | None:
     """Parses one of WATCHES; None for any target."""
     return None if value in ("", ANY_TARGET) else WatchTarget(value)
+
+
+# --- namespaces ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceCheck:
+    """The result for one namespace.
+
+    `target` is None unless exactly one OperatorGroup exists and selects a namespace. `blocker`
+    prevents every install in the namespace; `notes` change no verdict.
+    """
+
+    namespace: str
+    groups: tuple[OperatorGroupFacts, ...] = ()
+    target: WatchTarget | None = None
+    blocker: StoredRuleResult | None = None
+    notes: tuple[StoredRuleResult, ...] = ()
+
+    def apply_to(self, verdict: StoredVerdict) -> StoredVerdict:
+        """The verdict on a bundle, overridden by the blocker of the namespace."""
+        if self.blocker is None:
+            return verdict
+        return replace(
+            verdict,
+            verdict=self.blocker.verdict,
+            rule=self.blocker.rule,
+            sentence=self.blocker.sentence,
+            results=(self.blocker, *verdict.results),
+        )
+
+
+UNCHECKED = NamespaceCheck("")
+NO_CATALOG = CheckedCatalog()
+
+
+@dataclass
+class NamespaceChecks:
+    """Checks the namespaces of a cluster; its objects are read on first use. `catalog` is the
+    catalog to install from, where that matters."""
+
+    cluster: Cluster
+    catalog: CheckedCatalog = NO_CATALOG
+    _checks: dict[str, NamespaceCheck] = field(default_factory=dict)
+
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[OperatorGroupFacts, ...]]:
+        by_namespace: dict[str, list[OperatorGroupFacts]] = defaultdict(list)
+        for group in groups_of(self.cluster):
+            by_namespace[group.namespace].append(group)
+        return {namespace: tuple(groups) for namespace, groups in by_namespace.items()}
+
+    @cached_property
+    def _groups_listed(self) -> bool:
+        """Whether the cluster's OperatorGroups were ever listed: before that, a missing group is
+        no finding."""
+        watches = self.cluster.watches.filter(kind="OperatorGroup", listed_at__isnull=False)
+        return watches.exists()
+
+    @cached_property
+    def _sources(self) -> tuple[CheckedCatalog, ...]:
+        """The CatalogSources. A source without a connection state yet counts as not answering."""
+        rows = Component.objects.filter(cluster=self.cluster, kind=CATALOG_SOURCE)
+        states = rows.order_by("namespace", "name").values_list("namespace", "name", "details")
+        sources = []
+        for namespace, name, details in states:
+            state = details.get("state") or "no connection yet"
+            trouble = "" if state == READY else state
+            sources.append(CheckedCatalog(CATALOG_SOURCE, namespace, name, trouble=trouble))
+        return tuple(sources)
+
+    def of(self, namespace: str) -> NamespaceCheck:
+        if namespace not in self._checks:
+            self._checks[namespace] = self._check(namespace)
+        return self._checks[namespace]
+
+    def _check(self, namespace: str) -> NamespaceCheck:
+        groups = self.groups.get(namespace, ())
+        target = groups[0].target if len(groups) == 1 else None
+        context = HealthContext(
+            self.catalog,
+            self._sources,
+            namespace=namespace,
+            groups=groups if self._groups_listed else None,
+        )
+        results = [
+            stored_result(result)
+            for result in check_health(InstallMethod.SUBSCRIPTION, Scope.NAMESPACE, context)
+        ]
+        blocker = next((result for result in results if result.verdict != Verdict.WARNING), None)
+        notes = tuple(result for result in results if result.verdict == Verdict.WARNING)
+        return NamespaceCheck(namespace, groups, target, blocker, notes)
+
+
+# --- audit --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,26 +282,24 @@ def audit(
     if namespace_check:
         target = namespace_check.target or target or WatchTarget.ALL
     cluster_id = cluster.pk if cluster else None
-    by_target: dict[WatchTarget, list[AuditRow]] = defaultdict(list)
-    for prediction in chosen_rows(Package.objects.filter(catalog=catalog), path, cluster_id):
-        bundle = (
-            (prediction.bundle.name, prediction.bundle.version) if prediction.bundle else ("", "")
-        )
-        row = AuditRow(
-            prediction.package.name, *bundle, prediction.channel, stored_verdict(prediction)
-        )
-        by_target[row.prediction.target].append(row)
+    check = namespace_check or UNCHECKED
+    chosen = chosen_rows(Package.objects.filter(catalog=catalog), path, cluster_id)
+    verdicts = {row.pk: stored_verdict(row) for row in chosen}
+    if target:
+        shown = [row for row in chosen if row.target == target]
+    else:
+        shown = sorted(best_rows(chosen), key=lambda row: row.package.name)
     rows = [
-        replace(row, prediction=namespace_check.apply_to(row.prediction))
-        if namespace_check
-        else row
-        for row in (by_target[target] if target else _best(by_target))
+        AuditRow(
+            package=row.package.name,
+            bundle=row.bundle.name if row.bundle else "",
+            version=row.bundle.version if row.bundle else "",
+            channel=row.channel,
+            prediction=check.apply_to(verdicts[row.pk]),
+        )
+        for row in shown
     ]
-    verdicts = {
-        (target, row.package): row.prediction
-        for target, target_rows in by_target.items()
-        for row in target_rows
-    }
+    by_package = {(verdicts[row.pk].target, row.package.name): verdicts[row.pk] for row in chosen}
     runs = list(PredictionRun.objects.filter(catalog=catalog, cluster=cluster_id)[:HISTORY])
     return Audit(
         catalog=str(catalog),
@@ -209,28 +311,16 @@ def audit(
         evaluated_at=runs[0].judged_at if runs else None,
         rows=tuple(rows),
         buckets=_buckets(rows),
-        actual=_actual(catalog, verdicts, path, cluster, checks) if cluster else (),
+        actual=_actual(catalog, by_package, path, cluster, checks) if cluster else (),
         history=_history(
             runs,
             method_key(path, target or ANY_TARGET) if path == InstallMethod.SUBSCRIPTION else path,
         ),
         notes=(
             *health_notes(health_context(catalog, cluster_id))[path],
-            *(namespace_check.notes if namespace_check else ()),
+            *check.notes,
         ),
     )
-
-
-def _best(by_target: Mapping[WatchTarget, Sequence[AuditRow]]) -> list[AuditRow]:
-    rows: dict[str, dict[WatchTarget, AuditRow]] = defaultdict(dict)
-    for target in TARGETS:
-        for row in by_target.get(target, ()):
-            rows[row.package][target] = row
-    best = {
-        package: over_targets(row.prediction for row in targets.values())[0].target
-        for package, targets in rows.items()
-    }
-    return [rows[package][best[package]] for package in sorted(rows)]
 
 
 def _history(runs: Sequence[PredictionRun], key: str) -> tuple[PastCounts, ...]:
@@ -355,7 +445,14 @@ def _requested_verdicts(
         for resolution in resolutions.values()
         if resolution is not None and resolution.bundle
     }
-    ids, stored = _stored(packages, chosen, path, cluster)
+    rows = Prediction.objects.filter(
+        package__in=packages.values(), bundle__name__in=chosen, path=path.value
+    ).select_related("bundle")
+    stored = {
+        (row.package_id, row.bundle.name, row.target): stored_verdict(row)
+        for row in overlaid(rows, cluster)
+        if row.bundle is not None
+    }
     result: dict[int, StoredVerdict | None] = {}
     for operator in operators:
         if operator.pk not in resolutions:
@@ -365,8 +462,7 @@ def _requested_verdicts(
             result[operator.pk] = _without_bundle(path, target, resolution)
         else:
             bundle = resolution.bundle if resolution else ""
-            pk = ids.get((packages[operator.package].pk, bundle), 0)
-            result[operator.pk] = stored.get((pk, target))
+            result[operator.pk] = stored.get((packages[operator.package].pk, bundle, target))
     return result
 
 
@@ -382,22 +478,6 @@ def _resolve(facts: ResolverPackage, path: InstallMethod, operator: Operator) ->
         first = resolution.candidates[0]
         return Resolution(first.bundle, first.version, resolution.channel)
     return resolution
-
-
-def _stored(
-    packages: Mapping[str, Package], bundles: set[str], path: InstallMethod, cluster: int
-) -> tuple[dict[tuple[int, str], int], Mapping[tuple[int, WatchTarget], StoredVerdict]]:
-    """Keys of the bundles by package and name, and the stored verdicts on them."""
-    rows = Prediction.objects.filter(
-        package__in=packages.values(), bundle__name__in=bundles, path=path.value
-    ).select_related("bundle")
-    ids: dict[tuple[int, str], int] = {}
-    verdicts: dict[tuple[int, WatchTarget], StoredVerdict] = {}
-    for row in overlaid(rows, cluster):
-        if row.bundle is not None:
-            ids[row.package_id, row.bundle.name] = row.bundle.pk
-            verdicts[row.bundle.pk, WatchTarget(row.target)] = stored_verdict(row)
-    return ids, verdicts
 
 
 def _without_bundle(

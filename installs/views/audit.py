@@ -15,8 +15,7 @@ from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import ANY_TARGET
 from catalogs.views import forms, presenters
 from catalogs.views.forms import ALONE
-from installs.audit.audit import WATCHES, Audit, AuditRow, audit, read_watch
-from installs.audit.namespaces import NamespaceChecks
+from installs.audit.audit import WATCHES, Audit, AuditRow, NamespaceChecks, audit, read_watch
 from installs.audit.report import TITLES, agreement
 from installs.queries.overview import arcs_of
 from olmweb.accounts.roles import may_act

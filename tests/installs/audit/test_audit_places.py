@@ -6,7 +6,7 @@ import pytest
 
 from catalogs.verdicts.catalog_health import source_of
 from catalogs.verdicts.health_checks import CheckedCatalog
-from installs.audit.namespaces import NamespaceChecks
+from installs.audit.audit import NamespaceChecks
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_component, make_watch
 
