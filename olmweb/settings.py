@@ -7,6 +7,7 @@ from pathlib import Path
 
 import dj_database_url
 
+from installs.notifications import formats
 from olmweb.accounts.oidc_settings import read_oidc
 from olmweb.runtime.env import Env, EnvError
 
@@ -29,7 +30,7 @@ STATE_POLL = env.seconds("OLMWEB_STATE_POLL", "10s")
 RETENTION_DAYS = env.integer("OLMWEB_RETENTION_DAYS", 90, minimum=1)
 EVENT_RETENTION_DAYS = env.integer("OLMWEB_EVENT_RETENTION_DAYS", 7, minimum=1)
 WEBHOOK_URL = env.text("OLMWEB_WEBHOOK_URL")
-WEBHOOK_FORMAT = env.choice("OLMWEB_WEBHOOK_FORMAT", "json", ("json", "slack", "alertmanager"))
+WEBHOOK_FORMAT = env.choice("OLMWEB_WEBHOOK_FORMAT", "json", tuple(formats.FORMATS))
 PUBLIC_URL = env.text("OLMWEB_PUBLIC_URL").rstrip("/")
 LOG_FORMAT = env.choice("OLMWEB_LOG", "text" if EMBEDDED else "json", ("text", "json"))
 ADMIN_PASSWORD = env.text("OLMWEB_ADMIN_PASSWORD")

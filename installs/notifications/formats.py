@@ -1,4 +1,4 @@
-"""The formats of webhook requests, each with at most GROUP changes. Pure.
+"""The formats of webhook requests; FORMATS is the table of them. Pure.
 
 `json` is our own: `{"version": 1, "changes": [...]}`, oldest first. A change has `id` (the same
 when it is sent again: a receiver that keeps ids sees nothing twice), `cluster`, `kind`,
@@ -18,11 +18,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
-from installs.notifications.select import Alert, ChangeBody
-
-GROUP = {"json": 50, "slack": 50, "alertmanager": 25}  # a change may end an alert and begin another
+DELETED = "Deleted"
 ALERT_ENDS = timedelta(hours=1)
 DETAILED = 10  # a Slack message of more changes has no messages of the cluster
 _EXCERPT = 200
@@ -33,6 +31,42 @@ _CIRCLES = {
     "NeedsApproval": ":large_blue_circle:",
     "Healthy": ":large_green_circle:",
 }
+
+
+class FindingBody(TypedDict):
+    id: str
+    title: str
+    cause: str
+    remedy: list[str]
+
+
+class Alert(TypedDict):
+    """An alert of Alertmanager; its labels are its identity."""
+
+    labels: dict[str, str]
+    since: str
+
+
+class ChangeBody(TypedDict):
+    """The stored body of a notification. Times are RFC 3339.
+
+    `was` is the health last notified, else the previous one, empty for a new operator; `to` is a
+    Health or DELETED. `starts` is the alert that begins, `ends` the one that ends.
+    """
+
+    cluster: str
+    kind: str
+    namespace: str
+    name: str
+    was: str
+    to: str
+    reason: str
+    message: str
+    finding: FindingBody | None
+    at: str
+    since: str
+    starts: Alert | None
+    ends: Alert | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +100,22 @@ def as_alerts(changes: Sequence[HealthChange], now: datetime) -> list[dict[str, 
     return alerts
 
 
-FORMATS: dict[str, Callable[[Sequence[HealthChange], datetime], Any]] = {
-    "json": as_json,
-    "slack": as_slack,
-    "alertmanager": as_alerts,
+class Format(NamedTuple):
+    """`make_body` gets at most `group` changes. `path` is appended to an address that does not end
+    with its last segment. `renews`: active alerts are sent again every few minutes."""
+
+    make_body: Callable[[Sequence[HealthChange], datetime], Any]
+    group: int = 50
+    path: str = ""
+    renews: bool = False
+
+
+# The values of OLMWEB_WEBHOOK_FORMAT.
+FORMATS = {
+    "json": Format(as_json),
+    "slack": Format(as_slack),
+    # A change may end an alert and begin another.
+    "alertmanager": Format(as_alerts, group=25, path="/api/v2/alerts", renews=True),
 }
 
 
@@ -98,18 +144,22 @@ def _alert(alert: Alert, change: HealthChange, ends: str) -> dict[str, Any]:
 
 
 def _sentence(body: ChangeBody) -> str:
-    place = f"{body['namespace']}/{body['name']}" if body["namespace"] else body["name"]
-    was = f" (was {body['was']})" if body["was"] else ""
-    return f"{body['kind']} {place} on {body['cluster']} is {body['to']}{was}"
+    return f"{body['kind']} {_place(body)} on {body['cluster']} is {body['to']}{_was(body)}"
+
+
+def _place(body: ChangeBody) -> str:
+    return f"{body['namespace']}/{body['name']}" if body["namespace"] else body["name"]
+
+
+def _was(body: ChangeBody) -> str:
+    return f" (was {body['was']})" if body["was"] else ""
 
 
 def _line(change: HealthChange, *, detailed: bool) -> str:
     body, finding = change.body, change.body["finding"]
-    place = f"{body['namespace']}/{body['name']}" if body["namespace"] else body["name"]
-    was = f" (was {body['was']})" if body["was"] else ""
     parts = [
-        f"{_CIRCLES.get(body['to'], ':white_circle:')} *{body['to']}*{was}: "
-        f"{_code(body['kind'])} {_code(place)} on {_code(body['cluster'])}"
+        f"{_CIRCLES.get(body['to'], ':white_circle:')} *{body['to']}*{_was(body)}: "
+        f"{_code(body['kind'])} {_code(_place(body))} on {_code(body['cluster'])}"
     ]
     parts += [_code(body["reason"])] if body["reason"] else []
     parts += [_escaped(finding["title"])] if finding else []

@@ -16,7 +16,7 @@ the health `Deleted`, as its alert would never end otherwise.
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet, Subquery
@@ -24,11 +24,11 @@ from django.utils import timezone
 
 from installs.diagnosis.knowledge import finding_for
 from installs.models import NEEDS_ATTENTION, Health, Notification, Operator, Transition
+from installs.notifications.formats import DELETED, Alert, ChangeBody, FindingBody
 from olmweb.clusters import NOT_CONFIGURED
 from olmweb.models import Cluster
 
 HEALTH, OBJECT = "Health", "Object"
-DELETED = "Deleted"
 AT_REST = (*NEEDS_ATTENTION, Health.HEALTHY)
 NEW_WITHIN = timedelta(hours=1)
 MESSAGE_LIMIT = 1000
@@ -48,42 +48,6 @@ class OperatorKey(NamedTuple):
     kind: str
     namespace: str
     name: str
-
-
-class FindingBody(TypedDict):
-    id: str
-    title: str
-    cause: str
-    remedy: list[str]
-
-
-class Alert(TypedDict):
-    """An alert of Alertmanager; its labels are its identity."""
-
-    labels: dict[str, str]
-    since: str
-
-
-class ChangeBody(TypedDict):
-    """The stored body of a notification. Times are RFC 3339.
-
-    `was` is the health last notified, else the previous one, empty for a new operator; `to` is a
-    Health or DELETED. `starts` is the alert that begins, `ends` the one that ends.
-    """
-
-    cluster: str
-    kind: str
-    namespace: str
-    name: str
-    was: str
-    to: str
-    reason: str
-    message: str
-    finding: FindingBody | None
-    at: str
-    since: str
-    starts: Alert | None
-    ends: Alert | None
 
 
 def record_changes(transitions: Iterable[Transition], operators: Collection[Operator]) -> int:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
 from secrets import SystemRandom
 from typing import Any
 
@@ -25,6 +24,7 @@ from django.conf import settings
 from django.db.models import F, QuerySet
 from django.urls import reverse
 from django.utils import timezone
+from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
@@ -34,10 +34,10 @@ from urllib3.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
-from urllib3.util import Timeout, Url, make_headers, parse_url
+from urllib3.util import Retry, Timeout, Url, make_headers, parse_url
 
 from installs.models import Notification
-from installs.notifications.formats import FORMATS, GROUP, HealthChange
+from installs.notifications.formats import FORMATS, HealthChange
 from installs.notifications.select import OperatorKey, ongoing, operator_key, record_deletions
 from olmweb.kube.errors import shorten
 from olmweb.runtime.leases import acquire, release
@@ -50,7 +50,7 @@ TASK_LIMIT = 150
 LEASE_SECONDS = TASK_LIMIT + 30
 QUEUE_LIMIT = 2000  # rows read in one run
 FIRST_WAIT, LONGEST_WAIT = 10.0, 1800.0  # seconds; doubled after each attempt
-RETRY_AFTER_LIMIT = 3600.0
+RETRY_AFTER_LIMIT = 3600
 GIVE_UP_AFTER = timedelta(days=1)
 ATTEMPTS = 5  # at least, however old
 RENEW = timedelta(minutes=5)
@@ -63,7 +63,7 @@ _random = SystemRandom()
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SendResult:
     """The result of a request. `wait`: seconds that the receiver requested.
 
     If it `answered` with an error, the body may be the cause; otherwise the receiver is.
@@ -80,9 +80,8 @@ class Receiver:
     """The webhook of the settings. Raises LocationParseError for an invalid address."""
 
     def __init__(self, url: str, form: str) -> None:
-        self._url = _alerts_path(parse_url(url)) if form == "alertmanager" else parse_url(url)
-        self._form = form
-        self.group = GROUP[form]
+        self.format = FORMATS[form]
+        self._url = _with_path(parse_url(url), self.format.path)
         self.host = self._url.netloc or ""
         # A changed token counts as another receiver, without waiting.
         self.lease = f"webhook:{hashlib.sha256(url.encode()).hexdigest()[:32]}"
@@ -91,10 +90,10 @@ class Receiver:
     def close(self) -> None:
         self._pool.clear()
 
-    def send(self, changes: Sequence[HealthChange]) -> Outcome:
-        body = FORMATS[self._form](changes, timezone.now())
+    def send(self, changes: Sequence[HealthChange]) -> SendResult:
+        body = self.format.make_body(changes, timezone.now())
         if not body:
-            return Outcome()  # nothing begins or ends an alert
+            return SendResult()  # nothing begins or ends an alert
         headers = {"Content-Type": "application/json", "User-Agent": "olmweb"}
         if self._url.auth:
             headers |= make_headers(basic_auth=self._url.auth)
@@ -109,28 +108,28 @@ class Receiver:
                 preload_content=False,
             )
         except (HTTPError, OSError) as error:
-            return Outcome(f"{self.host} {_describe(error)}.", retry=True)
+            return SendResult(f"{self.host} {_describe(error)}.", retry=True)
         try:
-            return self._outcome(answer)
+            return self._result(answer)
         finally:
             answer.close()
 
-    def _outcome(self, answer: Any) -> Outcome:
+    def _result(self, answer: BaseHTTPResponse) -> SendResult:
         status = int(answer.status)
         if 200 <= status < 300:
-            return Outcome()
+            return SendResult()
         if 300 <= status < 400:
-            return Outcome(
+            return SendResult(
                 f"{self.host} answered {status}, a redirect, which is not followed; set "
                 "OLMWEB_WEBHOOK_URL to the address that it leads to."
             )
         reported = self._response_text(answer)
         error = f"{self.host} answered {status}" + (f": {reported}" if reported else ".")
         if status in AGAIN or status >= 500:
-            return Outcome(error, retry=True, answered=True, wait=_retry_after(answer.headers))
-        return Outcome(error, content=status in CONTENT, answered=True)
+            return SendResult(error, retry=True, answered=True, wait=_retry_after(answer))
+        return SendResult(error, content=status in CONTENT, answered=True)
 
-    def _response_text(self, answer: Any) -> str:
+    def _response_text(self, answer: BaseHTTPResponse) -> str:
         """The text of the response, unless it is HTML or repeats secrets of the address."""
         if "html" in answer.headers.get("Content-Type", ""):
             return ""
@@ -157,7 +156,11 @@ def send_pending() -> None:
         log.error("webhook address is wrong", hint="OLMWEB_WEBHOOK_URL: write https://host/path.")
         return
     record_deletions()
-    held = acquire(receiver.lease, LEASE_SECONDS) if _is_any_due() else None
+    held = (
+        acquire(receiver.lease, LEASE_SECONDS)
+        if _is_any_due(renews=receiver.format.renews)
+        else None
+    )
     if held is None:
         return
     pause = 0.0
@@ -183,7 +186,7 @@ class _Run:
     def send_all(self) -> float:
         """Sends everything due; returns the seconds to wait before the next request."""
         pause = self._send_pending()
-        if not pause and settings.WEBHOOK_FORMAT == "alertmanager":
+        if not pause and self._receiver.format.renews:
             pause = self._renew()
         return pause
 
@@ -214,32 +217,32 @@ class _Run:
             if key in self._blocked:
                 continue
             batch.append(row)
-            if len(batch) >= max(1, self._receiver.group >> min(batch[0].attempts, 8)):
+            if len(batch) >= max(1, self._receiver.format.group >> min(batch[0].attempts, 8)):
                 return batch, list(rows[number + 1 :])
         return batch, []
 
     def _deliver(self, batch: Sequence[Notification]) -> float:
         """Sends one body and stores the result; returns the seconds to wait."""
-        outcome = self._receiver.send([_change(row) for row in batch])
-        if not outcome.error:
+        result = self._receiver.send([_change(row) for row in batch])
+        if not result.error:
             self._failures = 0
             _update(batch, state=Notification.State.SENT, error="", sent_at=timezone.now(),
                     next_at=timezone.now() + RENEW)  # fmt: skip
             return 0.0
         log.warning(
-            "webhook failed", host=self._receiver.host, changes=len(batch), error=outcome.error
+            "webhook failed", host=self._receiver.host, changes=len(batch), error=result.error
         )
-        if outcome.content and len(batch) > 1:
+        if result.content and len(batch) > 1:
             middle = len(batch) // 2
             return self._deliver(batch[:middle]) or self._deliver(batch[middle:])
-        if not outcome.retry:
-            _give_up(batch, outcome.error)
+        if not result.retry:
+            _give_up(batch, result.error)
             return 0.0
-        wait = _wait(batch, outcome)
-        self._postpone(batch, outcome.error, wait)
+        wait = _wait(batch, result)
+        self._postpone(batch, result.error, wait)
         self._failures += 1
         # Two failures in a row are caused by the receiver, not by the bodies.
-        is_down = not outcome.answered or outcome.wait is not None or self._failures > 1
+        is_down = not result.answered or result.wait is not None or self._failures > 1
         return wait if is_down else 0.0
 
     def _postpone(self, batch: Sequence[Notification], error: str, wait: float) -> None:
@@ -267,16 +270,16 @@ class _Run:
         due = list(_sent_due(now).filter(pk__in=ongoing()))
         over = _sent_due(now).exclude(pk__in=[row.pk for row in due])
         over.update(next_at=now + CHECK_AGAIN)
-        size = self._receiver.group
+        size = self._receiver.format.group
         for start in range(0, len(due), size):
             if time.monotonic() > self._until:
                 break
             batch = due[start : start + size]
             # Without the alert that it ended before.
-            outcome = self._receiver.send([_change(row, standing=True) for row in batch])
-            if outcome.error:
-                log.warning("alerts not renewed", host=self._receiver.host, error=outcome.error)
-                return outcome.wait or FIRST_WAIT
+            result = self._receiver.send([_change(row, standing=True) for row in batch])
+            if result.error:
+                log.warning("alerts not renewed", host=self._receiver.host, error=result.error)
+                return result.wait or FIRST_WAIT
             ids = [row.pk for row in batch]
             Notification.objects.filter(pk__in=ids).update(next_at=timezone.now() + RENEW)
         return 0.0
@@ -291,11 +294,10 @@ def _sent_due(now: datetime) -> QuerySet[Notification]:
     return Notification.objects.filter(state=Notification.State.SENT, next_at__lte=now)
 
 
-def _is_any_due() -> bool:
+def _is_any_due(*, renews: bool) -> bool:
     """Checked first, as taking the lease is a write and mostly nothing is due."""
     now = timezone.now()
     pending = Notification.objects.filter(state=Notification.State.PENDING, next_at__lte=now)
-    renews = settings.WEBHOOK_FORMAT == "alertmanager"
     return pending.exists() or (renews and _sent_due(now).exists())
 
 
@@ -320,32 +322,26 @@ def _give_up(rows: Sequence[Notification], error: str) -> None:
     log.error("notifications given up", changes=len(rows), error=error)
 
 
-def _wait(batch: Sequence[Notification], outcome: Outcome) -> float:
-    if outcome.wait is not None:
-        return outcome.wait
+def _wait(batch: Sequence[Notification], result: SendResult) -> float:
+    if result.wait is not None:
+        return result.wait
     attempts = min(max(row.attempts for row in batch), 16)
     doubled = float(min(FIRST_WAIT * 2**attempts, LONGEST_WAIT))
     return doubled * _random.uniform(0.75, 1.25)
 
 
-def _retry_after(headers: Any) -> float | None:
-    """The seconds of the header, which is a number or a date; at most an hour."""
-    text = headers.get("Retry-After", "").strip()
-    if text.isascii() and text.isdigit():
-        return min(float(text), RETRY_AFTER_LIMIT)
+def _retry_after(answer: BaseHTTPResponse) -> float | None:
+    """The seconds that the receiver requested; None if there is no valid header."""
     try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
+        return Retry(retry_after_max=RETRY_AFTER_LIMIT).get_retry_after(answer)
+    except (HTTPError, ValueError, OverflowError):
         return None
-    if moment.tzinfo is None:
-        return None
-    return min(max((moment - timezone.now()).total_seconds(), 0.0), RETRY_AFTER_LIMIT)
 
 
-def _alerts_path(url: Url) -> Url:
-    """Appends the path of the API to the address of Alertmanager."""
-    path = (url.path or "").rstrip("/")
-    return url if path.endswith("/alerts") else url._replace(path=f"{path}/api/v2/alerts")
+def _with_path(url: Url, suffix: str) -> Url:
+    """The address with the path of the format's API, unless it ends with that already."""
+    path, last = (url.path or "").rstrip("/"), suffix.rpartition("/")[2]
+    return url._replace(path=path + suffix) if last and not path.endswith(f"/{last}") else url
 
 
 def _describe(error: Exception) -> str:

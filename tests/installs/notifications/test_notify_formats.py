@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from installs.notifications.formats import FORMATS, HealthChange, as_alerts, as_json, as_slack
-from installs.notifications.select import ChangeBody
+from installs.notifications.formats import (
+    FORMATS,
+    ChangeBody,
+    HealthChange,
+    as_alerts,
+    as_json,
+    as_slack,
+)
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 AT = "2026-01-02T03:00:00+00:00"
@@ -112,4 +118,4 @@ def test_a_change_of_trouble_ends_one_alert_and_begins_another() -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_takes_a_change_with_nothing_but_names(form: str) -> None:
     bare = told(finding=None, message="", reason="", was="", namespace="", starts=None)
-    assert FORMATS[form]([HealthChange(1, bare)], NOW) is not None
+    assert FORMATS[form].make_body([HealthChange(1, bare)], NOW) is not None

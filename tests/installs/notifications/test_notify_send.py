@@ -19,7 +19,7 @@ from installs.models import Notification, Operator
 from installs.notifications import send as notify_send
 from installs.notifications.formats import HealthChange
 from installs.notifications.select import record_changes
-from installs.notifications.send import Outcome, send_pending
+from installs.notifications.send import SendResult, send_pending
 from olmweb.models import Cluster, Lease
 from tests.factories import make_cluster, make_operator
 from tests.installs.notifications.test_notify import change, delete, walk
@@ -315,7 +315,7 @@ def test_a_second_worker_in_the_middle_of_the_first_ones_run_sends_nothing(
     send = notify_send.Receiver.send
     depth: list[int] = []
 
-    def sending(self: notify_send.Receiver, changes: Sequence[HealthChange]) -> Outcome:
+    def sending(self: notify_send.Receiver, changes: Sequence[HealthChange]) -> SendResult:
         depth.append(len(depth))
         send_pending()
         return send(self, changes)
