@@ -21,10 +21,10 @@ from installs.actions.objects import (
 )
 from installs.models import Action
 from installs.models.steps import Apply, Delete, remakes
-from olmweb.kube.fields import text
 from olmweb.clusters import client_for
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, KubeError, NotFound
+from olmweb.kube.fields import text
 
 log = structlog.get_logger(__name__)
 
