@@ -66,7 +66,7 @@ def _many(name: str, *plain: str, **nested: Any) -> Any:
     return list[shape]
 
 
-class Annotations(Struct, omit_defaults=True):
+class _RetainedAnnotations(Struct, omit_defaults=True):
     """The annotations that are read; others may hold whole manifests."""
 
     generated_by: Any = field(name="olm.generated-by", default=UNSET)
@@ -89,7 +89,7 @@ _META = _shape(
     "Metadata",
     *("name", "namespace", "uid", "resourceVersion", "generation"),
     *("creationTimestamp", "deletionTimestamp", "labels"),
-    annotations=Annotations,
+    annotations=_RetainedAnnotations,
     ownerReferences=_OWNERS,
 )
 _CONDITIONS = _many("Condition", *CONDITION_FIELDS)
@@ -275,7 +275,7 @@ SHAPES: dict[str, type[Struct]] = {
 }
 
 
-class _List(Struct):
+class _ObjectList(Struct):
     items: list[msgspec.Raw] | None = None
     metadata: Any = None
 
@@ -285,7 +285,7 @@ class _WatchEvent(Struct):
     object: msgspec.Raw
 
 
-_LIST = msgspec.json.Decoder(_List)
+_LIST = msgspec.json.Decoder(_ObjectList)
 _WATCH_EVENT = msgspec.json.Decoder(_WatchEvent)
 _OBJECTS = {kind: msgspec.json.Decoder(shape) for kind, shape in SHAPES.items()}
 _WHOLE = ("BOOKMARK", "ERROR")

@@ -31,19 +31,19 @@ class _Resource(msgspec.Struct, rename="camel"):
     response_kind: _Kind | None = None
 
 
-class _Version(msgspec.Struct):
+class _GroupVersion(msgspec.Struct):
     version: str = ""
     resources: list[_Resource] | None = None
     freshness: str = ""
 
 
-class _Meta(msgspec.Struct):
+class _GroupMeta(msgspec.Struct):
     name: str = ""
 
 
 class _Group(msgspec.Struct):
-    metadata: _Meta | None = None
-    versions: list[_Version] | None = None
+    metadata: _GroupMeta | None = None
+    versions: list[_GroupVersion] | None = None
     name: str = ""  # of a group in the old list
 
 

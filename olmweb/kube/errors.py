@@ -175,7 +175,7 @@ class _StatusDetails(msgspec.Struct):
     retryAfterSeconds: int | None = None
 
 
-class _Status(msgspec.Struct):
+class _ApiStatus(msgspec.Struct):
     kind: str = ""
     message: str = ""
     reason: str = ""
@@ -188,13 +188,13 @@ def shorten(text: str, limit: int = TEXT_LIMIT) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def _read_status(body: bytes) -> _Status:
+def _read_status(body: bytes) -> _ApiStatus:
     """The body as a Status, or an empty one when it is anything else."""
     try:
-        status = msgspec.json.decode(body, type=_Status)
+        status = msgspec.json.decode(body, type=_ApiStatus)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _Status()
-    return status if status.kind == "Status" else _Status()
+        return _ApiStatus()
+    return status if status.kind == "Status" else _ApiStatus()
 
 
 def from_answer(

@@ -41,7 +41,7 @@ class WatchEvent(Generic[Item]):
     resource_version: str
 
 
-class _Watch(ABC, Generic[Item]):
+class _WatchStream(ABC, Generic[Item]):
     """One watch request; iterate over it in one thread, close it from any.
 
     It ends without an error when the server ends it (after `seconds`), when it is closed, or when
@@ -175,7 +175,7 @@ class _Watch(ABC, Generic[Item]):
         )
 
 
-class Watch(_Watch[dict[str, Any]]):
+class Watch(_WatchStream[dict[str, Any]]):
     """A watch of objects with the fields of olmweb.kube.decode.SHAPES."""
 
     _accept = "application/json"
@@ -194,7 +194,7 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Version(msgspec.Struct):
+class _VersionedMeta(msgspec.Struct):
     resourceVersion: str = ""
 
 
@@ -203,10 +203,10 @@ class _MetadataObject(msgspec.Struct, Generic[Item]):
 
 
 _EVENT = msgspec.json.Decoder(_Event)
-_VERSIONED = msgspec.json.Decoder(_MetadataObject[_Version])
+_VERSIONED = msgspec.json.Decoder(_MetadataObject[_VersionedMeta])
 
 
-class MetadataWatch(_Watch[Item]):
+class MetadataWatch(_WatchStream[Item]):
     """A watch of the metadata of objects, decoded as the Struct `fields`.
 
     The API server leaves out spec and status (PartialObjectMetadata). Requests no bookmarks, so

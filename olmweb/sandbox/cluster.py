@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from olmweb.sandbox.apiserver.api import Api
+from olmweb.sandbox.apiserver.api import SandboxApi
 from olmweb.sandbox.apiserver.http_server import ApiServer, Request, Response, Script
 from olmweb.sandbox.apiserver.reads import Watches
 from olmweb.sandbox.apiserver.store import StateFile, Store
@@ -51,7 +51,7 @@ class Sandbox:
         self._step_seconds = step_seconds
         self._token = token
         self._watches = Watches(self.store, bookmark_seconds)
-        self._api = Api(self.store, self._watches)
+        self._api = SandboxApi(self.store, self._watches)
         self._catalogd = Catalogd(self._is_serving)
         self.registries = Registries(self.store)
         self._manifests = PackageManifests(self.store, catalogs())

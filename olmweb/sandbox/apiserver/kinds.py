@@ -33,7 +33,7 @@ AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ApiKind:
     """One resource of the API: its path, names and schema."""
 
     group: str
@@ -72,8 +72,8 @@ def _built_in(
     categories: tuple[str, ...] = (),
     generation: bool = False,
     fields: tuple[str, ...] = (),
-) -> Kind:
-    return Kind(
+) -> ApiKind:
+    return ApiKind(
         group=group,
         version="v1",
         plural=plural,
@@ -147,8 +147,8 @@ def _resolve(schema: Any, shared: Mapping[str, Any]) -> Any:
     return schema
 
 
-def _custom(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Kind:
-    return Kind(
+def _custom(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> ApiKind:
+    return ApiKind(
         group=entry["group"],
         version=entry["version"],
         plural=entry["plural"],
@@ -164,7 +164,7 @@ def _custom(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Kind:
 
 
 @cache
-def all_kinds() -> tuple[Kind, ...]:
+def all_kinds() -> tuple[ApiKind, ...]:
     """Every kind, custom resources first, then the built-in ones."""
     shared = yaml.load((CRDS / "shared.yaml").read_text(), yaml.CSafeLoader)
     custom = [
@@ -177,28 +177,28 @@ def all_kinds() -> tuple[Kind, ...]:
 
 
 @cache
-def _by_kind() -> Mapping[str, Kind]:
+def _by_kind() -> Mapping[str, ApiKind]:
     return {kind.kind: kind for kind in all_kinds()}
 
 
 @cache
-def _by_path() -> Mapping[tuple[str, str, str], Kind]:
+def _by_path() -> Mapping[tuple[str, str, str], ApiKind]:
     return {(kind.group, kind.version, kind.plural): kind for kind in all_kinds()}
 
 
-def by_kind(name: str) -> Kind:
+def by_kind(name: str) -> ApiKind:
     """The kind called `name`, e.g. `PlatformOperator`; KeyError when it isn't served."""
     return _by_kind()[name]
 
 
-def by_path(group: str, version: str, plural: str) -> Kind | None:
+def by_path(group: str, version: str, plural: str) -> ApiKind | None:
     return _by_path().get((group, version, plural))
 
 
 # --- CustomResourceDefinition objects
 
 
-def crd_manifest(kind: Kind) -> Object:
+def crd_manifest(kind: ApiKind) -> Object:
     """The CRD of `kind`, without status, in the form that a real API server accepts."""
     version: Object = {
         "name": kind.version,
@@ -228,7 +228,7 @@ def crd_manifest(kind: Kind) -> Object:
     }
 
 
-def established_crd(kind: Kind, at: str) -> Object:
+def established_crd(kind: ApiKind, at: str) -> Object:
     """The CRD with the status of a cluster that serves it; `at` is a timestamp."""
     return crd_manifest(kind) | {"status": crd_status(_names(kind), [kind.version], at)}
 
@@ -255,7 +255,7 @@ def crd_status(names: Mapping[str, Any], stored: list[str], at: str) -> Object:
     }
 
 
-def _names(kind: Kind) -> Object:
+def _names(kind: ApiKind) -> Object:
     names: Object = {
         "plural": kind.plural,
         "singular": kind.singular,
@@ -266,7 +266,7 @@ def _names(kind: Kind) -> Object:
     return names | ({"categories": list(kind.categories)} if kind.categories else {})
 
 
-def _rooted(kind: Kind) -> Object:
+def _rooted(kind: ApiKind) -> Object:
     """The schema with the fields that every object has: apiVersion, kind and metadata."""
     strings = {name: {"type": "string"} for name in ("apiVersion", "kind")}
     own = kind.schema.get("properties", {})

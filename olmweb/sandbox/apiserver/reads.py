@@ -15,7 +15,7 @@ from typing import Any
 from olmweb.sandbox.apiserver import errors
 from olmweb.sandbox.apiserver.errors import ApiError, StatusCause, bad_request, quoted
 from olmweb.sandbox.apiserver.http_server import encoded
-from olmweb.sandbox.apiserver.kinds import Kind, Object
+from olmweb.sandbox.apiserver.kinds import ApiKind, Object
 from olmweb.sandbox.apiserver.store import ChangeEvent, Store
 from olmweb.sandbox.apiserver.validation import label_name_fault
 
@@ -146,7 +146,7 @@ def _beyond(text: str, limit: int, *, above: bool) -> bool:
     return value > limit if above else value < limit
 
 
-def _field_selector(text: str, kind: Kind) -> Selector:
+def _field_selector(text: str, kind: ApiKind) -> Selector:
     """`metadata.name=x,type!=y`; the kind decides which fields are supported. ApiError 400."""
     tests: list[Selector] = []
     for part in filter(None, text.split(",")):
@@ -159,7 +159,7 @@ def _field_selector(text: str, kind: Kind) -> Selector:
     return lambda item: all(test(item) for test in tests)
 
 
-def _check_field(field: str, kind: Kind) -> None:
+def _check_field(field: str, kind: ApiKind) -> None:
     if field == "metadata.name" or field in kind.fields:
         return
     if field == "metadata.namespace" and (kind.namespaced or not kind.custom):
@@ -190,7 +190,7 @@ _MATCHES = ("Exact", "NotOlderThan", "")
 _INCONSISTENT = -1  # as a continue token's version: continue with the current objects
 
 
-def selector(kind: Kind, query: Mapping[str, str]) -> Selector:
+def selector(kind: ApiKind, query: Mapping[str, str]) -> Selector:
     """The query's label and field selectors as one predicate. Raises ApiError 400."""
     labels = _label_selector(query.get("labelSelector", ""))
     fields = _field_selector(query.get("fieldSelector", ""), kind)
@@ -258,7 +258,7 @@ class Reads:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get(self, kind: Kind, namespace: str, name: str, query: Mapping[str, str]) -> Object:
+    def get(self, kind: ApiKind, namespace: str, name: str, query: Mapping[str, str]) -> Object:
         """Raises ApiError 404, 504 for a future resourceVersion, 500 for an invalid one."""
         text = query.get("resourceVersion", "")
         if fault := _version_fault(text):
@@ -269,7 +269,7 @@ class Reads:
             raise errors.not_found(kind.group, kind.plural, name)
         return item
 
-    def page(self, kind: Kind, namespace: str, query: Mapping[str, str]) -> dict[str, Any]:
+    def page(self, kind: ApiKind, namespace: str, query: Mapping[str, str]) -> dict[str, Any]:
         """A `...List` object. Raises ApiError 400, 410, 422 or 504."""
         limit = max(0, _number(query, "limit", 0))
         matches = selector(kind, query)
@@ -295,7 +295,7 @@ class Reads:
         }
 
     def _snapshot(
-        self, kind: Kind, namespace: str, query: Mapping[str, str], limit: int
+        self, kind: ApiKind, namespace: str, query: Mapping[str, str], limit: int
     ) -> _Snapshot:
         _check_match(query, watch=False)
         text, token = query.get("resourceVersion", ""), query.get("continue", "")
@@ -316,7 +316,7 @@ class Reads:
             return _Snapshot(items, version)
         return _Snapshot(*self._store.items(kind.kind, namespace))
 
-    def _resumed(self, kind: Kind, namespace: str, token: str) -> _Snapshot:
+    def _resumed(self, kind: ApiKind, namespace: str, token: str) -> _Snapshot:
         version, start = _read_token(token)
         if version == _INCONSISTENT:
             items, newest = self._store.items(kind.kind, namespace)
@@ -360,10 +360,10 @@ Represent = Callable[[Object], Object]
 
 
 @dataclass(frozen=True, slots=True)
-class _Watch:
+class _WatchRequest:
     """The parameters of one watch; `ends` is a time of time.monotonic()."""
 
-    kind: Kind
+    kind: ApiKind
     namespace: str
     matches: Selector
     version: int
@@ -387,7 +387,7 @@ class Watches:
             self._store.changed.notify_all()
 
     def lines(
-        self, kind: Kind, namespace: str, query: Mapping[str, str], represent: Represent
+        self, kind: ApiKind, namespace: str, query: Mapping[str, str], represent: Represent
     ) -> Iterator[bytes]:
         """`{"type":..., "object":...}` lines; a version that is too old gives one ERROR line.
 
@@ -398,7 +398,7 @@ class Watches:
         if fault := _version_fault(query.get("resourceVersion", "")):
             raise ApiError(500, "", fault)
         initial = query.get("sendInitialEvents", "") in ("true", "1")
-        watch = _Watch(
+        watch = _WatchRequest(
             kind=kind,
             namespace=namespace,
             matches=selector(kind, query),
@@ -410,7 +410,7 @@ class Watches:
         )
         return self._run(watch)
 
-    def _run(self, watch: _Watch) -> Iterator[bytes]:
+    def _run(self, watch: _WatchRequest) -> Iterator[bytes]:
         position = watch.version
         if not position:
             items, position = self._store.items(watch.kind.kind, watch.namespace)
@@ -434,7 +434,7 @@ class Watches:
             if now >= watch.ends:
                 return
 
-    def _next_bookmark(self, watch: _Watch) -> float:
+    def _next_bookmark(self, watch: _WatchRequest) -> float:
         """The time of the next regular bookmark, or of the last one shortly before the end."""
         now = time.monotonic()
         last = watch.ends - _LAST_BOOKMARK
@@ -442,7 +442,7 @@ class Watches:
         return min(regular, last) if last > now else regular
 
     def _wait(
-        self, watch: _Watch, position: int, next_bookmark: float, *, is_open: bool
+        self, watch: _WatchRequest, position: int, next_bookmark: float, *, is_open: bool
     ) -> tuple[list[ChangeEvent] | None, int, int]:
         """Waits for changes after `position`; None if that history was dropped."""
         with self._store.changed:
@@ -454,7 +454,7 @@ class Watches:
             return events, self._store.version, self._store.oldest
 
 
-def _event_lines(event: ChangeEvent, watch: _Watch) -> Iterator[bytes]:
+def _event_lines(event: ChangeEvent, watch: _WatchRequest) -> Iterator[bytes]:
     """The change as this watch sees it: an object that stops matching is DELETED."""
     if watch.namespace and event.object["metadata"].get("namespace") != watch.namespace:
         return
@@ -480,7 +480,7 @@ def _line(type_: str, item: dict[str, Any]) -> bytes:
     return encoded({"type": type_, "object": item}) + b"\n"
 
 
-def _bookmark(kind: Kind, version: int, metadata: dict[str, Any]) -> bytes:
+def _bookmark(kind: ApiKind, version: int, metadata: dict[str, Any]) -> bytes:
     marker = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from olmweb.sandbox.apiserver.errors import ApiError
-from olmweb.sandbox.apiserver.kinds import Kind, Object, Schema
+from olmweb.sandbox.apiserver.kinds import ApiKind, Object, Schema
 
 # Elements as in fieldsV1: `f:NAME`, `k:{"key":"value"}`, `v:"value"`.
 Path = tuple[str, ...]
@@ -156,7 +156,13 @@ class Ownership:
                 yield entry, paths
 
     def set_owned(
-        self, paths: set[Path], kind: Kind, manager: str, operation: str, at: str, sub: str = ""
+        self,
+        paths: set[Path],
+        kind: ApiKind,
+        manager: str,
+        operation: str,
+        at: str,
+        sub: str = "",
     ) -> None:
         """Replaces the paths of this manager."""
         self._entries = [
@@ -190,7 +196,12 @@ def _identity(entry: Object) -> tuple[str, str, str]:
 
 
 def record_update(
-    before: Object | None, after: Object, kind: Kind, manager: str, at: str, subresource: str = ""
+    before: Object | None,
+    after: Object,
+    kind: ApiKind,
+    manager: str,
+    at: str,
+    subresource: str = "",
 ) -> Object:
     """The object with its changed fields owned by `manager` (POST, PUT and the other PATCHes)."""
     old = dict(_fields(before, kind.schema, True)) if before else {}
@@ -210,7 +221,7 @@ def record_update(
 def apply(
     live: Object | None,
     wanted: Object,
-    kind: Kind,
+    kind: ApiKind,
     manager: str,
     at: str,
     *,

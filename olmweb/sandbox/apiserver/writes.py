@@ -12,7 +12,7 @@ from olmweb.sandbox.apiserver import bodies, errors, server_side_apply, validati
 from olmweb.sandbox.apiserver.bodies import RequestTarget
 from olmweb.sandbox.apiserver.errors import ApiError, StatusCause, bad_request
 from olmweb.sandbox.apiserver.http_server import Request
-from olmweb.sandbox.apiserver.kinds import Kind, Object
+from olmweb.sandbox.apiserver.kinds import ApiKind, Object
 from olmweb.sandbox.apiserver.reads import selector
 from olmweb.sandbox.apiserver.store import Store, copied, safe_suffix, timestamp
 
@@ -33,7 +33,7 @@ _ACCEPTED_PATCHES = (_JSON_PATCH, _MERGE_PATCH, _APPLY_PATCH)
 
 
 @dataclass(frozen=True, slots=True)
-class WriteResult:
+class _Written:
     """The object after the write, the HTTP status, and warnings for the client."""
 
     object: Object
@@ -47,7 +47,7 @@ class Writes:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def create(self, target: RequestTarget, request: Request) -> WriteResult:
+    def create(self, target: RequestTarget, request: Request) -> _Written:
         bodies.check_options(request, "CreateOptions")
         kind = target.kind
         body = bodies.created(target, request)
@@ -75,9 +75,9 @@ class Writes:
                 )
             made = server_side_apply.record_update(None, item, kind, _manager(request), self._now())
             warnings = (*body.warnings, *validation.metadata_warnings(meta))
-            return WriteResult(self._stored(made, request), 201, warnings)
+            return _Written(self._stored(made, request), 201, warnings)
 
-    def replace(self, target: RequestTarget, request: Request) -> WriteResult:
+    def replace(self, target: RequestTarget, request: Request) -> _Written:
         bodies.check_options(request, "UpdateOptions")
         body = bodies.replaced(target, request)
         with self._store.changed:
@@ -86,7 +86,7 @@ class Writes:
                 raise _no_version(target)
             return self._update(target, before, body, request)
 
-    def patch(self, target: RequestTarget, request: Request) -> WriteResult:
+    def patch(self, target: RequestTarget, request: Request) -> _Written:
         if request.media_type not in _ACCEPTED_PATCHES:
             raise errors.unsupported_media_type(_ACCEPTED_PATCHES)
         is_apply = request.media_type == _APPLY_PATCH
@@ -102,7 +102,7 @@ class Writes:
                 item = _patched(before, change)
             return self._update(target, before, bodies.changed(target, item, request), request)
 
-    def _apply(self, target: RequestTarget, request: Request) -> WriteResult:
+    def _apply(self, target: RequestTarget, request: Request) -> _Written:
         kind = target.kind
         wanted = bodies.applied(target, request)
         version = wanted["metadata"].pop("resourceVersion", "")
@@ -132,11 +132,11 @@ class Writes:
             self._validate(target, made, before)
             if before and version not in ("", before["metadata"]["resourceVersion"]):
                 raise errors.stale(kind.group, kind.plural, target.name)
-            return WriteResult(self._stored(made, request), 200 if before else 201)
+            return _Written(self._stored(made, request), 200 if before else 201)
 
     def _update(
         self, target: RequestTarget, before: Object, body: bodies.DecodedBody, request: Request
-    ) -> WriteResult:
+    ) -> _Written:
         kind = target.kind
         made = copied(body.object)
         version = made["metadata"].get("resourceVersion", "")
@@ -157,7 +157,7 @@ class Writes:
         made = server_side_apply.record_update(
             before, made, kind, manager, self._now(), target.subresource
         )
-        return WriteResult(self._stored(made, request), 200, body.warnings)
+        return _Written(self._stored(made, request), 200, body.warnings)
 
     def delete(self, target: RequestTarget, request: Request) -> Object:
         """The Status of a finished delete, or the object if its finalizers still hold it."""
@@ -184,7 +184,7 @@ class Writes:
             "metadata": {"continue": "", "resourceVersion": str(version)},
         }
 
-    def _delete(self, kind: Kind, before: Object, dry: bool) -> Object:
+    def _delete(self, kind: ApiKind, before: Object, dry: bool) -> Object:
         meta = before["metadata"]
         if meta.get("finalizers"):
             made = copied(before)
