@@ -6,6 +6,7 @@ transaction begins, so no row is locked during requests.
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -20,7 +21,7 @@ from installs.state.resources import BY_NAME
 from installs.state.write import WriteResult, write_snapshot
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
-from olmweb.kube.errors import KubeError
+from olmweb.kube.errors import Internal, KubeError
 from olmweb.models import Cluster, SyncRun
 
 log = structlog.get_logger(__name__)
@@ -47,15 +48,6 @@ class SyncReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a pass failed: a slug, a sentence, and a hint on what to do."""
-
-    code: str
-    message: str
-    hint: str
-
-
 def sync_cluster(
     cluster: Cluster,
     client: KubeClient | None = None,
@@ -70,15 +62,10 @@ def sync_cluster(
     """
     cluster.refresh_from_db()
     started, clock = timezone.now(), time.monotonic()
-    opened: KubeClient | None = client
+    opened = client
     try:
-        if opened is None:
-            opened = client_for(cluster)
-        try:
+        with nullcontext(client) if client else client_for(cluster) as opened:
             return _pass(cluster, opened, still_ours, started, clock)
-        finally:
-            if client is None:
-                opened.close()
     except KubeError as error:
         return record_failure(cluster, error, started, opened.requests if opened else 0)
 
@@ -113,7 +100,7 @@ def _pass(
         seconds=time.monotonic() - clock,
     )
     if changed or was_failing:
-        _record(cluster, report, started, rows=written)
+        _record(cluster, report, started, written)
         log.info("cluster synced", cluster=cluster.name, rows=written.total + pods.total)
     return report
 
@@ -141,51 +128,44 @@ def _counts(
     }
 
 
-def record_failure(
-    cluster: Cluster, error: KubeError, started: datetime, requests: int
-) -> SyncReport:
-    """Stores that the cluster can't be reached or read, in its row and a SyncRun."""
-    failure = Failure(error.code, error.message, error.hint)
-    return _failed(cluster, failure, started, requests, (timezone.now() - started).total_seconds())
-
-
 def record_crash(cluster: Cluster, error: Exception, started: datetime) -> SyncReport:
     """Stores that a pass ended with an unexpected exception, in the Cluster row and a SyncRun.
 
     Called by tasks and commands, which log the exception themselves.
     """
-    failure = Failure(
-        "internal",
+    internal = Internal(
         f"The sync of cluster {cluster.name} failed inside OLM Web ({type(error).__name__}).",
-        "The worker's log has the details; the rows shown are those of the last good pass.",
+        hint="The worker's log has the details; the rows shown are those of the last good pass.",
     )
-    return _failed(cluster, failure, started, 0, (timezone.now() - started).total_seconds())
+    return record_failure(cluster, internal, started, 0)
 
 
-def _failed(
-    cluster: Cluster, error: Failure, started: datetime, requests: int, seconds: float
+def record_failure(
+    cluster: Cluster, error: KubeError, started: datetime, requests: int
 ) -> SyncReport:
+    """Stores that the cluster can't be reached or read, in its row and a SyncRun.
+
+    A repeated failure only updates the Cluster row.
+    """
+    now = timezone.now()
+    seconds = (now - started).total_seconds()
     report = SyncReport(
         SyncRun.Outcome.FAILED.value, requests=requests, seconds=seconds, error=error.message
     )
-    now = timezone.now()
-    differs = (cluster.reachable, cluster.error_code, cluster.error_text) != (
-        False,
-        error.code,
-        error.message,
-    )
-    _save(
-        cluster,
-        differs,
+    stored = (cluster.reachable, cluster.error_code, cluster.error_text)
+    differs = stored != (False, error.code, error.message)
+    Cluster.objects.filter(pk=cluster.pk).update(
         reachable=False,
         error_code=error.code,
         error_text=error.message,
         error_hint=error.hint,
         unreachable_since=cluster.unreachable_since or now,
         checked_at=now,
+        revision=F("revision") + int(differs),  # in the database, as others increment it too
     )
-    if differs:  # a repeated failure only updates the Cluster row
-        _record(cluster, report, started, error=error)
+    cluster.refresh_from_db()
+    if differs:
+        _record(cluster, report, started, WriteResult(), error)
         log.warning(
             "cluster not synced",
             cluster=cluster.name,
@@ -196,35 +176,38 @@ def _failed(
     return report
 
 
-def _save(cluster: Cluster, changed: bool, **fields: Any) -> None:
-    """Updates the row; `revision` is incremented in the database, as others increment it too."""
-    if changed:
-        fields["revision"] = F("revision") + 1
-    Cluster.objects.filter(pk=cluster.pk).update(**fields)
-    cluster.refresh_from_db()
-
-
 def _record(
     cluster: Cluster,
     report: SyncReport,
     started: datetime,
-    *,
-    rows: WriteResult | None = None,
-    error: Failure | None = None,
+    rows: WriteResult,
+    error: KubeError | None = None,
 ) -> None:
+    counts = {
+        "rows_written": rows.written.total(),
+        "rows_deleted": rows.deleted.total(),
+        "requests": report.requests,
+        "seconds": round(report.seconds, 3),
+    }
+    record_run(cluster, report.outcome, started, counts, error)
+
+
+def record_run(
+    cluster: Cluster,
+    outcome: str,
+    started: datetime,
+    counts: dict[str, Any],
+    error: KubeError | None = None,
+) -> None:
+    """Stores a SyncRun that ends now."""
     SyncRun.objects.create(
         kind=SyncRun.Kind.CLUSTER,
         target=cluster.name,
         cluster=cluster,
         started_at=started,
         finished_at=timezone.now(),
-        outcome=report.outcome,
-        counts={
-            "rows_written": rows.written.total() if rows else 0,
-            "rows_deleted": rows.deleted.total() if rows else 0,
-            "requests": report.requests,
-            "seconds": round(report.seconds, 3),
-        },
+        outcome=outcome,
+        counts=counts,
         error_code=error.code if error else "",
         error_text=error.message if error else "",
         error_hint=error.hint if error else "",

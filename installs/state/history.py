@@ -46,12 +46,9 @@ def states_of(
     kind: str, conditions: Iterable[Mapping[str, Any]], phase: str, details: Mapping[str, Any]
 ) -> dict[str, RecordedState]:
     """Condition type -> state, including the phase."""
+    names = RecordedState._fields
     states = {
-        str(condition["type"]): RecordedState(
-            str(condition.get("status", "")),
-            str(condition.get("reason", "")),
-            str(condition.get("message", "")),
-        )
+        str(condition["type"]): RecordedState(*(str(condition.get(name, "")) for name in names))
         for condition in conditions
     }
     reason, message = text(details, "reason"), text(details, "message")
@@ -60,10 +57,6 @@ def states_of(
     if kind == "CatalogSource" and (status := text(details, "state")):
         states[CONNECTION] = RecordedState(status, reason, message)
     return states
-
-
-def states_of_object(obj: DecodedObject) -> dict[str, RecordedState]:
-    return states_of(obj.kind, obj.conditions, str(obj.columns.get("phase", "")), obj.details)
 
 
 def transition(context: WriteContext, key: Key, uid: str, type_: str, **fields: str) -> Transition:
@@ -96,48 +89,38 @@ def deletion(
     )
 
 
-def appearance(context: WriteContext, obj: DecodedObject) -> Iterable[Transition]:
-    if obj.kind not in context.first_read_kinds:
-        yield transition(context, obj.key, obj.uid, OBJECT, to_status="appeared")
-
-
-def changes_between(
-    context: WriteContext,
-    obj: DecodedObject,
-    old: Mapping[str, RecordedState],
-    new: Mapping[str, RecordedState],
-) -> Iterable[Transition]:
-    """A Transition for each condition type whose status or reason changed, appeared or vanished."""
-    absent = RecordedState()
-    for type_ in [*new, *(type_ for type_ in old if type_ not in new)]:
-        before, after = old.get(type_, absent), new.get(type_, absent)
-        if before[:2] != after[:2]:
-            yield transition(
-                context,
-                obj.key,
-                obj.uid,
-                type_,
-                from_status=before.status,
-                from_reason=before.reason,
-                to_status=after.status,
-                to_reason=after.reason,
-                message=after.message,
-            )
-
-
 def history_of(
     context: WriteContext,
     versions: Sequence[DecodedObject],
     uid: str | None,
     old: Mapping[str, RecordedState],
 ) -> Iterable[Transition]:
-    """The Transitions from the stored row (`uid` is None without a row) through all versions."""
+    """The Transitions from the stored row (`uid` is None without a row) through all versions.
+
+    One for each condition type whose status or reason changed, appeared or vanished.
+    """
+    absent = RecordedState()
     for obj in versions:
         if uid != obj.uid:
             if uid is not None:
                 yield deletion(context, obj.key, uid, "")
-            yield from appearance(context, obj)
+            if obj.kind not in context.first_read_kinds:
+                yield transition(context, obj.key, obj.uid, OBJECT, to_status="appeared")
             old = {}
-        new = states_of_object(obj)
-        yield from changes_between(context, obj, old, new)
+        phase = str(obj.columns.get("phase", ""))
+        new = states_of(obj.kind, obj.conditions, phase, obj.details)
+        for type_ in dict.fromkeys((*new, *old)):
+            before, after = old.get(type_, absent), new.get(type_, absent)
+            if before[:2] != after[:2]:  # the message alone is no change
+                yield transition(
+                    context,
+                    obj.key,
+                    obj.uid,
+                    type_,
+                    from_status=before.status,
+                    from_reason=before.reason,
+                    to_status=after.status,
+                    to_reason=after.reason,
+                    message=after.message,
+                )
         uid, old = obj.uid, new

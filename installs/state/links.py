@@ -356,14 +356,14 @@ def _link_components(
     BundleDeployments and CSVs own, which get the operator of these."""
     rows = Component.objects.filter(cluster_id=cluster_id)
     if everything:
-        base = [_owned_component(*row) for row in rows.order_by().values_list(*_COMPONENT_FIELDS)]
+        base = [_owned_component(row) for row in rows.order_by().values_list(*_COMPONENT_FIELDS)]
     else:
         keys = {
             key
             for key in components.changed
             if _lookup_changed(components, key, LOOKUP_COLUMNS[Component])
         } | set(csvs)
-        base = [_owned_component(*row) for _, row in rows_of(rows, keys, *_COMPONENT_FIELDS)]
+        base = [_owned_component(row) for _, row in rows_of(rows, keys, *_COMPONENT_FIELDS)]
         base += _owned_by(cluster_id, operators.new | operators.deleted)
     upper = {component.key: component for component in base if component.owner[0] not in MIDDLE}
     operator_ids = _operators_of_upper(cluster_id, upper.values(), csv_owners)
@@ -388,18 +388,9 @@ def _link_components(
     links.rows += len(moved)
 
 
-def _owned_component(
-    kind: str,
-    namespace: str,
-    name: str,
-    owner_kind: str,
-    owner_namespace: str,
-    owner_name: str,
-    operator_id: int | None,
-    pk: int,
-) -> OwnedComponent:
-    owner = (owner_kind, owner_namespace, owner_name)
-    return OwnedComponent(pk, (kind, namespace, name), owner, operator_id)
+def _owned_component(row: Any) -> OwnedComponent:
+    """From a row of _COMPONENT_FIELDS."""
+    return OwnedComponent(id=row[7], key=row[:3], owner=row[3:6], operator_id=row[6])
 
 
 def _owned_by(cluster_id: int, owners: Collection[Key]) -> list[OwnedComponent]:
@@ -417,7 +408,7 @@ def _owned_by(cluster_id: int, owners: Collection[Key]) -> list[OwnedComponent]:
                 owner_name__in={key[2] for key in keys},
             )
         rows = Component.objects.filter(is_owned, cluster_id=cluster_id).order_by()
-        components = (_owned_component(*row) for row in rows.values_list(*_COMPONENT_FIELDS))
+        components = (_owned_component(row) for row in rows.values_list(*_COMPONENT_FIELDS))
         owned += [component for component in components if component.owner in wanted]
     return owned
 

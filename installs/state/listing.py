@@ -5,7 +5,7 @@ or refuses the credentials raises.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import structlog
@@ -24,7 +24,7 @@ from olmweb.kube.errors import (
     Unreachable,
 )
 from olmweb.kube.fields import text
-from olmweb.kube.resources import CLUSTER_VERSIONS, Served
+from olmweb.kube.resources import CLUSTER_VERSIONS
 
 log = structlog.get_logger(__name__)
 
@@ -105,11 +105,10 @@ def list_resources(
         lists[watched.name] = result
         if watched.resource is CLUSTER_VERSIONS:
             version = next((obj.details["version"] for obj in result.objects), "")
-    snapshot = Snapshot(lists, server=client.server[:500], began_at=began)
+    snapshot = Snapshot(lists, "", client.server[:500], began)
     if version is None or snapshot.refusal():
         return snapshot
-    version = version or text(client.version(), limit=100)
-    return Snapshot(lists, version, client.server[:500], began)
+    return replace(snapshot, version=version or text(client.version(), limit=100))
 
 
 def internal_error(client: KubeClient, watched: WatchedResource, error: Exception) -> Internal:
@@ -125,14 +124,10 @@ def internal_error(client: KubeClient, watched: WatchedResource, error: Exceptio
 def _list_resource(
     client: KubeClient, watched: WatchedResource, discovery: Discovery
 ) -> ResourceList:
+    """Decodes page by page, so that only one page of full objects is in memory."""
     served = served_by(watched, discovery)
     if served is None:
         return ResourceList(ABSENT)
-    return _list_pages(client, watched, served)
-
-
-def _list_pages(client: KubeClient, watched: WatchedResource, served: Served) -> ResourceList:
-    """Decodes page by page, so that only one page of full objects is in memory."""
     objects: dict[tuple[str, str, str], DecodedObject] = {}
     resource_version = ""
     pages = client.list_pages(

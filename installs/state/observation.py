@@ -1,7 +1,7 @@
 """Converts stored rows to the Observations that the diagnosis takes."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -27,52 +27,36 @@ class ComponentRow:
     kind: str
     namespace: str
     name: str
-    conditions: list[dict[str, Any]]
-    details: dict[str, Any]
     phase: str
     deleting: bool
     created_at: datetime | None
     operator_id: int | None
     image: str
+    conditions: list[dict[str, Any]]
+    details: dict[str, Any]
 
     @property
     def key(self) -> Key:
         return self.kind, self.namespace, self.name
 
 
-_PLAIN = ("id", "kind", "namespace", "name", "phase", "deleting", "created_at", "operator_id")
+_COLUMNS = [field.name for field in fields(ComponentRow)]
 
 
 def component_rows(rows: QuerySet[Component]) -> Iterator[ComponentRow]:
     """Reads these rows, in their order."""
-    conditions, details = (Cast(name, TextField()) for name in ("conditions", "details"))
-    values = rows.values_list(*_PLAIN, "image", conditions, details)
-    for pk, kind, namespace, name, phase, deleting, created, operator, image, *json in values:
-        yield ComponentRow(
-            id=pk,
-            kind=kind,
-            namespace=namespace,
-            name=name,
-            conditions=_decode(json[0]),
-            details=_decode(json[1]),
-            phase=phase,
-            deleting=deleting,
-            created_at=created,
-            operator_id=operator,
-            image=image,
-        )
+    json = (Cast(name, TextField()) for name in _COLUMNS[-2:])
+    values: Iterable[Any] = rows.values_list(*_COLUMNS[:-2], *json)
+    for *plain, conditions, details in values:
+        yield ComponentRow(*plain, _decode(conditions), _decode(details))
 
 
 def observe(row: Observed | ComponentRow) -> Observation:
     """Converts the row of an Operator, Component or other object."""
     extra = {}
     if isinstance(row, Operator):
-        fields = {
-            "package": row.package,
-            "catalog": row.catalog,
-            "catalog_namespace": row.catalog_namespace,
-        }
-        extra = {name: value for name, value in fields.items() if value}
+        names = ("package", "catalog", "catalog_namespace")
+        extra = {name: value for name in names if (value := getattr(row, name))}
     return Observation(
         kind=row.kind,
         namespace=row.namespace,

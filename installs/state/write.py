@@ -41,6 +41,12 @@ _CLUSTER_CATALOGS = ("ClusterCatalog", "Catalog")  # the kind's present and form
 _CATALOG_SOURCE = "CatalogSource"
 CATALOG_KINDS = (*_CLUSTER_CATALOGS, _CATALOG_SOURCE)
 _TABLES: tuple[Table, ...] = (Component, Operator, ClusterOperator, CRDState)
+# The columns of a Cluster that has answered.
+REACHABLE: dict[str, Any] = {
+    **dict.fromkeys(("error_code", "error_text", "error_hint"), ""),
+    "reachable": True,
+    "unreachable_since": None,
+}
 _STATES = {
     SERVED: ResourceWatch.State.LISTED,
     ABSENT: ResourceWatch.State.ABSENT,
@@ -244,16 +250,8 @@ def save_reachable(row: Cluster, now: datetime, *, changed: bool, **fields: Any)
     """Updates the row of a cluster that has answered."""
     if changed:
         fields["revision"] = F("revision") + 1
-    Cluster.objects.filter(pk=row.pk).update(
-        reachable=True,
-        error_code="",
-        error_text="",
-        error_hint="",
-        unreachable_since=None,
-        checked_at=now,
-        assessed=row.assessed,
-        **fields,
-    )
+    fields |= REACHABLE | {"checked_at": now, "assessed": row.assessed}
+    Cluster.objects.filter(pk=row.pk).update(**fields)
 
 
 def kind_states(cluster: Cluster, snapshot: Snapshot, now: datetime) -> dict[str, dict[str, Any]]:

@@ -25,10 +25,11 @@ from installs.state.resources import (
     served_by,
 )
 from installs.state.watch.backoff import WatchState
+from installs.state.write import REACHABLE
 from olmweb.kube.client import Discovery, KubeClient
 from olmweb.kube.errors import ConfigError, KubeError, Unauthorized, Unreachable
 from olmweb.kube.resources import EVENTS, Served
-from olmweb.models import Cluster, ResourceWatch, SyncRun
+from olmweb.models import Cluster, ResourceWatch
 
 # A safety net under the watches: a list repairs whatever events were lost, and decodes again what
 # an older version of OLM Web decoded. A few lists per session, so that they never come all at once.
@@ -185,39 +186,11 @@ def mark_reachable(cluster: Cluster) -> bool:
     unreachable = Cluster.objects.filter(pk=cluster.pk).exclude(
         reachable=True, error_code="", unreachable_since=None
     )
-    return bool(
-        unreachable.update(
-            reachable=True,
-            error_code="",
-            error_text="",
-            error_hint="",
-            unreachable_since=None,
-            synced_at=now,
-            checked_at=now,
-            revision=F("revision") + 1,
-        )
-    )
+    values = REACHABLE | {"synced_at": now, "checked_at": now, "revision": F("revision") + 1}
+    return bool(unreachable.update(**values))
 
 
 def deployments_wait(cluster: Cluster) -> bool:
     """Whether a Deployment of an operator has fewer pods available than it wants."""
     rows = Component.objects.filter(cluster=cluster, kind="Deployment")
     return not all(is_available(details) for details in rows.values_list("details", flat=True))
-
-
-def record_run(cluster: Cluster, started: datetime, *, written: int, requests: int) -> None:
-    """Records a watch that wrote rows as a SyncRun."""
-    now = timezone.now()
-    SyncRun.objects.create(
-        kind=SyncRun.Kind.CLUSTER,
-        target=cluster.name,
-        cluster=cluster,
-        started_at=started,
-        finished_at=now,
-        outcome=SyncRun.Outcome.CHANGED,
-        counts={
-            "rows_written": written,
-            "requests": requests,
-            "seconds": round((now - started).total_seconds(), 3),
-        },
-    )

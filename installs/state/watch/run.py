@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import structlog
 from django.utils import timezone
 
-from installs.state.full_sync import record_failure, sync_cluster
+from installs.state.full_sync import record_failure, record_run, sync_cluster
 from installs.state.watch import positions
 from installs.state.watch.session import End, WatchSession
 from olmweb.clusters import client_for
@@ -80,7 +80,9 @@ def watch_cluster(
             client.close()
     requests = client.requests if client else 0
     if written:
-        positions.record_run(cluster, started, written=written, requests=requests)
+        seconds = round((timezone.now() - started).total_seconds(), 3)
+        counts = {"rows_written": written, "requests": requests, "seconds": seconds}
+        record_run(cluster, SyncRun.Outcome.CHANGED, started, counts)
     return WatchReport(end, written, requests, time.monotonic() - began)
 
 
