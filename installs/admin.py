@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from installs.models import (
@@ -35,79 +35,88 @@ from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin
 
 TEXT = 200  # characters of a message in a list
 
-
-@admin.register(Operator)
-class OperatorAdmin(ReadOnlyAdmin):
-    list_display = ("name", "kind", "namespace", "cluster", "health", "finding", "version", "since")
-    list_filter = ("health", "kind", "cluster", "finding")
-    search_fields = ("name", "package", "reason")
-    list_select_related = ("cluster",)
-
-
-@admin.register(Component)
-class ComponentAdmin(ReadOnlyAdmin):
-    list_display = ("name", "kind", "namespace", "cluster", "operator", "phase", "observed_at")
-    list_filter = ("kind", "cluster")
-    search_fields = ("name", "owner_name")
-    list_select_related = ("cluster", "operator")
-
-
-@admin.register(ClusterOperator)
-class ClusterOperatorAdmin(ReadOnlyAdmin):
-    list_display = ("name", "cluster", "available", "progressing", "degraded", "aggregated")
-    list_filter = ("available", "degraded", "aggregated", "cluster")
-    search_fields = ("name", "reason")
-    list_select_related = ("cluster",)
-
-
-@admin.register(ClusterOperatorMember)
-class ClusterOperatorMemberAdmin(ReadOnlyAdmin):
-    list_display = ("name", "reason", "cluster_operator", "operator")
-    search_fields = ("name", "reason")
-    list_select_related = ("cluster_operator", "operator")
-
-
-@admin.register(Transition)
-class TransitionAdmin(ReadOnlyAdmin):
-    list_display = ("at", "cluster", "kind", "name", "type", "to_status", "to_reason")
-    list_filter = ("kind", "type", "cluster")
-    search_fields = ("name", "to_reason")
-    list_select_related = ("cluster",)
-    date_hierarchy = "at"
-
-
-@admin.register(AccessAnswer)
-class AccessAnswerAdmin(ReadOnlyAdmin):
-    list_display = ("user", "cluster", "verb", "kind", "namespace", "allowed", "checked_at")
-    list_filter = ("allowed", "kind", "verb", "cluster")
-    search_fields = ("user__username", "namespace")
-    list_select_related = ("user", "cluster")
-
-
-@admin.register(Action)
-class ActionAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "verb", "path", "name", "cluster", "state", "as_user")
-    list_filter = ("state", "verb", "cluster")
-    search_fields = ("name", "package", "as_user")
-    list_select_related = ("cluster", "user")
-    date_hierarchy = "created_at"
-
-
-@admin.register(ActionBatch)
-class ActionBatchAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "path", "cluster", "user", "stopped_at", "stopped_by")
-    list_filter = ("path", "cluster")
-    list_select_related = ("cluster", "user")
-    date_hierarchy = "created_at"
-
-
-@admin.register(InstallRequest)
-class InstallRequestAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "package", "version", "path", "cluster", "user", "state")
-    list_filter = ("state", "path", "cluster")
-    search_fields = ("package", "reason", "user__username")
-    list_select_related = ("cluster", "user")
-    date_hierarchy = "created_at"
+READ_ONLY: dict[type[Model], dict[str, Any]] = {
+    Operator: {
+        "list_display": (
+            *("name", "kind", "namespace", "cluster", "health"),
+            *("finding", "version", "since"),
+        ),
+        "list_filter": ("health", "kind", "cluster", "finding"),
+        "search_fields": ("name", "package", "reason"),
+    },
+    Component: {
+        "list_display": (
+            *("name", "kind", "namespace", "cluster", "operator"),
+            *("phase", "observed_at"),
+        ),
+        "list_filter": ("kind", "cluster"),
+        "search_fields": ("name", "owner_name"),
+    },
+    ClusterOperator: {
+        "list_display": ("name", "cluster", "available", "progressing", "degraded", "aggregated"),
+        "list_filter": ("available", "degraded", "aggregated", "cluster"),
+        "search_fields": ("name", "reason"),
+    },
+    ClusterOperatorMember: {
+        "list_display": ("name", "reason", "cluster_operator", "operator"),
+        "search_fields": ("name", "reason"),
+    },
+    Transition: {
+        "list_display": ("at", "cluster", "kind", "name", "type", "to_status", "to_reason"),
+        "list_filter": ("kind", "type", "cluster"),
+        "search_fields": ("name", "to_reason"),
+        "date_hierarchy": "at",
+    },
+    AccessAnswer: {
+        "list_display": ("user", "cluster", "verb", "kind", "namespace", "allowed", "checked_at"),
+        "list_filter": ("allowed", "kind", "verb", "cluster"),
+        "search_fields": ("user__username", "namespace"),
+    },
+    Action: {
+        "list_display": ("created_at", "verb", "path", "name", "cluster", "state", "as_user"),
+        "list_filter": ("state", "verb", "cluster"),
+        "search_fields": ("name", "package", "as_user"),
+        "date_hierarchy": "created_at",
+    },
+    ActionBatch: {
+        "list_display": ("created_at", "path", "cluster", "user", "stopped_at", "stopped_by"),
+        "list_filter": ("path", "cluster"),
+        "date_hierarchy": "created_at",
+    },
+    InstallRequest: {
+        "list_display": ("created_at", "package", "version", "path", "cluster", "user", "state"),
+        "list_filter": ("state", "path", "cluster"),
+        "search_fields": ("package", "reason", "user__username"),
+        "date_hierarchy": "created_at",
+    },
+    OperatorReference: {
+        "list_display": ("operator", "kind", "namespace", "name"),
+        "list_filter": ("kind",),
+        "search_fields": ("name", "operator__name"),
+    },
+    CRDState: {
+        "list_display": (
+            *("name", "cluster", "served", "stored", "owner_kind"),
+            *("owner_name", "finding"),
+        ),
+        "list_filter": ("finding", "owner_kind", "cluster"),
+        "search_fields": ("name", "served_kind", "owner_name"),
+    },
+    Event: {
+        "list_display": (
+            *("last_at", "cluster", "kind", "namespace", "name", "type", "reason", "count"),
+            "source",
+        ),
+        "list_filter": ("type", "kind", "cluster"),
+        "search_fields": ("name", "reason", "message"),
+        "date_hierarchy": "last_at",
+    },
+    ClusterInventory: {
+        "list_display": ("cluster", "read_at"),
+    },
+}
+for model, options in READ_ONLY.items():
+    admin.site.register(model, ReadOnlyAdmin, **options)
 
 
 @admin.register(AllowRule)
@@ -125,34 +134,6 @@ class AllowRuleAdmin(ModelAdmin):
         if isinstance(request.user, User):
             obj.saved_by = request.user
         super().save_model(request, obj, form, change)
-
-
-@admin.register(OperatorReference)
-class OperatorReferenceAdmin(ReadOnlyAdmin):
-    list_display = ("operator", "kind", "namespace", "name")
-    list_filter = ("kind",)
-    search_fields = ("name", "operator__name")
-    list_select_related = ("operator",)
-
-
-@admin.register(CRDState)
-class CRDStateAdmin(ReadOnlyAdmin):
-    list_display = ("name", "cluster", "served", "stored", "owner_kind", "owner_name", "finding")
-    list_filter = ("finding", "owner_kind", "cluster")
-    search_fields = ("name", "served_kind", "owner_name")
-    list_select_related = ("cluster",)
-
-
-@admin.register(Event)
-class EventAdmin(ReadOnlyAdmin):
-    list_display = (
-        *("last_at", "cluster", "kind", "namespace", "name", "type", "reason", "count"),
-        "source",
-    )
-    list_filter = ("type", "kind", "cluster")
-    search_fields = ("name", "reason", "message")
-    list_select_related = ("cluster",)
-    date_hierarchy = "last_at"
 
 
 @admin.register(UnknownMessage)
@@ -175,7 +156,6 @@ class UnknownMessageAdmin(ReadOnlyAdmin):
 class CopyReportAdmin(ReadOnlyAdmin):
     list_display = ("created_at", "cluster", "state", "copies", "user", "finished_at", "error_text")
     list_filter = ("state", "cluster")
-    list_select_related = ("cluster", "user")
     date_hierarchy = "created_at"
 
     @admin.display(description="copies")
@@ -212,9 +192,3 @@ class NotificationAdmin(ReadOnlyAdmin):
                 f"{chosen - again} left out: they wait already, or a later change of the same "
                 "operator was told.",
             )
-
-
-@admin.register(ClusterInventory)
-class ClusterInventoryAdmin(ReadOnlyAdmin):
-    list_display = ("cluster", "read_at")
-    list_select_related = ("cluster",)

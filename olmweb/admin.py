@@ -30,7 +30,6 @@ class SyncRunAdmin(ReadOnlyAdmin):
     list_display = ("started_at", "kind", "target", "outcome", "finished_at", "error_code")
     list_filter = ("kind", "outcome")
     search_fields = ("target", "error_text")
-    list_select_related = ("cluster",)
     date_hierarchy = "started_at"
 
 
@@ -55,7 +54,6 @@ class ResourceWatchAdmin(ReadOnlyAdmin):
     )
     list_filter = ("resource", "state")
     search_fields = ("kind", "cluster__name")
-    list_select_related = ("cluster",)
 
 
 @admin.register(ApiToken)
@@ -66,7 +64,6 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     list_display = ("user", "scope", "created_at", "expires_at", "last_used_on")
     list_filter = ("scope",)
     search_fields = ("user__username",)
-    list_select_related = ("user",)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return admin.ModelAdmin.has_delete_permission(self, request, obj)
@@ -79,4 +76,3 @@ class OidcIdentityAdmin(ReadOnlyAdmin):
     list_display = ("user", "issuer", "subject")
     list_filter = ("issuer",)
     search_fields = ("user__username", "subject")
-    list_select_related = ("user",)

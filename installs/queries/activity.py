@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Count, Max, Q, QuerySet
 
 from installs.models import Action, ActionBatch, InstallRequest, Operator
+from installs.queries import narrow, search
 from olmweb.models import SyncRun
 from olmweb.web.keyset import KeysetPage, paginate
 
@@ -20,15 +21,10 @@ def action_page(
 ) -> KeysetPage[Action]:
     """One page of actions, newest first; two queries. Raises BadCursor."""
     rows = Action.objects.select_related("cluster", "user").defer("stored_steps")
-    if cluster:
-        rows = rows.filter(cluster__name=cluster)
-    if state:
-        rows = rows.filter(state=state)
+    rows = narrow(rows, cluster__name=cluster, state=state)
     if user:
         rows = rows.filter(Q(user__username=user) | Q(as_user=user))
-    for word in q.split()[:8]:
-        rows = rows.filter(Q(name__icontains=word) | Q(package__icontains=word))
-    return paginate(rows, ("-created_at", "-pk"), cursor=cursor)
+    return paginate(search(rows, q, "name", "package"), ("-created_at", "-pk"), cursor=cursor)
 
 
 def sync_page(
@@ -38,10 +34,7 @@ def sync_page(
     rows: QuerySet[SyncRun] = SyncRun.objects.select_related("cluster")
     if cluster:
         rows = rows.filter(Q(cluster__name=cluster) | Q(kind="cluster", target=cluster))
-    if outcome:
-        rows = rows.filter(outcome=outcome)
-    for word in q.split()[:8]:
-        rows = rows.filter(Q(target__icontains=word) | Q(error_text__icontains=word))
+    rows = search(narrow(rows, outcome=outcome), q, "target", "error_text")
     return paginate(rows, ("-started_at", "-pk"), cursor=cursor)
 
 
@@ -82,15 +75,8 @@ def request_page(
 ) -> KeysetPage[InstallRequest]:
     """One page of requests, newest first; two queries. Raises BadCursor."""
     rows = InstallRequest.objects.select_related("cluster", "user", "decided_by")
-    if state:
-        rows = rows.filter(state=state)
-    if cluster:
-        rows = rows.filter(cluster__name=cluster)
-    if user:
-        rows = rows.filter(user__username=user)
-    for word in q.split()[:8]:
-        rows = rows.filter(Q(package__icontains=word) | Q(reason__icontains=word))
-    return paginate(rows, ("-created_at", "-pk"), cursor=cursor)
+    rows = narrow(rows, state=state, cluster__name=cluster, user__username=user)
+    return paginate(search(rows, q, "package", "reason"), ("-created_at", "-pk"), cursor=cursor)
 
 
 def requests_revision() -> str:

@@ -14,6 +14,7 @@ from installs.diagnosis.aggregated import (
 )
 from installs.diagnosis.types import read_conditions
 from installs.models import ClusterOperator, ClusterOperatorMember, Operator
+from installs.queries import narrow, search
 from installs.queries.operators import finding_titles
 from olmweb.kube.conditions import status_of
 from olmweb.web.keyset import KeysetPage, paginate
@@ -43,13 +44,10 @@ def clusteroperators_matching(
     rows = ClusterOperator.objects.select_related("cluster").annotate(
         member_count=Count("members", output_field=IntegerField())
     )
-    if cluster:
-        rows = rows.filter(cluster__name=cluster)
+    rows = narrow(rows, cluster__name=cluster)
     if state:
         rows = rows.filter(_STATE_FILTER[state])
-    for word in q.split()[:8]:
-        rows = rows.filter(Q(name__icontains=word) | Q(message__icontains=word))
-    return rows
+    return search(rows, q, "name", "message")
 
 
 def clusteroperator_page(

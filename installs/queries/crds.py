@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
+from django.db.models import Case, IntegerField, QuerySet, Value, When
 
 from installs.diagnosis.knowledge import Finding, finding_for
 from installs.models import CRDState
+from installs.queries import narrow, search
 from olmweb.models import Cluster
 from olmweb.web.keyset import KeysetPage, paginate
 
@@ -31,17 +32,10 @@ def crds_matching(*, cluster: str = "", q: str = "", finding: str = "") -> Query
     rows = CRDState.objects.select_related("cluster").annotate(
         calm=Case(When(finding="", then=Value(1)), default=Value(0), output_field=IntegerField())
     )
-    if cluster:
-        rows = rows.filter(cluster__name=cluster)
-    if finding == "-":
-        rows = rows.filter(finding="")
-    elif finding:
-        rows = rows.filter(finding=finding)
-    for word in q.split()[:8]:
-        rows = rows.filter(
-            Q(name__icontains=word) | Q(served_kind__icontains=word) | Q(owner_name__icontains=word)
-        )
-    return rows
+    rows = narrow(rows, cluster__name=cluster)
+    if finding:
+        rows = rows.filter(finding="" if finding == "-" else finding)
+    return search(rows, q, "name", "served_kind", "owner_name")
 
 
 def crd_page(

@@ -7,20 +7,20 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, When
+from django.db.models import Case, Count, F, IntegerField, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from installs.diagnosis.knowledge import Finding, finding_for, knowledge
 from installs.diagnosis.notes import DAY, flaps, stuck
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
+from installs.queries import narrow, search
 from olmweb.web.keyset import KeysetPage, paginate
 
 ATTENTION = "attention"  # stands for every health that needs a person
 SORTS = ("name", "cluster", "health", "since", "version", "path")
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES_SHOWN = 12
-OPERATORS_PER_PAGE = 50
 CAUSE_ROWS = 2000
 FLAPPING = 4  # changes in a day: two failures that went away by themselves
 # Kinds whose reason a Subscription or PlatformOperator in progress shows as its own.
@@ -103,14 +103,14 @@ def operators_matching(filters: OperatorFilters) -> QuerySet[Operator]:
     rows = Operator.objects.select_related("cluster").annotate(
         rank=_RANK, since_or_never=Coalesce("since", Value(LONG_AGO))
     )
-    exact = {
-        "cluster__name": filters.cluster,
-        "kind": filters.kind,
-        "namespace": "" if filters.namespace == "-" else filters.namespace,
-        "reason": filters.reason,
-        "package": filters.package,
-    }
-    rows = rows.filter(**{key: value for key, value in exact.items() if value})
+    rows = narrow(
+        rows,
+        cluster__name=filters.cluster,
+        kind=filters.kind,
+        namespace="" if filters.namespace == "-" else filters.namespace,
+        reason=filters.reason,
+        package=filters.package,
+    )
     if filters.namespace == "-":
         rows = rows.filter(namespace="")
     if filters.finding:
@@ -121,11 +121,7 @@ def operators_matching(filters: OperatorFilters) -> QuerySet[Operator]:
         rows = rows.filter(health=filters.health)
     if filters.upgrade:
         rows = rows.exclude(upgrade="").exclude(upgrade=F("version"))
-    for word in filters.q.split()[:8]:
-        rows = rows.filter(
-            Q(name__icontains=word) | Q(package__icontains=word) | Q(message__icontains=word)
-        )
-    return rows
+    return search(rows, filters.q, "name", "package", "message")
 
 
 def operator_page(
@@ -135,7 +131,7 @@ def operator_page(
     order = (*_KEYS[sort.lstrip("-") or "health"], "pk")
     if sort.startswith("-"):
         order = tuple(f"-{field}" for field in order)
-    return paginate(operators_matching(filters), order, cursor=cursor, size=OPERATORS_PER_PAGE)
+    return paginate(operators_matching(filters), order, cursor=cursor)
 
 
 def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[CauseGroup]:

@@ -46,9 +46,8 @@ _COLUMNS = [field.name for field in fields(ComponentRow)]
 def component_rows(rows: QuerySet[Component]) -> Iterator[ComponentRow]:
     """Reads these rows, in their order."""
     json = (Cast(name, TextField()) for name in _COLUMNS[-2:])
-    values: Iterable[Any] = rows.values_list(*_COLUMNS[:-2], *json)
-    for *plain, conditions, details in values:
-        yield ComponentRow(*plain, _decode(conditions), _decode(details))
+    for row in rows.values_list(*_COLUMNS[:-2], *json):
+        yield ComponentRow(*row[:-2], *map(_decode, row[-2:]))
 
 
 def observe(row: Observed | ComponentRow) -> Observation:

@@ -47,6 +47,13 @@ class ReadOnlyAdmin(ModelAdmin):
         except (OverflowError, ValueError, DataError):
             return None
 
+    def get_list_select_related(self, request: HttpRequest) -> bool | list[str] | tuple[str, ...]:
+        """The foreign keys among the columns, unless `list_select_related` says otherwise."""
+        relations = {field.name for field in self.model._meta.concrete_fields if field.is_relation}
+        return self.list_select_related or [
+            str(name) for name in self.list_display if name in relations
+        ]
+
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return [
             field.name

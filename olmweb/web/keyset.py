@@ -15,7 +15,7 @@ from django.db.models import Model, Q, QuerySet
 
 from olmweb.errors import BadRequest
 
-PAGE_SIZE = 50
+PAGE_SIZE = 50  # rows of every page
 Row = TypeVar("Row", bound=Model)
 _SIGNER = signing.Signer(salt="olmweb.cursor")
 
@@ -42,21 +42,15 @@ class KeysetPage(Generic[Row]):
     total: int
 
 
-def paginate(
-    queryset: QuerySet[Row],
-    order: Sequence[str],
-    *,
-    cursor: str = "",
-    size: int = PAGE_SIZE,
-    total: int | None = None,
-) -> KeysetPage[Row]:
-    """One page of `queryset`. Two queries; one with `total`. Raises BadCursor."""
+def paginate(queryset: QuerySet[Row], order: Sequence[str], *, cursor: str = "") -> KeysetPage[Row]:
+    """One page of `queryset`. Two queries. Raises BadCursor."""
     seal = f"{queryset.model._meta.label} {' '.join(order)}"
     start = read_cursor(cursor, seal) if cursor else None
-    count = queryset.count() if total is None else total
-    rows = list(rows_after(queryset, order, start)[: size + 1])
-    following = write_cursor(key_of(rows[size - 1], order), seal) if len(rows) > size else ""
-    return KeysetPage(rows[:size], following, cursor, count)
+    total = queryset.count()
+    rows = list(rows_after(queryset, order, start)[: PAGE_SIZE + 1])
+    page, rest = rows[:PAGE_SIZE], rows[PAGE_SIZE:]
+    following = write_cursor(key_of(page[-1], order), seal) if rest else ""
+    return KeysetPage(page, following, cursor, total)
 
 
 def rows_after(
