@@ -38,14 +38,18 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
         .first()
     )
     operators = Operator.objects.filter(cluster=cluster).order_by("kind", "namespace", "name")
-    inventory = ClusterInventory.objects.filter(cluster=cluster).first()
+    # Without a row as after a reading in which nothing could be read.
+    inventory = ClusterInventory.objects.filter(cluster=cluster).first() or ClusterInventory()
+    namespaces, foreign = inventory.namespaces, inventory.foreign_apis
     return ClusterFacts(
         cluster.name,
-        served=_served(cluster, inventory.kinds) if inventory and inventory.kinds else None,
-        crds=_crds(cluster, inventory.instances if inventory else {}) if crds_read else None,
-        namespaces=_namespaces(inventory) if inventory else None,
-        roles=inventory.roles if inventory else None,
-        shared=inventory.shared if inventory else None,
+        served=_served(cluster, inventory.kinds) if inventory.kinds else None,
+        crds=_crds(cluster, inventory.instances) if crds_read else None,
+        namespaces=None
+        if namespaces is None
+        else {name: inventory.releases.get(name, "") for name in namespaces},
+        roles=inventory.roles,
+        shared=inventory.shared,
         kube_version=None if version else read_version(cluster.version.removeprefix("v")),
         openshift_version=read_version(str(version or "").removeprefix("v")),
         installed=tuple(
@@ -54,8 +58,8 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
         ),
         groups=groups_of(cluster),
         apis=_apis(cluster),
-        foreign_apis=_foreign_apis(inventory),
-        gates=inventory.gates if inventory else None,
+        foreign_apis=None if foreign is None else frozenset(foreign),
+        gates=inventory.gates,
     )
 
 
@@ -72,18 +76,6 @@ def _apis(cluster: Cluster) -> dict[str, tuple[str, str]]:
         )
         for name in details.get("owned_apis") or ()
     }
-
-
-def _namespaces(inventory: ClusterInventory) -> dict[str, str] | None:
-    """Name -> the Helm release that owns it, empty for none."""
-    if inventory.namespaces is None:
-        return None
-    return {name: inventory.releases.get(name, "") for name in inventory.namespaces}
-
-
-def _foreign_apis(inventory: ClusterInventory | None) -> frozenset[str] | None:
-    names = inventory.foreign_apis if inventory else None
-    return None if names is None else frozenset(names)
 
 
 def _served(cluster: Cluster, names: list[str]) -> frozenset[ApiKind]:

@@ -5,10 +5,9 @@ of the inputs with each run. For tasks and commands; pages read with `verdicts`,
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
+import msgspec
 from django.db.models import Q
 from django.utils import timezone
 
@@ -74,7 +73,8 @@ def refresh(
             facts_by_cluster[cluster.pk] = cluster_facts(cluster)
         all_facts[cluster.pk], rows[cluster.pk] = facts_by_cluster[cluster.pk], cluster
     inputs = {pk: _inputs(catalog, its_facts, pk) for pk, its_facts in all_facts.items()}
-    before = _latest(catalog)
+    runs = PredictionRun.objects.filter(catalog=catalog).order_by("id")
+    before = {run.cluster_id: run for run in runs}
     due = [pk for pk in all_facts if pk not in before or before[pk].inputs != inputs[pk]]
     if not due:
         return None
@@ -90,54 +90,14 @@ def refresh(
     return summary
 
 
-def _latest(catalog: Catalog) -> dict[int | None, PredictionRun]:
-    runs = PredictionRun.objects.filter(catalog=catalog).order_by("id")
-    return {run.cluster_id: run for run in runs}
-
-
 def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> str:
     """A hash of everything that the verdicts depend on."""
     others = usable_catalogs(cluster_id) if cluster_id is not None else Q(pk__in=())
     offered = Catalog.objects.filter(others | Q(pk=catalog.pk)).order_by("id")
     fields = ("id", "content_hash", "derivation", "changed_at", "priority", "availability")
     stamps = offered.values_list(*fields)
-    content = [
-        (EVALUATOR_VERSION, RULES_VERSION),
-        [[str(part) for part in stamp] for stamp in stamps],
-        inspected_in(catalog),
-        sorted(facts.served) if facts.served is not None else None,
-        sorted(facts.namespaces.items()) if facts.namespaces is not None else None,
-        sorted(facts.roles.items()) if facts.roles is not None else None,
-        facts.shared,
-        _crds(facts),
-        [str(facts.kube_version), str(facts.openshift_version)],
-        sorted(
-            (operator.kind, operator.namespace, operator.name, operator.package, operator.bundle)
-            for operator in facts.installed
-        ),
-        sorted((group.namespace, group.name, sorted(group.selects)) for group in facts.groups),
-        sorted(facts.apis.items()),
-        sorted(facts.foreign_apis) if facts.foreign_apis is not None else None,
-        sorted(facts.gates.items()) if facts.gates is not None else None,
-    ]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _crds(facts: ClusterFacts) -> list[Any] | None:
-    if facts.crds is None:
-        return None
-    return [
-        [
-            name,
-            sorted(crd.served),
-            sorted(crd.stored),
-            crd.owner_kind,
-            crd.owner_namespace,
-            crd.owner,
-            crd.objects,
-        ]
-        for name, crd in sorted(facts.crds.items())
-    ]
+    content = ((EVALUATOR_VERSION, RULES_VERSION), list(stamps), inspected_in(catalog), facts)
+    return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 
 
 def _record(
@@ -153,11 +113,8 @@ def _record(
         PredictionRun.objects.filter(pk=before.pk).update(inputs=inputs, judged_at=timezone.now())
         return
     PredictionRun.objects.create(catalog=catalog, cluster_id=cluster_id, inputs=inputs, **values)
-    _forget(PredictionRun.objects.filter(catalog=catalog, cluster=cluster_id))
-
-
-def _forget(runs: Any) -> None:
-    old = list(runs.order_by("-id").values_list("id", flat=True)[STORED_RUNS:])
+    runs = PredictionRun.objects.filter(catalog=catalog, cluster=cluster_id).order_by("-id")
+    old = list(runs.values_list("id", flat=True)[STORED_RUNS:])
     PredictionRun.objects.filter(pk__in=old).delete()
 
 
@@ -203,10 +160,8 @@ def verdicts_on(
     evaluated are left out. Two queries."""
     if not names:
         return {}
-    rows = Bundle.objects.filter(package=package, name__in=names).order_by("-version_key")
-    ids: dict[str, int] = {}
-    for name, pk in rows.values_list("name", "pk"):
-        ids.setdefault(name, pk)
+    rows = Bundle.objects.filter(package=package, name__in=names).order_by("version_key")
+    ids = dict(rows.values_list("name", "pk"))  # of one name the highest version
     stored = verdicts(ids.values(), cluster.pk, target=target)
     method = InstallMethod(path)
     return {name: stored[pk][method] for name, pk in ids.items() if method in stored.get(pk, {})}

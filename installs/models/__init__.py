@@ -1,12 +1,7 @@
 """What is installed, as the clusters last said it, and what people asked OLM Web to do."""
 
 from installs.models.actions import AccessAnswer, Action, ActionBatch
-from installs.models.history import (
-    CopyReport,
-    Notification,
-    Transition,
-    UnknownMessage,
-)
+from installs.models.history import CopyReport, Notification, Transition, UnknownMessage
 from installs.models.requests import AllowRule, InstallRequest
 from installs.models.state import (
     NEEDS_ATTENTION,

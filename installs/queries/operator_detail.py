@@ -4,15 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from django.db.models import (
-    Case,
-    CharField,
-    F,
-    Q,
-    QuerySet,
-    Value,
-    When,
-)
+from django.db.models import Case, CharField, F, Q, QuerySet, Value, When
 
 from catalogs.models import Package
 from installs.diagnosis.approvals import Approval, approval

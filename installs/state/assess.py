@@ -48,8 +48,8 @@ from installs.state.catalog_offers import (
 from installs.state.decode import Key
 from installs.state.history import HEALTH, WriteContext, transition
 from installs.state.observation import ComponentRow, component_rows, observe
-from installs.state.store import BATCH, Delta, among, batched
-from olmweb.bulk import insert, update
+from installs.state.store import Delta, among, batched
+from olmweb.bulk import insert, update, upsert
 from olmweb.kube.conditions import find, status_of
 from olmweb.kube.fields import read_time, text
 from olmweb.models import Cluster
@@ -393,9 +393,7 @@ def _save_members(cluster_id: int, by_cluster_operator: Mapping[int, Sequence[Me
         return 0
     operators = dict(
         Operator.objects.filter(
-            cluster_id=cluster_id,
-            kind="PlatformOperator",
-            name__in={name for _, name in wanted},
+            cluster_id=cluster_id, kind="PlatformOperator", name__in={name for _, name in wanted}
         ).values_list("name", "id")
     )
     rows = [
@@ -406,14 +404,7 @@ def _save_members(cluster_id: int, by_cluster_operator: Mapping[int, Sequence[Me
         if (old := stored.get((parent, name))) is None
         or (old.reason, old.operator_id) != (reason, operators.get(name))
     ]
-    ClusterOperatorMember.objects.bulk_create(
-        rows,
-        batch_size=BATCH,
-        update_conflicts=True,
-        unique_fields=["cluster_operator", "name"],
-        update_fields=["reason", "operator"],
-    )
-    obsolete = [row.pk for key, row in stored.items() if key not in wanted]
-    if obsolete:
+    upsert(ClusterOperatorMember, rows, ["reason", "operator"], ["cluster_operator", "name"])
+    if obsolete := [row.pk for key, row in stored.items() if key not in wanted]:
         ClusterOperatorMember.objects.filter(pk__in=obsolete).delete()
     return len(rows) + len(obsolete)

@@ -14,8 +14,8 @@ from django.db.models import Q
 
 from installs.models import Component, Operator, OperatorReference
 from installs.state.decode import Key
-from installs.state.store import BATCH, LOOKUP_COLUMNS, Delta, batched, rows_of, upsert
-from olmweb.bulk import update
+from installs.state.store import LOOKUP_COLUMNS, Delta, batched, rows_of, upsert
+from olmweb.bulk import insert, update
 from olmweb.kube.fields import text
 
 CSV, SUBSCRIPTION, GROUP = "ClusterServiceVersion", "Subscription", "OperatorGroup"
@@ -99,19 +99,12 @@ def _update_references(cluster_id: int, ids: Collection[int], links: Links) -> N
             ).values_list("id", "operator_id", "kind", "namespace", "name")
         }
         new, obsolete = wanted - set(stored), set(stored) - wanted
-        OperatorReference.objects.bulk_create(
-            [
-                OperatorReference(
-                    cluster_id=cluster_id,
-                    operator_id=operator,
-                    kind=kind,
-                    namespace=namespace,
-                    name=name,
-                )
-                for operator, kind, namespace, name in sorted(new)
-            ],
-            batch_size=BATCH,
-        )
+        names = ("operator_id", "kind", "namespace", "name")
+        rows_to_add = [
+            OperatorReference(cluster_id=cluster_id, **dict(zip(names, reference, strict=True)))
+            for reference in sorted(new)
+        ]
+        insert(OperatorReference, rows_to_add)
         if obsolete:
             OperatorReference.objects.filter(
                 id__in=[stored[reference] for reference in obsolete]
@@ -313,8 +306,7 @@ def _replaced(cluster_id: int, csvs: Collection[Key]) -> dict[Key, Key]:
     rows = Component.objects.filter(cluster_id=cluster_id, kind=CSV).order_by("name")
     for batch in batched(sorted(csvs)):
         matches = rows.filter(
-            namespace__in={key[1] for key in batch},
-            details__replaces__in={key[2] for key in batch},
+            namespace__in={key[1] for key in batch}, details__replaces__in={key[2] for key in batch}
         )
         for namespace, name, old in matches.values_list("namespace", "name", "details__replaces"):
             successors[CSV, namespace, old] = (CSV, namespace, name)

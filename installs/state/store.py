@@ -8,7 +8,7 @@ applies only to a row that is not newer. The history records a deletion with uid
 resourceVersion, so that an older event that arrives later does not restore the object.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -120,12 +120,6 @@ class Delta:
             yield self.before[key].details
         if key in self.changed:
             yield self.changed[key].details
-
-    def written(self) -> Counter[str]:
-        return Counter(kind for kind, _, _ in self.changed)
-
-    def removed(self) -> Counter[str]:
-        return Counter(kind for kind, _, _ in self.deleted)
 
 
 def older(version: str, other: str) -> bool:

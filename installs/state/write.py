@@ -22,7 +22,6 @@ from installs.state.links import OPERATOR_KINDS, csvs_without_operator, link
 from installs.state.listing import ABSENT, FAILED, FORBIDDEN, SERVED, ResourceList, Snapshot
 from installs.state.resources import BY_NAME, Change, Position, WatchedResource
 from installs.state.store import (
-    BATCH,
     Delta,
     StoredRow,
     Table,
@@ -33,6 +32,7 @@ from installs.state.store import (
     store,
     stored_rows,
 )
+from olmweb import bulk
 from olmweb.kube.fields import Object
 from olmweb.models import Cluster, ResourceWatch
 
@@ -66,10 +66,6 @@ class WriteResult:
     deleted: Counter[str] = field(default_factory=Counter)
     derived: int = 0
     changed: bool = False
-
-    def add(self, delta: Delta) -> None:
-        self.written += delta.written()
-        self.deleted += delta.removed()
 
     @property
     def total(self) -> int:
@@ -202,17 +198,8 @@ def _save_lists(
         row.state = row.state if is_watched else _STATES[result.state]
         row.error = result.error
         rows.append(row)
-    _save_watches(
-        rows, ["resource_version", "state", "error", "listed_at", "last_event_at", "lists"]
-    )
-
-
-def _save_watches(rows: Sequence[ResourceWatch], fields: Sequence[str]) -> None:
-    for row in rows:
-        row.pk = None
-    ResourceWatch.objects.bulk_create(
-        rows, update_conflicts=True, unique_fields=["cluster", "resource"], update_fields=fields
-    )
+    columns = ["resource_version", "state", "error", "listed_at", "last_event_at", "lists"]
+    bulk.upsert(ResourceWatch, rows, columns, ["cluster", "resource"])
 
 
 def _platform_operators_known(cluster: Cluster, snapshot: Snapshot) -> bool:
@@ -379,7 +366,7 @@ def _save_positions(
             row.resource_version = position.resource_version[:100]
         row.last_event_at = position.last_event_at
         rows.append(row)
-    _save_watches(rows, ["resource_version", "last_event_at"])
+    bulk.upsert(ResourceWatch, rows, ["resource_version", "last_event_at"], ["cluster", "resource"])
 
 
 def _cluster_version(changes: Sequence[Change]) -> str:
@@ -405,7 +392,8 @@ def _write(
         if table in incoming.tables:
             table_input = incoming.tables[table]
             deltas[table] = store(table, table_input, incoming.stored.get(table, {}), context)
-            result.add(deltas[table])
+            result.written.update(kind for kind, _, _ in deltas[table].changed)
+            result.deleted.update(kind for kind, _, _ in deltas[table].deleted)
     now_basis = basis(cluster.pk)
     everything = cluster.assessed != now_basis
     cluster.assessed = now_basis
@@ -470,21 +458,16 @@ def write_events(cluster_id: int, events: Iterable[DecodedObject], now: datetime
     rows = _new_events(cluster_id, newest)
     involved = _stored_keys(cluster_id, {_involved_object(event) for event in rows})
     rows = [event for event in rows if _involved_object(event) in involved]
-    Event.objects.bulk_create(
-        [
-            Event(
-                cluster_id=cluster_id,
-                uid=event.uid,
-                resource_version=event.resource_version,
-                **{**event.columns, "last_at": event.columns["last_at"] or now},
-            )
-            for event in rows
-        ],
-        batch_size=BATCH,
-        update_conflicts=True,
-        unique_fields=["cluster", "uid"],
-        update_fields=["resource_version", *_EVENT_COLUMNS],
-    )
+    instances = [
+        Event(
+            cluster_id=cluster_id,
+            uid=event.uid,
+            resource_version=event.resource_version,
+            **{**event.columns, "last_at": event.columns["last_at"] or now},
+        )
+        for event in rows
+    ]
+    bulk.upsert(Event, instances, ["resource_version", *_EVENT_COLUMNS], ["cluster", "uid"])
     return len(rows)
 
 

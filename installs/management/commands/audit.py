@@ -8,14 +8,12 @@ from django.core.management.base import BaseCommand, CommandError
 
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_named_catalog
-from catalogs.models import Catalog
 from catalogs.verdicts.facts import WatchTarget
 from installs.audit.audit import WATCHES, Audit, audit, read_watch
 from installs.audit.report import TITLES, agreement, as_csv, as_json
 from installs.facts.evaluate import refresh
 from olmweb.clusters import get_cluster
 from olmweb.errors import Missing
-from olmweb.models import Cluster
 
 NAMED = 6  # packages of a bucket on the terminal
 
@@ -48,15 +46,19 @@ class Command(BaseCommand):
         output.add_argument("--csv", action="store_true", help="print a row for each package")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        catalog, cluster = _catalog(options["catalog"]), _cluster(options["cluster"])
+        name = options["cluster"]
         try:
+            catalog = get_named_catalog(options["catalog"])
+            cluster = get_cluster(name) if name else None
             method = InstallMethod.parse(options["path"])
+        except Missing as error:
+            raise CommandError(f"{error.message} {error.hint}".rstrip()) from None
         except ValueError as error:
             raise CommandError(f"--path: {error}") from None
         if options["namespace"] and (not cluster or method != InstallMethod.SUBSCRIPTION):
             raise CommandError("--namespace is of a cluster's Subscriptions: give --cluster, too.")
         refresh(catalog, [cluster] if cluster else [])  # the worker may not have come to it yet
-        found = audit(
+        report = audit(
             catalog,
             method,
             cluster=cluster,
@@ -64,57 +66,41 @@ class Command(BaseCommand):
             namespace=options["namespace"],
         )
         if options["json"]:
-            self.stdout.write(json.dumps(as_json(found)))
+            self.stdout.write(json.dumps(as_json(report)))
         elif options["csv"]:
-            self.stdout.write(as_csv(found), ending="")
+            self.stdout.write(as_csv(report), ending="")
         else:
-            self.stdout.write(_as_text(found))
+            self.stdout.write(_as_text(report))
 
 
-def _catalog(name: str) -> Catalog:
-    try:
-        return get_named_catalog(name)
-    except Missing as error:
-        raise CommandError(f"{error.message} {error.hint}".rstrip()) from None
-
-
-def _cluster(name: str) -> Cluster | None:
-    if not name:
-        return None
-    try:
-        return get_cluster(name)
-    except Missing as error:
-        raise CommandError(f"{error.message} {error.hint}") from None
-
-
-def _as_text(found: Audit) -> str:
-    counts = ", ".join(f"{found.counts[key]} {title}" for key, title in TITLES.items())
-    where = f"cluster {found.cluster}" if found.cluster else "catalog facts only"
-    where += f", namespace {found.namespace_check.namespace}" if found.namespace_check else ""
+def _as_text(report: Audit) -> str:
+    counts = ", ".join(f"{report.counts[key]} {title}" for key, title in TITLES.items())
+    where = f"cluster {report.cluster}" if report.cluster else "catalog facts only"
+    where += f", namespace {report.namespace_check.namespace}" if report.namespace_check else ""
     lines = [
-        f"{found.catalog} by {found.path} ({where}): {len(found.rows)} packages: {counts}.",
-        *(f"{note.sentence} ({note.rule})" for note in found.notes),
+        f"{report.catalog} by {report.path} ({where}): {len(report.rows)} packages: {counts}.",
+        *(f"{note.sentence} ({note.rule})" for note in report.notes),
         "",
     ]
-    for bucket in found.buckets:
+    for bucket in report.buckets:
         named = ", ".join(bucket.packages[:NAMED])
         more = len(bucket.packages) - NAMED
         rule = f" ({bucket.rule})" if bucket.rule else ""
         lines.append(f"{len(bucket.packages):>5}  {bucket.title}{rule}")
         lines.append(f"       {named}{f' and {more} more' if more > 0 else ''}")
-    if found.actual:
-        agrees = agreement(found)
+    if report.actual:
+        numbers = agreement(report)
         lines += [
             "",
-            f"Beside what the cluster has: {agrees['agree']} agree, {agrees['disagree']} disagree, "
-            f"{agrees['undecided']} are not predicted.",
+            f"Beside what the cluster has: {numbers['agree']} agree, "
+            f"{numbers['disagree']} disagree, {numbers['undecided']} are not predicted.",
         ]
-    for one in found.outcomes:
-        rule = f" ({one.rule})" if one.rule else ""
-        said = {True: "as it is", False: "and it is not so", None: "not predicted"}[one.agrees]
-        lines.append(f"{one.count:>5}  {one.title}{rule}: {said}")
-    for each in found.actual:
-        if each.agrees is False:
-            rule = f" ({each.rule})" if each.rule else ""
-            lines.append(f"  {each.name}: {each.health}, predicted {TITLES[each.verdict]}{rule}")
+    for outcome in report.outcomes:
+        rule = f" ({outcome.rule})" if outcome.rule else ""
+        agrees = {True: "as it is", False: "and it is not so", None: "not predicted"}
+        lines.append(f"{outcome.count:>5}  {outcome.title}{rule}: {agrees[outcome.agrees]}")
+    for row in report.actual:
+        if row.agrees is False:
+            rule = f" ({row.rule})" if row.rule else ""
+            lines.append(f"  {row.name}: {row.health}, predicted {TITLES[row.verdict]}{rule}")
     return "\n".join(lines)

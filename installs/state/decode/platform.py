@@ -74,9 +74,7 @@ def cluster_operator(obj: Object) -> DecodedObject | None:
     return decoded
 
 
-def worst_condition(
-    conditions: list[dict[str, Any]],
-) -> tuple[int, Mapping[str, Any] | None]:
+def worst_condition(conditions: list[dict[str, Any]]) -> tuple[int, Mapping[str, Any] | None]:
     """(severity, the condition that decides it): 3 unavailable, 2 degraded, 1 to watch, 0 fine.
 
     The order is that of cluster upgrades: Available, then Degraded, then the rest.
