@@ -261,11 +261,14 @@ def _quiet_health(installation: V0Installation) -> str:
 def _links(installation: V0Installation, problem: V0Problem | None) -> tuple[ChainLink, ...]:
     """The chain from top to bottom; the problem's links replace those of the same objects."""
     links: list[ChainLink] = []
-    if installation.subject.kind == "Subscription":
+    subject = installation.subject
+    if subject.kind == "Subscription":
         links.append(_subject_link(installation, problem))
-        links += _catalog_links(installation)
-        links += _plan_links(installation)
-    links += _csv_links(installation, problem)
+        catalog, plan = installation.catalog, installation.plan
+        ref, plan_ref = installation.catalog_ref, (subject.namespace, installation.plan_name)
+        links += _link(catalog, installation.catalog_verdict, "CatalogSource", *ref)
+        links += _link(plan, installation.plan_verdict, "InstallPlan", *plan_ref)
+    links += _csv_link(installation, problem)
     links += [
         link_of(deployment, evaluate_deployment(deployment))
         for deployment in installation.deployments
@@ -281,46 +284,29 @@ def _links(installation: V0Installation, problem: V0Problem | None) -> tuple[Cha
 
 def _subject_link(installation: V0Installation, problem: V0Problem | None) -> ChainLink:
     """The link of the Subscription: failed only if it is the cause, as it copies other failures."""
-    verdict = (
-        installation.conditions[0][1] if installation.conditions else Evaluation(State.HEALTHY)
-    )
-    for _, condition_verdict in installation.conditions:
-        if condition_verdict.state in BROKEN:
-            verdict = condition_verdict
-            break
+    verdicts = [verdict for _, verdict in installation.conditions]
+    broken = [verdict for verdict in verdicts if verdict.state in BROKEN]
+    verdict = next(iter((*broken, *verdicts)), Evaluation(State.HEALTHY))
     if problem is None and verdict.state in BROKEN:
         verdict = replace(verdict, state=State.INFORMATION)
     return link_of(installation.subject, verdict)
 
 
-def _catalog_links(installation: V0Installation) -> list[ChainLink]:
-    namespace, name = installation.catalog_ref
-    if not name:
-        return []
-    if installation.catalog is None:
-        return [ChainLink("CatalogSource", namespace, name, "absent")]
-    return [link_of(installation.catalog, installation.catalog_verdict)]
+def _csv_link(installation: V0Installation, problem: V0Problem | None) -> list[ChainLink]:
+    csv, verdict = installation.csv, installation.csv_verdict
+    if problem is None and verdict.state in BROKEN:
+        verdict = replace(verdict, state=State.PROGRESSING)  # missing requirements are created
+    namespace, name = installation.subject.namespace, installation.csv_name
+    return _link(csv, verdict, "ClusterServiceVersion", namespace, name)
 
 
-def _plan_links(installation: V0Installation) -> list[ChainLink]:
-    if installation.plan is not None:
-        return [link_of(installation.plan, installation.plan_verdict)]
-    name = installation.plan_name
-    return (
-        [ChainLink("InstallPlan", installation.subject.namespace, name, "absent")] if name else []
-    )
-
-
-def _csv_links(installation: V0Installation, problem: V0Problem | None) -> list[ChainLink]:
-    if installation.csv is not None:
-        verdict = installation.csv_verdict
-        if problem is None and verdict.state in BROKEN:
-            # Its missing requirements are being created.
-            verdict = replace(verdict, state=State.PROGRESSING)
-        return [link_of(installation.csv, verdict)]
-    name = installation.csv_name
-    kind = "ClusterServiceVersion"
-    return [ChainLink(kind, installation.subject.namespace, name, "absent")] if name else []
+def _link(
+    obj: Observation | None, verdict: Evaluation, kind: str, namespace: str, name: str
+) -> list[ChainLink]:
+    """The link of the object, absent if only its name is known, none without a name."""
+    if obj is not None:
+        return [link_of(obj, verdict)]
+    return [ChainLink(kind, namespace, name, "absent")] if name else []
 
 
 def _put(links: list[ChainLink], new: ChainLink, behind: tuple[str, str]) -> list[ChainLink]:

@@ -103,7 +103,7 @@ def evaluate(obj: Observation) -> Evaluation:
         return special(obj)
     order = _ORDER.get(obj.kind)
     if order is None:
-        return Evaluation(State.UNKNOWN, obj.reason, obj.message)
+        return Evaluation(State.UNKNOWN, text(obj.details, "reason"), text(obj.details, "message"))
     verdict = worst([evaluate_condition(obj, type_) for type_ in order])
     if verdict.state is State.ABSENT and obj.kind in _HEALTHY_WITHOUT_CONDITIONS:
         return Evaluation(State.HEALTHY)
@@ -154,8 +154,8 @@ def evaluate_catalog_source(obj: Observation) -> Evaluation:
 
     It is ABSENT until OLM has tried to connect.
     """
-    reason = obj.reason or text(obj.details, "reason")
-    message = obj.message or text(obj.details, "message")
+    reason = text(obj.details, "reason")
+    message = text(obj.details, "message")
     if reason:
         status = class_of(obj.kind, "reason", "", reason)
         if status in BROKEN:
@@ -169,7 +169,7 @@ def evaluate_catalog_source(obj: Observation) -> Evaluation:
 def evaluate_plan(obj: Observation) -> Evaluation:
     """An InstallPlan. One that is approved but not yet processed is PROGRESSING."""
     verdict = evaluate_phase(obj, reason="")
-    message = obj.message or text(obj.details, "message")
+    message = text(obj.details, "message")
     installed = evaluate_condition(obj, "Installed")
     if verdict.state is State.BLOCKED:
         if obj.details.get("approved") is True:
@@ -209,8 +209,8 @@ def evaluate_csv(obj: Observation) -> Evaluation:
 
     Pending is BLOCKED if a requirement is missing that only a person can provide.
     """
-    reason = obj.reason or text(obj.details, "reason")
-    message = obj.message or text(obj.details, "message")
+    reason = text(obj.details, "reason")
+    message = text(obj.details, "message")
     state = class_of(obj.kind, PHASE, obj.phase, reason)
     pending = state is State.RETRYING and reason == "RequirementsNotMet"
     if pending and needs_a_person(requirement_rows(obj.details)):

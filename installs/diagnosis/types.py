@@ -22,7 +22,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """An object. `phase`, `reason` and `message` are those of its status.
+    """An object; `phase` is that of its status.
 
     `extra` may hold fields of the spec: `package`, and for a Subscription `catalog` and
     `catalog_namespace`, the CatalogSource. `details` are those of installs.state.decode; their
@@ -36,8 +36,6 @@ class Observation:
     name: str
     conditions: tuple[Condition, ...] = ()
     phase: str = ""
-    message: str = ""
-    reason: str = ""
     deleting: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)

@@ -1,41 +1,22 @@
-"""What is installed, as the clusters last said it, and what people asked OLM Web to do."""
+"""Installed objects as last read from the clusters, and the requests of people."""
 
-from installs.models.actions import AccessAnswer, Action, ActionBatch
-from installs.models.history import CopyReport, Notification, Transition, UnknownMessage
-from installs.models.requests import AllowRule, InstallRequest
-from installs.models.state import (
-    NEEDS_ATTENTION,
-    ClusterInventory,
-    ClusterOperator,
-    ClusterOperatorMember,
-    Component,
-    CRDState,
-    Event,
-    Health,
-    Observed,
-    Operator,
-    OperatorReference,
-)
-
-__all__ = (
-    "NEEDS_ATTENTION",
-    "AccessAnswer",
-    "Action",
-    "ActionBatch",
-    "AllowRule",
-    "CRDState",
-    "ClusterInventory",
-    "ClusterOperator",
-    "ClusterOperatorMember",
-    "Component",
-    "CopyReport",
-    "Event",
-    "Health",
-    "InstallRequest",
-    "Notification",
-    "Observed",
-    "Operator",
-    "OperatorReference",
-    "Transition",
-    "UnknownMessage",
-)
+from installs.models.actions import AccessAnswer as AccessAnswer
+from installs.models.actions import Action as Action
+from installs.models.actions import ActionBatch as ActionBatch
+from installs.models.history import CopyReport as CopyReport
+from installs.models.history import Notification as Notification
+from installs.models.history import Transition as Transition
+from installs.models.history import UnknownMessage as UnknownMessage
+from installs.models.requests import AllowRule as AllowRule
+from installs.models.requests import InstallRequest as InstallRequest
+from installs.models.state import NEEDS_ATTENTION as NEEDS_ATTENTION
+from installs.models.state import ClusterInventory as ClusterInventory
+from installs.models.state import ClusterOperator as ClusterOperator
+from installs.models.state import ClusterOperatorMember as ClusterOperatorMember
+from installs.models.state import Component as Component
+from installs.models.state import CRDState as CRDState
+from installs.models.state import Event as Event
+from installs.models.state import Health as Health
+from installs.models.state import Observed as Observed
+from installs.models.state import Operator as Operator
+from installs.models.state import OperatorReference as OperatorReference

@@ -190,19 +190,18 @@ def facets() -> dict[str, list[Facet]]:
     for *values, number in rows:
         for name, value in zip(names, values, strict=True):
             counts[name][value] = counts[name].get(value, 0) + number
-    words = dict(Health.choices)
-    order = {value: rank for rank, value in enumerate(Health.values)}
+    cluster_scoped = counts["namespace"].pop("", 0)
     choices = {
         name: [Facet(value, value, number) for value, number in sorted(values.items())]
         for name, values in counts.items()
+        if name != "health"
     }
-    choices["namespace"] = [
-        facet if facet.value else Facet("-", "none (cluster-scoped)", facet.count)
-        for facet in choices["namespace"]
-    ]
+    if cluster_scoped:
+        choices["namespace"].insert(0, Facet("-", "none (cluster-scoped)", cluster_scoped))
     choices["health"] = [
-        Facet(facet.value, str(words.get(facet.value, facet.value)), facet.count)
-        for facet in sorted(choices["health"], key=lambda facet: order.get(facet.value, 99))
+        Facet(value, str(label), counts["health"][value])
+        for value, label in Health.choices
+        if value in counts["health"]
     ]
     return choices
 

@@ -26,7 +26,7 @@ class WatchState:
     """The watch of one resource of one cluster. Times are of time.monotonic().
 
     `position` is the resourceVersion to continue from, empty to begin with a list. `watches` counts
-    requests that are not yet added to its row.
+    requests that are not yet added to its row, `saved` is state and error of the row.
     """
 
     watched: WatchedResource
@@ -39,6 +39,7 @@ class WatchState:
     retry_at: float = 0.0
     failures: int = 0
     watches: int = 0
+    saved: tuple[str, str] | None = None
 
     def mark_started(self) -> None:
         self.running, self.opened_at = True, None

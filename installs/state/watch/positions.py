@@ -5,11 +5,10 @@ if that is impossible: the cluster was never read, serves other kinds than it di
 a backup, or many watched resources have no position.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db import transaction
 from django.db.models import F
@@ -82,7 +81,7 @@ def make_plan(discovery: Discovery, rows: Mapping[str, ResourceWatch]) -> Sessio
         row = rows.get(watched.name)
         watch = WatchState(watched, served)
         if row is not None:
-            watch.state, watch.error = row.state, row.error
+            watch.state, watch.error = watch.saved = row.state, row.error
             if row.listed_at is not None and row.state != ResourceWatch.State.ABSENT:
                 watch.position = row.resource_version
         watches[watched.name] = watch
@@ -146,33 +145,15 @@ def watch_rows_of(cluster: Cluster) -> dict[str, ResourceWatch]:
     return {row.resource: row for row in ResourceWatch.objects.filter(cluster=cluster)}
 
 
-class WatchRows:
-    """Saves the state of watches; a row is written only if it would change."""
-
-    def __init__(self, cluster: Cluster, rows: Mapping[str, ResourceWatch]) -> None:
-        self._cluster = cluster
-        self._saved = {name: (row.state, row.error) for name, row in rows.items()}
-
-    def due(self, watches: Iterable[WatchState], *, counts: bool = False) -> list[WatchState]:
-        """The watches whose rows would change; with `counts` also those with new watch requests."""
-        return [
-            watch
-            for watch in watches
-            if self._saved.get(watch.watched.name) != (watch.state, watch.error)
-            or (counts and watch.watches)
-        ]
-
-    def save(self, due: Sequence[WatchState]) -> None:
-        """Writes state, error and number of watch requests, in one transaction."""
-        with transaction.atomic():
-            for watch in due:
-                fields: dict[str, Any] = {"state": watch.state, "error": watch.error}
-                ResourceWatch.objects.filter(
-                    cluster=self._cluster, resource=watch.watched.name
-                ).update(watches=F("watches") + watch.watches, **fields)
-        for watch in due:
-            self._saved[watch.watched.name] = (watch.state, watch.error)
-            watch.watches = 0
+def save_watches(cluster: Cluster, watches: Sequence[WatchState]) -> None:
+    """Writes state, error and number of watch requests, in one transaction."""
+    with transaction.atomic():
+        for watch in watches:
+            rows = ResourceWatch.objects.filter(cluster=cluster, resource=watch.watched.name)
+            requests = F("watches") + watch.watches
+            rows.update(state=watch.state, error=watch.error, watches=requests)
+    for watch in watches:
+        watch.saved, watch.watches = (watch.state, watch.error), 0
 
 
 def confirm_current(cluster: Cluster, now: datetime) -> None:

@@ -174,7 +174,6 @@ class WatchSession:
         self._jobs = Jobs(self._put)
         self._batch = Batch()
         self._watches = plan.watches
-        self._watch_rows = positions.WatchRows(cluster, plan.rows)
         self._threads: dict[str, WatchThread] = {}
         now = time.monotonic()
         self._saved_at = self._confirmed_at = self._lease_checked_at = now
@@ -266,8 +265,14 @@ class WatchSession:
             self._with_lease(lambda: positions.confirm_current(self._cluster, timezone.now()))
 
     def _save_watches(self, *, counts: bool = False) -> None:
-        if due := self._watch_rows.due(self._watches.values(), counts=counts):
-            self._with_lease(lambda: self._watch_rows.save(due))
+        """Saves the watches whose rows would change; with `counts` also those with new requests."""
+        due = [
+            watch
+            for watch in self._watches.values()
+            if watch.saved != (watch.state, watch.error) or (counts and watch.watches)
+        ]
+        if due:
+            self._with_lease(lambda: positions.save_watches(self._cluster, due))
 
     def _log_failures(self) -> None:
         """Logs one line per error code, as most watches fail at the same time."""

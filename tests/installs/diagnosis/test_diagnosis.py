@@ -280,7 +280,7 @@ def test_deprecations_are_judged_by_status_and_told_once() -> None:
 
 
 def test_a_kind_that_is_not_covered_is_unknown() -> None:
-    diagnosis = diagnose(Observation("Widget", "ns", "x", message="?"), ())
+    diagnosis = diagnose(Observation("Widget", "ns", "x", details={"message": "?"}), ())
     assert (diagnosis.health, diagnosis.message) == ("Unknown", "?")
 
 
