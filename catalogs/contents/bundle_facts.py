@@ -134,7 +134,7 @@ class _Mode(msgspec.Struct):
 
 
 class _Spec(msgspec.Struct):
-    """The same members under the names of a ClusterServiceVersion's spec."""
+    """The spec of a ClusterServiceVersion."""
 
     installModes: list[_Mode] | None = None
     customresourcedefinitions: _Descriptions | None = None
@@ -145,14 +145,15 @@ class _Spec(msgspec.Struct):
     minKubeVersion: str | None = None
 
 
-class _Metadata(msgspec.Struct):
-    """The same members under the names of olm.csv.metadata."""
+class _Metadata(_Spec):
+    """An olm.csv.metadata: members of the spec, two of them under other names."""
 
-    installModes: list[_Mode] | None = None
-    crdDescriptions: _Descriptions | None = None
-    apiServiceDefinitions: _Descriptions | None = None
-    nativeAPIs: list[_Description] | None = None
-    minKubeVersion: str | None = None
+    customresourcedefinitions: _Descriptions | None = msgspec.field(
+        default=None, name="crdDescriptions"
+    )
+    apiservicedefinitions: _Descriptions | None = msgspec.field(
+        default=None, name="apiServiceDefinitions"
+    )
     annotations: csvs.Annotations | None = None
 
 
@@ -194,8 +195,8 @@ def read_contents(blob: bytes, *, deprecated: bool = False) -> Contents:
     `deprecated` comes from the package's olm.deprecations. Raises one of `fbc.DECODE_ERRORS` for a
     blob that is no JSON object.
     """
-    bundle = fbc.decode(blob, _Blob)[0]
-    properties = bundle.properties or []
+    bundle = fbc.decode(blob, fbc.BundleIn)[0]
+    properties = fbc.properties_of(bundle)
     facts = _from_properties(properties)
     manifests = [manifest for manifest in map(_manifest, properties) if manifest is not None]
     csv = next((manifest for manifest in manifests if manifest.kind == CSV_KIND), None)
@@ -203,18 +204,13 @@ def read_contents(blob: bytes, *, deprecated: bool = False) -> Contents:
     if csv is not None:
         facts |= _from_csv(csv)
     elif metadata is not None:
-        facts |= _from_metadata(fbc.decode(metadata.value, _Metadata)[0])
+        described = fbc.decode(metadata.value, _Metadata)[0]
+        facts |= _from_spec(described, described.annotations)
     if manifests:
         facts |= _from_manifests([manifest for manifest in manifests if manifest is not csv])
     return Contents(
         name=bundle.name or "", package=bundle.package or "", deprecated=deprecated, **facts
     )
-
-
-class _Blob(msgspec.Struct):
-    name: str | None = None
-    package: str | None = None
-    properties: list[fbc.PropertyIn] | None = None
 
 
 def _from_properties(properties: list[fbc.PropertyIn]) -> dict[str, Any]:
@@ -276,8 +272,7 @@ def _from_csv(manifest: _ShippedObject) -> dict[str, Any]:
     conversions = [webhook for webhook in webhooks if webhook.type == CONVERSION]
     strategy = (spec.install.spec if spec.install else None) or _Strategy()
     return {
-        **_named(spec.installModes, spec.customresourcedefinitions, spec.apiservicedefinitions),
-        **_needs(spec.nativeAPIs, spec.minKubeVersion, annotations),
+        **_from_spec(spec, annotations),
         "webhooks": len(webhooks),
         "conversion_webhooks": len(conversions),
         "webhook_rules": tuple(
@@ -297,40 +292,28 @@ def _from_csv(manifest: _ShippedObject) -> dict[str, Any]:
     }
 
 
-def _from_metadata(metadata: _Metadata) -> dict[str, Any]:
-    return {
-        **_named(metadata.installModes, metadata.crdDescriptions, metadata.apiServiceDefinitions),
-        **_needs(metadata.nativeAPIs, metadata.minKubeVersion, metadata.annotations),
-    }
-
-
-def _named(
-    modes: list[_Mode] | None, crds: _Descriptions | None, services: _Descriptions | None
-) -> dict[str, Any]:
-    crds, services = crds or _Descriptions(), services or _Descriptions()
-    supported = frozenset(mode.type for mode in modes or () if mode.supported)
+def _from_spec(spec: _Spec, annotations: csvs.Annotations | None) -> dict[str, Any]:
+    """The facts that a ClusterServiceVersion and its olm.csv.metadata have in common."""
+    crds = spec.customresourcedefinitions or _Descriptions()
+    services = (spec.apiservicedefinitions or _Descriptions()).owned or ()
+    modes = spec.installModes
     counts = Counter(mode.type for mode in modes or ())
     return {
-        "install_modes": supported if modes is not None else None,
+        "install_modes": None
+        if modes is None
+        else frozenset(mode.type for mode in modes if mode.supported),
         "repeated_install_modes": tuple(type_ for type_, times in counts.items() if times > 1),
         "owned_crds": tuple(crd.name for crd in crds.owned or ()),
         "required_crds": tuple(
             (crd.name, ApiKind(crd.name.partition(".")[2], crd.version, crd.kind))
             for crd in crds.required or ()
         ),
-        "owned_api_services": len(services.owned or ()),
-        "owned_apis": tuple(
-            f"{service.version}.{service.group}" for service in services.owned or ()
+        "owned_api_services": len(services),
+        "owned_apis": tuple(f"{service.version}.{service.group}" for service in services),
+        "native_apis": tuple(
+            ApiKind(api.group, api.version, api.kind) for api in spec.nativeAPIs or ()
         ),
-    }
-
-
-def _needs(
-    native: list[_Description] | None, min_kube: str | None, annotations: csvs.Annotations | None
-) -> dict[str, Any]:
-    return {
-        "native_apis": tuple(ApiKind(api.group, api.version, api.kind) for api in native or ()),
-        "min_kube_version": min_kube or "",
+        "min_kube_version": spec.minKubeVersion or "",
         "suggested_namespace": (annotations.suggestedNamespace if annotations else None) or "",
     }
 

@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class DifferenceLine:
+class Difference:
     """`change` is added, removed or changed; `level` that of a permission; `note` the details."""
 
     change: str
@@ -31,7 +31,7 @@ class DifferenceLine:
 @dataclass(frozen=True, slots=True)
 class DifferenceSection:
     title: str
-    lines: tuple[DifferenceLine, ...]
+    lines: tuple[Difference, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +66,15 @@ def _pairs(
 
 def _named_lines(
     before: Iterable[Item], after: Iterable[Item], label: Callable[[Item], str]
-) -> Iterator[DifferenceLine]:
+) -> Iterator[Difference]:
     for old, new in _pairs(before, after, label):
         if new is None and old is not None:
-            yield DifferenceLine("removed", label(old))
+            yield Difference("removed", label(old))
         elif old is None and new is not None:
-            yield DifferenceLine("added", label(new))
+            yield Difference("added", label(new))
 
 
-def _permissions(before: BundleReport, after: BundleReport) -> Iterator[DifferenceLine]:
+def _permissions(before: BundleReport, after: BundleReport) -> Iterator[Difference]:
     for change, permissions in (
         ("added", beyond(after.permissions, before.permissions)),
         ("removed", beyond(before.permissions, after.permissions)),
@@ -85,14 +85,12 @@ def _permissions(before: BundleReport, after: BundleReport) -> Iterator[Differen
             verbs = ", ".join(permission.verbs) or "bound"
             description = f"{verbs}: {permission.what}{names} ({where}, {permission.account})"
             if change == "added":
-                yield DifferenceLine(
-                    change, description, " ".join(permission.why), permission.level
-                )
+                yield Difference(change, description, " ".join(permission.why), permission.level)
             else:
-                yield DifferenceLine(change, description)
+                yield Difference(change, description)
 
 
-def _objects(before: BundleReport, after: BundleReport) -> Iterator[DifferenceLine]:
+def _objects(before: BundleReport, after: BundleReport) -> Iterator[Difference]:
     def flat(report: BundleReport) -> list[str]:
         return [
             f"{kinds.kind} {name} ({kinds.api_version})"
@@ -104,7 +102,7 @@ def _objects(before: BundleReport, after: BundleReport) -> Iterator[DifferenceLi
     yield from _named_lines(flat(before), flat(after), str)
 
 
-def _webhooks(before: BundleReport, after: BundleReport) -> Iterator[DifferenceLine]:
+def _webhooks(before: BundleReport, after: BundleReport) -> Iterator[Difference]:
     for old, new in _pairs(
         before.webhooks, after.webhooks, lambda webhook: (webhook.type, webhook.name)
     ):
@@ -112,26 +110,24 @@ def _webhooks(before: BundleReport, after: BundleReport) -> Iterator[DifferenceL
         assert webhook is not None  # noqa: S101 - for the type checker: one of them is there
         description = f"{webhook.type} {webhook.name}: {'; '.join(webhook.intercepts)}"
         if old is None or new is None:
-            yield DifferenceLine("removed" if new is None else "added", description)
+            yield Difference("removed" if new is None else "added", description)
         elif old != new:
             was = f"It was: {'; '.join(old.intercepts)}, failure policy {old.failure_policy}."
-            yield DifferenceLine(
-                "changed", f"{description}, failure policy {new.failure_policy}", was
-            )
+            yield Difference("changed", f"{description}, failure policy {new.failure_policy}", was)
 
 
-def _images(before: BundleReport, after: BundleReport) -> Iterator[DifferenceLine]:
+def _images(before: BundleReport, after: BundleReport) -> Iterator[Difference]:
     """A removed and an added image with the same repository and names count as one change."""
     here, there = {image.image for image in before.images}, {image.image for image in after.images}
     went, came = _by_use(before, there), _by_use(after, here)
     for key, old in went.items():
         new = came.get(key, [])
         if len(old) == len(new) == 1:
-            yield DifferenceLine("changed", came.pop(key)[0], f"It was {old[0]}.")
+            yield Difference("changed", came.pop(key)[0], f"It was {old[0]}.")
         else:
-            yield from (DifferenceLine("removed", image) for image in old)
+            yield from (Difference("removed", image) for image in old)
     for new in came.values():
-        yield from (DifferenceLine("added", image) for image in new)
+        yield from (Difference("added", image) for image in new)
 
 
 def _by_use(report: BundleReport, without: set[str]) -> dict[tuple[str, ...], list[str]]:
@@ -149,22 +145,22 @@ def repository(image: str) -> str:
     return f"{head}{slash}{last.partition(':')[0]}"
 
 
-def _crds(before: Iterable[Crd], after: Iterable[Crd]) -> Iterator[DifferenceLine]:
+def _crds(before: Iterable[Crd], after: Iterable[Crd]) -> Iterator[Difference]:
     for old, new in _pairs(before, after, lambda crd: crd.name):
         if old is None and new is not None:
-            yield DifferenceLine("added", new.name)
+            yield Difference("added", new.name)
         elif new is None and old is not None:
-            yield DifferenceLine(
+            yield Difference(
                 "removed", old.name, "Its objects stay as long as the CRD does.", "caution"
             )
         elif old is not None and new is not None:
             yield from crd_lines(old, new)
 
 
-def crd_lines(old: Crd, new: Crd) -> Iterator[DifferenceLine]:
+def crd_lines(old: Crd, new: Crd) -> Iterator[Difference]:
     """Changes between two versions of the same CRD."""
     if old.scope != new.scope:
-        yield DifferenceLine(
+        yield Difference(
             "changed", new.name, f"Its scope was {old.scope}, now {new.scope}.", "danger"
         )
     versions = {version.name: version for version in new.versions}
@@ -172,21 +168,19 @@ def crd_lines(old: Crd, new: Crd) -> Iterator[DifferenceLine]:
         now = versions.pop(was.name, None)
         if now is None:
             note = f"Version {was.name} is gone."
-            yield DifferenceLine("removed", new.name, note, "danger" if was.storage else "caution")
+            yield Difference("removed", new.name, note, "danger" if was.storage else "caution")
             continue
         if was.served and not now.served:
             note = f"Version {was.name} is no longer served."
-            yield DifferenceLine("changed", new.name, note, "caution")
+            yield Difference("changed", new.name, note, "caution")
         if now.storage and not was.storage:
-            yield DifferenceLine(
-                "changed", new.name, f"Objects are stored as {was.name} from now on."
-            )
+            yield Difference("changed", new.name, f"Objects are stored as {was.name} from now on.")
         yield from _schema_lines(new.name, was, now)
     for added in versions.values():
-        yield DifferenceLine("added", new.name, f"Version {added.name} is new.")
+        yield Difference("added", new.name, f"Version {added.name} is new.")
 
 
-def _schema_lines(name: str, was: CrdVersion, now: CrdVersion) -> Iterator[DifferenceLine]:
+def _schema_lines(name: str, was: CrdVersion, now: CrdVersion) -> Iterator[Difference]:
     old, new = fields_of(was.schema), fields_of(now.schema)
     for path, field in new.items():
         before = old.get(path)
@@ -194,24 +188,22 @@ def _schema_lines(name: str, was: CrdVersion, now: CrdVersion) -> Iterator[Diffe
             parent = _parent(path)
             if field.required and (not parent or parent in old):
                 note = f"{path} is new in {now.name} and required."
-                yield DifferenceLine("added", name, note, "danger")
+                yield Difference("added", name, note, "danger")
             continue
         if field.required and not before.required:
-            yield DifferenceLine(
-                "changed", name, f"{path} is now required in {now.name}.", "danger"
-            )
+            yield Difference("changed", name, f"{path} is now required in {now.name}.", "danger")
         if field.type != before.type:
             types = f"{before.type or 'any'}, now {field.type or 'any'}"
             note = f"{path} in {now.name} was of type {types}."
-            yield DifferenceLine("changed", name, note, "danger")
+            yield Difference("changed", name, note, "danger")
     gone = {path for path in old if path not in new}
     for path in sorted(path for path in gone if _parent(path) not in gone):
         note = f"{path} is gone from {now.name}: its values would be dropped."
-        yield DifferenceLine("removed", name, note, "danger")
+        yield Difference("removed", name, note, "danger")
     added = sum(path not in old for path in new)
     if added:
         are = "field is" if added == 1 else "fields are"
-        yield DifferenceLine("added", name, f"{added} {are} new in {now.name}.")
+        yield Difference("added", name, f"{added} {are} new in {now.name}.")
 
 
 def _parent(path: str) -> str:

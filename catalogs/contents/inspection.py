@@ -24,6 +24,7 @@ PROGRESS_INTERVAL = 0.5  # seconds between two writes of the progress
 USERNAME_LENGTH = 150  # characters, as the column holds
 State = BundleInspection.State
 _IN_PROGRESS = (State.QUEUED, State.READING)
+_NO_ERROR = {"error_code": "", "error_text": "", "error_hint": ""}
 _HINTS = {
     "too-large": "Only the layers with manifests are pulled, and those of real bundles are small: "
     "look at how the image is built.",
@@ -79,9 +80,7 @@ def start(image: str, username: str) -> BundleInspection | None:
         asked_at=now,
         done=0,
         total=0,
-        error_code="",
-        error_text="",
-        error_hint="",
+        **_NO_ERROR,
     )
     return row if updated else None
 
@@ -121,7 +120,7 @@ def run(row: BundleInspection) -> None:
         finished_at=timezone.now(),
         requests=cost[0],
         bytes_read=cost[1],
-        **{"error_code": "", "error_text": "", "error_hint": ""},
+        **_NO_ERROR,
     )
     log.info("bundle inspected", image=row.image, digest=manifests.digest, bytes_read=cost[1])
 

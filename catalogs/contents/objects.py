@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from catalogs.contents.bundle_facts import CSV_KIND
 from catalogs.fbc import blob as fbc
 from catalogs.fbc import csvs
 from catalogs.sources.base import SourceError
 
-CSV_KIND = "ClusterServiceVersion"
 MOST_OBJECTS = 2_000
 _DOCUMENT = re.compile(rb"^---(?:[ \t].*)?$", re.MULTILINE)
 _ANNOTATIONS = "annotations.yaml"
@@ -121,10 +121,6 @@ def _bad(label: str, why: str, code: str) -> SourceError:
     return SourceError(f"{label} {why}.", code=code)
 
 
-class _Blob(msgspec.Struct):
-    properties: list[fbc.PropertyIn] | None = None
-
-
 def objects_in(blob: bytes) -> list[bytes]:
     """The objects in the olm.bundle.object properties of a blob, as JSON or YAML.
 
@@ -134,7 +130,7 @@ def objects_in(blob: bytes) -> list[bytes]:
     if b"olm.bundle.object" not in blob:
         return []
     try:
-        properties = fbc.decode(blob, _Blob)[0].properties or []
+        properties = fbc.properties_of(fbc.decode(blob, fbc.BundleIn)[0])
     except fbc.DECODE_ERRORS:
         return []
     result = []

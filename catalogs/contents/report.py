@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from catalogs.contents.objects import CSV_KIND, Manifests
+from catalogs.contents.bundle_facts import CRD_KIND, CSV_KIND
+from catalogs.contents.objects import Manifests
 from catalogs.contents.permissions import CLUSTER, Level, Permission, account_of, permissions_of
 from olmweb.kube.fields import Object, dig, items, text, texts
 
@@ -39,7 +40,6 @@ class Crd:
     kind: str
     scope: str
     versions: tuple[CrdVersion, ...]
-    conversion_webhook: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,7 @@ def report(manifests: Manifests, related: Iterable[tuple[str, str]] = ()) -> Bun
     return BundleReport(
         kinds=(*_kinds(shipped), *_created(csv)),
         permissions=permissions_of(csv, shipped),
-        crds=tuple(
-            _crd(manifest)
-            for manifest in shipped
-            if manifest.get("kind") == "CustomResourceDefinition"
-        ),
+        crds=tuple(_crd(manifest) for manifest in shipped if manifest.get("kind") == CRD_KIND),
         webhooks=tuple(map(_webhook, items(csv, "spec", "webhookdefinitions"))),
         images=images((*related, *_images(csv))),
         namespaces=tuple(sorted(_namespaces(shipped))),
@@ -145,7 +141,6 @@ def _crd(manifest: dict[str, Any]) -> Crd:
         text(spec, "names", "kind"),
         text(spec, "scope"),
         tuple(versions),
-        text(spec, "conversion", "strategy") == "Webhook",
     )
 
 

@@ -4,9 +4,10 @@ Uses no registry.
 """
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 
 import msgspec
 import zstandard
@@ -59,11 +60,10 @@ def manifests_of(bundle: Bundle) -> Manifests | None:
     objects = decoded(objects_in(blob)) if blob else ()
     if objects:
         return Manifests(objects, {})
-    row = _row(bundle.image)
-    if row is None:
+    if (stored := _packed(bundle.image)) is None:
         return None
-    packed = _unpack(row)
-    return Manifests(decoded(packed.objects), packed.annotations, tuple(packed.folders), row.digest)
+    packed, digest = stored
+    return Manifests(decoded(packed.objects), packed.annotations, tuple(packed.folders), digest)
 
 
 def contents_of(bundle: Bundle) -> Contents | None:
@@ -74,18 +74,16 @@ def contents_of(bundle: Bundle) -> Contents | None:
     blob = blobs.read_blob(bundle.blob_id) if bundle.blob_id else None
     if blob is None:
         return None
-    packed = None
+    folders: Sequence[str] = ()
     if not objects_in(blob):
-        row = _row(bundle.image)
-        if row is None:
+        if (stored := _packed(bundle.image)) is None:
             return None
-        packed = _unpack(row)
-        blob = with_objects(blob, packed)
+        blob, folders = with_objects(blob, stored[0]), stored[0].folders
     try:
         contents = read_contents(blob, deprecated=bundle.deprecated)
     except fbc.DECODE_ERRORS:
         return None
-    return replace(contents, folders=tuple(packed.folders)) if packed else contents
+    return replace(contents, folders=tuple(folders)) if folders else contents
 
 
 def fill_from_image(bundle: Bundle) -> None:
@@ -95,11 +93,11 @@ def fill_from_image(bundle: Bundle) -> None:
     """
     if bundle.webhooks is not None:
         return
-    row = _row(bundle.image)
-    blob = blobs.read_blob(bundle.blob_id) if row and bundle.blob_id else None
-    if row is None or blob is None:
+    stored = _packed(bundle.image)
+    blob = blobs.read_blob(bundle.blob_id) if stored and bundle.blob_id else None
+    if stored is None or blob is None:
         return
-    contents = read_contents(with_objects(blob, _unpack(row)))
+    contents = read_contents(with_objects(blob, stored[0]))
     bundle.webhooks = contents.webhooks
     bundle.owned_api_services = contents.owned_api_services
     if contents.install_modes is not None:
@@ -109,12 +107,9 @@ def fill_from_image(bundle: Bundle) -> None:
 
 def inspected_images(images: Iterable[str]) -> set[str]:
     """The subset of the images whose objects are stored. One query per 500 images."""
-    wanted = list(images)
     inspected: set[str] = set()
-    for start in range(0, len(wanted), QUERY_KEYS):
-        rows = BundleInspection.objects.filter(
-            image__in=wanted[start : start + QUERY_KEYS], manifests__isnull=False
-        )
+    for batch in _batches(images):
+        rows = BundleInspection.objects.filter(image__in=batch, manifests__isnull=False)
         inspected.update(rows.values_list("image", flat=True))
     return inspected
 
@@ -132,13 +127,11 @@ def prune(before: datetime) -> int:
     old = BundleInspection.objects.filter(asked_at__lt=before)
     images = list(old.values_list("image", flat=True))
     named: set[str] = set()
-    for start in range(0, len(images), QUERY_KEYS):
-        bundles = Bundle.objects.filter(image__in=images[start : start + QUERY_KEYS])
+    for batch in _batches(images):
+        bundles = Bundle.objects.filter(image__in=batch)
         named.update(bundles.order_by().values_list("image", flat=True).distinct())
     gone = [image for image in images if image not in named]
-    count = 0
-    for start in range(0, len(gone), QUERY_KEYS):
-        count += old.filter(image__in=gone[start : start + QUERY_KEYS]).delete()[0]
+    count = sum(old.filter(image__in=batch).delete()[0] for batch in _batches(gone))
     reading = BundleInspection.objects.filter(state=BundleInspection.State.READING)
     if reading.exists():
         return count  # its manifests may be stored before its row refers to them
@@ -169,16 +162,18 @@ def with_objects(blob: bytes, packed: Packed) -> bytes:
     )
 
 
-def _row(image: str) -> BundleManifests | None:
-    if not image:
-        return None
+def _packed(image: str) -> tuple[Packed, str] | None:
+    """The stored objects of an inspected image, and its digest. At most one query."""
     inspections = BundleInspection.objects.filter(image=image, manifests__isnull=False)
-    row = inspections.select_related("manifests").first()
-    return row.manifests if row else None
+    inspection = inspections.select_related("manifests").first() if image else None
+    row = inspection.manifests if inspection else None
+    if row is None:
+        return None
+    data = zstandard.ZstdDecompressor().decompress(bytes(row.data), max_output_size=row.size)
+    return msgspec.json.decode(data, type=Packed), row.digest
 
 
-def _unpack(row: BundleManifests) -> Packed:
-    context = zstandard.ZstdDecompressor()
-    return msgspec.json.decode(
-        context.decompress(bytes(row.data), max_output_size=row.size), type=Packed
-    )
+def _batches(images: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(images)
+    while batch := list(islice(rest, QUERY_KEYS)):
+        yield batch

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from catalogs.graph.rules import (
     REPLACES,
@@ -313,16 +314,9 @@ def _fold(
 
 def _runs(order: Sequence[str], foldable: set[str], lanes: Mapping[str, int]) -> list[list[str]]:
     """Maximal runs of foldable neighbours that `lanes` doesn't tell apart; short ones stay."""
-    runs: list[list[str]] = []
-    last: tuple[bool, int] | None = None
-    for name in order:
-        mark = (name in foldable, lanes.get(name, 0))
-        if mark[0] and mark == last:
-            runs[-1].append(name)
-        else:
-            runs.append([name])
-        last = mark
     groups: list[list[str]] = []
-    for run in runs:
-        groups.extend([run] if len(run) >= FOLD_RUN else [[name] for name in run])
+    marks = groupby(order, key=lambda name: (name in foldable, lanes.get(name, 0)))
+    for (folds, _), names in marks:
+        run = list(names)
+        groups.extend([run] if folds and len(run) >= FOLD_RUN else [[name] for name in run])
     return groups

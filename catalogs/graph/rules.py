@@ -6,7 +6,7 @@ Every algorithm is iterative: a chain of 10,000 entries or a cycle must not exha
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from catalogs.semver import Version, blang_range, blang_spans, parse
+from catalogs.semver import Version, blang_range, blang_spans, read_version
 
 REPLACES, SKIPS, SKIP_RANGE = "replaces", "skips", "skipRange"
 Table = dict[str, dict[str, str]]  # installed -> successor -> kind of the edge
@@ -199,13 +199,7 @@ def chain_of(by_name: Mapping[str, GraphEntry], head: str) -> list[str]:
 
 def version_of(name: str, versions: Mapping[str, Version]) -> Version | None:
     """The version in `versions`, else the one that a name such as etcd.v0.9.4 ends with."""
-    version = versions.get(name)
-    if version is not None:
-        return version
-    try:
-        return parse(name.split(".v", 1)[1])
-    except (IndexError, ValueError):
-        return None
+    return versions.get(name) or read_version(name.partition(".v")[2])
 
 
 def age(name: str, versions: Mapping[str, Version]) -> tuple[int, Version, str]:

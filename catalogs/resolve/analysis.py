@@ -19,7 +19,7 @@ from catalogs.graph.rules import (
 )
 from catalogs.resolve import v1
 from catalogs.resolve.facts import ResolverPackage, listed
-from catalogs.semver import Version, VersionRelease, parse
+from catalogs.semver import Version, VersionRelease, read_version
 
 V0, V1 = "v0", "v1"
 SEMANTICS = (V0, V1)
@@ -79,7 +79,8 @@ def analyse(facts: ResolverPackage, semantics: str, channel: str = "") -> Analys
     entries = list(
         dict.fromkeys(entry for name in chosen_channels for entry in facts.channels.get(name, ()))
     )
-    versions = _versions(facts)
+    readable = ((bundle.name, read_version(bundle.version)) for bundle in facts.bundles)
+    versions = {name: version for name, version in readable if version is not None}
     names = {entry.name for entry in entries}
     channel_heads = heads(entries)
     fault, too_large = "", False
@@ -173,17 +174,6 @@ def _remedies(analysis: Analysis, facts: ResolverPackage, route: Route) -> list[
             f"resources stay) and install it anew{start}."
         )
     return remedies
-
-
-def _versions(facts: ResolverPackage) -> dict[str, Version]:
-    """Bundle name to version, for those whose version can be read."""
-    versions = {}
-    for bundle in facts.bundles:
-        try:
-            versions[bundle.name] = parse(bundle.version)
-        except ValueError:
-            continue
-    return versions
 
 
 def _add_equals(table: Table, facts: ResolverPackage, names: set[str]) -> None:

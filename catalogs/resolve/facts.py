@@ -29,6 +29,12 @@ class ResolverBundle:
     dependencies: tuple[str, ...] = ()
     image: str = ""
 
+    def chosen(self, channels: Sequence[str], reason: str) -> "BundleCandidate":
+        return BundleCandidate(self.name, self.version, tuple(channels), True, "", reason)
+
+    def rejected(self, channels: Sequence[str], code: str, reason: str) -> "BundleCandidate":
+        return BundleCandidate(self.name, self.version, tuple(channels), False, code, reason)
+
 
 @dataclass(frozen=True, slots=True)
 class ResolverPackage:

@@ -14,7 +14,7 @@ from catalogs.resolve.facts import (
     ResolverPackage,
 )
 from catalogs.resolve.v0 import read_range
-from catalogs.semver import Version, parse
+from catalogs.semver import Version, read_version
 
 
 def pick(listed: Sequence[ResolverBundle]) -> ResolverBundle | None:
@@ -27,7 +27,7 @@ def pick(listed: Sequence[ResolverBundle]) -> ResolverBundle | None:
         if best is None:
             best = bundle
             continue
-        mine, its = _version(bundle), _version(best)
+        mine, its = read_version(bundle.version), read_version(best.version)
         if mine is not None and its is not None and mine > its:
             best = bundle
     return best
@@ -62,7 +62,7 @@ def resolve(
     if installed is not None:
         return _sourced(facts, installed, best, where)
     reason = f"{best.name}: the highest version of all channels; heads and edges don't count."
-    version = _version(best)
+    version = read_version(best.version)
     if version is None:
         reason = f"{best.name}: it is listed first, and its version can't be read."
     elif wanted is not None and not wanted(version):
@@ -71,21 +71,18 @@ def resolve(
         reason += (
             f" It is not in {', '.join(channels)}: a PlatformOperator can't ask for a channel."
         )
-    candidates = [
-        BundleCandidate(best.name, best.version, tuple(where[best.name]), True, "", reason)
-    ]
+    candidates = [best.chosen(where[best.name], reason)]
     others = {bundle.name: bundle for bundle in listed if bundle.name != best.name}
     for bundle in sorted(others.values(), key=_rank, reverse=True):
-        if _version(bundle) is None:
+        if read_version(bundle.version) is None:
             code, why = "version", "its version can't be read"
         elif version is None:
             code, why = "order", f"{best.name} is listed first and is never replaced"
-        elif _version(bundle) == version:
+        elif read_version(bundle.version) == version:
             code, why = "order", f"same version as {best.name}, which is listed before it"
         else:
             code, why = "order", f"lower version than {best.version}"
-        names = tuple(where[bundle.name])
-        candidates.append(BundleCandidate(bundle.name, bundle.version, names, False, code, why))
+        candidates.append(bundle.rejected(where[bundle.name], code, why))
     channel = where[best.name][0]
     return Resolution(best.name, best.version, channel, reason, candidates=tuple(candidates))
 
@@ -105,21 +102,11 @@ def _sourced(
     for bundle in sorted(facts.by_name().values(), key=_rank, reverse=True):
         if bundle.name != installed.name and bundle.name in where:
             why = "a PlatformOperator is never upgraded"
-            listed = tuple(where[bundle.name])
-            candidates.append(
-                BundleCandidate(bundle.name, bundle.version, listed, False, "successor", why)
-            )
+            candidates.append(bundle.rejected(where[bundle.name], "successor", why))
     channel = names[0] if names else ""
     return Resolution(installed.name, installed.text, channel, reason, candidates=tuple(candidates))
 
 
-def _version(bundle: ResolverBundle) -> Version | None:
-    try:
-        return parse(bundle.version)
-    except ValueError:
-        return None
-
-
 def _rank(bundle: ResolverBundle) -> tuple[bool, Version, str]:
-    version = _version(bundle)
+    version = read_version(bundle.version)
     return version is not None, version or Version(0, 0, 0), bundle.name

@@ -5,6 +5,7 @@ Knows the models and nothing of the rules.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -14,11 +15,11 @@ from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.storage.blobs import read_blob
 
 DEPENDENCIES = ("olm.package.required", "olm.gvk.required", "olm.constraint")
-_FIELDS = (
+BUNDLE_FIELDS = (
     *("name", "version", "release", "deprecated", "image"),
-    *("required_packages", "constraint_count", "blob_id"),
+    *("required_packages", "constraint_count", "blob_id", "package"),
 )
-BUNDLE_FIELDS = (*_FIELDS, "package")
+_ENTRY_FIELDS = ("name", "replaces", "skips", "skip_range")
 
 
 class _Property(msgspec.Struct):
@@ -38,31 +39,15 @@ def entries_of(package: Package) -> dict[str, list[GraphEntry]]:
     """Entries of each channel that has some, as their authors ordered them; one query."""
     entries: dict[str, list[GraphEntry]] = defaultdict(list)
     listed = ChannelEntry.objects.filter(channel__package=package).order_by("channel", "ordinal")
-    for channel, name, replaces, skips, skip_range in listed.values_list(
-        "channel__name", "name", "replaces", "skips", "skip_range"
-    ):
-        entries[channel].append(GraphEntry(name, replaces, tuple(map(str, skips)), skip_range))
+    for channel, *values in listed.values_list("channel__name", *_ENTRY_FIELDS):
+        entries[channel].append(_entry(*values))
     return entries
 
 
-def facts_of(
-    package: Package,
-    *,
-    channels: Iterable[Channel] | None = None,
-    entries: Mapping[str, list[GraphEntry]] | None = None,
-    bundles: Iterable[Bundle] | None = None,
-) -> ResolverPackage:
-    """Facts of the package; `channels`, `bundles` and `entries_of` it where they are read already.
-
-    Four queries at most, and one for each of the few bundles whose rows don't say all.
-    """
-    rows = package.channels.all() if channels is None else channels
-    listed = entries_of(package) if entries is None else entries
-    if bundles is None:
-        bundles = Bundle.objects.filter(package=package).order_by().only(*_FIELDS)
-    bundle_facts = _bundle_facts(sorted(bundles, key=lambda bundle: bundle.pk), _needing([package]))
-    in_channels = {channel.name: listed.get(channel.name, []) for channel in rows}
-    return ResolverPackage(package.name, package.default_channel, in_channels, bundle_facts)
+def facts_of(package: Package) -> ResolverPackage:
+    """Facts of the package. Four queries, and one for each of the few bundles whose rows don't say
+    all."""
+    return facts_of_all([package])[package.pk]
 
 
 def facts_of_all(
@@ -72,34 +57,43 @@ def facts_of_all(
 
     `bundles` are the rows of all of them where they are read already, with BUNDLE_FIELDS.
     """
-    entries: dict[int, dict[str, list[GraphEntry]]] = {package.pk: {} for package in packages}
+    in_channels: dict[int, dict[str, list[GraphEntry]]] = {package.pk: {} for package in packages}
     of_channel: dict[int, list[GraphEntry]] = {}
     rows = Channel.objects.filter(package__in=packages).order_by("package", "name")
     for pk, package_id, name in rows.values_list("id", "package_id", "name"):
-        entries[package_id][name] = of_channel[pk] = []
-    listed = ChannelEntry.objects.filter(channel__package__in=packages).order_by(
-        "channel_id", "ordinal"
-    )
-    for channel, name, replaces, skips, skip_range in listed.values_list(
-        "channel_id", "name", "replaces", "skips", "skip_range"
+        in_channels[package_id][name] = of_channel[pk] = []
+    entries = ChannelEntry.objects.filter(channel__package__in=packages)
+    for channel, *values in entries.order_by("channel_id", "ordinal").values_list(
+        "channel_id", *_ENTRY_FIELDS
     ):
-        entry = GraphEntry(name, replaces, tuple(str(skip) for skip in skips), skip_range)
-        of_channel[channel].append(entry)
+        of_channel[channel].append(_entry(*values))
     if bundles is None:
         bundles = Bundle.objects.filter(package__in=packages).order_by().only(*BUNDLE_FIELDS)
     by_package: dict[int, list[Bundle]] = defaultdict(list)
-    for bundle in sorted(bundles, key=lambda bundle: bundle.pk):
+    for bundle in bundles:
         by_package[bundle.package_id].append(bundle)
     needing = _needing(packages)
     return {
-        package.pk: ResolverPackage(
-            package.name,
-            package.default_channel,
-            entries[package.pk],
-            _bundle_facts(by_package[package.pk], needing),
-        )
+        package.pk: facts_from(package, in_channels[package.pk], by_package[package.pk], needing)
         for package in packages
     }
+
+
+def facts_from(
+    package: Package,
+    channels: Mapping[str, list[GraphEntry]],
+    bundles: Iterable[Bundle],
+    needing: Collection[int] | None = None,
+) -> ResolverPackage:
+    """`facts_of` from rows that are read already; `needing` are the bundles that require a kind."""
+    needing = _needing([package]) if needing is None else needing
+    rows = sorted(bundles, key=lambda bundle: bundle.pk)
+    facts = _bundle_facts(rows, needing)
+    return ResolverPackage(package.name, package.default_channel, channels, facts)
+
+
+def _entry(name: str, replaces: str, skips: list[Any], skip_range: str) -> GraphEntry:
+    return GraphEntry(name, replaces, tuple(map(str, skips)), skip_range)
 
 
 def _needing(packages: Collection[Package]) -> set[int]:

@@ -17,7 +17,7 @@ from catalogs.resolve.facts import (
     ResolverBundle,
     ResolverPackage,
 )
-from catalogs.semver import Range, Version, blang_range, parse
+from catalogs.semver import Range, blang_range, read_version
 
 
 def read_range(text: str) -> Range | None:
@@ -85,7 +85,8 @@ def _first(
         order = [entry for entry in v0_candidates(entries, now) if now is None or entry != now[0]]
         for name in order:
             version = bundles[name].version if name in bundles else ""
-            if wanted is not None and not _within(version, wanted):
+            readable = read_version(version)
+            if wanted is not None and (readable is None or not wanted(readable)):
                 outside = f"outside the range {text}"
                 rejected.append(_candidate(name, version, channel, "range", outside))
             elif best is None:
@@ -226,11 +227,3 @@ def _because(
 
 def _candidate(name: str, version: str, channel: str, code: str, reason: str) -> BundleCandidate:
     return BundleCandidate(name, version, (channel,), False, code, reason)
-
-
-def _within(text: str, wanted: Range) -> bool:
-    try:
-        version: Version = parse(text)
-    except ValueError:
-        return False
-    return wanted(version)

@@ -81,9 +81,7 @@ def resolve(
         where = tuple(listed_in.get(bundle.name, ()))
         code, reason = _rejection(bundle, where, chosen_channels, wanted, text, check, followers)
         if code:
-            rejected.append(
-                BundleCandidate(bundle.name, bundle.version, where, False, code, reason)
-            )
+            rejected.append(bundle.rejected(where, code, reason))
         else:
             accepted.append(bundle)
     rejected = _newest_first(facts, rejected)
@@ -99,7 +97,7 @@ def resolve(
     if best.dependencies:
         return _refused(best, where, (*others, *rejected))
     reason = _because(best, accepted, chosen_channels, text, installed)
-    first = BundleCandidate(best.name, best.version, where, True, "", reason)
+    first = best.chosen(where, reason)
     return Resolution(
         best.name, best.version, channel, reason, candidates=(first, *others, *rejected)
     )
@@ -111,7 +109,7 @@ def _refused(
     """The winner is validated, and no other is tried when it fails (resolve/validation.go)."""
     kind = best.dependencies[0]
     reason = f"would be chosen, but is refused: it declares {kind}, and no other is tried"
-    refused = BundleCandidate(best.name, best.version, where, False, "dependency", reason)
+    refused = best.rejected(where, "dependency", reason)
     return Resolution(
         blocked_by="dependency",
         reason=f"{best.name} would be chosen, but OLM v1 refuses bundles that declare a "
@@ -183,7 +181,7 @@ def _behind(
         code, reason = "order", f"same version and release as {best.name}, which comes first"
     else:
         code, reason = "order", f"lower version than {best.version}"
-    return BundleCandidate(bundle.name, bundle.version, where, False, code, reason)
+    return bundle.rejected(where, code, reason)
 
 
 def _because(

@@ -37,6 +37,12 @@ class Point:
     def __str__(self) -> str:
         return f"{self.catalog}@{self.number}"
 
+    @property
+    def address(self) -> str:
+        """The text that `read_point` reads; without a revision for the current one, so that a
+        bookmark keeps naming the current one."""
+        return str(self.catalog) if self.current else str(self)
+
 
 @dataclass(frozen=True, slots=True)
 class PackageDifference:
@@ -144,12 +150,6 @@ def read_point(value: str) -> Point:
             hint="Write CLUSTER/CATALOG or CLUSTER/CATALOG@REVISION, with - for no cluster.",
         )
     return find_point(lookup.get_catalog(cluster, slug), number)
-
-
-def write_point(point: Point) -> str:
-    """The text that `read_point` reads; without a revision for the current one, so that a bookmark
-    keeps naming the current one."""
-    return str(point.catalog) if point.current else str(point)
 
 
 def differences(before: Point, after: Point, package: str = "") -> Iterator[PackageDifference]:

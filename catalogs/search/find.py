@@ -118,7 +118,9 @@ def find_packages(
     matches = []
     for group in index.groups:
         here = installed.get(group.rows[0].name, ())
-        answer = _installed_answer(here)
+        answer = YES if here else NO
+        if here and all(installation.health in NOT_INSTALLED for installation in here):
+            answer = FAILED  # a failed attempt is not an installation: it needs attention
         other_answer = wanted is not None and answer not in wanted
         passed, near = _sift(group.rows, scores, active)
         if passed:
@@ -147,13 +149,6 @@ def nearest_names(index: Index, words: Sequence[str], limit: int = 5) -> list[Ro
             by_name.setdefault(" ".join(words_of(name)), group.rows[0])
     close = most_alike(" ".join(words), by_name, 2 * limit)
     return list({by_name[name].id: by_name[name] for name in close}.values())[:limit]
-
-
-def _installed_answer(here: Sequence[Installation]) -> str:
-    """A failed attempt is not an installation: it needs attention."""
-    if not here:
-        return NO
-    return FAILED if all(installation.health in NOT_INSTALLED for installation in here) else YES
 
 
 def _values(
@@ -200,16 +195,13 @@ def _ordered(
     if sort == "-name":
         return matches[::-1]
     if sort == "updated":
-        matches.sort(key=_age)
+        matches.sort(key=lambda m: -m.row.updated.timestamp() if m.row.updated else 0.0)
     elif sort == "relevance" and scores is not None:
-        matches.sort(key=lambda match: (_best(match, scores), match.row.name))
+        # The best score of all sources: the shown catalog may have shorter texts.
+        matches.sort(
+            key=lambda match: (
+                min(scores[row.id] for row in match.sources if row.id in scores),
+                match.row.name,
+            )
+        )
     return matches
-
-
-def _best(match: PackageMatch, scores: Mapping[int, Score]) -> Score:
-    """The best score of all sources: the shown catalog may have shorter texts."""
-    return min(scores[row.id] for row in match.sources if row.id in scores)
-
-
-def _age(match: PackageMatch) -> float:
-    return -match.row.updated.timestamp() if match.row.updated else 0.0

@@ -4,7 +4,6 @@ Pure. A text is escaped piece by piece; the only markup is our own `<mark>`.
 """
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from html import escape
 
@@ -66,16 +65,11 @@ def _spans(text: str, words: tuple[str, ...]) -> list[tuple[int, int]]:
     if not spans:
         anywhere = [word for word in words if word in folded]
         spans = sorted((folded.index(word), folded.index(word) + len(word)) for word in anywhere)
-    return list(_apart((places[start], places[end - 1] + 1) for start, end in spans))
-
-
-def _apart(spans: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
-    """Without those that begin inside the one before."""
-    last = -1
+    apart: list[tuple[int, int]] = []
     for start, end in spans:
-        if start >= last:
-            yield start, end
-            last = end
+        if not apart or places[start] >= apart[-1][1]:  # else it begins inside the one before
+            apart.append((places[start], places[end - 1] + 1))
+    return apart
 
 
 def _folded(text: str) -> tuple[str, range | list[int]]:

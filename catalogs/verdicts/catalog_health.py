@@ -10,15 +10,15 @@ from django.db.models import Exists, Q
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
-from catalogs.verdicts.evaluate import RuleResult, check_health
+from catalogs.verdicts.evaluate import check_health
 from catalogs.verdicts.health_checks import (
     CATALOG_SOURCE,
     CLUSTER_CATALOG,
     CheckedCatalog,
     HealthContext,
 )
-from catalogs.verdicts.read import StoredRuleResult, StoredVerdict
-from catalogs.verdicts.rules import Scope
+from catalogs.verdicts.read import StoredVerdict
+from catalogs.verdicts.rules import RuleResult, Scope
 from olmweb.models import ResourceWatch
 
 
@@ -37,12 +37,9 @@ def health_context(catalog: Catalog, cluster: int | None, namespace: str = "") -
     return HealthContext(own, tuple(map(source_of, rows)), read, namespace)
 
 
-def health_notes(context: HealthContext) -> dict[InstallMethod, tuple[StoredRuleResult, ...]]:
+def health_notes(context: HealthContext) -> dict[InstallMethod, tuple[RuleResult, ...]]:
     """The notes on every verdict of the catalog, by install method, in the order of the rules."""
-    return {
-        path: tuple(map(stored_result, check_health(path, Scope.CATALOG, context)))
-        for path in InstallMethod
-    }
+    return {path: tuple(check_health(path, Scope.CATALOG, context)) for path in InstallMethod}
 
 
 def with_health_notes(
@@ -53,10 +50,6 @@ def with_health_notes(
         return []
     notes = health_notes(health_context(catalog, cluster))
     return [replace(verdict, notes=notes[verdict.path]) for verdict in verdicts]
-
-
-def stored_result(result: RuleResult) -> StoredRuleResult:
-    return StoredRuleResult(result.rule, result.verdict, result.sentence)
 
 
 def source_of(row: Catalog) -> CheckedCatalog:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from catalogs.contents.bundle_facts import CRD_KIND, ApiKind, Contents
 from catalogs.install_methods import InstallMethod
-from catalogs.semver import Version, parse
+from catalogs.semver import Version, read_version
 from catalogs.verdicts.facts import (
     ALL_NAMESPACES,
     PLATFORM_NAMESPACE,
@@ -98,18 +98,11 @@ def min_kube(context: CheckContext) -> Answer:
         return None
     if version is None:  # OpenShift's version does not imply that of Kubernetes
         return Unread.FACT if context.cluster.openshift_version else Unread.VERSION
-    wanted = _version(needed.removeprefix("v"))
+    wanted = read_version(needed.removeprefix("v"))
     bare = Version(version.major, version.minor, version.patch)
     if wanted is None or wanted <= bare:
         return None
     return {"needed": needed, "version": str(bare)}
-
-
-def _version(text: str) -> Version | None:
-    try:
-        return parse(text)
-    except ValueError:
-        return None
 
 
 def max_openshift(context: CheckContext) -> Answer:
@@ -119,7 +112,7 @@ def max_openshift(context: CheckContext) -> Answer:
         return None
     if version is None:
         return Unread.FACT
-    maximum = _version(f"{allowed}.0")
+    maximum = read_version(f"{allowed}.0")
     if maximum is None or (maximum.major, maximum.minor) > (version.major, version.minor):
         return None
     return {"max": allowed}

@@ -17,7 +17,7 @@ from catalogs.verdicts.facts import (
     WatchTarget,
 )
 from catalogs.verdicts.health_checks import HEALTH_CHECKS, HealthContext
-from catalogs.verdicts.rules import Rule, Scope, Verdict, rules_of
+from catalogs.verdicts.rules import Rule, RuleResult, Scope, Verdict, rules_of
 
 _ORDER = tuple(Verdict)
 # A check returns None (passes), the facts of its sentence (hits), or an Unread for a missing fact.
@@ -88,17 +88,6 @@ CHECKS: Mapping[str, Callable[[CheckContext], Answer]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class RuleResult:
-    """The result of one rule. `facts` are the values of its sentence by name."""
-
-    rule: str
-    title: str
-    verdict: Verdict
-    sentence: str
-    facts: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class BundleEvaluation:
     """`results` are worst first; `verdict` is installable if there are only warnings."""
 
@@ -157,7 +146,7 @@ def result_of(rule: Rule, answer: Answer, cluster: str = "") -> RuleResult | Non
             f"`manage.py sync_cluster {cluster}` reads them, if its account may."
         )
     if unknown:
-        return RuleResult(rule.id, rule.title, Verdict.UNKNOWN, unknown, {})
+        return RuleResult(rule.id, Verdict.UNKNOWN, unknown)
     if not isinstance(answer, Mapping):
         return None
-    return RuleResult(rule.id, rule.title, rule.verdict, rule.says.format_map(answer), answer)
+    return RuleResult(rule.id, rule.verdict, rule.says.format_map(answer))

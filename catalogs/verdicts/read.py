@@ -6,14 +6,14 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from django.db.models import Q, QuerySet
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package, Prediction, PredictionRun
 from catalogs.verdicts.facts import WatchTarget
-from catalogs.verdicts.rules import RULES, Verdict
+from catalogs.verdicts.rules import RuleResult, Verdict, title_of
 
 # The evaluated install methods; a Subscription's OperatorGroup has two common targets.
 METHOD_TARGETS = (
@@ -22,30 +22,10 @@ METHOD_TARGETS = (
     (InstallMethod.SUBSCRIPTION, WatchTarget.ALL),
     (InstallMethod.SUBSCRIPTION, WatchTarget.OWN),
 )
-NOT_READ = "not-read"
-TITLES = {rule.id: rule.title for rule in RULES} | {
-    NOT_READ: "Not readable in the catalog",
-    "channel-graph": "The upgrade graph of its channel is broken",
-}
-NO_CHOICE = "No bundle to choose"
-
-
 OPTIMISTIC = (Verdict.INSTALLABLE, Verdict.UNKNOWN, Verdict.NOT_INSTALLABLE)
 TARGETS = (WatchTarget.ALL, WatchTarget.OWN)  # of the OperatorGroup that an install creates
 ANY_TARGET = "any"  # in counts: the answer over TARGETS
 INSTALL_MODE = "sub-install-mode"
-
-
-class TargetVerdict(Protocol):
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def rule(self) -> str: ...
-    @property
-    def target(self) -> str: ...
-
-
-AnyVerdict = TypeVar("AnyVerdict", bound=TargetVerdict)
 
 
 class MethodVerdict(NamedTuple):
@@ -62,19 +42,6 @@ class MethodVerdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRuleResult:
-    """The stored result of one rule."""
-
-    rule: str
-    verdict: Verdict
-    sentence: str
-
-    @property
-    def title(self) -> str:
-        return title_of(self.rule)
-
-
-@dataclass(frozen=True, slots=True)
 class StoredVerdict:
     """The verdict on a bundle and install method. `rule` is the deciding rule, empty if
     installable; `sentence` is that of the worst result, also a warning, or empty; `results` are
@@ -85,8 +52,8 @@ class StoredVerdict:
     verdict: Verdict
     rule: str
     sentence: str
-    results: tuple[StoredRuleResult, ...]
-    notes: tuple[StoredRuleResult, ...] = ()
+    results: tuple[RuleResult, ...]
+    notes: tuple[RuleResult, ...] = ()
 
     @property
     def label(self) -> str:
@@ -102,13 +69,12 @@ class StoredVerdict:
         return self.verdict == Verdict.INSTALLABLE and bool(self.results)
 
 
-def title_of(rule: str) -> str:
-    return TITLES.get(rule, NO_CHOICE)
-
-
 def method_label(path: str, target: str) -> str:
     """The install method with the target of its OperatorGroup: Subscription (own namespace)."""
     return path + (" (own namespace)" if target == WatchTarget.OWN else "")
+
+
+AnyVerdict = TypeVar("AnyVerdict", MethodVerdict, StoredVerdict, Prediction)
 
 
 def over_targets(verdicts: Iterable[AnyVerdict]) -> list[AnyVerdict]:
@@ -216,7 +182,7 @@ def stored_verdict(row: Prediction) -> StoredVerdict:
         row.rule,
         row.sentence,
         tuple(
-            StoredRuleResult(result["rule"], Verdict(result["verdict"]), result["sentence"])
+            RuleResult(result["rule"], Verdict(result["verdict"]), result["sentence"])
             for result in results
         ),
     )

@@ -63,13 +63,39 @@ FOLDER = Path(__file__).with_name("rule_data")
 FILES = ("subscription", "cluster_extension", "platform_operator", ANY, "catalog_health")
 
 
-def _load(name: str) -> tuple[Rule, ...]:
-    text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
-    return tuple(msgspec.convert(yaml.load(text, yaml.CSafeLoader), list[Rule]))
-
-
 RULES_VERSION = 15  # increase with every change of a result
-RULES: tuple[Rule, ...] = tuple(rule for name in FILES for rule in _load(name))
+RULES: tuple[Rule, ...] = tuple(
+    rule
+    for name in FILES
+    for rule in msgspec.convert(
+        yaml.load((FOLDER / f"{name}.yaml").read_bytes(), yaml.CSafeLoader), list[Rule]
+    )
+)
+
+
+NOT_READ = "not-read"
+TITLES = {rule.id: rule.title for rule in RULES} | {
+    NOT_READ: "Not readable in the catalog",
+    "channel-graph": "The upgrade graph of its channel is broken",
+}
+NO_CHOICE = "No bundle to choose"
+
+
+def title_of(rule: str) -> str:
+    return TITLES.get(rule, NO_CHOICE)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResult:
+    """The result of one rule."""
+
+    rule: str
+    verdict: Verdict
+    sentence: str
+
+    @property
+    def title(self) -> str:
+        return title_of(self.rule)
 
 
 @cache

@@ -7,6 +7,7 @@ Owns the rows of Prediction. A VerdictContext has the facts of the cluster and o
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -24,20 +25,17 @@ from catalogs.resolve.facts import Resolution
 from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blobs
-from catalogs.verdicts.evaluate import BundleEvaluation, RuleResult, predict
+from catalogs.verdicts.evaluate import BundleEvaluation, predict
 from catalogs.verdicts.facts import ClusterFacts, ClusterOffers, WatchTarget
 from catalogs.verdicts.read import (
     ANY_TARGET,
     METHOD_TARGETS,
-    NOT_READ,
     MethodVerdict,
-    StoredRuleResult,
     StoredVerdict,
     method_key,
     over_targets,
-    title_of,
 )
-from catalogs.verdicts.rules import Verdict
+from catalogs.verdicts.rules import NOT_READ, RuleResult, Verdict
 from olmweb.bulk import Table, delete
 
 PACKAGES_AT_ONCE = 20  # in one transaction; their rows are in memory together
@@ -100,7 +98,6 @@ class _Chosen:
     `resolution`."""
 
     bundle: int | None
-    channel: str
     resolution: Resolution
 
 
@@ -111,37 +108,37 @@ def evaluate_catalog(catalog: Catalog, contexts: Sequence[VerdictContext]) -> Ev
     transaction; an interrupted pass is repeated.
     """
     result = EvaluationSummary()
-    partial = catalog.way == PACKAGE_MANIFEST
-    packages = Package.objects.filter(catalog=catalog).order_by("name")
-    batch: list[Package] = []
-    for package in packages.iterator(chunk_size=500):
-        batch.append(package)
-        if len(batch) == PACKAGES_AT_ONCE:
-            _evaluate_batch(batch, contexts, result, partial=partial)
-            batch = []
-    if batch:
-        _evaluate_batch(batch, contexts, result, partial=partial)
+    packages = Package.objects.filter(catalog=catalog).order_by("name").iterator(chunk_size=500)
+    while batch := list(islice(packages, PACKAGES_AT_ONCE)):
+        _evaluate_batch(batch, contexts, result, partial=_is_partial(catalog))
     return result
+
+
+def _is_partial(catalog: Catalog) -> bool:
+    return catalog.way == PACKAGE_MANIFEST
 
 
 def evaluate_bundle(
     bundle: Bundle, context: VerdictContext, path: InstallMethod, target: WatchTarget
 ) -> StoredVerdict:
     """The verdict on one bundle, from its blob. Stores nothing."""
-    ((_, contents),) = _contents([bundle])
+    ((_, contents),) = _contents([bundle], partial=_is_partial(bundle.package.catalog))
+    evaluation = _evaluation(contents, bundle.name, context, path, target)
+    verdict, rule, sentence, _ = _outcome(evaluation)
+    return StoredVerdict(path, target, Verdict(verdict), rule, sentence, evaluation.results)
+
+
+def _evaluation(
+    contents: Contents | None,
+    bundle: str,
+    context: VerdictContext,
+    path: InstallMethod,
+    target: WatchTarget,
+) -> BundleEvaluation:
     if contents is None:
-        outcome = _unreadable(path, bundle.name)
-    else:
-        if bundle.package.catalog.way == PACKAGE_MANIFEST:
-            contents = replace(contents, **_NOT_IN_PACKAGE_MANIFEST)
-        outcome = predict(
-            contents, path, cluster=context.facts, market=context.market, target=target
-        )
-    verdict, rule, sentence, _ = _outcome(outcome)
-    results = tuple(
-        StoredRuleResult(result.rule, result.verdict, result.sentence) for result in outcome.results
-    )
-    return StoredVerdict(path, target, Verdict(verdict), rule, sentence, results)
+        return _unreadable(path, bundle)
+    facts, market = context.facts, context.market
+    return predict(contents, path, cluster=facts, market=market, target=target)
 
 
 def _evaluate_batch(
@@ -157,10 +154,8 @@ def _evaluate_batch(
         Bundle.objects.filter(package__in=packages).order_by("ordinal").only(*BUNDLE_FIELDS)
     )
     chosen = _chosen_bundles(packages, bundles)
-    for bundle, contents in _contents(bundles):
+    for bundle, contents in _contents(bundles, partial=partial):
         result.bundles += 1
-        if contents is not None and partial:
-            contents = replace(contents, **_NOT_IN_PACKAGE_MANIFEST)
         for cluster, path, target, outcome in evaluator.outcomes(bundle.name, contents):
             choice = chosen[bundle.package_id, path]
             key = (bundle.package_id, bundle.pk, cluster, path.value, target.value)
@@ -183,13 +178,16 @@ def _chosen_bundles(
             # OLM v1 refuses the chosen bundle because of a dependency: a rule says so.
             evaluated = chosen.candidates[0] if chosen.blocked_by == "dependency" else chosen
             bundle_id = ids.get((package_id, evaluated.bundle)) if evaluated.bundle else None
-            choices[package_id, path] = _Chosen(bundle_id, chosen.channel, chosen)
+            choices[package_id, path] = _Chosen(bundle_id, chosen)
     return choices
 
 
-def _contents(bundles: Sequence[Bundle]) -> Iterator[tuple[Bundle, Contents | None]]:
+def _contents(
+    bundles: Sequence[Bundle], *, partial: bool
+) -> Iterator[tuple[Bundle, Contents | None]]:
     """The contents of each bundle; None without a readable blob. The contents of an inspected image
-    take precedence over the catalog's."""
+    take precedence over the catalog's, which are `partial` when read with the PackageManifest API.
+    """
     inspected = inspected_images(bundle.image for bundle in bundles if bundle.image)
     waiting: dict[str, list[Bundle]] = defaultdict(list)
     for bundle in bundles:
@@ -197,7 +195,10 @@ def _contents(bundles: Sequence[Bundle]) -> Iterator[tuple[Bundle, Contents | No
     for sha256, blob in read_blobs(sha256 for sha256 in waiting if sha256):
         for bundle in waiting.pop(sha256):
             contents = contents_of(bundle) if bundle.image in inspected else None
-            yield bundle, contents or _read(blob, bundle.deprecated)
+            contents = contents or _read(blob, bundle.deprecated)
+            if contents is not None and partial:
+                contents = replace(contents, **_NOT_IN_PACKAGE_MANIFEST)
+            yield bundle, contents
     for left in waiting.values():
         yield from ((bundle, None) for bundle in left)
 
@@ -240,12 +241,7 @@ class _Evaluator:
         for context in self._contexts:
             for method_target in context.method_targets:
                 path, target = method_target
-                if contents is None:
-                    evaluation = _unreadable(path, name)
-                else:
-                    evaluation = predict(
-                        contents, path, cluster=context.facts, market=context.market, target=target
-                    )
+                evaluation = _evaluation(contents, name, context, path, target)
                 if context.cluster_id is None:
                     alone[method_target] = evaluation
                 elif evaluation == alone.get(method_target):
@@ -260,21 +256,19 @@ def _add_packages_without_bundle(
     rows: dict[_Key, _Values],
 ) -> None:
     """Adds rows for packages without a chosen bundle, which does not depend on the cluster."""
-    method_targets = (
-        METHOD_TARGETS
-        if context.cluster_id is None
-        else context.method_targets[len(METHOD_TARGETS) :]
-    )
+    targets = context.method_targets
+    if context.cluster_id is not None:
+        targets = targets[len(METHOD_TARGETS) :]
     for (package_id, path), choice in chosen.items():
-        for target in (
-            target for method, target in method_targets if method == path and choice.bundle is None
-        ):
+        for method, target in targets if choice.bundle is None else ():
+            if method != path:
+                continue
             key = (package_id, None, context.cluster_id, path.value, target.value)
             rows[key] = _values(choice, _outcome(_nothing(path, choice.resolution)))
 
 
 def _values(choice: _Chosen | None, outcome: _Outcome) -> _Values:
-    return (choice is not None, choice.channel if choice else "", *outcome)
+    return (choice is not None, choice.resolution.channel if choice else "", *outcome)
 
 
 def _outcome(evaluation: BundleEvaluation) -> _Outcome:
@@ -292,7 +286,7 @@ def _outcome(evaluation: BundleEvaluation) -> _Outcome:
 
 def _unreadable(path: InstallMethod, bundle: str) -> BundleEvaluation:
     sentence = f"The catalog has no readable blob of {bundle}; its problems say why."
-    result = RuleResult(NOT_READ, title_of(NOT_READ), Verdict.UNKNOWN, sentence, {})
+    result = RuleResult(NOT_READ, Verdict.UNKNOWN, sentence)
     return BundleEvaluation(path, result.verdict, (result,))
 
 
@@ -301,8 +295,7 @@ def _nothing(path: InstallMethod, chosen: Resolution) -> BundleEvaluation:
     if chosen.bundle:
         return _unreadable(path, chosen.bundle)
     rule = chosen.blocked_by or "no-bundles"
-    sentence = chosen.message or chosen.reason
-    result = RuleResult(rule, title_of(rule), Verdict.NOT_INSTALLABLE, sentence, {})
+    result = RuleResult(rule, Verdict.NOT_INSTALLABLE, chosen.message or chosen.reason)
     return BundleEvaluation(path, result.verdict, (result,))
 
 

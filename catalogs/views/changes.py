@@ -1,4 +1,6 @@
-"""Changes of one catalog: revision by revision, of one revision, or since an earlier one."""
+"""Changes of one catalog (revision by revision, of one revision, or since an earlier one), and the
+comparison of any two catalogs or revisions.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,8 +9,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.forms import Field
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
+from django.views.decorators.http import require_safe
 
 from catalogs.models import Catalog, CatalogChange, CatalogRevision
 from catalogs.revisions.differences import (
@@ -19,7 +22,9 @@ from catalogs.revisions.differences import (
     differences,
     find_point,
     find_point_at,
+    newest_points,
     read_number,
+    read_point,
     retained_revisions,
 )
 from catalogs.revisions.effects import installed_from
@@ -33,12 +38,14 @@ from catalogs.revisions.report import (
 from catalogs.views import forms, presenters
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import OptionField, PageField, QueryForm, TextField
+from olmweb.web.pages import render_page
 
 REVISIONS = 10  # on one page
 PREVIEW = 6  # packages of a revision in their list, besides those that concern somebody
 OVERVIEW = 10  # packages of each section while all sections are shown
 PACKAGES = 50  # of one section on its page
 PICKED = 50  # revisions to pick from
+PICKED_EACH = 10  # revisions of each catalog to pick from, for a comparison
 
 
 @dataclass(slots=True)
@@ -240,3 +247,62 @@ def _api_url(
         params["package"] = query.package
     place = (catalog.cluster_name, catalog.slug)
     return f"{reverse('api:list_changes', args=place)}?{params.urlencode()}&"
+
+
+# -- comparison of any two -----------------------------------------------------------------------
+
+
+@require_safe
+def compare(request: HttpRequest) -> HttpResponse:
+    notices: list[str] = []
+    query = read_query_string(request.GET, notices)
+    values = {side: request.GET.get(side, "") for side in ("from", "to")}
+    points: dict[str, Point] = {}
+    status = 200
+    for side, value in values.items():
+        if not value:
+            continue
+        try:
+            points[side] = read_point(value)
+        except OlmwebError as error:
+            notices.append(f"{error.message} {error.hint}".strip())
+            status = error.status
+    context: dict[str, Any] = filter_context(query) | {"notices": notices}
+    before, after = points.get("from"), points.get("to")
+    if before is not None and after is not None:
+        stream = differences(before, after, query.package)
+        context |= report_context(stream, query, before, after, notices)
+        context |= {"api": _comparison_api_url(request.GET), "swapped": _swapped(request.GET)}
+    context |= {
+        "before": before,
+        "after": after,
+        "groups": _groups(list(points.values())),
+        "pickers": [("from", "From", before), ("to", "To", after)],
+    }
+    return render_page(request, "catalogs/compare.html", context, status=status)
+
+
+def _groups(chosen: list[Point]) -> list[tuple[str, list[Point]]]:
+    """The options of both pickers, by catalog; always with the chosen revisions."""
+    groups = []
+    for catalog, points in newest_points(PICKED_EACH):
+        numbers = {point.number for point in points}
+        older = [p for p in chosen if p.catalog.pk == catalog.pk and p.number not in numbers]
+        groups.append((str(catalog), [*points, *dict.fromkeys(older)]))
+    return groups
+
+
+def _comparison_api_url(params: QueryDict) -> str:
+    """The address of the same comparison in the API, without the format."""
+    filters = QueryDict(mutable=True)
+    for name in ("from", "to", "kind", "package"):
+        filters.setlist(name, [value for value in params.getlist(name) if value])
+    return f"{reverse('api:compare')}?{filters.urlencode()}&"
+
+
+def _swapped(params: QueryDict) -> str:
+    swapped = params.copy()
+    swapped["from"], swapped["to"] = params.get("to", ""), params.get("from", "")
+    for gone in ("page", "show"):
+        swapped.pop(gone, None)
+    return f"?{swapped.urlencode()}"

@@ -25,7 +25,7 @@ from catalogs.resolve.analysis import (
     route_to,
 )
 from catalogs.resolve.facts import ResolverPackage
-from catalogs.resolve.stored import facts_of
+from catalogs.resolve.stored import facts_from, facts_of
 from catalogs.views import forms, presenters
 from olmweb.errors import Missing
 from olmweb.web.forms import clean_text
@@ -49,6 +49,16 @@ def semantics_of(params: QueryDict, catalog: Catalog, notices: list[str]) -> str
     return forms.read_option(params, "semantics", options, notices)
 
 
+def facts_shown(
+    package: Package, choice: queries.Choice, context: Mapping[str, Any]
+) -> ResolverPackage:
+    """The facts of the package from the rows that its page has read."""
+    entries = {
+        channel.name: context["entries"].get(channel.name, []) for channel in choice.channels
+    }
+    return facts_from(package, entries, choice.bundles)
+
+
 def channels_tab(
     package: Package, choice: queries.Choice, context: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -57,9 +67,7 @@ def channels_tab(
     semantics = semantics_of(params, package.catalog, context["notices"])
     if choice.channel is None:
         return {"semantics": semantics}
-    facts = facts_of(
-        package, channels=choice.channels, entries=context["entries"], bundles=choice.bundles
-    )
+    facts = facts_shown(package, choice, context)
     together = semantics == V1 and not clean_text(params.get("channel", ""))
     analysis = analyse(facts, semantics, "" if together else choice.channel.name)
     bundles = {bundle.name: bundle for bundle in choice.bundles}

@@ -16,8 +16,7 @@ from catalogs.views import forms, presenters
 from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab
 from catalogs.views.forms import read_target_cluster
-from catalogs.views.problem_report import find_problems
-from catalogs.views.problems import described
+from catalogs.views.problems import described, find_problems
 from catalogs.views.versions import versions_tab
 from olmweb.web.forms import clean_text
 from olmweb.web.pages import render_page

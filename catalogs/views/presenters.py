@@ -34,8 +34,8 @@ from catalogs.search.index import NO, UNCOUNTED, YES, Row
 from catalogs.search.matching import Hits, descriptions_of, unplaced_words
 from catalogs.search.query import SearchQuery
 from catalogs.sources import access_methods
-from catalogs.verdicts.read import MethodVerdict, StoredVerdict, title_of
-from catalogs.verdicts.rules import Verdict
+from catalogs.verdicts.read import MethodVerdict, StoredVerdict
+from catalogs.verdicts.rules import Verdict, title_of
 from catalogs.views.forms import FILTER_NAMES
 from olmweb.models import LOCAL
 

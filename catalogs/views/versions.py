@@ -12,11 +12,10 @@ from catalogs.models import Bundle, Package
 from catalogs.resolve import BadQuestion, resolve, v1
 from catalogs.resolve.analysis import V1
 from catalogs.resolve.facts import ResolverPackage
-from catalogs.resolve.stored import facts_of
 from catalogs.semver import identifiers_key
 from catalogs.verdicts.read import verdicts
 from catalogs.views import presenters
-from catalogs.views.channels import semantics_of
+from catalogs.views.channels import facts_shown, semantics_of
 from olmweb.web.forms import clean_text
 
 ROWS = 50  # of the table on one page
@@ -45,9 +44,7 @@ def versions_tab(
 ) -> dict[str, Any]:
     params: QueryDict = context["params"]
     semantics = semantics_of(params, package.catalog, context["notices"])
-    facts = facts_of(
-        package, channels=choice.channels, entries=context["entries"], bundles=choice.bundles
-    )
+    facts = facts_shown(package, choice, context)
     ordered = _ordered(choice.bundles, facts, semantics)
     page = presenters.paginate(ordered, context["page_number"], ROWS, context["notices"])
     channels = facts.channels_of()

@@ -20,7 +20,6 @@ from catalogs.verdicts.catalog_health import (
     health_context,
     health_notes,
     source_of,
-    stored_result,
 )
 from catalogs.verdicts.evaluate import check_health
 from catalogs.verdicts.facts import OperatorGroupFacts, WatchTarget
@@ -28,16 +27,14 @@ from catalogs.verdicts.health_checks import CATALOG_SOURCE, CheckedCatalog, Heal
 from catalogs.verdicts.read import (
     ANY_TARGET,
     TARGETS,
-    StoredRuleResult,
     StoredVerdict,
     best_rows,
     chosen_rows,
     method_key,
     overlaid,
     stored_verdict,
-    title_of,
 )
-from catalogs.verdicts.rules import RULES_VERSION, Scope, Verdict
+from catalogs.verdicts.rules import RULES_VERSION, RuleResult, Scope, Verdict, title_of
 from installs.facts.cluster_facts import groups_of
 from installs.models import Component, Health, Operator
 from olmweb.models import Cluster
@@ -72,8 +69,8 @@ class NamespaceCheck:
     namespace: str
     groups: tuple[OperatorGroupFacts, ...] = ()
     target: WatchTarget | None = None
-    blocker: StoredRuleResult | None = None
-    notes: tuple[StoredRuleResult, ...] = ()
+    blocker: RuleResult | None = None
+    notes: tuple[RuleResult, ...] = ()
 
     def apply_to(self, verdict: StoredVerdict) -> StoredVerdict:
         """The verdict on a bundle, overridden by the blocker of the namespace."""
@@ -141,10 +138,7 @@ class NamespaceChecks:
             namespace=namespace,
             groups=groups if self._groups_listed else None,
         )
-        results = [
-            stored_result(result)
-            for result in check_health(InstallMethod.SUBSCRIPTION, Scope.NAMESPACE, context)
-        ]
+        results = check_health(InstallMethod.SUBSCRIPTION, Scope.NAMESPACE, context)
         blocker = next((result for result in results if result.verdict != Verdict.WARNING), None)
         notes = tuple(result for result in results if result.verdict == Verdict.WARNING)
         return NamespaceCheck(namespace, groups, target, blocker, notes)
@@ -233,7 +227,7 @@ class Audit:
     buckets: tuple[Bucket, ...]
     actual: tuple[AuditedOperator, ...]
     history: tuple[PastCounts, ...]
-    notes: tuple[StoredRuleResult, ...] = ()
+    notes: tuple[RuleResult, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -485,5 +479,5 @@ def _without_bundle(
 ) -> StoredVerdict:
     rule = resolution.blocked_by or NO_BUNDLE
     sentence = resolution.message or resolution.reason or title_of(rule)
-    result = StoredRuleResult(rule, Verdict.NOT_INSTALLABLE, sentence)
+    result = RuleResult(rule, Verdict.NOT_INSTALLABLE, sentence)
     return StoredVerdict(path, target, result.verdict, rule, sentence, (result,))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from catalogs.verdicts.read import ANY_TARGET, StoredRuleResult
+from catalogs.verdicts.read import ANY_TARGET
+from catalogs.verdicts.rules import RuleResult
 from installs.audit.audit import Audit
 
 COLUMNS = ("package", "bundle", "version", "channel", "verdict", "rule", "sentence")
@@ -29,7 +30,7 @@ def package_rows(audit: Audit) -> list[dict[str, Any]]:
     ]
 
 
-def _rule_json(result: StoredRuleResult) -> dict[str, str]:
+def _rule_json(result: RuleResult) -> dict[str, str]:
     return {
         "rule": result.rule,
         "title": result.title,
