@@ -20,21 +20,19 @@ An answer's text is used only when it is a Kubernetes `Status`, and cut at 256 c
 other body may be a proxy's page. No error holds a request header, hence no credential.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
 TEXT_LIMIT = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """An item of a Status' `details.causes`: which field is wrong and why."""
 
-    field: str
-    message: str
-    reason: str
+    field: str = ""
+    message: str = ""
+    reason: str = ""
 
 
 class KubeError(Exception):
@@ -48,8 +46,6 @@ class KubeError(Exception):
         message: str,
         *,
         hint: str = "",
-        method: str = "",
-        path: str = "",
         status: int = 0,
         reason: str = "",
         causes: tuple[Cause, ...] = (),
@@ -58,8 +54,6 @@ class KubeError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.method = method
-        self.path = path
         self.status = status
         self.reason = reason
         self.causes = causes
@@ -82,45 +76,69 @@ class Unreachable(KubeError):
 
 
 class Refused(KubeError):
+    """`verdict` completes "Cluster X ...", `advice` is the hint."""
+
     code = "refused"
+    verdict: ClassVar[str] = ""
+    advice: ClassVar[str] = ""
 
 
 class Unauthorized(Refused):
     code = "unauthorized"
+    verdict = "did not accept our credentials"
+    advice = (
+        "The token or certificate has expired or is wrong: sign in to the cluster again, or give "
+        "OLM Web a kubeconfig that works with kubectl."
+    )
 
 
 class Forbidden(Refused):
     code = "forbidden"
+    verdict = "does not allow this"
+    advice = "Grant the account the missing right, for example with the ClusterRole in deploy/."
 
 
 class NotFound(Refused):
     code = "not-found"
+    verdict = "does not have this"
+    advice = "It may have been deleted meanwhile."
 
 
 class MethodNotAllowed(Refused):
     code = "method-not-allowed"
+    verdict = "does not support this operation here"
 
 
 class Conflict(Refused):
     code = "conflict"
+    verdict = "reports a conflict"
+    advice = "Somebody else changed or owns this object: look at it, then try again."
 
 
 class Gone(Refused):
     code = "gone"
     retryable = True
+    verdict = "no longer has that state"
+    advice = "Start the list again."
 
 
 class UnsupportedMediaType(Refused):
     code = "unsupported-media-type"
+    verdict = "does not take this content type"
+    advice = "Server-side apply needs Kubernetes 1.22 or newer."
 
 
 class Invalid(Refused):
     code = "invalid"
+    verdict = "does not accept this object"
+    advice = "Correct the fields named and try again."
 
 
 class TooMany(Refused):
     code = "too-many-requests"
     retryable = True
+    verdict = "is busy and asked us to slow down"
+    advice = "OLM Web tries again by itself."
 
 
 class Broken(KubeError):
@@ -133,45 +151,21 @@ class Internal(KubeError):
     retryable = True
 
 
-_REFUSALS: dict[int, tuple[type[Refused], str, str]] = {
-    # status: class, what "Cluster X ..." did, what to do
-    401: (
-        Unauthorized,
-        "did not accept our credentials",
-        "The token or certificate has expired or is wrong: sign in to the cluster again, or give "
-        "OLM Web a kubeconfig that works with kubectl.",
-    ),
-    403: (
-        Forbidden,
-        "does not allow this",
-        "Grant the account the missing right, for example with the ClusterRole in deploy/.",
-    ),
-    404: (NotFound, "does not have this", "It may have been deleted meanwhile."),
-    405: (MethodNotAllowed, "does not support this operation here", ""),
-    409: (
-        Conflict,
-        "reports a conflict",
-        "Somebody else changed or owns this object: look at it, then try again.",
-    ),
-    410: (Gone, "no longer has that state", "Start the list again."),
-    415: (
-        UnsupportedMediaType,
-        "does not take this content type",
-        "Server-side apply needs Kubernetes 1.22 or newer.",
-    ),
-    422: (Invalid, "does not accept this object", "Correct the fields named and try again."),
-    429: (TooMany, "is busy and asked us to slow down", "OLM Web tries again by itself."),
+_REFUSALS: dict[int, type[Refused]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    405: MethodNotAllowed,
+    409: Conflict,
+    410: Gone,
+    415: UnsupportedMediaType,
+    422: Invalid,
+    429: TooMany,
 }
 
 
-class _StatusCause(msgspec.Struct):
-    field: str = ""
-    message: str = ""
-    reason: str = ""
-
-
 class _StatusDetails(msgspec.Struct):
-    causes: list[_StatusCause] | None = None
+    causes: list[Cause] | None = None
     retryAfterSeconds: int | None = None
 
 
@@ -208,41 +202,34 @@ def from_answer(
     """The error for an HTTP answer that is not a success; `retry_after` from its header."""
     answer = _read_status(body)
     details = answer.details or _StatusDetails()
-    causes = tuple(
-        Cause(
-            # "<nil>" stands for no field: further rules were not evaluated.
-            "" if cause.field == "<nil>" else shorten(cause.field),
-            shorten(cause.message),
-            shorten(cause.reason),
-        )
-        for cause in details.causes or ()
-    )
-    text = shorten(answer.message)
     if retry_after is None and details.retryAfterSeconds is not None:
         retry_after = float(details.retryAfterSeconds)
-    if status in _REFUSALS:
-        kind, did, hint = _REFUSALS[status]
-    elif 400 <= status < 500:
-        kind, did, hint = Refused, f"refused the request ({status})", ""
-    else:
+    common: dict[str, Any] = {
+        "status": status,
+        "reason": shorten(answer.reason),
+        "causes": tuple(
+            # "<nil>" stands for no field: further rules were not evaluated.
+            Cause(
+                "" if cause.field == "<nil>" else shorten(cause.field),
+                shorten(cause.message),
+                shorten(cause.reason),
+            )
+            for cause in details.causes or ()
+        ),
+        "retry_after": retry_after,
+    }
+    text = shorten(answer.message)
+    if not 400 <= status < 500:
         return Broken(
             f"Cluster {cluster} answered {method} {path} with an error ({status})"
             + (f": {text}" if text else "."),
             hint="Look at the API server's health and log; OLM Web tries again by itself.",
-            method=method,
-            path=path,
-            status=status,
-            reason=shorten(answer.reason),
-            causes=causes,
-            retry_after=retry_after,
+            **common,
         )
+    kind = _REFUSALS.get(status, Refused)
+    verdict = kind.verdict or f"refused the request ({status})"
     return kind(
-        f"Cluster {cluster} {did}: {text or f'{method} {path} ended with {status}.'}",
-        hint=hint,
-        method=method,
-        path=path,
-        status=status,
-        reason=shorten(answer.reason),
-        causes=causes,
-        retry_after=retry_after,
+        f"Cluster {cluster} {verdict}: {text or f'{method} {path} ended with {status}.'}",
+        hint=kind.advice,
+        **common,
     )

@@ -120,8 +120,6 @@ class _Forwarding:
         return Unreachable(
             f"Can't open a port-forward to pod {self._pod} through cluster {self._client.name}.",
             hint="A proxy before the API server must let websockets pass.",
-            method="GET",
-            path=path,
             reason="websocket",
         )
 

@@ -382,8 +382,6 @@ class Transport:
             f"Cluster {self.name} answered {call.method} {call.path} with {what}.",
             hint="Check that the address is that of a Kubernetes API server, not of a proxy or "
             "sign-in page before it.",
-            method=call.method,
-            path=call.path,
             status=200,
             reason="bad-answer",
         )
@@ -393,8 +391,6 @@ class Transport:
         return Unreachable(
             f"Can't reach cluster {self.name} at {self.server}: {fault.message}.",
             hint=fault.hint,
-            method=call.method,
-            path=call.path,
             reason=fault.reason,
         )
 

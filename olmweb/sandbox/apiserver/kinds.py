@@ -16,7 +16,7 @@ Schema = Mapping[str, Any]
 CRDS = Path(__file__).parent / "crds"
 
 # Built-in kinds have no CRD; only their metadata is validated.
-_FREE: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+FREE: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _built_in(
         kind=kind,
         namespaced=namespaced,
         has_status=status,
-        schema=_FREE,
+        schema=FREE,
         short_names=tuple(short.split()),
         categories=categories,
         custom=False,
@@ -200,12 +200,7 @@ def by_path(group: str, version: str, plural: str) -> ApiKind | None:
 
 def crd_manifest(kind: ApiKind) -> Object:
     """The CRD of `kind`, without status, in the form that a real API server accepts."""
-    version: Object = {
-        "name": kind.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": _openapi(_rooted(kind))},
-    }
+    version = crd_version(kind.version, _openapi(_rooted(kind)))
     if kind.has_status:
         version["subresources"] = {"status": {}}
     if kind.columns != (AGE,):
@@ -214,18 +209,34 @@ def crd_manifest(kind: ApiKind) -> Object:
             | ({"priority": column.priority} if column.priority else {})
             for column in kind.columns
         ]
+    return new_crd(kind.group, _names(kind), version, namespaced=kind.namespaced)
+
+
+def new_crd(group: str, names: Object, version: Object, *, namespaced: bool = True) -> Object:
+    """A CRD with one served version, of which `version` has the name and the schema."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": kind.resource},
+        "metadata": {"name": f"{names['plural']}.{group}"},
         "spec": {
-            "group": kind.group,
-            "names": _names(kind),
-            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "group": group,
+            "names": names,
+            "scope": "Namespaced" if namespaced else "Cluster",
             "conversion": {"strategy": "None"},
             "versions": [version],
         },
     }
+
+
+def crd_names(kind: str, plural: str, singular: str = "") -> Object:
+    names = {"plural": plural, "singular": singular or kind.lower()}
+    return {**names, "kind": kind, "listKind": f"{kind}List"}
+
+
+def crd_version(name: str, schema: Schema) -> Object:
+    """The served and stored version of a CRD."""
+    served = {"name": name, "served": True, "storage": True}
+    return {**served, "schema": {"openAPIV3Schema": schema}}
 
 
 def established_crd(kind: ApiKind, at: str) -> Object:
@@ -256,12 +267,7 @@ def crd_status(names: Mapping[str, Any], stored: list[str], at: str) -> Object:
 
 
 def _names(kind: ApiKind) -> Object:
-    names: Object = {
-        "plural": kind.plural,
-        "singular": kind.singular,
-        "kind": kind.kind,
-        "listKind": f"{kind.kind}List",
-    }
+    names = crd_names(kind.kind, kind.plural, kind.singular)
     names |= {"shortNames": list(kind.short_names)} if kind.short_names else {}
     return names | ({"categories": list(kind.categories)} if kind.categories else {})
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from olmweb.sandbox.apiserver.kinds import Object, crd_status
+from olmweb.sandbox.apiserver.kinds import FREE, Object, crd_names, crd_status, crd_version, new_crd
 from olmweb.sandbox.apiserver.store import copied, timestamp, uid_of
 from olmweb.sandbox.controllers.bundles import BundleContent
 
@@ -228,30 +228,11 @@ def _crd(
     installation: InstalledBundle, owned: Mapping[str, Any], stored: list[str] | None, now: datetime
 ) -> Object:
     plural, group = owned["name"].split(".", 1)
-    names = {
-        "plural": plural,
-        "singular": owned["kind"].lower(),
-        "kind": owned["kind"],
-        "listKind": f"{owned['kind']}List",
-    }
-    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": owned["version"], "served": True, "storage": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": owned["name"],
-            "labels": {"olm.managed": "true", installation.label: ""},
-        },
-        "spec": {
-            "group": group,
-            "names": names,
-            "scope": "Namespaced",
-            "conversion": {"strategy": "None"},
-            "versions": [{**version, "schema": {"openAPIV3Schema": free}}],
-        },
-        "status": crd_status(names, stored or [owned["version"]], timestamp(now)),
-    }
+    names = crd_names(owned["kind"], plural)
+    made = new_crd(group, names, crd_version(owned["version"], dict(FREE)))
+    made["metadata"]["labels"] = {"olm.managed": "true", installation.label: ""}
+    made["status"] = crd_status(names, stored or [owned["version"]], timestamp(now))
+    return made
 
 
 def operator(installation: InstalledBundle, now: datetime) -> Object:

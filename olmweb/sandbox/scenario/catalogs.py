@@ -11,6 +11,7 @@ from datetime import date, timedelta
 from functools import cache
 from typing import Any
 
+from olmweb.sandbox.apiserver.kinds import FREE, crd_names, crd_version, new_crd
 from olmweb.sandbox.controllers.bundles import FileBasedCatalog
 from olmweb.sandbox.scenario.packages import (
     ALL_MODES,
@@ -434,30 +435,13 @@ def _webhook(package: PackageFacts) -> Blob:
 
 
 def _crd(package: PackageFacts, crd: ProvidedKind) -> Blob:
-    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {
         "type": "object",
         "description": f"One {crd.kind} of {package.title}.",
-        "properties": {"spec": free, "status": free},
+        "properties": {"spec": FREE, "status": FREE},
     }
-    version = {"name": crd.version, "served": True, "storage": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": crd.name},
-        "spec": {
-            "group": crd.group,
-            "names": {
-                "plural": crd.plural,
-                "singular": crd.kind.lower(),
-                "kind": crd.kind,
-                "listKind": f"{crd.kind}List",
-            },
-            "scope": "Namespaced",
-            "conversion": {"strategy": "None"},
-            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
+    names = crd_names(crd.kind, crd.plural)
+    return new_crd(crd.group, names, crd_version(crd.version, schema))
 
 
 def _role(name: str) -> Blob:
