@@ -27,7 +27,7 @@ LONGEST = (
     "tests/real/test_watch_faults.py",
     "tests/real/test_olm_v0.py",
     "tests/installs/state/test_watch_worker.py",
-    "tests/real/test_seen.py",
+    "tests/real/test_olm_v0_rows.py",
     "tests/real/test_watch_cache.py",
     "tests/real/test_watch_clocks.py",
     "tests/e2e/test_real_actions.py",

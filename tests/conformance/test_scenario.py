@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from olmweb.sandbox.apiserver.kinds import ApiKind, Object, by_kind
+from olmweb.sandbox.apiserver.kinds import Object, ResourceKind, by_kind
 from olmweb.sandbox.cluster import Sandbox
 from tests.conformance.server import Server
 
@@ -41,7 +41,7 @@ def renewed(item: Object, namespace: str, name: str) -> Object:
     return made
 
 
-def path_of(kind: ApiKind, namespace: str) -> str:
+def path_of(kind: ResourceKind, namespace: str) -> str:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     inside = f"/namespaces/{namespace}" if kind.namespaced else ""
     return f"{root}{inside}/{kind.plural}"

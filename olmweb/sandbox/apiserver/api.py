@@ -13,7 +13,7 @@ from olmweb.sandbox.apiserver.http_server import (
     json_response,
     text_response,
 )
-from olmweb.sandbox.apiserver.kinds import ApiKind, Object, all_kinds, by_path
+from olmweb.sandbox.apiserver.kinds import Object, ResourceKind, all_kinds, by_path
 from olmweb.sandbox.apiserver.reads import Reads, Watches
 from olmweb.sandbox.apiserver.representations import negotiate, represented
 from olmweb.sandbox.apiserver.store import Store
@@ -145,7 +145,7 @@ def _verb(path: _Path, request: Request) -> str:
     return _VERBS[request.method]
 
 
-def _fits(kind: ApiKind, path: _Path, method: str) -> bool:
+def _fits(kind: ResourceKind, path: _Path, method: str) -> bool:
     """Whether the path has a namespace exactly if the kind needs one; lists need none."""
     if path.namespace:
         return kind.namespaced
@@ -279,7 +279,7 @@ def _resources(group: str, version: str) -> Object:
     }
 
 
-def _entries(kind: ApiKind) -> list[Object]:
+def _entries(kind: ResourceKind) -> list[Object]:
     entry: Object = {
         "name": kind.plural,
         "singularName": kind.singular,

@@ -12,7 +12,7 @@ import yaml
 from olmweb.sandbox.apiserver import errors, validation
 from olmweb.sandbox.apiserver.errors import ApiError
 from olmweb.sandbox.apiserver.http_server import Request
-from olmweb.sandbox.apiserver.kinds import ApiKind, Object, Schema
+from olmweb.sandbox.apiserver.kinds import Object, ResourceKind, Schema
 
 ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
@@ -39,7 +39,7 @@ def _yaml(body: bytes) -> Any:
 class RequestTarget:
     """The resource of a request; `subresource` is "" for the object itself."""
 
-    kind: ApiKind
+    kind: ResourceKind
     namespace: str
     name: str
     subresource: str = ""
@@ -111,13 +111,13 @@ def applied(target: RequestTarget, request: Request) -> Object:
     return item
 
 
-def _rooted(kind: ApiKind) -> Schema:
+def _rooted(kind: ResourceKind) -> Schema:
     """The kind's schema with metadata's; a built-in kind allows every other field."""
     properties = {**kind.schema.get("properties", {}), "metadata": validation.METADATA_SCHEMA}
     return {**kind.schema, "properties": properties}
 
 
-def _decoded(kind: ApiKind, request: Request) -> Object:
+def _decoded(kind: ResourceKind, request: Request) -> Object:
     item = parsed(kind.kind, request)
     if kind.custom:
         if not item.get("kind"):
@@ -159,17 +159,17 @@ def _unrecognized(kind: str, request: Request, fault: str) -> ApiError:
     return errors.bad_request(text)
 
 
-def _check_types(kind: ApiKind, item: Object) -> None:
+def _check_types(kind: ResourceKind, item: Object) -> None:
     fault = validation.metadata_type_fault(item.setdefault("metadata", {}))
     if fault:
         raise errors.bad_request(f"{_cannot(kind, kind.kind)}: {fault}")
 
 
-def _cannot(kind: ApiKind, given: str) -> str:
+def _cannot(kind: ResourceKind, given: str) -> str:
     return f'{given} in version "{kind.version}" cannot be handled as a {kind.kind}'
 
 
-def _check_kind(kind: ApiKind, item: Object) -> None:
+def _check_kind(kind: ResourceKind, item: Object) -> None:
     given = item["kind"]
     if given == kind.kind:
         return
@@ -201,7 +201,7 @@ def _settle_namespace(target: RequestTarget, given: Object) -> None:
         )
 
 
-def _pruned(kind: ApiKind, item: Object, request: Request) -> DecodedBody:
+def _pruned(kind: ResourceKind, item: Object, request: Request) -> DecodedBody:
     """Drops undeclared fields and sets defaults; `fieldValidation=Strict` raises ApiError 400."""
     fixed = {key: item[key] for key in ("apiVersion", "kind")}
     rest = {key: value for key, value in item.items() if key not in ("apiVersion", "kind")}

@@ -33,7 +33,7 @@ AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class ApiKind:
+class ResourceKind:
     """One resource of the API: its path, names and schema."""
 
     group: str
@@ -72,8 +72,8 @@ def _built_in(
     categories: tuple[str, ...] = (),
     generation: bool = False,
     fields: tuple[str, ...] = (),
-) -> ApiKind:
-    return ApiKind(
+) -> ResourceKind:
+    return ResourceKind(
         group=group,
         version="v1",
         plural=plural,
@@ -147,8 +147,8 @@ def _resolve(schema: Any, shared: Mapping[str, Any]) -> Any:
     return schema
 
 
-def _custom(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> ApiKind:
-    return ApiKind(
+def _custom(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> ResourceKind:
+    return ResourceKind(
         group=entry["group"],
         version=entry["version"],
         plural=entry["plural"],
@@ -164,7 +164,7 @@ def _custom(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> ApiKind:
 
 
 @cache
-def all_kinds() -> tuple[ApiKind, ...]:
+def all_kinds() -> tuple[ResourceKind, ...]:
     """Every kind, custom resources first, then the built-in ones."""
     shared = yaml.load((CRDS / "shared.yaml").read_text(), yaml.CSafeLoader)
     custom = [
@@ -177,28 +177,28 @@ def all_kinds() -> tuple[ApiKind, ...]:
 
 
 @cache
-def _by_kind() -> Mapping[str, ApiKind]:
+def _by_kind() -> Mapping[str, ResourceKind]:
     return {kind.kind: kind for kind in all_kinds()}
 
 
 @cache
-def _by_path() -> Mapping[tuple[str, str, str], ApiKind]:
+def _by_path() -> Mapping[tuple[str, str, str], ResourceKind]:
     return {(kind.group, kind.version, kind.plural): kind for kind in all_kinds()}
 
 
-def by_kind(name: str) -> ApiKind:
+def by_kind(name: str) -> ResourceKind:
     """The kind called `name`, e.g. `PlatformOperator`; KeyError when it isn't served."""
     return _by_kind()[name]
 
 
-def by_path(group: str, version: str, plural: str) -> ApiKind | None:
+def by_path(group: str, version: str, plural: str) -> ResourceKind | None:
     return _by_path().get((group, version, plural))
 
 
 # --- CustomResourceDefinition objects
 
 
-def crd_manifest(kind: ApiKind) -> Object:
+def crd_manifest(kind: ResourceKind) -> Object:
     """The CRD of `kind`, without status, in the form that a real API server accepts."""
     version = crd_version(kind.version, _openapi(_rooted(kind)))
     if kind.has_status:
@@ -239,7 +239,7 @@ def crd_version(name: str, schema: Schema) -> Object:
     return {**served, "schema": {"openAPIV3Schema": schema}}
 
 
-def established_crd(kind: ApiKind, at: str) -> Object:
+def established_crd(kind: ResourceKind, at: str) -> Object:
     """The CRD with the status of a cluster that serves it; `at` is a timestamp."""
     return crd_manifest(kind) | {"status": crd_status(_names(kind), [kind.version], at)}
 
@@ -266,13 +266,13 @@ def crd_status(names: Mapping[str, Any], stored: list[str], at: str) -> Object:
     }
 
 
-def _names(kind: ApiKind) -> Object:
+def _names(kind: ResourceKind) -> Object:
     names = crd_names(kind.kind, kind.plural, kind.singular)
     names |= {"shortNames": list(kind.short_names)} if kind.short_names else {}
     return names | ({"categories": list(kind.categories)} if kind.categories else {})
 
 
-def _rooted(kind: ApiKind) -> Object:
+def _rooted(kind: ResourceKind) -> Object:
     """The schema with the fields that every object has: apiVersion, kind and metadata."""
     strings = {name: {"type": "string"} for name in ("apiVersion", "kind")}
     own = kind.schema.get("properties", {})

@@ -15,7 +15,7 @@ from typing import Any
 from olmweb.sandbox.apiserver import errors
 from olmweb.sandbox.apiserver.errors import ApiError, StatusCause, bad_request, quoted
 from olmweb.sandbox.apiserver.http_server import encoded
-from olmweb.sandbox.apiserver.kinds import ApiKind, Object
+from olmweb.sandbox.apiserver.kinds import Object, ResourceKind
 from olmweb.sandbox.apiserver.store import ChangeEvent, Store
 from olmweb.sandbox.apiserver.validation import label_name_fault
 
@@ -146,7 +146,7 @@ def _beyond(text: str, limit: int, *, above: bool) -> bool:
     return value > limit if above else value < limit
 
 
-def _field_selector(text: str, kind: ApiKind) -> Selector:
+def _field_selector(text: str, kind: ResourceKind) -> Selector:
     """`metadata.name=x,type!=y`; the kind decides which fields are supported. ApiError 400."""
     tests: list[Selector] = []
     for part in filter(None, text.split(",")):
@@ -159,7 +159,7 @@ def _field_selector(text: str, kind: ApiKind) -> Selector:
     return lambda item: all(test(item) for test in tests)
 
 
-def _check_field(field: str, kind: ApiKind) -> None:
+def _check_field(field: str, kind: ResourceKind) -> None:
     if field == "metadata.name" or field in kind.fields:
         return
     if field == "metadata.namespace" and (kind.namespaced or not kind.custom):
@@ -190,7 +190,7 @@ _MATCHES = ("Exact", "NotOlderThan", "")
 _INCONSISTENT = -1  # as a continue token's version: continue with the current objects
 
 
-def selector(kind: ApiKind, query: Mapping[str, str]) -> Selector:
+def selector(kind: ResourceKind, query: Mapping[str, str]) -> Selector:
     """The query's label and field selectors as one predicate. Raises ApiError 400."""
     labels = _label_selector(query.get("labelSelector", ""))
     fields = _field_selector(query.get("fieldSelector", ""), kind)
@@ -258,7 +258,9 @@ class Reads:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get(self, kind: ApiKind, namespace: str, name: str, query: Mapping[str, str]) -> Object:
+    def get(
+        self, kind: ResourceKind, namespace: str, name: str, query: Mapping[str, str]
+    ) -> Object:
         """Raises ApiError 404, 504 for a future resourceVersion, 500 for an invalid one."""
         text = query.get("resourceVersion", "")
         if fault := _version_fault(text):
@@ -269,7 +271,7 @@ class Reads:
             raise errors.not_found(kind.group, kind.plural, name)
         return item
 
-    def page(self, kind: ApiKind, namespace: str, query: Mapping[str, str]) -> dict[str, Any]:
+    def page(self, kind: ResourceKind, namespace: str, query: Mapping[str, str]) -> dict[str, Any]:
         """A `...List` object. Raises ApiError 400, 410, 422 or 504."""
         limit = max(0, _number(query, "limit", 0))
         matches = selector(kind, query)
@@ -295,7 +297,7 @@ class Reads:
         }
 
     def _snapshot(
-        self, kind: ApiKind, namespace: str, query: Mapping[str, str], limit: int
+        self, kind: ResourceKind, namespace: str, query: Mapping[str, str], limit: int
     ) -> _Snapshot:
         _check_match(query, watch=False)
         text, token = query.get("resourceVersion", ""), query.get("continue", "")
@@ -316,7 +318,7 @@ class Reads:
             return _Snapshot(items, version)
         return _Snapshot(*self._store.items(kind.kind, namespace))
 
-    def _resumed(self, kind: ApiKind, namespace: str, token: str) -> _Snapshot:
+    def _resumed(self, kind: ResourceKind, namespace: str, token: str) -> _Snapshot:
         version, start = _read_token(token)
         if version == _INCONSISTENT:
             items, newest = self._store.items(kind.kind, namespace)
@@ -363,7 +365,7 @@ Represent = Callable[[Object], Object]
 class _WatchRequest:
     """The parameters of one watch; `ends` is a time of time.monotonic()."""
 
-    kind: ApiKind
+    kind: ResourceKind
     namespace: str
     matches: Selector
     version: int
@@ -387,7 +389,7 @@ class Watches:
             self._store.changed.notify_all()
 
     def lines(
-        self, kind: ApiKind, namespace: str, query: Mapping[str, str], represent: Represent
+        self, kind: ResourceKind, namespace: str, query: Mapping[str, str], represent: Represent
     ) -> Iterator[bytes]:
         """`{"type":..., "object":...}` lines; a version that is too old gives one ERROR line.
 
@@ -480,7 +482,7 @@ def _line(type_: str, item: dict[str, Any]) -> bytes:
     return encoded({"type": type_, "object": item}) + b"\n"
 
 
-def _bookmark(kind: ApiKind, version: int, metadata: dict[str, Any]) -> bytes:
+def _bookmark(kind: ResourceKind, version: int, metadata: dict[str, Any]) -> bytes:
     marker = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,

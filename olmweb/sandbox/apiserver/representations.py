@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from olmweb.sandbox.apiserver import errors
-from olmweb.sandbox.apiserver.kinds import AGE, ApiKind, Column, Object
+from olmweb.sandbox.apiserver.kinds import AGE, Column, Object, ResourceKind
 
 _JSON = "application/json"
 _OFFERED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
@@ -47,7 +47,9 @@ def negotiate(accept: str) -> str:
     raise errors.not_acceptable(f"only the following media types are accepted: {_OFFERED}")
 
 
-def represented(as_kind: str, kind: ApiKind, document: Object, query: Mapping[str, str]) -> Object:
+def represented(
+    as_kind: str, kind: ResourceKind, document: Object, query: Mapping[str, str]
+) -> Object:
     """An object or a list as `as_kind`; a Status is returned unchanged."""
     if not as_kind or document.get("kind") == "Status":
         return document
@@ -80,7 +82,7 @@ def _list_metadata(document: Object) -> Object:
     return {key: value for key, value in document["metadata"].items() if value != ""}
 
 
-def _table(kind: ApiKind, document: Object, is_list: bool, include: str) -> Object:
+def _table(kind: ResourceKind, document: Object, is_list: bool, include: str) -> Object:
     items = document["items"] if is_list else [document]
     version = document["metadata"]["resourceVersion"]
     columns = _columns(kind)
@@ -92,14 +94,14 @@ def _table(kind: ApiKind, document: Object, is_list: bool, include: str) -> Obje
     }
 
 
-def _columns(kind: ApiKind) -> tuple[Column, ...]:
+def _columns(kind: ResourceKind) -> tuple[Column, ...]:
     if kind.custom:
         return kind.columns
     # A real server has printers for built-in kinds; this is its printer for kinds without one.
     return (Column("Created At", "date", AGE.path),)
 
 
-def _definition(kind: ApiKind, column: Column) -> Object:
+def _definition(kind: ResourceKind, column: Column) -> Object:
     from_crd = f"Custom resource definition column (in JSONPath format): {column.path}"
     plain = not kind.custom or kind.columns == (AGE,)
     return {
@@ -111,13 +113,13 @@ def _definition(kind: ApiKind, column: Column) -> Object:
     }
 
 
-def _row(kind: ApiKind, columns: tuple[Column, ...], item: Object, include: str) -> Object:
+def _row(kind: ResourceKind, columns: tuple[Column, ...], item: Object, include: str) -> Object:
     carried = {"None": None, "Object": item}.get(include, _partial(item))
     cells = [item["metadata"]["name"], *(_cell(kind, column, item) for column in columns)]
     return {"cells": cells, "object": carried}
 
 
-def _cell(kind: ApiKind, column: Column, item: Object) -> Any:
+def _cell(kind: ResourceKind, column: Column, item: Object) -> Any:
     value = _value_at(item, column.path)
     if column.type == "date" and kind.custom and isinstance(value, str):
         return _age(datetime.now(UTC) - datetime.fromisoformat(value))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from olmweb.sandbox.apiserver.errors import ApiError
-from olmweb.sandbox.apiserver.kinds import ApiKind, Object, Schema
+from olmweb.sandbox.apiserver.kinds import Object, ResourceKind, Schema
 
 # Elements as in fieldsV1: `f:NAME`, `k:{"key":"value"}`, `v:"value"`.
 Path = tuple[str, ...]
@@ -158,7 +158,7 @@ class Ownership:
     def set_owned(
         self,
         paths: set[Path],
-        kind: ApiKind,
+        kind: ResourceKind,
         manager: str,
         operation: str,
         at: str,
@@ -198,7 +198,7 @@ def _identity(entry: Object) -> tuple[str, str, str]:
 def record_update(
     before: Object | None,
     after: Object,
-    kind: ApiKind,
+    kind: ResourceKind,
     manager: str,
     at: str,
     subresource: str = "",
@@ -221,7 +221,7 @@ def record_update(
 def apply(
     live: Object | None,
     wanted: Object,
-    kind: ApiKind,
+    kind: ResourceKind,
     manager: str,
     at: str,
     *,

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from olmweb.sandbox.apiserver.kinds import ApiKind, Object, by_kind
+from olmweb.sandbox.apiserver.kinds import Object, ResourceKind, by_kind
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +232,7 @@ class Store:
         self.changed.notify_all()
 
     def events_after(
-        self, version: int, kind: ApiKind, *, is_open: bool = False
+        self, version: int, kind: ResourceKind, *, is_open: bool = False
     ) -> list[ChangeEvent] | None:
         """Changes of a kind after `version`; None if that history was dropped.
 

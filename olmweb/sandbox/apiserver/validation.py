@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from olmweb.sandbox.apiserver.errors import StatusCause, quoted, unsupported
-from olmweb.sandbox.apiserver.kinds import ApiKind, Schema
+from olmweb.sandbox.apiserver.kinds import ResourceKind, Schema
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -355,7 +355,7 @@ def label_name_fault(key: str) -> str:
     return "" if _NAME_PART.match(key.rsplit("/", 1)[-1]) else _NAME_PART_RULE
 
 
-def metadata_causes(kind: ApiKind, metadata: Mapping[str, Any]) -> list[StatusCause]:
+def metadata_causes(kind: ResourceKind, metadata: Mapping[str, Any]) -> list[StatusCause]:
     """The faults in name, labels and annotations."""
     causes = list(_name_faults(kind, metadata.get("name", "")))
     for key, value in (metadata.get("labels") or {}).items():
@@ -372,7 +372,7 @@ def metadata_causes(kind: ApiKind, metadata: Mapping[str, Any]) -> list[StatusCa
     return causes
 
 
-def _name_faults(kind: ApiKind, name: str) -> Iterable[StatusCause]:
+def _name_faults(kind: ResourceKind, name: str) -> Iterable[StatusCause]:
     field = "metadata.name"
     is_label = kind.kind == "Namespace"
     if not name:

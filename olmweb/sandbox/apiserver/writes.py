@@ -12,7 +12,7 @@ from olmweb.sandbox.apiserver import bodies, errors, server_side_apply, validati
 from olmweb.sandbox.apiserver.bodies import RequestTarget
 from olmweb.sandbox.apiserver.errors import ApiError, StatusCause, bad_request
 from olmweb.sandbox.apiserver.http_server import Request
-from olmweb.sandbox.apiserver.kinds import ApiKind, Object
+from olmweb.sandbox.apiserver.kinds import Object, ResourceKind
 from olmweb.sandbox.apiserver.reads import selector
 from olmweb.sandbox.apiserver.store import Store, copied, safe_suffix, timestamp
 
@@ -184,7 +184,7 @@ class Writes:
             "metadata": {"continue": "", "resourceVersion": str(version)},
         }
 
-    def _delete(self, kind: ApiKind, before: Object, dry: bool) -> Object:
+    def _delete(self, kind: ResourceKind, before: Object, dry: bool) -> Object:
         meta = before["metadata"]
         if meta.get("finalizers"):
             made = copied(before)
