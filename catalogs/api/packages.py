@@ -149,10 +149,8 @@ def _matching(query: str) -> Q:
 
 
 def _operators() -> Any:
-    """Installed things, by the app registry: catalogs must not import installs.
-
-    What failed to install is not among them, as in the software catalog.
-    """
+    """Installed operators, by the app registry: catalogs must not import installs. As in the
+    software catalog without those that failed to install."""
     everything = apps.get_model("installs", "Operator")._default_manager
     return everything.exclude(health__in=NOT_INSTALLED)
 

@@ -190,11 +190,9 @@ class _Label(msgspec.Struct):
 
 
 def read_contents(blob: bytes, *, deprecated: bool = False) -> Contents:
-    """The facts of an olm.bundle blob in JSON. Values of the wrong type count as absent.
-
-    `deprecated` comes from the package's olm.deprecations. Raises one of `fbc.DECODE_ERRORS` for a
-    blob that is no JSON object.
-    """
+    """The facts of an olm.bundle blob in JSON; values of a wrong type count as absent. `deprecated`
+    comes from olm.deprecations. Raises one of `fbc.DECODE_ERRORS` for anything but a JSON
+    object."""
     bundle = fbc.decode(blob, fbc.BundleIn)[0]
     properties = fbc.properties_of(bundle)
     facts = _from_properties(properties)

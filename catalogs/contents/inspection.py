@@ -103,10 +103,8 @@ def access() -> RegistryAccess:
 
 
 def run(row: BundleInspection) -> None:
-    """Reads the image and stores the result or the error.
-
-    Idempotent: an image whose objects are stored by digest is not pulled again.
-    """
+    """Reads the image and stores the result or the error. An image whose objects are stored by
+    digest is not pulled again."""
     _update(row, state=State.READING)
     try:
         manifests, cost = _read(row)

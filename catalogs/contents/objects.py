@@ -22,11 +22,8 @@ _ANNOTATIONS = "annotations.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """The decoded objects of a bundle.
-
-    `annotations` are those of metadata/annotations.yaml, `folders` those inside of manifests/,
-    `digest` that of the image; all are empty for objects from a catalog.
-    """
+    """The decoded objects of a bundle. `annotations` of metadata/annotations.yaml, `folders` inside
+    of manifests/ and `digest` of the image are empty for objects from a catalog."""
 
     objects: tuple[dict[str, Any], ...]
     annotations: dict[str, str]
@@ -62,11 +59,8 @@ def pack(
     metadata: Iterable[tuple[str, bytes]],
     folders: Sequence[str],
 ) -> Packed:
-    """The objects of the files, given as (name, content).
-
-    Raises SourceError for a file that holds anything but objects, and when there is no
-    ClusterServiceVersion.
-    """
+    """The objects of the files, given as (name, content). Raises SourceError for a file with
+    anything but objects, and without a ClusterServiceVersion."""
     objects: list[msgspec.Raw] = []
     kinds = set()
     for name, data in manifests:
@@ -122,11 +116,8 @@ def _bad(label: str, why: str, code: str) -> SourceError:
 
 
 def objects_in(blob: bytes) -> list[bytes]:
-    """The objects in the olm.bundle.object properties of a blob, as JSON or YAML.
-
-    Invalid objects are left out; they are reported as problems of the catalog. [] for a blob that
-    is no bundle.
-    """
+    """The objects in the olm.bundle.object properties of a blob, as JSON or YAML; [] for a blob
+    that is no bundle. Invalid objects, which are problems of the catalog, are left out."""
     if b"olm.bundle.object" not in blob:
         return []
     try:

@@ -93,10 +93,8 @@ _RISKS = (
 def risks(
     groups: Iterable[str], resources: Iterable[str], verbs: Iterable[str], *, named: bool = False
 ) -> tuple[Level, tuple[str, ...]]:
-    """The level of an RBAC rule and the reasons for it, worst first.
-
-    A rule restricted to resource names (`named`) is never worse than a caution.
-    """
+    """The level of an RBAC rule and its reasons, worst first; at most a caution for a rule that is
+    restricted to resource names (`named`)."""
     own = (frozenset(groups), frozenset(resources), frozenset(verbs))
     matches = _everything(*own) or [
         (risk.level, risk.sentence) for risk in _RISKS if _applies(risk, *own)

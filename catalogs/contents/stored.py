@@ -52,10 +52,7 @@ def inspection_of(bundle: Bundle) -> BundleInspection | None:
 
 
 def manifests_of(bundle: Bundle) -> Manifests | None:
-    """The bundle's objects from its catalog or its inspected image; None when neither has them.
-
-    At most two queries.
-    """
+    """The bundle's objects from its catalog or inspected image, or None; at most two queries."""
     blob = blobs.read_blob(bundle.blob_id) if bundle.blob_id else None
     objects = decoded(objects_in(blob)) if blob else ()
     if objects:
@@ -67,10 +64,8 @@ def manifests_of(bundle: Bundle) -> Manifests | None:
 
 
 def contents_of(bundle: Bundle) -> Contents | None:
-    """Facts of the bundle from its full objects; None when only catalog metadata exists.
-
-    Needs `blob_id` and `image` of the bundle; at most two queries.
-    """
+    """Facts of the bundle from its full objects; None with catalog metadata only. Needs `blob_id`
+    and `image` of the bundle; at most two queries."""
     blob = blobs.read_blob(bundle.blob_id) if bundle.blob_id else None
     if blob is None:
         return None
@@ -87,10 +82,8 @@ def contents_of(bundle: Bundle) -> Contents | None:
 
 
 def fill_from_image(bundle: Bundle) -> None:
-    """Sets fields of the bundle that its catalog lacks from its inspected image, without saving.
-
-    At most two queries, none when the catalog has all fields.
-    """
+    """Sets fields that the catalog lacks from the inspected image, without saving; at most two
+    queries."""
     if bundle.webhooks is not None:
         return
     stored = _packed(bundle.image)
@@ -122,8 +115,8 @@ def inspected_in(catalog: Catalog) -> list[tuple[str, str]]:
 
 
 def prune(before: datetime) -> int:
-    """Deletes inspections requested before `before` whose image no bundle of any catalog names, and
-    manifests without an inspection; returns the number of rows."""
+    """Deletes inspections requested before `before` whose image no bundle names, and manifests
+    without an inspection; returns the number of rows."""
     old = BundleInspection.objects.filter(asked_at__lt=before)
     images = list(old.values_list("image", flat=True))
     named: set[str] = set()
@@ -140,10 +133,8 @@ def prune(before: datetime) -> int:
 
 
 def with_objects(blob: bytes, packed: Packed) -> bytes:
-    """The blob with the objects added as olm.bundle.object properties.
-
-    Raises one of `fbc.DECODE_ERRORS` for a blob that is no JSON object.
-    """
+    """The blob with the objects as olm.bundle.object properties. Raises one of
+    `fbc.DECODE_ERRORS`."""
     bundle = msgspec.json.decode(blob, type=_Properties)
     objects: list[_Property] = [
         {

@@ -83,14 +83,12 @@ def layout(
     route: Iterable[tuple[str, str, str]] = (),
     start: str = "",
 ) -> Layout:
-    """Places the entries of one channel, or of several together (then names may repeat).
-
-    `keep` names entries that must stay visible; long plain runs of the others become folds, at
-    most about 48 nodes in all. `opened` names folds to unfold: the 40 newest entries of each.
-    `route` is an upgrade route as (from, to, kind); its names stay visible and its edges are
-    marked. `start` is the newest entry of lane 0, by default the newest head. A skipRange gives
-    one edge, from the newest version it includes: all of them would hide the drawing.
-    """
+    """Places the entries of one channel, or of several together (then names may repeat). `keep`
+    names entries that stay visible; long plain runs of the others become folds, at most about 48
+    nodes in all. `opened` names folds, of which the 40 newest entries are unfolded. `route` is an
+    upgrade route as (from, to, kind), which stays visible and is marked. `start` is the newest
+    entry of lane 0, by default the newest head. A skipRange has one edge, from the newest version
+    that it includes."""
     by_name: dict[str, GraphEntry] = {}
     for entry in entries:
         by_name.setdefault(entry.name, entry)

@@ -42,11 +42,9 @@ class Route:
 
 
 def next_steps(table: Table, order: Sequence[str], *, stays: bool) -> dict[str, str]:
-    """Installed name to the controller's next one: the first of `order` among its successors.
-
-    `stays`: the installed bundle is itself a candidate at its place in the order (OLM v1); else it
-    stays only when nothing follows (v0). Names that stay are left out.
-    """
+    """Installed name to the controller's next one, the first of `order` among its successors; names
+    that stay are left out. `stays`: the installed bundle is a candidate itself (OLM v1), else it
+    stays only when nothing follows (v0)."""
     rank = {name: position for position, name in enumerate(order)}
     steps = {}
     for name, after in table.items():

@@ -66,15 +66,12 @@ def render(
     ident: str = "olm-graph",
     style: str = "",
 ) -> str:
-    """The SVG element as text, safe to mark as such.
-
-    `links` maps entry names (of a fold: its newest) to addresses; only http(s) and addresses on
-    this site are used. `facts` maps a fact of FACTS to the names that it holds for. `title` is the
-    accessible name, `ident` the prefix of ids: give each graph of a page its own; the first node
-    that is a head, chosen, opened or a start has the id `IDENT-FACT`. `style` is a style sheet of
-    ours, for an SVG that stands alone. With links the role is "group", because children of an
-    "img" are hidden from assistive technology and could not be followed; without, it is "img".
-    """
+    """The SVG element as text, safe to mark as such. `links` maps entry names (of a fold: its
+    newest) to addresses; only http(s) and addresses on this site are used. `facts` maps a fact of
+    FACTS to the names for which it holds. `title` is the accessible name, `ident` the prefix of
+    ids, unique on a page; the first head, chosen, opened or start node has the id `IDENT-FACT`.
+    `style` is our style sheet of a standalone SVG. The role is "group" with links, as children of
+    an "img" can't be followed by assistive technology, else "img"."""
     nodes = {node.id: node for node in layout.nodes}
     sets = {fact: frozenset(facts.get(fact, ())) for fact in (*FACTS, "opened")}
     name = escape(ident, quote=True)

@@ -27,18 +27,13 @@ def resolve(
     channels: Sequence[str] = (),
     version: str = "",
     installed: str = "",
-    policy: str = "CatalogProvided",
 ) -> Resolution:
-    """What the controller behind `method` would choose of one package of one catalog.
-
-    `channels` empty means any; `version` is a range in the method's own grammar (Masterminds for a
-    ClusterExtension, blang for the others); `installed` a bundle's name; `policy` a
-    ClusterExtension's upgradeConstraintPolicy. Raises BadQuestion, whose `field` says which of
-    them can't be read.
-    """
+    """The bundle that the controller of `method` would choose. Empty `channels` mean any; `version`
+    is a range in the method's own grammar (Masterminds for a ClusterExtension, else blang);
+    `installed` the name of a bundle. Raises BadQuestion."""
     now = find_installed(package_facts, installed)
     if method == InstallMethod.CLUSTER_EXTENSION:
-        return v1.resolve(package_facts, channels, version, now, policy)
+        return v1.resolve(package_facts, channels, version, now)
     if method == InstallMethod.SUBSCRIPTION:
         return v0.resolve(package_facts, channels, version, now)
     return platform_operator.resolve(package_facts, channels, version, now)

@@ -28,14 +28,12 @@ SAME_VERSION = "same version"
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """One channel, or all together where `channel` is empty, as one generation of OLM reads it.
-
-    `chosen` is the bundle of a new installation, "" when nothing; `steps` where the controller
-    goes by itself from each name; `stranded` the entries without any route to the head (v0: a
-    head that upgrades end at; v1: the chosen one); `unreachable` those that no other entry leads
-    to; `fault` OLM v0's words about a channel that it can't order, then nothing moves. Of a graph
-    that is `too_large` no edge is known.
-    """
+    """A channel, or all together where `channel` is empty, by the rules of one OLM generation.
+    `chosen` is the bundle of a new installation or empty; `steps` maps each name to the
+    controller's next upgrade; `stranded` are entries without a route to the head (v0: any head; v1:
+    the chosen one); `unreachable` those that no entry leads to; `fault` is OLM v0's message about a
+    channel that it can't order, which stops all upgrades. A graph that is `too_large` has no known
+    edges."""
 
     semantics: str
     channel: str
@@ -177,10 +175,8 @@ def _remedies(analysis: Analysis, facts: ResolverPackage, route: Route) -> list[
 
 
 def _add_equals(table: Table, facts: ResolverPackage, names: set[str]) -> None:
-    """OLM v1 takes every bundle of the version and release installed for a candidate, too.
-
-    Raises TooManyEdges.
-    """
+    """OLM v1 also considers every bundle of the installed version and release. Raises
+    TooManyEdges."""
     equal: dict[VersionRelease, list[str]] = {}
     for bundle in facts.by_name().values():
         release = v1.release_of(bundle)

@@ -8,7 +8,8 @@ from catalogs.semver import Version, parse
 
 
 class BadQuestion(ValueError):
-    """What was asked can't be read; `field` is path, version, channel or installed."""
+    """A parameter of the resolution can't be read; `field` is path, version, channel or
+    installed."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -17,11 +18,8 @@ class BadQuestion(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ResolverBundle:
-    """A bundle as its olm.package property names it.
-
-    `dependencies` are the types, in the blob's order and each once, of its properties
-    olm.package.required, olm.gvk.required and olm.constraint.
-    """
+    """A bundle by its olm.package property. `dependencies` are the distinct types of its properties
+    olm.package.required, olm.gvk.required and olm.constraint, in the order of the blob."""
 
     name: str
     version: str  # as written, build metadata too
@@ -63,7 +61,7 @@ class ResolverPackage:
 
 @dataclass(frozen=True, slots=True)
 class InstalledVersion:
-    """A bundle that is there already; `version` is None when it can't be read."""
+    """The installed bundle; `version` is None when it can't be read."""
 
     name: str
     text: str
@@ -72,7 +70,7 @@ class InstalledVersion:
 
 @dataclass(frozen=True, slots=True)
 class BundleCandidate:
-    """A bundle that was looked at. `code` is "" for the chosen one, else why it isn't:
+    """A considered bundle. `code` is empty for the chosen one, else the reason of its rejection:
     channel, range, successor, skipped, chain, deprecated, order, dependency or version."""
 
     bundle: str
@@ -85,9 +83,9 @@ class BundleCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """`bundle` is empty when nothing is chosen; then `blocked_by` is a code that says what was in
-    the way, as in Candidate or no-bundles, channel-graph. `message` holds the controller's own
-    words where it would say any; `candidates` the chosen one first."""
+    """`bundle` is empty when nothing is chosen; `blocked_by` is then a code of BundleCandidate, or
+    `no-bundles`, `channel-graph`. `message` is the message of the controller, if it has one; the
+    chosen candidate comes first."""
 
     bundle: str = ""
     version: str = ""
@@ -99,10 +97,8 @@ class Resolution:
 
 
 def find_installed(facts: ResolverPackage, name: str) -> InstalledVersion | None:
-    """The installed bundle with its version: the catalog's, else the one its name ends with.
-
-    None for an empty name. BadQuestion when the version can't be known: then no edge could be.
-    """
+    """The installed bundle with its version: that of the catalog, else the one at the end of its
+    name; None for an empty name. Raises BadQuestion for an unknown version, which has no edges."""
     if not name:
         return None
     bundle = facts.by_name().get(name)

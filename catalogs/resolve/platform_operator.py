@@ -18,10 +18,8 @@ from catalogs.semver import Version, read_version
 
 
 def pick(listed: Sequence[ResolverBundle]) -> ResolverBundle | None:
-    """The first with a strictly higher version than all before it.
-
-    A first one whose version can't be read is never replaced; build metadata counts for nothing.
-    """
+    """The first with the highest version. A first one without a readable version is never replaced;
+    build metadata is ignored."""
     best: ResolverBundle | None = None
     for bundle in listed:
         if best is None:

@@ -45,8 +45,7 @@ def entries_of(package: Package) -> dict[str, list[GraphEntry]]:
 
 
 def facts_of(package: Package) -> ResolverPackage:
-    """Facts of the package. Four queries, and one for each of the few bundles whose rows don't say
-    all."""
+    """Four queries, and one for each of the few bundles whose rows lack a fact."""
     return facts_of_all([package])[package.pk]
 
 
@@ -124,11 +123,9 @@ def _bundle_facts(bundles: Sequence[Bundle], needing: Collection[int]) -> list[R
 
 
 def _read(sha256: str) -> tuple[str, tuple[str, ...]] | None:
-    """The version as written and the dependencies in order; None for a blob that isn't JSON.
-
-    A release in the rows may come from build metadata or stand by itself, which only opm reads;
-    and of several kinds of dependency the first is the one that OLM v1 names.
-    """
+    """The version as written and the dependencies in order; None for a blob that isn't JSON. A
+    release in the rows may stem from build metadata or from its own property, which only opm reads;
+    of several dependency types OLM v1 names the first."""
     try:
         blob = msgspec.json.decode(read_blob(sha256) or b"", type=_Bundle)
         properties = blob.properties or []

@@ -36,12 +36,10 @@ def read_range(text: str) -> Range | None:
 def resolve(
     facts: ResolverPackage, channels: Sequence[str], text: str, installed: InstalledVersion | None
 ) -> Resolution:
-    """What would be chosen: of the channel's replaces chain the first that may follow.
-
-    No channel: all, the default one first, then by name. `text` is a blang range: the version
-    that another package's dependency asks for, or the versions whose bundle startingCSV names.
-    BadQuestion for a range that can't be read or more than one channel.
-    """
+    """The first successor on the channel's replaces chain; without a channel of all, the default
+    one first, then by name. `text` is a blang range: of another package's dependency, or of the
+    bundles that startingCSV names. Raises BadQuestion for an unreadable range or several
+    channels."""
     wanted = read_range(text)
     if len(set(channels)) > 1:
         raise BadQuestion("channel", "A Subscription follows one channel: name one, or none.")
@@ -76,6 +74,7 @@ def _first(
     installed: InstalledVersion | None,
 ) -> Resolution:
     bundles = facts.by_name()
+    versions = {name: bundle.version for name, bundle in bundles.items()}
     best: BundleCandidate | None = None
     behind: list[BundleCandidate] = []
     rejected: list[BundleCandidate] = []
@@ -84,7 +83,7 @@ def _first(
         now = (installed.name, installed.version) if installed else None
         order = [entry for entry in v0_candidates(entries, now) if now is None or entry != now[0]]
         for name in order:
-            version = bundles[name].version if name in bundles else ""
+            version = versions.get(name, "")
             readable = read_version(version)
             if wanted is not None and (readable is None or not wanted(readable)):
                 outside = f"outside the range {text}"
@@ -97,7 +96,7 @@ def _first(
                 if channel != best.channels[0]:
                     farther = f"channel {channel} comes after {best.channels[0]}"
                 behind.append(_candidate(name, version, channel, "order", farther))
-        rejected += _left_out(entries, channel, order, bundles, installed)
+        rejected += _left_out(entries, channel, order, versions, installed)
     candidates = (*behind, *rejected)
     if best is not None:
         return Resolution(
@@ -110,7 +109,7 @@ def _left_out(
     entries: Sequence[GraphEntry],
     channel: str,
     order: Sequence[str],
-    bundles: dict[str, ResolverBundle],
+    versions: dict[str, str],
     installed: InstalledVersion | None,
 ) -> list[BundleCandidate]:
     """Entries of the channel that are no candidates, the newest of the chain first."""
@@ -130,7 +129,7 @@ def _left_out(
             code = "successor"
             reason = f"it neither replaces nor skips {installed.name if installed else ''}, nor "
             reason += "does its skipRange"
-        version = bundles[name].version if name in bundles else ""
+        version = versions.get(name, "")
         rejected.append(_candidate(name, version, channel, code, reason))
     return rejected
 
@@ -143,11 +142,11 @@ def _unordered(
     installed: InstalledVersion | None,
 ) -> Resolution:
     """The channel has no order: nothing is taken of it, nor of any channel asked together."""
-    bundles = facts.by_name()
+    versions = {bundle.name: bundle.version for bundle in facts.bundles}
     rejected = [
         _candidate(
             entry.name,
-            bundles[entry.name].version if entry.name in bundles else "",
+            versions.get(entry.name, ""),
             name,
             "chain",
             f"channel {faulty} can't be ordered",

@@ -19,7 +19,6 @@ from catalogs.resolve.facts import (
 from catalogs.semver import Key, Range, Version, VersionRelease, masterminds_range, version_release
 
 RANGE_LENGTH = 64  # characters that the CRD allows (clusterextension_types.go)
-SELF_CERTIFIED = "SelfCertified"
 STAGES = ("no-bundles", "channel", "range", "successor")
 
 
@@ -63,23 +62,21 @@ def resolve(
     channels: Collection[str],
     text: str,
     installed: InstalledVersion | None,
-    policy: str,
 ) -> Resolution:
-    """What would be chosen. `channels` empty: all; `text`: a Masterminds range or empty.
-
-    Raises BadQuestion for a range that can't be read. The channels that are named limit upgrade
-    edges, too; default channel and heads mean nothing here.
-    """
+    """The preferred bundle in `channels` (empty: all) and in `text` (a Masterminds range or empty).
+    Named channels limit upgrade edges, too; default channel and heads mean nothing here. Raises
+    BadQuestion for an unreadable range."""
     wanted = read_range(text)
     chosen_channels = sorted(set(channels))
     listed_in = facts.channels_of()
-    check = None if policy == SELF_CERTIFIED else installed
-    followers = _followers(facts, chosen_channels, check)
+    followers = _followers(facts, chosen_channels, installed)
     accepted: list[ResolverBundle] = []
     rejected: list[BundleCandidate] = []
     for bundle in facts.bundles:
         where = tuple(listed_in.get(bundle.name, ()))
-        code, reason = _rejection(bundle, where, chosen_channels, wanted, text, check, followers)
+        code, reason = _rejection(
+            bundle, where, chosen_channels, wanted, text, installed, followers
+        )
         if code:
             rejected.append(bundle.rejected(where, code, reason))
         else:

@@ -119,10 +119,8 @@ def find_point(catalog: Catalog, number: int | None = None) -> Point:
 
 
 def find_point_at(catalog: Catalog, moment: datetime) -> Point:
-    """The revision that was current at `moment`; the oldest retained one if that is younger.
-
-    Raises Missing when there is none.
-    """
+    """The revision that was current at `moment`, else the oldest retained one. Raises Missing when
+    there is none."""
     retained = retained_revisions(catalog)
     revision = retained.filter(created_at__lte=moment).first() or retained.last()
     return find_point(catalog, revision.number if revision else None)
@@ -153,10 +151,8 @@ def read_point(value: str) -> Point:
 
 
 def differences(before: Point, after: Point, package: str = "") -> Iterator[PackageDifference]:
-    """Every package that differs, by name; only `package` when it is given.
-
-    Two queries, and one more for each PACKAGES_AT_ONCE packages that differ.
-    """
+    """Packages that differ, by name; only `package` if given. Two queries, and one for each
+    PACKAGES_AT_ONCE differing packages."""
     old, new = _stamps(before, package), _stamps(after, package)
     names = iter(
         sorted(

@@ -56,11 +56,8 @@ class Effect(NamedTuple):
 
 
 def installed_from(catalog: Catalog) -> dict[str, list[AffectedOperator]]:
-    """The operators that are installed from this catalog, by package; one query.
-
-    Those of the catalog's own cluster that name this catalog or none; those of every cluster for a
-    catalog that no cluster serves.
-    """
+    """The operators that are installed from this catalog, by package; one query. They name this
+    catalog or none, on its cluster; on every cluster for a catalog without one."""
     operators = apps.get_model("installs", "Operator")._default_manager.exclude(package="")
     if catalog.cluster_id is not None:
         operators = operators.filter(

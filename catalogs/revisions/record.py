@@ -107,11 +107,8 @@ class Recorder:
 
 
 def outline_of_rows(package_id: int) -> Outline:
-    """The outline of a package from its rows; five queries.
-
-    For catalogs that were read before outlines were stored: it differs from the outline of the
-    blobs only where a text was longer than its column.
-    """
+    """The outline of a package from its rows, for catalogs read before outlines were stored; five
+    queries. Differs from that of the blobs only where a text was longer than its column."""
     package = Package.objects.only("default_channel", "deprecated").get(pk=package_id)
     channels = list(Channel.objects.filter(package=package_id))
     bundles, deprecated_bundles = _bundles(package_id)
@@ -159,10 +156,7 @@ def _bundles(package_id: int) -> tuple[dict[str, BundleOutline], list[str]]:
 
 def prune(limit: datetime) -> dict[str, int]:
     """Deletes revisions superseded before `limit`, with their changes and outlines; counts rows.
-
-    The revision that was current at `limit` stays, however old: later changes are relative to it.
-    So a catalog's current revision always stays.
-    """
+    The revision that was current at `limit` stays: later changes are relative to it."""
     deleted = {"revisions": 0, "outlines": 0}
     for catalog in Catalog.objects.filter(revision__gt=1).only("id"):
         revisions = CatalogRevision.objects.filter(catalog=catalog)

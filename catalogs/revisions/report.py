@@ -49,10 +49,7 @@ class FateSection:
 
 @dataclass(slots=True)
 class ChangeReport:
-    """All sections, the number of changes by kind, and the affected operators.
-
-    Only packages and changes that pass the filters are counted.
-    """
+    """Counts of the packages and changes that pass the filters, and the affected operators."""
 
     sections: dict[str, FateSection]
     kinds: Counter[str]
@@ -101,10 +98,8 @@ def make_report(
 
 @dataclass(slots=True)
 class RevisionChanges:
-    """One revision: its changes by kind and some of its packages, those with effects first.
-
-    `packages` is the number of all changed packages.
-    """
+    """One revision: its changes by kind, the number of changed packages, and some of these, those
+    with effects first."""
 
     revision: CatalogRevision
     kinds: Counter[str] = field(default_factory=Counter)

@@ -84,10 +84,8 @@ class Result:
 
 
 def installed_packages() -> dict[str, tuple[Installation, ...]]:
-    """Package name to its installations; one query.
-
-    The model is looked up by name because catalogs must not import installs.
-    """
+    """Package name to its installations; one query. By the app registry: catalogs must not import
+    installs."""
     operators = apps.get_model("installs", "Operator")
     rows = (
         operators._default_manager.exclude(package="")

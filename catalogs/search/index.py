@@ -14,7 +14,7 @@ from datetime import datetime
 from itertools import chain, groupby
 from operator import attrgetter
 from sys import intern
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from django.db.models import F, Max, Q
 
@@ -137,6 +137,11 @@ class Index:
         return chain.from_iterable(group.rows for group in self.groups)
 
 
+# Fields of a Row that a package has as texts by the same names.
+_TEXTS = (
+    *("name", "display_name", "summary", "provider", "default_channel"),
+    *("head_bundle", "head_version", "capability"),
+)
 _lock = threading.Lock()
 _index: Index | None = None
 
@@ -235,10 +240,10 @@ def _rows(
     verdicts: Mapping[int, tuple[MethodVerdict, ...]],
 ) -> Iterable[Row]:
     fields = (
-        *("id", "name", "catalog_id", "display_name", "summary", "provider", "default_channel"),
-        *("head_bundle", "head_version", "icon_id", "categories", "keywords", "capability"),
-        *("install_modes", "infrastructure_features", "deprecated", "channel_count"),
-        *("bundle_count", "search__provides", "search__provided_before", "search__repositories"),
+        *_TEXTS,
+        *("id", "catalog_id", "icon_id", "categories", "keywords", "install_modes"),
+        *("infrastructure_features", "deprecated", "channel_count", "bundle_count"),
+        *("search__provides", "search__provided_before", "search__repositories"),
     )
     same: dict[object, object] = {}  # catalogs repeat one another: equal values are kept once
     for values in Package.objects.order_by().values(*fields).iterator(chunk_size=2000):
@@ -260,7 +265,7 @@ def _row(
     same: dict[object, object],
     updated: datetime | None,
 ) -> Row:
-    def text(name: str) -> str:
+    def text(name: str) -> Any:
         return intern(str(values[name] or ""))
 
     def texts(name: str) -> tuple[str, ...]:
@@ -277,21 +282,14 @@ def _row(
     names, provider = ([text("name")], [text("display_name")]), [text("provider")]
     texts_of_row = search_texts(*names, keywords, kinds, provider, categories)
     return Row(
+        **{name: text(name) for name in _TEXTS},
         id=int(str(values["id"])),
-        name=text("name"),
         catalog_id=catalog.pk,
         catalog=catalog.slug,
         cluster=catalog.cluster_name,
-        display_name=text("display_name"),
-        summary=text("summary"),
-        provider=text("provider"),
-        default_channel=text("default_channel"),
-        head_bundle=text("head_bundle"),
-        head_version=text("head_version"),
         icon=text("icon_id"),
         categories=categories,
         keywords=keywords,
-        capability=text("capability"),
         install_modes=texts("install_modes"),
         infrastructure_features=texts("infrastructure_features"),
         deprecated=bool(values["deprecated"]),
@@ -335,11 +333,9 @@ def bundle_stem(bundle: str) -> str:
 
 
 def differences(rows: Sequence[Described]) -> tuple[str, ...]:
-    """The fields (provider, bundles, description) in which rows of one name are not one package.
-
-    Catalogs of different releases hold the same package with other versions and texts; another
-    package has another provider, bundles of another name, or an unrelated description.
-    """
+    """The fields (provider, bundles, description) that make rows of one name different packages:
+    another provider, bundles of another name, an unrelated description. Catalogs of different
+    releases hold one package with other versions and texts."""
     if len(rows) < 2:
         return ()
     first, others = rows[0], rows[1:]

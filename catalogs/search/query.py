@@ -68,10 +68,8 @@ def mistakes(word: str) -> int:
 
 
 def distance(word: str, other: str, most: int) -> int:
-    """Characters to change, add, drop or swap with the next to turn one word into the other.
-
-    A distance above `most` is returned as `most + 1`.
-    """
+    """Characters to change, add, drop or swap with the next to turn one word into the other; `most
+    + 1` for any distance above `most`."""
     if abs(len(word) - len(other)) > most:
         return most + 1
     before: list[int] = []

@@ -110,11 +110,9 @@ def predict(
     market: ClusterOffers | None = None,
     target: WatchTarget = WatchTarget.ALL,
 ) -> BundleEvaluation:
-    """Evaluates all rules for installing the bundle with `path`.
-
-    Without `cluster`, uses catalog facts alone; without `market`, ignores dependencies. `target`
-    is the selection of a Subscription's OperatorGroup.
-    """
+    """Evaluates all rules for installing the bundle with `path`, by catalog facts alone without
+    `cluster`, ignoring dependencies without `market`. `target` is the selection of a Subscription's
+    OperatorGroup."""
     context = CheckContext(contents, cluster, market, target)
     answers = ((rule, CHECKS[rule.id](context)) for rule in rules_of(path))
     results = [

@@ -41,13 +41,10 @@ class Offered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterOffers:
-    """The offers of all catalogs of one cluster.
-
-    `providers` maps a kind to the packages with a bundle that provides it, `always` a package to
-    the kinds that every bundle of it provides, `versions` a package to the versions of its bundles.
-    `offers` has the packages that `catalog`, the evaluated one, shares with other available
-    ClusterCatalogs of the cluster.
-    """
+    """`providers` maps a kind to the packages with a bundle that provides it, `always` a package to
+    the kinds that all its bundles provide, `versions` a package to those of its bundles. `offers`
+    has the packages that `catalog`, the evaluated one, shares with other available
+    ClusterCatalogs."""
 
     providers: Mapping[ApiKind, frozenset[str]] = field(default_factory=dict)
     versions: Mapping[str, tuple[Version, ...]] = field(default_factory=dict)

@@ -37,12 +37,9 @@ class CheckedCatalog:
 
 @dataclass(frozen=True, slots=True)
 class HealthContext:
-    """`catalog` is the checked one, `sources` are those of the cluster. `read` has the kinds of
-    catalogs that were listed completely; it is empty without a cluster.
-
-    `groups` are the OperatorGroups of `namespace`, None if they were never read. `namespace` is
-    empty if none is given.
-    """
+    """`catalog` is the checked one, `sources` are those of the cluster; `read` has the kinds of
+    catalogs that were listed completely. `groups` are the OperatorGroups of `namespace` (empty if
+    none is given), None if they were never read."""
 
     catalog: CheckedCatalog = CheckedCatalog()
     sources: tuple[CheckedCatalog, ...] = ()

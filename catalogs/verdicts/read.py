@@ -64,10 +64,6 @@ class StoredVerdict:
         """The title of the deciding rule; empty if installable."""
         return title_of(self.rule) if self.rule else ""
 
-    @property
-    def warned(self) -> bool:
-        return self.verdict == Verdict.INSTALLABLE and bool(self.results)
-
 
 def method_label(path: str, target: str) -> str:
     """The install method with the target of its OperatorGroup: Subscription (own namespace)."""
@@ -78,12 +74,9 @@ AnyVerdict = TypeVar("AnyVerdict", MethodVerdict, StoredVerdict, Prediction)
 
 
 def over_targets(verdicts: Iterable[AnyVerdict]) -> list[AnyVerdict]:
-    """The verdicts on one bundle by one install method, of which the first is the answer for the
-    method: it is installable if it is for any OperatorGroup in TARGETS.
-
-    Of equal verdicts that for all namespaces comes first, unless the bundle lacks that install
-    mode: the other then has the reason that counts.
-    """
+    """The verdicts on one bundle by one install method, best first: it is installable if it is for
+    any OperatorGroup in TARGETS. Of equal verdicts that for all namespaces comes first, unless it
+    only says that the bundle lacks this install mode."""
 
     def rank(verdict: AnyVerdict) -> tuple[int, bool, int]:
         return (
@@ -103,11 +96,9 @@ def method_key(path: str, target: str) -> str:
 def verdicts(
     bundle_ids: Collection[int], cluster: int | None = None, *, target: WatchTarget | None = None
 ) -> dict[int, dict[InstallMethod, StoredVerdict]]:
-    """Bundle key -> path -> verdict; `cluster` is a key, None: from the catalog alone.
-
-    Bundles that were not evaluated yet are left out. `target` is what the OperatorGroup of a
-    Subscription selects; None: the answer of `over_targets`. One query.
-    """
+    """Bundle key -> path -> verdict; `cluster` is a key, None for the catalog alone. Without
+    `target` (the selection of a Subscription's OperatorGroup) the answer of `over_targets`. Bundles
+    that were not evaluated are left out. One query."""
     rows = Prediction.objects.filter(bundle__in=bundle_ids)
     by_method: dict[tuple[int, InstallMethod], list[Prediction]] = defaultdict(list)
     for row in overlaid(rows, cluster, target):
@@ -136,10 +127,7 @@ def chosen_rows(
     cluster: int | None = None,
     target: WatchTarget | None = None,
 ) -> list[Prediction]:
-    """The chosen bundle of each of these packages for `path`, by name; for one target or all.
-
-    One query.
-    """
+    """The chosen bundle of each package for `path`, by name; for one target or all. One query."""
     rows = Prediction.objects.filter(package__in=packages, path=path.value, chosen=True)
     rows = rows.select_related("package", "bundle").order_by("package__name")
     return overlaid(rows, cluster, target)

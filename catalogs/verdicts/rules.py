@@ -37,14 +37,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule; the check with the same id decides. `verdict` is the verdict of a hit, `says` its
-    sentence, a format string for the facts of the check. `unknown` is the sentence for a missing
-    fact; if it is empty, the rule has no result then. `path` is an InstallMethod or ANY; `inputs`
-    names the facts that the check reads.
-
-    `samples` are test cases: the result of the rule (passes, not_known or its verdict) for facts by
-    the field names of Contents, ClusterFacts and CatalogOffers, or of HealthContext.
-    """
+    """A rule; the check with the same id decides. `verdict` and `says` (a format string for the
+    facts of the check) are those of a hit, `unknown` is the sentence for a missing fact, or empty
+    for no result. `path` is an InstallMethod or ANY, `inputs` names the facts that the check reads.
+    `samples` are test cases: the result (passes, not_known or the verdict) for fields of Contents,
+    ClusterFacts and ClusterOffers, or of HealthContext."""
 
     id: str
     path: str

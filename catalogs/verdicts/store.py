@@ -102,11 +102,8 @@ class _Chosen:
 
 
 def evaluate_catalog(catalog: Catalog, contexts: Sequence[VerdictContext]) -> EvaluationSummary:
-    """Evaluates all packages; the first of `contexts` is the catalog alone.
-
-    Writes only rows that differ, and no rows of other contexts. Each batch of packages is one
-    transaction; an interrupted pass is repeated.
-    """
+    """Evaluates all packages, a transaction for each batch; the first of `contexts` is the catalog
+    alone. Writes only rows that differ, and none of other contexts."""
     result = EvaluationSummary()
     packages = Package.objects.filter(catalog=catalog).order_by("name").iterator(chunk_size=500)
     while batch := list(islice(packages, PACKAGES_AT_ONCE)):

@@ -63,10 +63,8 @@ def bundle(
 
 @require_safe
 def icon(request: HttpRequest, sha256: str) -> HttpResponse:
-    """Icon bytes under a URL that names their content: they never change.
-
-    The policy lets an SVG that is opened by itself do nothing but style itself.
-    """
+    """Icon bytes. Their URL names their content, so they never change; the policy forbids an SVG
+    that is opened by itself anything but to style itself."""
     etag = f'"{sha256}"'
     response: HttpResponse
     if etag in parse_etags(request.headers.get("If-None-Match", "")):
@@ -95,9 +93,7 @@ def bundle_contents(bundle: Bundle) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class InspectionStatus:
-    """The state of an inspection on a page: from-catalog, read, going, failed, none or
-    imageless.
-    """
+    """`state` is one of from-catalog, read, going, failed, none, imageless."""
 
     state: str
     row: BundleInspection | None = None
@@ -110,10 +106,7 @@ class InspectionStatus:
 
 
 def inspection_status(package: Package, bundle: Bundle) -> InspectionStatus:
-    """The state of the inspection of the bundle; fills its results into `bundle`.
-
-    At most three queries.
-    """
+    """Fills the results of the inspection into `bundle`; at most three queries."""
     if bundle.webhooks is not None:
         return InspectionStatus("from-catalog")
     if not bundle.image:

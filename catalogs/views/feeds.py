@@ -91,9 +91,7 @@ def _stable_id(*parts: object) -> str:
 
 
 def _summary(changes: RevisionChanges) -> SafeString:
-    """The affected installations, then the packages, as escaped HTML: a feed entry has no
-    template.
-    """
+    """Affected installations and packages as escaped HTML: a feed entry has no template."""
     counts = changes.revision.counts
     size = f"{counts.get('packages', 0)} packages, {counts.get('bundles', 0)} bundles."
     concerned = format_html_join(

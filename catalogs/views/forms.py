@@ -114,10 +114,8 @@ class TargetCluster:
 def read_target_cluster(
     request: HttpRequest, catalog: Catalog, notices: list[str]
 ) -> TargetCluster:
-    """The cluster of the catalog, or for a catalog without one the cluster in the parameter.
-
-    Any other value of the parameter becomes a notice.
-    """
+    """The cluster of the catalog; for a catalog without one, that of the parameter `cluster`. Any
+    other value of the parameter becomes a notice."""
     name = clean_text(request.GET.get("cluster", ""))
     if catalog.cluster is not None:
         if name not in ("", catalog.cluster.name):

@@ -70,10 +70,8 @@ def _bundles(
     result: Result,
     hits: Hits | None,
 ) -> dict[str, Any]:
-    """One page of the bundles that use the searched image; nothing for another search.
-
-    Only the first packages by name are looked through: a search for an image has few matches.
-    """
+    """One page of the bundles that use the searched image, of the first packages by name; nothing
+    for another search."""
     images = filters.query.images
     if not (images and result.matches and hits):
         return {}

@@ -56,10 +56,6 @@ def test_an_extension_moves_along_edges_only():
     found = resolve(facts(), InstallMethod.CLUSTER_EXTENSION, installed="p.v1.0.0")
     assert found.bundle == "p.v1.1.0"
     assert codes(found)["p.v1.2.0"] == "successor"
-    certified = resolve(
-        facts(), InstallMethod.CLUSTER_EXTENSION, installed="p.v1.0.0", policy="SelfCertified"
-    )
-    assert certified.bundle == "p.v2.0.0-rc.1"
     held = resolve(
         facts(), InstallMethod.CLUSTER_EXTENSION, installed="p.v1.2.0", channels=["stable"]
     )
