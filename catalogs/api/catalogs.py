@@ -104,7 +104,7 @@ def catalog_state(catalog: Catalog) -> tuple[Any, ...]:
 
 def content_state() -> list[Any]:
     """What changes whenever packages, bundles, verdicts or what is installed do; two queries."""
-    catalogs = Catalog.objects.order_by("id").annotate(judged=Max("prediction_runs__judged_at"))
+    catalogs = Catalog.objects.order_by("id").annotate(judged=Max("prediction_runs__evaluated_at"))
     return [
         *catalogs.values_list(
             "id", "slug", "revision", "content_hash", "changed_at", "synced_digest", "judged"

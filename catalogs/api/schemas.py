@@ -318,7 +318,8 @@ def catalog_row(catalog: Catalog) -> CatalogRow:
         catalog,
         cluster=catalog.cluster_name,
         catalog=catalog.slug,
-        exact=not origin(catalog.way),
+        way=catalog.access_method,
+        exact=not origin(catalog.access_method),
         packages=catalog.package_count,
         channels=catalog.channel_count,
         bundles=catalog.bundle_count,
@@ -333,7 +334,7 @@ def catalog_detail(catalog: Catalog, *, revisions: int) -> CatalogDetail:
     return CatalogDetail(
         **shallow(catalog_row(catalog)),
         source=catalog.source,
-        ways=catalog.ways,
+        ways=catalog.access_methods,
         conditions=catalog.conditions,
         revisions=[row_of(RevisionRow, r, revision=r.number, at=r.created_at) for r in newest],
     )

@@ -37,10 +37,10 @@ class Catalog(models.Model):
     name = models.CharField(max_length=253)
     slug = models.CharField(max_length=253, db_index=True)
     source = models.CharField(max_length=2000, blank=True)  # path, URL or image reference
-    # Ways in which the source can be read, best first: [{"way", "state", "why"}]. `way` is the one
+    # How the source can be read, best first: [{"way", "state", "why"}]. `access_method` is the one
     # that the content shown was read by; see catalogs.sources.access_methods.
-    ways = models.JSONField(default=list, blank=True)
-    way = models.CharField(max_length=40, blank=True)
+    access_methods = models.JSONField(default=list, blank=True)
+    access_method = models.CharField(max_length=40, blank=True)
     priority = models.IntegerField(default=0)
     availability = models.CharField(max_length=20, default="Available")  # spec.availabilityMode
     resolved_digest = models.CharField(max_length=1000, blank=True)

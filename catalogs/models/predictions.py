@@ -37,7 +37,7 @@ class Prediction(models.Model):
     verdict = models.CharField(max_length=20)
     rule = models.CharField(max_length=60, blank=True)  # the deciding one; empty: installable
     sentence = models.TextField(blank=True)  # of the worst rule
-    found = models.JSONField(default=list)  # [{"rule", "verdict", "sentence"}], worst first
+    results = models.JSONField(default=list)  # [{"rule", "verdict", "sentence"}], worst first
 
     class Meta:
         ordering = ("package", "bundle", "path", "target")
@@ -71,7 +71,9 @@ class PredictionRun(models.Model):
     inputs = models.CharField(max_length=64)
     counts = models.JSONField(default=dict)
     at = models.DateTimeField(default=timezone.now)
-    judged_at = models.DateTimeField(default=timezone.now)  # last, whatever came out
+    evaluated_at = models.DateTimeField(
+        default=timezone.now
+    )  # of the last evaluation, also without a new outcome
 
     class Meta:
         ordering = ("-id",)

@@ -150,7 +150,7 @@ def catalog_stamps() -> Stamps:
     """Stamps that change whenever catalogs or clusters change; one query."""
     return tuple(
         Catalog.objects.order_by("id")
-        .annotate(judged=Max("prediction_runs__judged_at"))
+        .annotate(judged=Max("prediction_runs__evaluated_at"))
         .values_list(
             *("id", "revision", "content_hash", "changed_at", "judged"),
             *("slug", "priority", "state", "cluster__name", "cluster__revision"),

@@ -75,10 +75,12 @@ def own_catalog(name: str, kind: str, source: str) -> Catalog:
 
 
 # Columns about the source that the content was read from.
-OF_SOURCE = ("last_modified", "synced_digest", "resolved_digest", "way", "ways")
+OF_SOURCE = ("last_modified", "synced_digest", "resolved_digest", "access_method", "access_methods")
 
 
 def forget_source(catalog: Catalog) -> None:
     """Clears the columns of the previous source, so that the next sync reads the new one."""
-    catalog.last_modified = catalog.synced_digest = catalog.resolved_digest = catalog.way = ""
-    catalog.ways = []
+    catalog.last_modified = catalog.synced_digest = catalog.resolved_digest = (
+        catalog.access_method
+    ) = ""
+    catalog.access_methods = []

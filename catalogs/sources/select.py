@@ -125,7 +125,7 @@ class _ClusterCatalog(_ClusterSource):
     def source(self) -> FallbackSource:
         catalog = self.catalog
         methods = [self._direct(), self._proxied(), self.image_method(catalog.resolved_digest)]
-        return FallbackSource(self.label, methods, previous=catalog.way, keep=self.keep)
+        return FallbackSource(self.label, methods, previous=catalog.access_method, keep=self.keep)
 
     def _direct(self) -> AccessMethod:
         base = self.catalog.base_url
@@ -182,7 +182,11 @@ class _CatalogSource(_ClusterSource):
             AccessMethod(access_methods.PACKAGE_MANIFEST, manifests),
         ]
         return FallbackSource(
-            self.label, methods, previous=catalog.way, keep=self.keep, resolve=self.resolve
+            self.label,
+            methods,
+            previous=catalog.access_method,
+            keep=self.keep,
+            resolve=self.resolve,
         )
 
     def resolve(self) -> str:

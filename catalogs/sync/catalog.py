@@ -161,9 +161,11 @@ class _Attempt:
 
     def access_methods(self) -> dict[str, object]:
         """How the source was read, if it has several access methods."""
-        fields: dict[str, object] = {"way": self.access_method} if self.access_method else {}
+        fields: dict[str, object] = (
+            {"access_method": self.access_method} if self.access_method else {}
+        )
         outcomes = getattr(self.source, "outcomes", None) if self.access_method else None
-        return fields if outcomes is None else fields | {"ways": outcomes}
+        return fields if outcomes is None else fields | {"access_methods": outcomes}
 
     @contextmanager
     def pool(self, fetched: Fetched, body: BinaryIO) -> Iterator[Pool]:
@@ -303,7 +305,7 @@ class _Attempt:
         self.row.leave()
         cancelled = error.code == "cancelled"
         now = timezone.now()
-        outcomes = getattr(self.source, "outcomes", self.catalog.ways)
+        outcomes = getattr(self.source, "outcomes", self.catalog.access_methods)
         fields = {"error_code": error.code, "error_text": error.message, "error_hint": error.hint}
         if cancelled:
             # Not a failure of the catalog: only `catalogs.tasks` asks, to wait for the next poll.
@@ -313,7 +315,7 @@ class _Attempt:
                 state=self.state(Catalog.State.FAILED),
                 checked_at=now,
                 failing_since=self.catalog.failing_since or now,
-                ways=outcomes,
+                access_methods=outcomes,
                 **fields,
             )
         cost = Fetched(None, bytes_read=error.bytes_read, requests=error.requests)

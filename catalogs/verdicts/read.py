@@ -162,7 +162,7 @@ def overlaid(
 
 
 def stored_verdict(row: Prediction) -> StoredVerdict:
-    results: list[Mapping[str, str]] = row.found
+    results: list[Mapping[str, str]] = row.results
     return StoredVerdict(
         InstallMethod(row.path),
         WatchTarget(row.target),

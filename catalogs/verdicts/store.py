@@ -41,7 +41,7 @@ from olmweb.bulk import Table, delete
 PACKAGES_AT_ONCE = 20  # in one transaction; their rows are in memory together
 _FIELDS = (
     *("package", "bundle", "cluster", "path", "target"),
-    *("chosen", "channel", "verdict", "rule", "sentence", "found"),
+    *("chosen", "channel", "verdict", "rule", "sentence", "results"),
 )
 # Fields that the PackageManifest API omits from a ClusterServiceVersion.
 _NOT_IN_PACKAGE_MANIFEST: dict[str, Any] = {
@@ -55,10 +55,10 @@ _NOT_IN_PACKAGE_MANIFEST: dict[str, Any] = {
     "crds_strict": None,
 }
 _NAMED = ("name", "version")  # differ between the versions of an operator
-# package, bundle, cluster, path, target -> the other fields, `found` as JSON
+# package, bundle, cluster, path, target -> the other fields, `results` as JSON
 _Key = tuple[int, int | None, int | None, str, str]
 _Values = tuple[bool, str, str, str, str, str]
-_Outcome = tuple[str, str, str, str]  # verdict, rule, sentence, `found` as JSON
+_Outcome = tuple[str, str, str, str]  # verdict, rule, sentence, `results` as JSON
 _BundleVerdict = tuple[int | None, InstallMethod, WatchTarget, _Outcome]
 _SHAPE = attrgetter(*(field_.name for field_ in fields(Contents) if field_.name not in _NAMED))
 
@@ -112,7 +112,7 @@ def evaluate_catalog(catalog: Catalog, contexts: Sequence[VerdictContext]) -> Ev
 
 
 def _is_partial(catalog: Catalog) -> bool:
-    return catalog.way == PACKAGE_MANIFEST
+    return catalog.access_method == PACKAGE_MANIFEST
 
 
 def evaluate_bundle(

@@ -73,8 +73,8 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     elif tab == "changes":
         context.update(changes_tab(request, catalog_row, notices))
     else:
-        context["origin"] = presenters.origin(catalog_row.way)
-        context["access_methods"] = presenters.access_method_rows(catalog_row.ways)
+        context["origin"] = presenters.origin(catalog_row.access_method)
+        context["access_methods"] = presenters.access_method_rows(catalog_row.access_methods)
         context["runs"] = SyncRun.objects.filter(
             kind=SyncRun.Kind.CATALOG, target=str(catalog_row)
         )[:RUNS]
@@ -87,7 +87,7 @@ def _catalog_stamp(catalog: Catalog) -> tuple[object, ...]:
     return (
         *(catalog.pk, catalog.revision, catalog.state, catalog.checked_at, catalog.error_text),
         *(catalog.problem_count, catalog.priority, catalog.availability, catalog.conditions),
-        *(catalog.way, catalog.ways),
+        *(catalog.access_method, catalog.access_methods),
         *((cluster.reachable, cluster.error_text) if cluster else ()),
     )
 

@@ -71,7 +71,7 @@ def get_audit(request: HttpRequest, query: Query[AuditParameters]) -> HttpRespon
     catalog = get_catalog(cluster_name or LOCAL, slug)
     cluster = get_cluster(query.cluster) if query.cluster else None
     runs = PredictionRun.objects.filter(catalog=catalog)
-    evaluated_at = runs.aggregate(at=Max("judged_at"))["at"]
+    evaluated_at = runs.aggregate(at=Max("evaluated_at"))["at"]
     state = (evaluated_at, catalog.revision, cluster.revision if cluster else 0, form)
     etag = make_etag(request, *state)
     unchanged = not_modified(request, etag)

@@ -302,7 +302,7 @@ def audit(
         target=target,
         namespace_check=namespace_check,
         rules_version=runs[0].rules_version if runs else RULES_VERSION,
-        evaluated_at=runs[0].judged_at if runs else None,
+        evaluated_at=runs[0].evaluated_at if runs else None,
         rows=tuple(rows),
         buckets=_buckets(rows),
         actual=_actual(catalog, by_package, path, cluster, checks) if cluster else (),

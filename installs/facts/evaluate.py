@@ -110,7 +110,9 @@ def _record(
     counts = {method: dict(verdicts) for method, verdicts in summary.counts[cluster_id].items()}
     values = {"revision": catalog.revision, "rules_version": RULES_VERSION, "counts": counts}
     if before is not None and all(getattr(before, name) == value for name, value in values.items()):
-        PredictionRun.objects.filter(pk=before.pk).update(inputs=inputs, judged_at=timezone.now())
+        PredictionRun.objects.filter(pk=before.pk).update(
+            inputs=inputs, evaluated_at=timezone.now()
+        )
         return
     PredictionRun.objects.create(catalog=catalog, cluster_id=cluster_id, inputs=inputs, **values)
     runs = PredictionRun.objects.filter(catalog=catalog, cluster=cluster_id).order_by("-id")

@@ -75,7 +75,7 @@ def requested_readiness(clusters: Sequence[Cluster], request: ReadinessRequest) 
 
 def catalogs_to_follow() -> list[Catalog]:
     """Catalogs with content and an upgrade graph, with their clusters."""
-    rows = Catalog.objects.filter(revision__gt=0).exclude(way=PACKAGE_MANIFEST)
+    rows = Catalog.objects.filter(revision__gt=0).exclude(access_method=PACKAGE_MANIFEST)
     return list(rows.select_related("cluster").order_by("cluster__name", "name"))
 
 

@@ -41,7 +41,7 @@ def usable_catalogs(cluster_id: int) -> Q:
     Excludes the PackageManifest API, which has no upgrade graph.
     """
     own = Q(cluster_id=cluster_id, revision__gt=0) | Q(cluster=None, revision__gt=0)
-    return own & ~Q(way=PACKAGE_MANIFEST)
+    return own & ~Q(access_method=PACKAGE_MANIFEST)
 
 
 def offers_of(cluster_id: int, names: Collection[str]) -> dict[str, list[PackageOffer]]:

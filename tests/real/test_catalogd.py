@@ -123,8 +123,12 @@ def test_several_catalogs_are_read_each_on_its_own_and_then_not_asked_again(runn
         assert (first.outcome, first.error, first.requests) == ("changed", "", 1)
         assert names_of(catalog) == packages
         catalog = get(name)
-        assert catalog.way == "catalogd"
-        assert [one["state"] for one in catalog.ways] == ["used", "not possible", "not possible"]
+        assert catalog.access_method == "catalogd"
+        assert [one["state"] for one in catalog.access_methods] == [
+            "used",
+            "not possible",
+            "not possible",
+        ]
         again = sync_catalog(catalog)
         assert (again.outcome, again.requests, again.rows_written) == ("unchanged", 0, 1)
         catalog.synced_digest = ""  # as if the object told no digest: catalogd is asked
@@ -272,7 +276,7 @@ def test_a_catalogd_that_is_away_is_replaced_by_the_image_where_we_may_pull_it(
     result = sync_catalog(catalog)
     assert (result.outcome, result.error) == ("changed", "")
     found = get("teas")
-    assert (found.way, found.ways[0]["state"]) == ("image", "failed")
+    assert (found.access_method, found.access_methods[0]["state"]) == ("image", "failed")
     assert names_of(found) == ["etcd", "tea"]
 
 

@@ -102,7 +102,7 @@ def test_a_catalog_is_synced_by_tag_and_not_read_again(images, settings):
     catalog = Catalog.objects.create(name="i", slug="i", source_kind="Image", source=reference)
     first = sync_catalog(catalog)
     assert (first.outcome, first.packages, first.requests) == ("changed", 1, 3)
-    assert catalog.way == "image"
+    assert catalog.access_method == "image"
     again = sync_catalog(catalog)
     assert (again.outcome, again.bytes_read, again.rows_written) == ("unchanged", 0, 1)
     images.push_catalog("synced", "v1", ETCD + REDIS)

@@ -77,7 +77,7 @@ def test_a_catalog_of_an_older_generation_is_recorded_and_read(cluster, found):
     assert catalog.resolved_digest.endswith("1" * 64)
     result = sync_catalog(catalog)
     assert (result.outcome, result.error, result.packages) == ("changed", "", 1)
-    assert Catalog.objects.get(name="teas").way == "catalogd through the API server"
+    assert Catalog.objects.get(name="teas").access_method == "catalogd through the API server"
 
 
 def test_the_address_of_the_content_is_taken_as_it_is():

@@ -98,7 +98,7 @@ def test_the_command_reads_a_folder_and_a_tar(folder):
     (folder / "c" / "sub" / "redis.yaml").write_bytes(jsonl(package("redis")))
     printed, code = command("demo", "--file", str(folder / "c"))
     assert (printed["outcome"], printed["packages"], code) == ("changed", 2, 0)
-    assert Catalog.objects.get().way == "directory"
+    assert Catalog.objects.get().access_method == "directory"
     assert command("demo")[0]["bytes_read"] == 0
     with tarfile.open(folder / "c.tar.gz", "w:gz") as tar:
         tar.add(folder / "c", ".")

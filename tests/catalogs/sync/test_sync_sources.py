@@ -63,7 +63,7 @@ def source(cluster, name="community-operators") -> Catalog:
 
 
 def states(catalog: Catalog) -> dict[str, str]:
-    return {one["way"]: one["state"] for one in catalog.ways}
+    return {one["way"]: one["state"] for one in catalog.access_methods}
 
 
 def test_names_that_clash_get_slugs_with_the_namespace(cluster):
@@ -85,14 +85,14 @@ def test_a_registry_is_read_by_port_forward_and_its_pod_tells_when_nothing_chang
     first = sync_catalog(catalog)
     assert (first.outcome, first.error, first.bundles) == ("changed", "", 2)
     catalog.refresh_from_db()
-    assert (catalog.way, catalog.synced_digest) == ("gRPC by port-forward", ONE)
+    assert (catalog.access_method, catalog.synced_digest) == ("gRPC by port-forward", ONE)
     assert states(catalog) == {
         "image": "not possible",
         "gRPC": "not possible",
         "gRPC by port-forward": "used",
         "PackageManifest": "not tried",
     }
-    assert catalog.ways[0]["why"] == "no pull credentials for registry.redhat.io"
+    assert catalog.access_methods[0]["why"] == "no pull credentials for registry.redhat.io"
     asked = len(registry.calls)
     sandbox.script.requests.clear()
     again = sync_catalog(catalog)
@@ -122,7 +122,7 @@ def test_without_a_pod_the_package_manifests_tell_what_they_know(sandbox, cluste
     result = sync_catalog(catalog)
     assert (result.outcome, result.error, result.requests) == ("changed", "", 1)
     catalog.refresh_from_db()
-    assert catalog.way == "PackageManifest"
+    assert catalog.access_method == "PackageManifest"
     assert states(catalog)["gRPC by port-forward"] == "failed"
     assert not ContentProblem.objects.filter(catalog=catalog).exists()
     real = Catalog.objects.get(cluster=cluster, slug="community-operators")
@@ -148,7 +148,7 @@ def test_a_catalog_that_the_package_manifests_leave_out_is_not_gone(sandbox, clu
     result = sync_catalog(source(cluster))
     assert (result.outcome, result.error_code) == ("failed", "no-pod")
     catalog.refresh_from_db()
-    assert "lists no package" in catalog.ways[-1]["why"]
+    assert "lists no package" in catalog.access_methods[-1]["why"]
     assert Package.objects.filter(catalog=catalog).count() == catalog.package_count > 0
 
 
@@ -159,11 +159,11 @@ def test_a_registry_that_is_away_for_a_while_does_not_cost_the_graph(sandbox, cl
     result = sync_catalog(source(cluster))
     catalog = source(cluster)
     assert (result.outcome, result.error_code) == ("failed", "no-pod")
-    assert catalog.ways[-1]["why"] == "it tells less than the content that is shown"
+    assert catalog.access_methods[-1]["why"] == "it tells less than the content that is shown"
     assert [*catalog.packages.values_list("name", flat=True)] == ["etcd"]
     catalog.failing_since = timezone.now() - select.KEEP - timedelta(minutes=1)
     assert sync_catalog(catalog).outcome == "changed"
-    assert source(cluster).way == "PackageManifest"
+    assert source(cluster).access_method == "PackageManifest"
 
 
 def test_no_way_to_a_catalog_says_why_of_each(sandbox, cluster):
@@ -188,5 +188,5 @@ def test_a_port_forward_that_the_pod_does_not_answer_fails(sandbox, cluster, reg
     sandbox.registries.add(MARKET, "community-operators", ("127.0.0.1", registry.port), ONE)
     catalog = source(cluster)
     sync_catalog(catalog)
-    assert source(cluster).ways[2]["state"] == "failed"
-    assert source(cluster).way == "PackageManifest"
+    assert source(cluster).access_methods[2]["state"] == "failed"
+    assert source(cluster).access_method == "PackageManifest"

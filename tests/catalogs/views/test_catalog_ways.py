@@ -20,8 +20,8 @@ def catalog():
         cluster=make_cluster(name="prod"),
         source_kind="CatalogSource",
         namespace="olm",
-        way="gRPC by port-forward",
-        ways=WAYS,
+        access_method="gRPC by port-forward",
+        access_methods=WAYS,
     )
 
 
@@ -38,10 +38,10 @@ def test_the_page_says_which_way_was_used_and_why_no_better_one(client, bob, cat
 
 
 def test_rest_tells_the_way_and_whether_the_blobs_are_the_authors(client, bob, catalog):
-    make_catalog(name="files", way="file")
+    make_catalog(name="files", access_method="file")
     client.force_login(bob)
     told = client.get("/api/v1/catalogs/prod/teas").json()
-    assert (told["way"], told["exact"], told["namespace"]) == (catalog.way, False, "olm")
+    assert (told["way"], told["exact"], told["namespace"]) == (catalog.access_method, False, "olm")
     assert told["ways"] == WAYS
     rows = client.get("/api/v1/catalogs").json()["items"]
     assert {row["catalog"]: row["exact"] for row in rows} == {"teas": False, "files": True}
@@ -52,7 +52,7 @@ def test_no_graph_is_drawn_that_nobody_told(client, bob, catalog):
     client.force_login(bob)
     address = "/software/prod/teas/tea?tab=channels"
     assert "does not tell the upgrade graph" not in client.get(address).content.decode()
-    catalog.way = "PackageManifest"
+    catalog.access_method = "PackageManifest"
     catalog.save()
     page = client.get(address).content.decode()
     assert "does not tell the upgrade graph" in page

@@ -274,7 +274,7 @@ def test_a_group_of_several_namespaces_is_a_way_of_its_cluster(
 
 def test_what_the_package_manifest_api_leaves_out_is_not_known(tmp_path: Path) -> None:
     catalog = monitored_catalog(tmp_path)
-    Catalog.objects.filter(pk=catalog.pk).update(way=PACKAGE_MANIFEST)
+    Catalog.objects.filter(pk=catalog.pk).update(access_method=PACKAGE_MANIFEST)
     refresh(catalog)
     assert _rules("m.v1.0.0") == dict(CHOSEN)
 
@@ -358,7 +358,7 @@ def _warnings(catalog: Catalog, package: str) -> set[str]:
     return {
         one["rule"]
         for row in rows
-        for one in row.found
+        for one in row.results
         if one["rule"] in ("ce-ambiguous", "ce-outranked")
     }
 
