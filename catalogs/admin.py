@@ -1,7 +1,7 @@
-"""Admin of catalog content: everything is written by a sync, so everything is read-only, but for
-the catalogs that a person adds: their source is what that person says."""
+"""Admin of catalogs. Only catalogs of no cluster can be edited: a sync writes all other rows."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -9,29 +9,8 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from catalogs.models import (
-    Blob,
-    BlobPack,
-    BlobRef,
-    Bundle,
-    BundleGVK,
-    BundleInspection,
-    BundleManifests,
-    Catalog,
-    CatalogChange,
-    CatalogRevision,
-    Channel,
-    ChannelEntry,
-    ContentProblem,
-    Icon,
-    Package,
-    PackageOutline,
-    PackageSearch,
-    PackageText,
-    Prediction,
-    PredictionRun,
-    RelatedImage,
-)
+from catalogs import models
+from catalogs.models import Catalog
 from catalogs.sources import own_catalogs
 from catalogs.sources.base import SourceError
 from catalogs.sources.own_catalogs import check_name, check_source, forget_source
@@ -119,7 +98,7 @@ class CatalogAdmin(ReadOnlyAdmin):
         return _is_own(obj) and ModelAdmin.has_delete_permission(self, request, obj)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[Any, ...]:
-        """The catalog alone is named: what goes with it are hundreds of thousands of rows."""
+        """Names the catalog alone: its content is hundreds of thousands of rows."""
         return [str(catalog) for catalog in objs], {}, set(), []
 
     def get_fields(self, request: HttpRequest, obj: Catalog | None = None) -> list[Any]:
@@ -140,7 +119,7 @@ class CatalogAdmin(ReadOnlyAdmin):
 
 
 def _is_own(catalog: Catalog | None) -> bool:
-    """A person added it, and no cluster says what it is."""
+    """Whether a person added the catalog; those of a cluster follow its objects."""
     return (
         catalog is not None
         and catalog.cluster_id is None
@@ -148,149 +127,126 @@ def _is_own(catalog: Catalog | None) -> bool:
     )
 
 
-@admin.register(CatalogRevision)
-class CatalogRevisionAdmin(ReadOnlyAdmin):
-    list_display = ("catalog", "number", "created_at", "content_hash")
-    search_fields = ("catalog__slug", "digest")
-    list_select_related = ("catalog__cluster",)
-
-
-@admin.register(CatalogChange)
-class CatalogChangeAdmin(ReadOnlyAdmin):
-    list_display = ("revision", "kind", "package", "subject", "before", "after")
-    list_filter = ("kind",)
-    search_fields = ("package", "subject")
-    list_select_related = ("revision__catalog__cluster",)
-
-
-@admin.register(Icon)
-class IconAdmin(ReadOnlyAdmin):
-    hidden = ("data",)
-    list_display = ("sha256", "media_type")
-    list_filter = ("media_type",)
-    search_fields = ("sha256",)
-
-
-@admin.register(Package)
-class PackageAdmin(ReadOnlyAdmin):
-    list_display = ("name", "catalog", "default_channel", "head_version", "provider", "deprecated")
-    list_filter = ("deprecated", "catalog")
-    search_fields = ("name", "display_name", "provider")
-    list_select_related = ("catalog__cluster",)
-
-
-@admin.register(PackageText)
-class PackageTextAdmin(ReadOnlyAdmin):
-    hidden = ("description_html",)
-    list_display = ("package",)
-    search_fields = ("package__name",)
-    list_select_related = ("package",)
-
-
-@admin.register(PackageSearch)
-class PackageSearchAdmin(ReadOnlyAdmin):
-    list_display = ("package",)
-    search_fields = ("package__name",)
-    list_select_related = ("package",)
-
-
-@admin.register(PackageOutline)
-class PackageOutlineAdmin(ReadOnlyAdmin):
-    hidden = ("data",)
-    list_display = ("package", "catalog", "first", "last")
-    search_fields = ("package",)
-    list_select_related = ("catalog__cluster",)
-
-
-@admin.register(Channel)
-class ChannelAdmin(ReadOnlyAdmin):
-    list_display = ("name", "package", "head", "is_default", "deprecated", "entry_count")
-    list_filter = ("is_default", "deprecated")
-    search_fields = ("name", "package__name")
-    list_select_related = ("package",)
-
-
-@admin.register(ChannelEntry)
-class ChannelEntryAdmin(ReadOnlyAdmin):
-    list_display = ("name", "channel", "replaces", "skip_range")
-    search_fields = ("name", "channel__package__name")
-    list_select_related = ("channel",)
-
-
-@admin.register(Bundle)
-class BundleAdmin(ReadOnlyAdmin):
-    list_display = ("name", "package", "version", "deprecated", "released_at")
-    list_filter = ("deprecated",)
-    search_fields = ("name", "package__name")
-    list_select_related = ("package",)
-
-
-@admin.register(BundleGVK)
-class BundleGVKAdmin(ReadOnlyAdmin):
-    list_display = ("kind", "group", "version", "bundle", "required")
-    list_filter = ("required",)
-    search_fields = ("kind", "group", "bundle__name")
-    list_select_related = ("bundle",)
-
-
-@admin.register(RelatedImage)
-class RelatedImageAdmin(ReadOnlyAdmin):
-    list_display = ("image", "name", "bundle")
-    search_fields = ("image", "bundle__name")
-    list_select_related = ("bundle",)
-
-
-@admin.register(Blob)
-class BlobAdmin(ReadOnlyAdmin):
-    list_display = ("sha256", "size", "pack_id", "start")
-    search_fields = ("sha256",)
-
-
-@admin.register(BlobPack)
-class BlobPackAdmin(ReadOnlyAdmin):
-    hidden = ("data",)
-    list_display = ("id", "size")
-
-
-@admin.register(BlobRef)
-class BlobRefAdmin(ReadOnlyAdmin):
-    list_display = ("schema", "name", "package", "catalog", "ordinal")
-    search_fields = ("name", "package", "schema")
-    list_select_related = ("catalog__cluster", "blob")
-
-
-@admin.register(ContentProblem)
-class ContentProblemAdmin(ReadOnlyAdmin):
-    list_display = ("package", "subject", "severity", "code", "catalog")
-    list_filter = ("severity", "code", "catalog")
-    search_fields = ("package", "subject", "message")
-    list_select_related = ("catalog__cluster",)
-
-
-@admin.register(BundleInspection)
-class BundleInspectionAdmin(ReadOnlyAdmin):
-    list_display = ("image", "state", "asked_by", "asked_at", "finished_at", "error_code")
-    list_filter = ("state", "error_code")
-    search_fields = ("image",)
-
-
-@admin.register(BundleManifests)
-class BundleManifestsAdmin(ReadOnlyAdmin):
-    hidden = ("data",)
-    list_display = ("digest", "size", "objects_held")
-    search_fields = ("digest",)
-
-
-@admin.register(Prediction)
-class PredictionAdmin(ReadOnlyAdmin):
-    list_display = ("package", "bundle", "path", "target", "cluster", "verdict", "rule", "chosen")
-    list_filter = ("verdict", "path", "chosen", "cluster")
-    search_fields = ("package__name", "rule")
-    list_select_related = ("package", "bundle", "cluster")
-
-
-@admin.register(PredictionRun)
-class PredictionRunAdmin(ReadOnlyAdmin):
-    list_display = ("catalog", "cluster", "revision", "rules_version", "at")
-    list_filter = ("cluster",)
-    list_select_related = ("catalog__cluster", "cluster")
+_register = partial(admin.site.register, admin_class=ReadOnlyAdmin)
+_register(
+    models.CatalogRevision,
+    list_display=("catalog", "number", "created_at", "content_hash"),
+    search_fields=("catalog__slug", "digest"),
+    list_select_related=("catalog__cluster",),
+)
+_register(
+    models.CatalogChange,
+    list_display=("revision", "kind", "package", "subject", "before", "after"),
+    list_filter=("kind",),
+    search_fields=("package", "subject"),
+    list_select_related=("revision__catalog__cluster",),
+)
+_register(
+    models.Icon,
+    list_display=("sha256", "media_type"),
+    hidden=("data",),
+    list_filter=("media_type",),
+    search_fields=("sha256",),
+)
+_register(
+    models.Package,
+    list_display=("name", "catalog", "default_channel", "head_version", "provider", "deprecated"),
+    list_filter=("deprecated", "catalog"),
+    search_fields=("name", "display_name", "provider"),
+    list_select_related=("catalog__cluster",),
+)
+_register(
+    models.PackageText,
+    list_display=("package",),
+    hidden=("description_html",),
+    search_fields=("package__name",),
+    list_select_related=("package",),
+)
+_register(
+    models.PackageSearch,
+    list_display=("package",),
+    search_fields=("package__name",),
+    list_select_related=("package",),
+)
+_register(
+    models.PackageOutline,
+    list_display=("package", "catalog", "first", "last"),
+    hidden=("data",),
+    search_fields=("package",),
+    list_select_related=("catalog__cluster",),
+)
+_register(
+    models.Channel,
+    list_display=("name", "package", "head", "is_default", "deprecated", "entry_count"),
+    list_filter=("is_default", "deprecated"),
+    search_fields=("name", "package__name"),
+    list_select_related=("package",),
+)
+_register(
+    models.ChannelEntry,
+    list_display=("name", "channel", "replaces", "skip_range"),
+    search_fields=("name", "channel__package__name"),
+    list_select_related=("channel",),
+)
+_register(
+    models.Bundle,
+    list_display=("name", "package", "version", "deprecated", "released_at"),
+    list_filter=("deprecated",),
+    search_fields=("name", "package__name"),
+    list_select_related=("package",),
+)
+_register(
+    models.BundleGVK,
+    list_display=("kind", "group", "version", "bundle", "required"),
+    list_filter=("required",),
+    search_fields=("kind", "group", "bundle__name"),
+    list_select_related=("bundle",),
+)
+_register(
+    models.RelatedImage,
+    list_display=("image", "name", "bundle"),
+    search_fields=("image", "bundle__name"),
+    list_select_related=("bundle",),
+)
+_register(
+    models.Blob, list_display=("sha256", "size", "pack_id", "start"), search_fields=("sha256",)
+)
+_register(models.BlobPack, list_display=("id", "size"), hidden=("data",))
+_register(
+    models.BlobRef,
+    list_display=("schema", "name", "package", "catalog", "ordinal"),
+    search_fields=("name", "package", "schema"),
+    list_select_related=("catalog__cluster", "blob"),
+)
+_register(
+    models.ContentProblem,
+    list_display=("package", "subject", "severity", "code", "catalog"),
+    list_filter=("severity", "code", "catalog"),
+    search_fields=("package", "subject", "message"),
+    list_select_related=("catalog__cluster",),
+)
+_register(
+    models.BundleInspection,
+    list_display=("image", "state", "asked_by", "asked_at", "finished_at", "error_code"),
+    list_filter=("state", "error_code"),
+    search_fields=("image",),
+)
+_register(
+    models.BundleManifests,
+    list_display=("digest", "size", "objects_held"),
+    hidden=("data",),
+    search_fields=("digest",),
+)
+_register(
+    models.Prediction,
+    list_display=("package", "bundle", "path", "target", "cluster", "verdict", "rule", "chosen"),
+    list_filter=("verdict", "path", "chosen", "cluster"),
+    search_fields=("package__name", "rule"),
+    list_select_related=("package", "bundle", "cluster"),
+)
+_register(
+    models.PredictionRun,
+    list_display=("catalog", "cluster", "revision", "rules_version", "at"),
+    list_filter=("cluster",),
+    list_select_related=("catalog__cluster", "cluster"),
+)

@@ -1,0 +1,605 @@
+"""Catalogs, their content as of the last good sync, their revisions, and verdicts on bundles.
+
+Keys are always scoped to their catalog. The tables with many rows have no foreign key constraints
+(`db_constraint=False`): only `catalogs.sync` writes them, parents and children in one transaction,
+and PostgreSQL would check the parent of every row at its end, a fifth of a sync's time.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from olmweb.models import LOCAL, Cluster
+
+
+class Catalog(models.Model):
+    """One catalog of one source. `slug` names it in URLs under its cluster (`-` when none)."""
+
+    class SourceKind(models.TextChoices):
+        CLUSTER_CATALOG = "ClusterCatalog"
+        CATALOG_SOURCE = "CatalogSource"
+        PACKAGE_MANIFEST = "PackageManifest"
+        FILE = "File"
+        URL = "URL"
+        IMAGE = "Image"
+
+    class State(models.TextChoices):
+        NEW = "new"  # never read
+        SERVING = "serving"
+        FAILED = "failed"  # last attempt failed; the last good content stays
+        DISABLED = "disabled"  # availability is UNAVAILABLE
+
+    UNAVAILABLE = "Unavailable"  # of a ClusterCatalog that is switched off
+
+    cluster = models.ForeignKey(
+        Cluster, null=True, blank=True, on_delete=models.CASCADE, related_name="catalogs"
+    )
+    source_kind = models.CharField(max_length=20, choices=SourceKind.choices)
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)
+    slug = models.CharField(max_length=253, db_index=True)
+    source = models.CharField(max_length=2000, blank=True)  # path, URL or image reference
+    # How the source can be read, best first: [{"way", "state", "why"}]. `access_method` is the one
+    # that the content shown was read by; see catalogs.sources.access_methods.
+    access_methods = models.JSONField(default=list, blank=True)
+    access_method = models.CharField(max_length=40, blank=True)
+    priority = models.IntegerField(default=0)
+    availability = models.CharField(max_length=20, default="Available")  # spec.availabilityMode
+    resolved_digest = models.CharField(max_length=1000, blank=True)
+    base_url = models.CharField(max_length=2000, blank=True)  # ClusterCatalog status.urls.base
+    conditions = models.JSONField(default=list, blank=True)
+    synced_digest = models.CharField(max_length=1000, blank=True)  # what the rows were read from
+    last_modified = models.CharField(max_length=60, blank=True)  # HTTP header of that body
+    content_hash = models.CharField(max_length=64, blank=True)  # sha256 of the decoded body
+    derivation = models.PositiveIntegerField(default=0)  # which code's rules derived the rows
+    state = models.CharField(max_length=20, choices=State.choices, default=State.NEW)
+    error_code = models.CharField(max_length=60, blank=True)
+    error_text = models.TextField(blank=True)
+    error_hint = models.TextField(blank=True)
+    failing_since = models.DateTimeField(null=True, blank=True)
+    checked_at = models.DateTimeField(null=True, blank=True)  # last attempt
+    synced_at = models.DateTimeField(null=True, blank=True)  # last attempt that succeeded
+    changed_at = models.DateTimeField(null=True, blank=True)  # content last changed
+    last_cost = models.CharField(max_length=100, blank=True)  # "304, 12 ms"
+    revision = models.PositiveIntegerField(default=0)  # number of the revision now shown
+    package_count = models.PositiveIntegerField(default=0)
+    channel_count = models.PositiveIntegerField(default=0)
+    bundle_count = models.PositiveIntegerField(default=0)
+    problem_count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ("cluster__name", "name")
+        constraints = (
+            models.UniqueConstraint(fields=("cluster", "slug"), name="catalog_slug_in_cluster"),
+            models.UniqueConstraint(
+                fields=("slug",), condition=Q(cluster=None), name="catalog_slug_without_cluster"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.cluster_name}/{self.slug}"
+
+    @property
+    def cluster_name(self) -> str:
+        return self.cluster.name if self.cluster else LOCAL
+
+    @property
+    def stale(self) -> bool:
+        """The last attempt failed, or none succeeded for longer than three catalog polls."""
+        limit = timedelta(seconds=max(600, 3 * settings.CATALOG_POLL))
+        return self.state == self.State.FAILED or (
+            self.source_kind == self.SourceKind.CLUSTER_CATALOG
+            and self.synced_at is not None
+            and timezone.now() - self.synced_at > limit
+        )
+
+
+class CatalogRevision(models.Model):
+    """One content of a catalog that was synced: what changed from the one before."""
+
+    catalog = models.ForeignKey(Catalog, on_delete=models.CASCADE, related_name="revisions")
+    number = models.PositiveIntegerField()
+    content_hash = models.CharField(max_length=64)
+    digest = models.CharField(max_length=1000, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    counts = models.JSONField(default=dict)  # packages, channels, bundles, added, removed, changed
+
+    class Meta:
+        ordering = ("-number",)
+        constraints = (
+            models.UniqueConstraint(fields=("catalog", "number"), name="revision_number"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.catalog} #{self.number}"
+
+
+class CatalogChange(models.Model):
+    """One difference between a revision and the one before."""
+
+    class Kind(models.TextChoices):
+        PACKAGE_ADDED = "package added"
+        PACKAGE_REMOVED = "package removed"
+        BUNDLE_ADDED = "bundle added"
+        BUNDLE_REMOVED = "bundle removed"
+        BUNDLE_PRUNED = "bundle pruned"  # removed below the oldest version that is left
+        BUNDLE_CHANGED = "bundle changed"  # another content under the same name
+        IMAGES_CHANGED = "images changed"  # of a bundle that kept its name
+        CHANNEL_ADDED = "channel added"
+        CHANNEL_REMOVED = "channel removed"
+        CHANNEL_CHANGED = "channel changed"  # other entries, or what they replace and skip
+        HEAD_MOVED = "channel head moved"
+        DEFAULT_CHANNEL_CHANGED = "default channel changed"
+        DEPRECATED = "deprecated"
+        UNDEPRECATED = "no longer deprecated"
+
+    revision = models.ForeignKey(CatalogRevision, on_delete=models.CASCADE, related_name="changes")
+    kind = models.CharField(max_length=30, choices=Kind.choices)
+    package = models.CharField(max_length=253)
+    subject = models.CharField(max_length=500, blank=True)  # channel or bundle
+    before = models.CharField(max_length=500, blank=True)
+    after = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.package} {self.subject}"
+
+
+class PackageOutline(models.Model):
+    """What one package was from one revision of a catalog up to another: enough to compare any two.
+
+    A row is written when the package changes, and for no other revision: `first` and `last` are
+    revision numbers, both included; `last` is None while the package is still so.
+    """
+
+    catalog = models.ForeignKey(
+        Catalog, on_delete=models.CASCADE, related_name="outlines", db_index=False
+    )  # the index below begins with it
+    package = models.CharField(max_length=253)
+    first = models.PositiveIntegerField()
+    last = models.PositiveIntegerField(null=True, blank=True)
+    content_hash = models.CharField(max_length=64)
+    data = models.BinaryField()  # zstd of JSON; see catalogs.revisions.outline
+
+    class Meta:
+        ordering = ("catalog", "package", "first")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("catalog", "package", "first"), name="outline_of_package"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.package} #{self.first}"
+
+
+class ContentProblem(models.Model):
+    """A fault of the content, in opm's wording where opm has one."""
+
+    class Severity(models.TextChoices):
+        ERROR = "error"  # opm refuses the whole catalog
+        WARNING = "warning"
+
+    catalog = models.ForeignKey(Catalog, on_delete=models.CASCADE, related_name="problems")
+    package = models.CharField(max_length=253, blank=True)
+    subject = models.CharField(max_length=500, blank=True)  # channel or bundle
+    field = models.CharField(max_length=200, blank=True)
+    code = models.CharField(max_length=60)
+    severity = models.CharField(max_length=10, choices=Severity.choices)
+    message = models.TextField()
+    # Where it was when its package was last written: what stands before it may have grown since.
+    offset = models.PositiveBigIntegerField(null=True, blank=True)  # byte in the decoded body
+    file = models.CharField(max_length=500, blank=True)  # of a source with several
+    line = models.PositiveIntegerField(null=True, blank=True)  # in the file, from 1
+    excerpt = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        ordering = ("catalog", "package", "id")
+
+    def __str__(self) -> str:
+        return self.message
+
+
+# -- content
+
+
+class Icon(models.Model):
+    """An icon, stored once by content; the media type is detected, never the declared one."""
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    media_type = models.CharField(max_length=40)
+    data = models.BinaryField()
+
+    def __str__(self) -> str:
+        return self.sha256
+
+
+class Package(models.Model):
+    """A package, with the fields of its default channel's head bundle that lists and cards show."""
+
+    catalog = models.ForeignKey(
+        Catalog, db_index=False, on_delete=models.CASCADE, related_name="packages"
+    )
+    name = models.CharField(max_length=253)
+    content_hash = models.CharField(max_length=64)  # over every blob of the package
+    display_name = models.CharField(max_length=300, blank=True)
+    summary = models.CharField(max_length=500, blank=True)  # one line of plain text
+    provider = models.CharField(max_length=300, blank=True)
+    default_channel = models.CharField(max_length=300, blank=True)
+    head_bundle = models.CharField(max_length=500, blank=True)  # of the default channel
+    head_version = models.CharField(max_length=200, blank=True)
+    icon = models.ForeignKey(Icon, null=True, blank=True, on_delete=models.SET_NULL)
+    categories = models.JSONField(default=list)
+    keywords = models.JSONField(default=list)
+    capability = models.CharField(max_length=60, blank=True)
+    infrastructure_features = models.JSONField(default=list)
+    install_modes = models.JSONField(default=list)  # names of the supported ones
+    deprecated = models.BooleanField(default=False)
+    deprecation = models.TextField(blank=True)
+    channel_count = models.PositiveIntegerField(default=0)
+    bundle_count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (
+            models.UniqueConstraint(fields=("catalog", "name"), name="package_in_catalog"),
+        )
+        indexes = (models.Index(fields=("name", "catalog")),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PackageSearch(models.Model):
+    """The search terms of a package, built by `catalogs.fbc.search_words`.
+
+    The database maintains the index of `words` (migration 0001_initial): SQLite by triggers into
+    the FTS5 table catalogs_packagesearch_fts, PostgreSQL by an index that the function
+    catalogs_packagesearch_with uses.
+    """
+
+    package = models.OneToOneField(
+        Package, on_delete=models.CASCADE, primary_key=True, related_name="search"
+    )
+    words = models.TextField(blank=True)  # folded, each once, with spaces between
+    provides = models.JSONField(default=list)  # GROUP/KIND of the head bundle
+    provided_before = models.JSONField(default=list)  # GROUP/KIND of other bundles only
+    repositories = models.JSONField(default=list)  # of bundle images and related images
+
+    def __str__(self) -> str:
+        return str(self.package_id)
+
+
+class PackageText(models.Model):
+    """Long texts of a package, apart from the rows that lists read."""
+
+    package = models.OneToOneField(
+        Package, on_delete=models.CASCADE, primary_key=True, related_name="text"
+    )
+    description_html = models.TextField(blank=True)  # sanitised at sync
+    links = models.JSONField(default=list)  # [{"name", "url"}], http(s) only
+    maintainers = models.JSONField(default=list)  # [{"name", "email"}]
+
+    def __str__(self) -> str:
+        return str(self.package_id)
+
+
+class Channel(models.Model):
+    package = models.ForeignKey(
+        Package, db_index=False, on_delete=models.CASCADE, related_name="channels"
+    )
+    name = models.CharField(max_length=300)
+    head = models.CharField(max_length=500, blank=True)  # empty when there is not exactly one
+    head_version = models.CharField(max_length=200, blank=True)
+    is_default = models.BooleanField(default=False)
+    deprecated = models.BooleanField(default=False)
+    deprecation = models.TextField(blank=True)
+    entry_count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ("package", "name")
+        constraints = (
+            models.UniqueConstraint(fields=("package", "name"), name="channel_in_package"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ChannelEntry(models.Model):
+    channel = models.ForeignKey(
+        Channel, on_delete=models.CASCADE, related_name="entries", db_constraint=False
+    )
+    ordinal = models.PositiveIntegerField()  # position in the channel blob
+    name = models.CharField(max_length=500)
+    replaces = models.CharField(max_length=500, blank=True)
+    skips = models.JSONField(default=list)
+    skip_range = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        ordering = ("channel", "ordinal")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DigestStart(models.Func):
+    """The first 12 characters of the sha256 digest that ends an image reference.
+
+    Whole references would make an index many times as large; without a digest it is any text.
+    Numbers stand in the text: SQLite uses no index of an expression for one with parameters.
+    """
+
+    template = "LEFT(RIGHT(%(expressions)s, 64), 12)"
+    output_field = models.CharField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        template = "SUBSTR(SUBSTR(%(expressions)s, -64), 1, 12)"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+
+class Bundle(models.Model):
+    """A bundle. (package, name) is not guaranteed unique by the format, hence `ordinal`."""
+
+    package = models.ForeignKey(
+        Package,
+        db_index=False,
+        db_constraint=False,
+        on_delete=models.CASCADE,
+        related_name="bundles",
+    )
+    name = models.CharField(max_length=500)
+    ordinal = models.PositiveIntegerField(default=0)
+    version = models.CharField(max_length=200, blank=True)
+    release = models.CharField(max_length=100, blank=True)
+    version_key = models.CharField(max_length=400, blank=True)  # sorts as text in semver order
+    image = models.CharField(max_length=1000, blank=True)
+    display_name = models.CharField(max_length=300, blank=True)
+    install_modes = models.JSONField(default=list)
+    install_modes_known = models.BooleanField(default=False)
+    webhooks = models.PositiveIntegerField(null=True, blank=True)  # None: needs the full CSV
+    owned_api_services = models.PositiveIntegerField(null=True, blank=True)
+    min_kube_version = models.CharField(max_length=60, blank=True)
+    max_openshift_version = models.CharField(max_length=60, blank=True)
+    suggested_namespace = models.CharField(max_length=200, blank=True)
+    released_at = models.CharField(max_length=60, blank=True)  # createdAt as its author wrote it
+    deprecated = models.BooleanField(default=False)
+    deprecation = models.TextField(blank=True)
+    required_packages = models.JSONField(default=list)  # [{"name", "range"}]
+    constraint_count = models.PositiveIntegerField(default=0)
+    # A BlobRef keeps the blob; an index here would cost half a megabyte and serve no query.
+    blob = models.ForeignKey(
+        "Blob", null=True, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False
+    )
+
+    class Meta:
+        ordering = ("package", "-version_key", "name", "ordinal")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("package", "name", "ordinal"), name="bundle_in_package"
+            ),
+        )
+        indexes = (
+            models.Index(fields=("name",)),
+            models.Index(DigestStart("image"), name="bundle_image_digest"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class BundleGVK(models.Model):
+    bundle = models.ForeignKey(
+        Bundle, on_delete=models.CASCADE, related_name="gvks", db_constraint=False
+    )
+    group = models.CharField(max_length=253)
+    version = models.CharField(max_length=63)
+    kind = models.CharField(max_length=100)
+    required = models.BooleanField(default=False)  # False: provided
+
+    class Meta:
+        ordering = ("group", "kind", "version")
+        indexes = (models.Index(fields=("group", "kind", "required")),)
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.version}.{self.group}"
+
+
+class RelatedImage(models.Model):
+    """Both fields may be empty and names repeat: real catalogs do that."""
+
+    bundle = models.ForeignKey(
+        Bundle, on_delete=models.CASCADE, related_name="related_images", db_constraint=False
+    )
+    name = models.CharField(max_length=500, blank=True)
+    image = models.CharField(max_length=1000, blank=True)
+
+    class Meta:
+        ordering = ("id",)
+        indexes = (models.Index(DigestStart("image"), name="related_image_digest"),)
+
+    def __str__(self) -> str:
+        return self.image
+
+
+# -- blobs
+
+
+class BlobPack(models.Model):
+    """Blobs of one package in one zstd frame; see catalogs.storage."""
+
+    size = models.PositiveIntegerField()  # bytes before compression
+    data = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"{self.pk} ({self.size} bytes)"
+
+
+class Blob(models.Model):
+    """A blob of FBC, stored once for all catalogs: its position in a pack."""
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    pack = models.ForeignKey(
+        BlobPack, on_delete=models.CASCADE, related_name="blobs", db_constraint=False
+    )
+    start = models.PositiveIntegerField(default=0)  # in the pack's bytes before compression
+    size = models.PositiveIntegerField()
+
+    def __str__(self) -> str:
+        return self.sha256
+
+
+class BlobRef(models.Model):
+    """The position of a blob in a catalog; every blob of every schema has a row."""
+
+    catalog = models.ForeignKey(
+        Catalog, on_delete=models.CASCADE, related_name="blob_refs", db_index=False
+    )  # the index below begins with it
+    package = models.CharField(max_length=253, blank=True)
+    schema = models.CharField(max_length=253, blank=True)
+    name = models.CharField(max_length=500, blank=True)
+    ordinal = models.PositiveIntegerField()  # position in the package's part of the catalog
+    blob = models.ForeignKey(Blob, on_delete=models.PROTECT, db_index=False, db_constraint=False)
+
+    class Meta:
+        ordering = ("catalog", "package", "ordinal")
+        indexes = (
+            models.Index(fields=("catalog", "package")),
+            # An index of the field itself would add another for LIKE, which no query uses.
+            models.Index(fields=("blob",), name="catalogs_blobref_blob"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.schema} {self.name}"
+
+
+# -- images of bundles
+
+
+class BundleManifests(models.Model):
+    """What a bundle's image holds, stored once by the image's digest; see catalogs.contents."""
+
+    digest = models.CharField(max_length=140, primary_key=True)
+    data = models.BinaryField()  # zstd of JSON
+    size = models.PositiveIntegerField()  # bytes before compression
+    objects_held = models.PositiveIntegerField()  # the ClusterServiceVersion among them
+
+    class Meta:
+        verbose_name_plural = "bundle manifests"
+
+    def __str__(self) -> str:
+        return self.digest
+
+
+class BundleInspection(models.Model):
+    """That somebody asked what a bundle's image holds, by the reference that catalogs give it."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        READING = "reading"
+        READ = "read"
+        FAILED = "failed"
+
+    image = models.CharField(max_length=1000, unique=True)
+    state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
+    manifests = models.ForeignKey(
+        BundleManifests, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )  # of the last time that it was read
+    asked_by = models.CharField(max_length=150, blank=True)
+    asked_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    done = models.PositiveBigIntegerField(default=0)  # bytes, while it is read
+    total = models.PositiveBigIntegerField(default=0)
+    requests = models.PositiveIntegerField(default=0)  # what it cost
+    bytes_read = models.PositiveBigIntegerField(default=0)
+    error_code = models.CharField(max_length=60, blank=True)
+    error_text = models.TextField(blank=True)
+    error_hint = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ("-asked_at", "-id")
+
+    def __str__(self) -> str:
+        return self.image
+
+
+# -- verdicts
+
+
+class Prediction(models.Model):
+    """Whether a bundle can be installed by one path.
+
+    `cluster` is None for what catalog facts alone say. A row with a cluster is there only where the
+    cluster's facts change what is said: readers lay it over the other. `chosen`: the bundle that
+    the path's controller would take when nothing is installed; where it takes none, `bundle` is
+    None. `target` is what a Subscription's OperatorGroup selects: all namespaces, or its own.
+    """
+
+    package = models.ForeignKey(
+        "catalogs.Package", on_delete=models.CASCADE, related_name="+", db_constraint=False
+    )
+    bundle = models.ForeignKey(
+        "catalogs.Bundle",
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_constraint=False,
+    )
+    cluster = models.ForeignKey(Cluster, null=True, on_delete=models.CASCADE, related_name="+")
+    path = models.CharField(max_length=20)
+    target = models.CharField(max_length=5)
+    chosen = models.BooleanField(default=False)
+    channel = models.CharField(max_length=300, blank=True)  # where the chosen one was found
+    verdict = models.CharField(max_length=20)
+    rule = models.CharField(max_length=60, blank=True)  # the deciding one; empty: installable
+    sentence = models.TextField(blank=True)  # of the worst rule
+    results = models.JSONField(default=list)  # [{"rule", "verdict", "sentence"}], worst first
+
+    class Meta:
+        ordering = ("package", "bundle", "path", "target")
+        indexes = (
+            # What a list asks for: the chosen ones only, a tenth of all.
+            models.Index(
+                fields=("package", "path"),
+                condition=Q(chosen=True),
+                name="prediction_chosen",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.bundle_id or '-'} {self.path}: {self.verdict}"
+
+
+class PredictionRun(models.Model):
+    """What a catalog's predictions came to, on one cluster or from the catalog alone.
+
+    A row for each outcome that differs from the one before: the newest is what the rows of
+    Prediction say, the others are its history. `inputs` is a hash of everything that was looked
+    at; `counts` maps path to {verdict: packages}, of the chosen bundles.
+    """
+
+    catalog = models.ForeignKey(
+        "catalogs.Catalog", on_delete=models.CASCADE, related_name="prediction_runs"
+    )
+    cluster = models.ForeignKey(Cluster, null=True, on_delete=models.CASCADE, related_name="+")
+    revision = models.PositiveIntegerField(default=0)  # of the catalog
+    rules_version = models.PositiveIntegerField()
+    inputs = models.CharField(max_length=64)
+    counts = models.JSONField(default=dict)
+    at = models.DateTimeField(default=timezone.now)
+    evaluated_at = models.DateTimeField(
+        default=timezone.now
+    )  # of the last evaluation, also without a new outcome
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("catalog", "cluster", "-id")),)
+
+    def __str__(self) -> str:
+        return f"predictions of {self.catalog_id} #{self.revision}"
