@@ -357,7 +357,7 @@ def make_prediction(
 ) -> Prediction:
     """The verdict on a bundle that a PlatformOperator would take; with a `rule` that it fails."""
     verdict = verdict or ("not_installable" if rule else "installable")
-    found = [{"rule": rule, "verdict": verdict, "sentence": sentence}] if rule else []
+    results = [{"rule": rule, "verdict": verdict, "sentence": sentence}] if rule else []
     defaults: dict[str, Any] = {"path": "PlatformOperator", "target": "all", "chosen": True}
     catalog = bundle.package.catalog
     for cluster in {catalog.cluster, fields.get("cluster")}:
@@ -369,5 +369,5 @@ def make_prediction(
         verdict=verdict,
         rule=rule,
         sentence=sentence,
-        **{**defaults, "found": found, **fields},
+        **{**defaults, "results": results, **fields},
     )
