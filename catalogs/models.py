@@ -257,7 +257,7 @@ class Package(models.Model):
 
 
 class PackageSearch(models.Model):
-    """The search terms of a package, built by `catalogs.fbc.search_words`.
+    """The search terms of a package, built by `catalogs.fbc.package_texts`.
 
     The database maintains the index of `words` (migration 0001_initial): SQLite by triggers into
     the FTS5 table catalogs_packagesearch_fts, PostgreSQL by an index that the function

@@ -13,8 +13,7 @@ from uuid import uuid4
 import zstandard
 from django.utils import timezone
 
-from catalogs.fbc.package_texts import Texts
-from catalogs.fbc.search_words import document, repository_of
+from catalogs.fbc.package_texts import Texts, document, repository_of
 from catalogs.models import (
     Blob,
     BlobPack,

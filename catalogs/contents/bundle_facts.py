@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from catalogs.fbc import blob as fbc
-from catalogs.fbc import csvs
+from catalogs.fbc.bundle import CsvAnnotations, ObjectProperty
 
 CSV_KIND = "ClusterServiceVersion"
 CRD_KIND = "CustomResourceDefinition"
@@ -154,13 +154,13 @@ class _Metadata(_Spec):
     apiservicedefinitions: _Descriptions | None = msgspec.field(
         default=None, name="apiServiceDefinitions"
     )
-    annotations: csvs.Annotations | None = None
+    annotations: CsvAnnotations | None = None
 
 
 class _ObjectMeta(msgspec.Struct):
     name: str = ""
     namespace: str = ""
-    annotations: csvs.Annotations | None = None
+    annotations: CsvAnnotations | None = None
 
 
 class _CrdVersion(msgspec.Struct):
@@ -253,7 +253,7 @@ def _manifest(prop: fbc.PropertyIn) -> _ShippedObject | None:
     """The object in an olm.bundle.object property; None for another type or invalid content."""
     if prop.type != "olm.bundle.object":
         return None
-    data = fbc.decode(prop.value, csvs.ObjectProperty)[0].data
+    data = fbc.decode(prop.value, ObjectProperty)[0].data
     try:
         text = base64.b64decode(data or "")
         if not text.lstrip().startswith(b"{"):
@@ -290,7 +290,7 @@ def _from_csv(manifest: _ShippedObject) -> dict[str, Any]:
     }
 
 
-def _from_spec(spec: _Spec, annotations: csvs.Annotations | None) -> dict[str, Any]:
+def _from_spec(spec: _Spec, annotations: CsvAnnotations | None) -> dict[str, Any]:
     """The facts that a ClusterServiceVersion and its olm.csv.metadata have in common."""
     crds = spec.customresourcedefinitions or _Descriptions()
     services = (spec.apiservicedefinitions or _Descriptions()).owned or ()

@@ -12,7 +12,7 @@ import msgspec
 
 from catalogs.contents.bundle_facts import CSV_KIND
 from catalogs.fbc import blob as fbc
-from catalogs.fbc import csvs
+from catalogs.fbc.bundle import read_manifest
 from catalogs.sources.base import SourceError
 
 MOST_OBJECTS = 2_000
@@ -127,7 +127,7 @@ def objects_in(blob: bytes) -> list[bytes]:
     result = []
     for prop in properties:
         if prop.type == "olm.bundle.object" and prop.value is not fbc.ABSENT:
-            manifest = csvs.read_manifest(prop.value)[0]
+            manifest = read_manifest(prop.value)[0]
             if manifest:
                 result.append(manifest)
     return result

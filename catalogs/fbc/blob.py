@@ -1,16 +1,12 @@
-"""File-based catalog blobs: typed, tolerant reading of one blob.
-
-Owns the shapes of the four known schemas and the `Problem` that a fault of the content becomes.
-What a ClusterServiceVersion says is `catalogs.fbc.csvs`'s. Where bytes come from, how they are
-split into blobs (`catalogs.fbc.split`) and what a package must satisfy (`catalogs.fbc.package`) is
-not known here. No Django, no network.
+"""Blobs of file-based catalogs: the shapes of the four known schemas, and tolerant decoding of one
+blob, whose parts of a wrong type become faults. Pure.
 """
 
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
 import yaml
@@ -25,53 +21,60 @@ PACKAGE, CHANNEL, BUNDLE, DEPRECATIONS = (
 )
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 NULL = msgspec.Raw(b"null")
-ABSENT = msgspec.Raw(b"")  # told from null by identity
+ABSENT = msgspec.Raw(b"")  # compared by identity
 YAML_DEPTH = 100
 # Keys and values of one document: reading a million takes 10 s; real blobs have at most 20,000.
 YAML_VALUES = 300_000
 LONGEST_INTEGER = 1_000  # characters in YAML; JSON holds 20 digits
-# Parts of a wrong type in one blob; what comes after them is left out. One more than are listed of
-# a package (`faults.MOST`), so that it is said that there are more.
+# Parts of a wrong type in one blob that are reported: one more than are listed of a package
+# (`lint.MAX_FAULTS`), so that the list ends with a note.
 MOST_FAULTS = 1_001
-# A document may repeat a little by alias; more than this is how a few bytes become gigabytes.
+# With more aliases a few bytes can become gigabytes.
 YAML_ALIASES = 10
 YAML_ALIAS_DOCUMENT = 65_536  # bytes; a larger document may hold no alias at all
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A fault of the content; `code` is a key of `catalogs.fbc.lint_impact.REACTIONS`.
+class ContentProblemRow(NamedTuple):
+    """A fault of the content; the fields are columns of the model ContentProblem.
 
-    `offset` is the first byte of its blob in the decoded catalog until `catalogs.fbc.positions` has
-    found the field in it, and the file, the line (from 1) and the text around it.
+    `offset` is that of the blob in the decoded catalog until `catalogs.fbc.positions` replaces it
+    by that of the field, and adds the file, the line (from 1) and the text around it.
     """
 
-    code: str
+    package: str
+    subject: str  # channel or bundle
+    field: str
+    code: str  # a key of `catalogs.fbc.lint_impact.REACTIONS`
+    severity: str  # error: opm refuses the whole catalog; else warning
     message: str
-    package: str = ""
-    subject: str = ""  # channel or bundle
-    field: str = ""
-    offset: int | None = None
-    file: str = ""
-    line: int | None = None
-    excerpt: str = ""
+    offset: int | None
+    file: str
+    line: int | None
+    excerpt: str
 
-    @property
-    def severity(self) -> str:
-        """error: opm refuses the whole catalog; else warning."""
-        return reactions_of(self.code).severity
+
+def content_problem(
+    code: str,
+    message: str,
+    offset: int | None,
+    subject: str = "",
+    field: str = "",
+    package: str = "",
+) -> ContentProblemRow:
+    severity = reactions_of(code).severity
+    return ContentProblemRow(package, subject, field, code, severity, message, offset, "", None, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A part of one blob that had to be left out."""
+    """A part of one blob that was left out."""
 
     field: str
     message: str
 
 
 class BadBlob(Exception):
-    """A blob that can't be used at all; `code` is a slug, the message a sentence."""
+    """An unusable blob; `code` is a slug, the message a sentence."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -82,8 +85,8 @@ _Other = msgspec.Raw | msgspec.UnsetType
 
 
 class Header(msgspec.Struct):
-    """What says where a blob belongs. The format's keys match whatever their case: a blob with
-    one of the other usual spellings is read in full to fold them."""
+    """The keys that assign a blob to a package. Keys match in any case: a blob with one of the
+    other usual spellings is decoded in full to fold them."""
 
     schema: str | None = ""  # None: null was written
     package: str | None = ""
@@ -180,7 +183,7 @@ class Gvk(msgspec.Struct):
 
 
 def properties_of(bundle: BundleIn) -> list[PropertyIn]:
-    """Null among the properties is one without type and value, as Go reads it."""
+    """The properties; null becomes a property without type and value, as in Go."""
     return [item or PropertyIn() for item in bundle.properties or ()]
 
 
@@ -190,10 +193,10 @@ _read_header = msgspec.json.Decoder(Header).decode
 
 
 def read_header(data: bytes) -> tuple[Header, bytes]:
-    """Header of a JSON blob, and the JSON to read it from (`data` unless keys had to be folded).
+    """Header of a JSON blob, and its JSON: `data` unless keys had to be folded.
 
-    Bytes that are no UTF-8 become U+FFFD in it, as opm reads them. Raises one of DECODE_ERRORS for
-    what isn't a JSON object, BadBlob for an object that breaks the rules for its first-level keys.
+    Bytes that are not UTF-8 become U+FFFD, as in opm. Raises one of DECODE_ERRORS if `data` is not
+    a JSON object, BadBlob for an object that breaks the rules for its first-level keys.
     """
     data = readable(data)
     try:
@@ -206,7 +209,7 @@ def read_header(data: bytes) -> tuple[Header, bytes]:
 
 
 def readable(data: bytes) -> bytes:
-    """`data` itself when it is UTF-8, else with U+FFFD for what isn't."""
+    """`data` itself when it is UTF-8, else with U+FFFD for the other bytes."""
     if data.isascii():
         return data
     try:
@@ -253,7 +256,7 @@ def _fold(data: bytes) -> tuple[Header, bytes]:
 def decode(data: bytes | msgspec.Raw, shape: type[Shape]) -> tuple[Shape, tuple[Fault, ...]]:
     """`data` as `shape`; parts of a wrong type are left out and returned as faults.
 
-    Raises one of DECODE_ERRORS when `data` isn't JSON at all.
+    Raises one of DECODE_ERRORS when `data` is not JSON.
     """
     try:
         return _decoder(shape).decode(data), ()
@@ -265,7 +268,7 @@ def decode(data: bytes | msgspec.Raw, shape: type[Shape]) -> tuple[Shape, tuple[
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Made once of each kind: making one takes longer than decoding with it."""
+    """Cached, because creating a decoder takes longer than decoding with it."""
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
@@ -273,7 +276,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _salvage(value: Any, kind: Any, path: str, faults: list[Fault]) -> Any:
-    """`value` as `kind` with what doesn't fit left out; UNSET when nothing of it fits."""
+    """`value` as `kind` without the parts of a wrong type; UNSET if nothing remains."""
     if len(faults) >= MOST_FAULTS:
         return msgspec.UNSET
     try:
@@ -305,19 +308,19 @@ def _salvage(value: Any, kind: Any, path: str, faults: list[Fault]) -> Any:
     return msgspec.UNSET
 
 
-class _Loader(yaml.CSafeLoader):
-    """YAML as the format's own reader takes it: an unquoted timestamp stays a string."""
+class _YamlLoader(yaml.CSafeLoader):
+    """Loads YAML as opm does: an unquoted timestamp stays a string."""
 
 
-def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
-    """As YAML 1.1, which knows numbers of base 60: of many digits they take the square of time."""
+def _integer(loader: _YamlLoader, node: yaml.ScalarNode) -> int:
+    """As YAML 1.1, whose numbers of base 60 take quadratic time in their digits."""
     if len(node.value) > LONGEST_INTEGER:
         raise ValueError(f"an integer of more than {LONGEST_INTEGER} characters")
     return loader.construct_yaml_int(node)
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
-_Loader.yaml_implicit_resolvers = {
+_YamlLoader.add_constructor("tag:yaml.org,2002:int", _integer)
+_YamlLoader.yaml_implicit_resolvers = {
     first: [(tag, regex) for tag, regex in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
@@ -326,13 +329,13 @@ _Loader.yaml_implicit_resolvers = {
 def yaml_to_json(document: bytes) -> bytes:
     """One YAML document as JSON; b"null" for an empty one.
 
-    Raises BadBlob for what isn't YAML, nests over YAML_DEPTH levels, has over YAML_VALUES keys and
-    values, expands aliases beyond a small measure, or has no JSON form.
+    Raises BadBlob for invalid YAML, for a document beyond YAML_DEPTH levels, YAML_VALUES keys and
+    values or YAML_ALIASES, and for values without a JSON form.
     """
     try:
-        _check_events(yaml.parse(document, Loader=_Loader), len(document))
-        # Safe: _Loader is CSafeLoader less one resolver.
-        return msgspec.json.encode(yaml.load(document, Loader=_Loader))  # noqa: S506
+        _check_events(yaml.parse(document, Loader=_YamlLoader), len(document))
+        # Safe: _YamlLoader is CSafeLoader less one resolver.
+        return msgspec.json.encode(yaml.load(document, Loader=_YamlLoader))  # noqa: S506
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""

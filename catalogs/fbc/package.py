@@ -4,77 +4,80 @@ Pure. Increment DERIVATION when anything derived here changes, so that the next 
 package.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from catalogs import graph
-from catalogs.fbc import blob, csvs
+from catalogs.fbc import blob
 from catalogs.fbc.bundle import (
-    BundleFacts,
-    Gathered,
+    BundleProperties,
+    Csv,
+    CsvAnnotations,
+    CsvFacts,
+    ParsedBundle,
     RelatedImageRow,
-    bundle_facts,
-    gather,
     order_key,
+    read_csv,
+    read_properties,
+    supported,
 )
-from catalogs.fbc.lint import BundleSummary, EntryFacts, PackageFaults
+from catalogs.fbc.lint import BundleSummary, PackageFaults
 from catalogs.fbc.package_texts import Texts, read_texts
 
 DERIVATION = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelFacts:
+class ParsedChannel(NamedTuple):
     name: str
-    head: str
+    head: str  # "" when there is not exactly one
     head_version: str
     is_default: bool
-    entries: list[EntryFacts]
+    entries: list[graph.GraphEntry]
 
 
 class PackageReader(PackageFaults):
     """Reads one package: first every blob but bundles, then the bundles, then `finish`.
 
-    Problems are appended to `problems`; no content raises. Bundles are not held in memory, only
-    their summaries.
+    Problems are appended to `problems`; no content raises. Only summaries of bundles stay in
+    memory.
     """
 
     # -- every schema but olm.bundle
 
     def read(self, header: blob.Header, json: bytes, offset: int) -> None:
-        """Takes a package, channel, deprecations or unknown blob."""
-        self._check_header(header, offset)
+        """Reads a package, channel, deprecations or unknown blob."""
+        self._offset = offset
+        self._check_header(header)
         try:
             if header.schema == blob.PACKAGE:
-                self._read_package(json, offset)
+                self._read_package(json)
             elif header.schema == blob.CHANNEL:
-                self._read_channel(json, offset)
+                self._read_channel(json)
             elif header.schema == blob.DEPRECATIONS:
-                self._read_deprecations(json, offset)
+                self._read_deprecations(json)
         except blob.DECODE_ERRORS as error:
-            self._problem("unreadable", f"the blob can't be read: {error}", offset=offset)
+            self._problem("unreadable", f"the blob can't be read: {error}")
 
-    def _read_package(self, json: bytes, offset: int) -> None:
+    def _read_package(self, json: bytes) -> None:
         if not self.name:
-            self._problem("no-package-name", "config contains package with no name", offset=offset)
+            self._problem("no-package-name", "config contains package with no name")
             return
-        if self.known:
-            self._problem("duplicate-package", f'duplicate package "{self.name}"', offset=offset)
+        if self.has_package:
+            self._problem("duplicate-package", f'duplicate package "{self.name}"')
             return
-        self.known = True
+        self.has_package = True
         self.package, faults = blob.decode(json, blob.PackageIn)
-        self._offsets[""] = offset
-        self._faults(faults, "", offset, prefix="parse package: ")
-        self._check_package_blob(offset)
+        self._offsets[""] = self._offset
+        self._faults(faults, "", prefix="parse package: ")
+        self._check_package_blob()
 
-    def _read_channel(self, json: bytes, offset: int) -> None:
+    def _read_channel(self, json: bytes) -> None:
         channel, faults = blob.decode(json, blob.ChannelIn)
         name = channel.name or ""
-        self._faults(faults, name, offset, prefix="parse channel: ")
+        self._faults(faults, name, prefix="parse channel: ")
         if not name:
             self._problem(
                 "no-channel-name",
                 f'package "{self.name}" contains channel with no name',
-                offset=offset,
             )
             return
         if name in self.channels:
@@ -82,11 +85,10 @@ class PackageReader(PackageFaults):
                 "duplicate-channel",
                 f'package "{self.name}" has duplicate channel "{name}"',
                 name,
-                offset=offset,
             )
             return
-        self._offsets[name] = offset
-        entries: dict[str, EntryFacts] = {}
+        self._offsets[name] = self._offset
+        entries: dict[str, graph.GraphEntry] = {}
         for i, item in enumerate(channel.entries or ()):
             entry = item or blob.EntryIn()
             key = entry.name or ""
@@ -96,27 +98,25 @@ class PackageReader(PackageFaults):
                     f'invalid package "{self.name}", channel "{name}": duplicate entry "{key}"',
                     name,
                     f"entries[{i}].name",
-                    offset=offset,
                 )
                 continue
-            skips = [skip or "" for skip in entry.skips or ()]
-            entries[key] = EntryFacts(key, entry.replaces or "", skips, entry.skipRange or "")
-            self._check_entry(entries[key], i, name, offset)
+            skips = tuple(skip or "" for skip in entry.skips or ())
+            entries[key] = graph.GraphEntry(key, entry.replaces or "", skips, entry.skipRange or "")
+            self._check_entry(entries[key], i, name)
         self.channels[name] = list(entries.values())
         self._listed.update(entries)
 
-    def _read_deprecations(self, json: bytes, offset: int) -> None:
+    def _read_deprecations(self, json: bytes) -> None:
         self._deprecations += 1
         if self._deprecations > 1:
             self._problem(
                 "duplicate-deprecations",
                 f'expected a maximum of one deprecation per package: "{self.name}"',
-                offset=offset,
             )
             return
-        self._deprecations_at = offset
+        self._deprecations_at = self._offset
         deprecations, faults = blob.decode(json, blob.DeprecationsIn)
-        self._faults(faults, "", offset, prefix="parse deprecation: ")
+        self._faults(faults, "", prefix="parse deprecation: ")
         for i, item in enumerate(deprecations.entries or ()):
             entry = item or blob.DeprecationIn()
             reference = entry.reference or blob.ReferenceIn()
@@ -124,60 +124,79 @@ class PackageReader(PackageFaults):
 
     # -- olm.bundle
 
-    def read_bundle(self, json: bytes, offset: int, position: int) -> BundleFacts | None:
+    def read_bundle(self, json: bytes, offset: int, position: int) -> ParsedBundle | None:
         """Facts of one bundle blob, `position` in the package's index; None when it is unusable.
 
         A bundle with a duplicate name is returned too: the format doesn't keep names unique.
         """
+        self._offset = offset
         name = ""
         try:
             bundle, faults = blob.decode(json, blob.BundleIn)
             name = bundle.name or ""
             properties = blob.properties_of(bundle)
-            gathered = gather(properties)
-            csv = csvs.read_csv(properties)
+            gathered = read_properties(properties)
+            csv = read_csv(properties)
         except blob.DECODE_ERRORS as error:
             self._problem(
                 "unreadable",
                 f'parse properties for bundle "{name}": {error}',
                 name,
                 "properties",
-                offset=offset,
             )
             return None
-        self._check_bundle_blob(bundle, faults, gathered, csv, offset)
+        self._check_bundle_blob(bundle, faults, gathered, csv)
         images = [
-            RelatedImageRow(related.name or "", related.image or "")
-            if related
-            else RelatedImageRow("", "")
+            RelatedImageRow((related and related.name) or "", (related and related.image) or "")
             for related in bundle.relatedImages or ()
         ]
         image = bundle.image or ""
-        version, release, key = self._version(name, gathered, csv, offset)
-        self._check_images(name, image, images, offset)
+        version, release, key = self._version(name, gathered, csv)
+        self._check_images(name, image, images)
         if name in self._bundles:
             self._problem(
                 "duplicate-bundle",
                 f'package "{self.name}" has duplicate bundle "{name}"',
                 name,
-                offset=offset,
             )
         else:
             content = bool(image) or gathered.objects > 0
             label = self._label(gathered)
             self._bundles[name] = BundleSummary(version, label, key, content, position, offset)
         self._count += 1
-        return bundle_facts(name, version, release, key, image, images, gathered, csv)
+        facts = csv.facts if csv else CsvFacts()
+        annotations = facts.annotations or CsvAnnotations()
+        services = facts.apiServiceDefinitions
+        return ParsedBundle(
+            name=name,
+            version=version,
+            release=release,
+            version_key=key,
+            image=image,
+            display_name=facts.displayName or "",
+            install_modes=supported(facts.installModes),
+            install_modes_known=facts.installModes is not None,
+            webhooks=csv.webhooks if csv else None,
+            owned_api_services=len((services and services.owned) or ()) if csv else None,
+            min_kube_version=facts.minKubeVersion or "",
+            max_openshift_version=gathered.max_openshift,
+            suggested_namespace=annotations.suggestedNamespace or "",
+            released_at=annotations.createdAt or "",
+            required_packages=gathered.required,
+            constraint_count=gathered.constraints,
+            gvks=gathered.gvks,
+            images=images,
+        )
 
     def _version(
-        self, name: str, gathered: Gathered, csv: csvs.Csv | None, offset: int
+        self, name: str, gathered: BundleProperties, csv: Csv | None
     ) -> tuple[str, str, str]:
-        """(version, release, key that sorts); the first olm.package property counts.
+        """(version, release, sort key), of the first olm.package property.
 
         A build of a bundle that substitutes another is its release (operator-registry,
         declcfg.Bundle.VersionRelease).
         """
-        if not self._check_version(name, gathered, offset):
+        if not self._check_version(name, gathered):
             return "", "", ""
         package = gathered.packages[0]
         version, release = package.version or "", package.release or ""
@@ -189,40 +208,34 @@ class PackageReader(PackageFaults):
 
     # -- the package as a whole
 
-    def finish(self) -> list[ChannelFacts]:
+    def finish(self) -> list[ParsedChannel]:
         """The channels with their heads; call after every blob was read."""
         default = self.package.defaultChannel or ""
         channels = []
         for name, entries in self.channels.items():
-            nodes = [
-                graph.GraphEntry(entry.name, entry.replaces, tuple(entry.skips), entry.skip_range)
-                for entry in entries
-            ]
-            heads = graph.heads(nodes)
+            heads = graph.heads(entries)
             head = heads[0] if len(heads) == 1 else ""
             bundle = self._bundles.get(head)
             version = bundle.version if bundle else ""
-            channels.append(ChannelFacts(name, head, version, name == default, entries))
-            self._check_channel(name, entries, nodes)
+            channels.append(ParsedChannel(name, head, version, name == default, entries))
+            self._check_channel(name, entries)
         self._check_whole(default)
         return channels
 
-    def standing(self, channels: list[ChannelFacts]) -> tuple[str, int] | None:
+    def standing(self, channels: list[ParsedChannel]) -> tuple[str, int] | None:
         """The bundle that represents the package in lists, and its position in the index.
 
         The default channel's head; of several or no heads the newest entry; without a usable
         default channel the newest bundle. None when the package has no bundle.
         """
+        candidates: list[str] = []
         for channel in channels:
             if channel.is_default:
                 names = [channel.head] if channel.head else [e.name for e in channel.entries]
                 candidates = [name for name in names if name in self._bundles]
-                if candidates:
-                    best = max(candidates, key=lambda name: self._bundles[name].key)
-                    return best, self._bundles[best].position
         if not self._bundles:
             return None
-        best = max(self._bundles, key=lambda name: self._bundles[name].key)
+        best = max(candidates or self._bundles, key=lambda name: self._bundles[name].key)
         return best, self._bundles[best].position
 
     def version_of(self, bundle: str) -> str:
@@ -237,7 +250,7 @@ class PackageReader(PackageFaults):
         csv = None
         try:
             if bundle is not None:
-                csv = csvs.read_csv(blob.properties_of(blob.decode(bundle, blob.BundleIn)[0]))
+                csv = read_csv(blob.properties_of(blob.decode(bundle, blob.BundleIn)[0]))
             return read_texts(self.package, csv, self.icon)
         except blob.DECODE_ERRORS:
             return read_texts(self.package, None, self.icon)

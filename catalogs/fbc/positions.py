@@ -1,19 +1,17 @@
-"""Where in a catalog a fault stands: the byte of its field, the file, the line, the text around it.
+"""Positions of faults in a catalog: the byte of the field, the file, the line, the text around it.
 
-Pure: reads a spool through a function and knows JSON and YAML as text; what the fault is, is
-`catalogs.fbc.lint`'s. Never raises for content: what can't be found stays at its blob's beginning.
+Pure. Never raises for content: a fault whose field is not found keeps the offset of its blob.
 """
 
 import re
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from json import JSONDecodeError
 from json.decoder import JSONDecoder
 
 import yaml
 
-from catalogs.fbc.blob import Problem
+from catalogs.fbc.blob import ContentProblemRow
 from catalogs.fbc.split import BlobAt
 
 Read = Callable[[int, int], bytes]  # (offset, length)
@@ -25,11 +23,11 @@ _STEP = re.compile(r"\[([0-9]+)\]|([^.\[]+)")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _COUNTED = 1 << 20
-_raw_decode = JSONDecoder(parse_int=len, parse_float=len).raw_decode  # passes over, only
+_raw_decode = JSONDecoder(parse_int=len, parse_float=len).raw_decode  # skips numbers
 
 
-class Places:
-    """Fills in the places of one run's problems. `files` as `sources.base.Fetched` has them."""
+class Positions:
+    """Adds positions to the problems of one catalog. `files` as in `sources.base.Fetched`."""
 
     def __init__(self, read: Read, files: Sequence[tuple[int, str]] = ()) -> None:
         self._read = read
@@ -40,12 +38,14 @@ class Places:
         self._blob = (-1, b"")
         self._node: tuple[int, yaml.Node | None] = (-1, None)
 
-    def fill(self, problems: Sequence[Problem], blobs: Iterable[BlobAt] = ()) -> list[Problem]:
-        """The problems with offset, file, line and excerpt; `blobs` are where most of them are."""
+    def fill(
+        self, problems: Sequence[ContentProblemRow], blobs: Iterable[BlobAt] = ()
+    ) -> list[ContentProblemRow]:
+        """The problems with offset, file, line and excerpt; `blobs` contain most of them."""
         by_offset = {blob.offset: blob for blob in blobs} if problems else {}
         return [self._fill(problem, by_offset) for problem in problems]
 
-    def _fill(self, problem: Problem, blobs: Mapping[int, BlobAt]) -> Problem:
+    def _fill(self, problem: ContentProblemRow, blobs: Mapping[int, BlobAt]) -> ContentProblemRow:
         if problem.offset is None:
             return problem
         start, at = problem.offset, 0
@@ -56,8 +56,7 @@ class Places:
             line = blob.line + (self._data(start, blob.length).count(b"\n", 0, at) if at else 0)
         else:
             line = self._count_to(start, self._starts[i] if i >= 0 else 0)
-        return replace(
-            problem,
+        return problem._replace(
             offset=start + at,
             file=self._names[i] if i >= 0 else "",
             line=line,
@@ -91,7 +90,7 @@ class Places:
         return f"{'…' if first else ''}{text}{'…' if cut else ''}"
 
     def _count_to(self, offset: int, begin: int) -> int:
-        """The line, from 1, in the file that begins at `begin`; what was counted is known."""
+        """The line, from 1, in the file that begins at `begin`; counts from the last known line."""
         i = bisect_right(self._lines, (offset, 1 << 62)) - 1
         place, line = self._lines[i] if i >= 0 else (begin, 1)
         if place < begin:
@@ -115,7 +114,7 @@ def read_steps(field: str) -> list[Step]:
 
 
 def locate_json(data: bytes, steps: Sequence[Step]) -> int:
-    """Offset in `data` of the value at `steps`, or of the deepest one on the way that is there."""
+    """Offset in `data` of the value at `steps`, or of its deepest existing parent."""
     # Latin-1 makes one character of each byte, so positions are byte offsets.
     text = data.decode("latin-1")
     at = _space(text, 0)
@@ -136,7 +135,7 @@ def _space(text: str, at: int) -> int:
 
 
 def _member(text: str, at: int, name: str) -> int:
-    """Where the value of the key begins in the object at `at`; -1 when it isn't there."""
+    """Position of the key's value in the object at `at`; -1 without the key."""
     if text[at] != "{":
         return -1
     at = _space(text, at + 1)
@@ -154,7 +153,7 @@ def _member(text: str, at: int, name: str) -> int:
 
 
 def _item(text: str, at: int, index: int) -> int:
-    """Where the item begins in the array at `at`; -1 when it isn't there."""
+    """Position of the item in the array at `at`; -1 without the item."""
     if text[at] != "[":
         return -1
     at = _space(text, at + 1)

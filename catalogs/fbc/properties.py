@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from catalogs.fbc import blob as fbc
-from catalogs.fbc import csvs
+from catalogs.fbc.bundle import read_manifest
 
 SHOWN = 200  # characters of a value
 DEEPEST = 12  # levels of nested constraints that are shown
@@ -101,7 +101,7 @@ def _required(value: Any, _: msgspec.Raw) -> str:
 
 def _manifest(_: Any, raw: msgspec.Raw) -> str:
     """Kind and name of a manifest."""
-    data, fault = csvs.read_manifest(raw)
+    data, fault = read_manifest(raw)
     if fault:
         return fault
     try:

@@ -1,8 +1,6 @@
-"""Splitting a decoded catalog into blobs, in bounded memory, and the index of what stands where.
+"""Splits a decoded catalog into blobs in bounded memory, and indexes them by package.
 
-Takes JSON Lines, concatenated JSON objects (pretty or compact) and YAML documents. Knows only
-where a blob begins, ends and belongs; what is in it is `catalogs.fbc.blob`'s. No Django, no
-network.
+Reads JSON Lines, concatenated JSON objects (pretty or compact) and YAML documents. Pure.
 """
 
 import hashlib
@@ -19,8 +17,9 @@ from catalogs.fbc.blob import (
     CHANNEL,
     DECODE_ERRORS,
     BadBlob,
+    ContentProblemRow,
     Header,
-    Problem,
+    content_problem,
     read_header,
     yaml_to_json,
 )
@@ -30,20 +29,19 @@ CHUNK = 1 << 18
 REPORT_BYTES = 1 << 22  # bytes between two progress reports
 _YAML_MARK = re.compile(rb"(?:---|\.\.\.)(?:\s|$)")
 MAX_UNREADABLE = 1000  # blobs listed of one catalog, so that it does not fill the database
-FIRST_LOOK = 1 << 12  # bytes read of what may be a blob of several lines; mostly it isn't one
-# Bytes looked at in vain, of one file, before what follows an unreadable blob is looked for only
-# after all that was looked at: each of many beginnings can lead to the same far end.
+FIRST_READ = 1 << 12  # bytes read of a possible blob of several lines; mostly it is none
+# After so many bytes of unreadable blobs in one file, the search for the next blob skips everything
+# that was read: many beginnings can lead to the same far end.
 WASTE = 32 * 1024 * 1024
-# Numbers are only passed over, whatever their length.
+# Numbers are skipped, whatever their length.
 _raw_decode = JSONDecoder(parse_int=len, parse_float=len).raw_decode
-
-
-# What may stand at the end of JSON that goes on: a part of a word, a number or an escape.
+# A possible end of incomplete JSON: a part of a word, a number or an escape.
 _BEGUN = re.compile(
     r"\s*(?:t|tr|tru|f|fa|fal|fals|n|nu|nul|N|Na|-?I|-?In|-?Inf|-?Infi|-?Infin|-?Infini|-?Infinit"
     r"|-|\.|[eE][+-]?)?"
 )
 _ESCAPE = 12  # characters of the longest escape, a pair of surrogates
+_TOO_DEEP = "the blob nests too deep to be read; flatten it"
 
 
 class NotFbc(Exception):
@@ -72,21 +70,22 @@ class _Readable(Protocol):
 
 
 class Splitter:
-    """Iterates over the blobs of `spool`; what can't be used is appended to `problems`.
+    """Iterates over the blobs of `spool` once; unusable ones are appended to `problems`.
 
-    `start` is where the file called `name` begins in a spool of several files. Raises CutShort
-    when the last blob isn't complete. Iterate once.
+    `start` is the offset of the file called `name` in a spool of several files. Raises CutShort
+    when the last blob is incomplete.
     """
 
     def __init__(
         self,
         spool: _Readable,
+        problems: list[ContentProblemRow],
         *,
         limit: int = BLOB_LIMIT,
         start: int = 0,
         name: str = "the catalog",
     ) -> None:
-        self.problems: list[Problem] = []
+        self._problems = problems
         self._spool = spool
         self._limit = limit
         self._start = start
@@ -117,7 +116,7 @@ class Splitter:
         return offset
 
     def _pass(self, offset: int, end: int) -> int:
-        """The line breaks from `offset` to `end`, where the spool is left."""
+        """The number of line breaks from `offset` to `end`; leaves the spool there."""
         self._spool.seek(offset)
         count = 0
         while offset < end and (chunk := self._spool.read(min(CHUNK, end - offset))):
@@ -141,9 +140,9 @@ class Splitter:
                 except BadBlob as error:
                     self._report(error.code, str(error), at)
                 except RecursionError:
-                    self._report("too-deep", "the blob nests too deep to be read; flatten it", at)
+                    self._report("too-deep", _TOO_DEEP, at)
                 except DECODE_ERRORS:
-                    # Not one object on one line: several, or the first line of a longer one.
+                    # Several objects on one line, or the first line of a longer one.
                     piece, end = self._object(at, number, end)
                     if piece is not None:
                         yield piece
@@ -152,9 +151,9 @@ class Splitter:
             number += lines
 
     def _object(self, offset: int, number: int, line_end: int) -> tuple[Piece | None, int]:
-        """The JSON value that starts at `offset`, wherever it ends; the end to go on from."""
+        """The JSON value that starts at `offset`, and the offset after it."""
         self._spool.seek(offset)
-        buffer, want = b"", FIRST_LOOK
+        buffer, want = b"", FIRST_READ
         while True:
             more = self._spool.read(want)
             buffer += more
@@ -163,7 +162,7 @@ class Splitter:
             try:
                 _, length = _raw_decode(text)
             except RecursionError:
-                self._report("too-deep", "the blob nests too deep to be read; flatten it", offset)
+                self._report("too-deep", _TOO_DEEP, offset)
                 return None, self._after(offset, len(buffer), line_end)
             except JSONDecodeError as error:
                 incomplete = _may_go_on(error, text)
@@ -180,7 +179,7 @@ class Splitter:
                     return None, self._after(offset, error.pos, line_end)
                 if len(buffer) > self._limit:
                     return None, self._too_large(offset, offset + len(buffer), line_end)
-                # Doubles at least, so a large blob isn't scanned often.
+                # Doubles at least, so that a large blob is scanned a few times only.
                 want = max(CHUNK, len(buffer))
                 continue
             return self._piece(offset, number, buffer[:length]), offset + length
@@ -200,7 +199,7 @@ class Splitter:
         return None
 
     def _too_large(self, offset: int, end: int, line_end: int | None = None) -> int:
-        """Reports the blob; returns where the next one may start."""
+        """Reports the blob; returns the offset of the next one."""
         self._report_size(offset)
         return self._next_object(end if line_end is None else line_end)
 
@@ -212,17 +211,15 @@ class Splitter:
             offset,
         )
 
-    def _after(self, offset: int, looked: int, line_end: int) -> int:
-        """Where the blob after an unreadable one may start, of which `looked` bytes were looked at:
-        at its next line already, as it may be cut off."""
-        self._wasted += looked
-        return self._next_object(
-            line_end if self._wasted < WASTE else max(offset + looked, line_end)
-        )
+    def _after(self, offset: int, read: int, line_end: int) -> int:
+        """Offset of the blob after an unreadable one, of which `read` bytes were read. It may begin
+        in the next line, as the unreadable one may be cut off."""
+        self._wasted += read
+        return self._next_object(line_end if self._wasted < WASTE else max(offset + read, line_end))
 
     def _next_object(self, end: int) -> int:
         """Offset of the first line from `end` on that begins with an opening brace."""
-        position, size = end - 1, FIRST_LOOK
+        position, size = end - 1, FIRST_READ
         self._spool.seek(position)
         tail = b""
         while chunk := self._spool.read(size):
@@ -270,10 +267,10 @@ class Splitter:
             self._report("not-an-object", f"the document is not a mapping: {error}", offset)
 
     def _report(self, code: str, message: str, offset: int) -> None:
-        _tell(self.problems, Problem(code, message, offset=offset))
+        _append(self._problems, content_problem(code, message, offset))
 
 
-def _tell(problems: list[Problem], problem: Problem) -> None:
+def _append(problems: list[ContentProblemRow], problem: ContentProblemRow) -> None:
     if len(problems) < MAX_UNREADABLE:
         problems.append(problem)
     elif len(problems) == MAX_UNREADABLE:
@@ -281,11 +278,11 @@ def _tell(problems: list[Problem], problem: Problem) -> None:
             f"the catalog has more blobs that can't be read than the {MAX_UNREADABLE} "
             "that are listed"
         )
-        problems.append(Problem("more", message, offset=problem.offset))
+        problems.append(content_problem("more", message, problem.offset))
 
 
 def _may_go_on(error: JSONDecodeError, text: str) -> bool:
-    """Whether `text` is wrong only because it ends too early."""
+    """Whether `text` is valid JSON up to its end, but incomplete."""
     if "Unterminated string" in error.msg:
         return True
     if error.msg.startswith("Invalid \\"):
@@ -297,13 +294,13 @@ _ENTRY = struct.Struct("<QII??32s")  # the fields of BlobAt
 
 
 class BlobAt(NamedTuple):
-    """Where a blob stands in the spool, and its identity."""
+    """The position of a blob in the spool, and its identity."""
 
     offset: int
     length: int
     line: int  # of its first byte, from 1
     bundle: bool  # schema olm.bundle
-    plain: bool  # JSON with keys as the format spells them: can be decoded as it is
+    plain: bool  # JSON with keys in the format's spelling: can be decoded directly
     digest: bytes
 
     @property
@@ -335,12 +332,11 @@ class PackageIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
-    """Every usable blob of a catalog by package ("" for blobs of none)."""
+class CatalogIndex:
+    """The usable blobs of a catalog by package ("" for blobs without one)."""
 
     packages: dict[str, PackageIndex]
-    problems: tuple[Problem, ...]
-    files: tuple[tuple[int, str], ...] = ()  # where each begins (offset, name), of several
+    problems: tuple[ContentProblemRow, ...]
 
 
 class _Section:
@@ -361,19 +357,18 @@ class _Section:
 
 
 def _pieces(
-    spool: BinaryIO, limit: int, files: tuple[tuple[int, str], ...], problems: list[Problem]
+    spool: BinaryIO,
+    limit: int,
+    files: tuple[tuple[int, str], ...],
+    problems: list[ContentProblemRow],
 ) -> Iterator[Piece]:
-    """The blobs of every file. Each is JSON or YAML by itself, and none runs into the next."""
+    """The blobs of every file. A file is JSON or YAML, and no blob continues in the next file."""
     if not files:
-        splitter = Splitter(spool, limit=limit)
-        splitter.problems = problems
-        yield from splitter
+        yield from Splitter(spool, problems, limit=limit)
         return
     ends = [start for start, _ in files[1:]] + [spool.seek(0, 2)]
     for (start, name), end in zip(files, ends, strict=True):
-        splitter = Splitter(_Section(spool, end), limit=limit, start=start, name=name)
-        splitter.problems = problems
-        yield from splitter
+        yield from Splitter(_Section(spool, end), problems, limit=limit, start=start, name=name)
 
 
 def index_spool(
@@ -382,11 +377,11 @@ def index_spool(
     limit: int = BLOB_LIMIT,
     files: tuple[tuple[int, str], ...] = (),
     progress: Callable[[int], None] | None = None,
-) -> Index:
-    """Reads the spool once. `files` says where each file begins in a spool of several (offset,
-    name); `progress` receives the number of bytes read. Raises NotFbc when no blob is
-    usable, CutShort when the end of a file is cut."""
-    problems: list[Problem] = []
+) -> CatalogIndex:
+    """Reads the spool once. `files` has the offset and the name of each file in a spool of several;
+    `progress` receives the number of bytes read. Raises NotFbc when no blob is usable, CutShort
+    when the end of a file is cut."""
+    problems: list[ContentProblemRow] = []
     packages: dict[str, PackageIndex] = {}
     pack, sha256 = _ENTRY.pack, hashlib.sha256
     reported = -REPORT_BYTES
@@ -397,7 +392,7 @@ def index_spool(
             progress(reported)
         owner = header.owner
         if (fault := _unstorable(piece)) is not None:
-            _tell(problems, fault)
+            _append(problems, fault)
             continue
         package = packages.get(owner)
         if package is None:
@@ -413,17 +408,17 @@ def index_spool(
     if not packages:
         first = problems[0].message if problems else "it is blank"
         raise NotFbc(f'holds no JSON object or YAML document with a "schema" ({first})')
-    return Index(packages, tuple(problems), files)
+    return CatalogIndex(packages, tuple(problems))
 
 
-# Longest names that can be stored; the real ones are a fifth of that.
+# Longest names that can be stored; real ones have a fifth of that.
 _LONGEST = {"package": 253, "schema": 253, CHANNEL: 300}
 _LONGEST_NAME = 500
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
-def _unstorable(piece: Piece) -> Problem | None:
-    """Why the blob can't become rows: a name too long to be a key, or a NUL in some text."""
+def _unstorable(piece: Piece) -> ContentProblemRow | None:
+    """The reason why the blob can't become rows: a name too long for a key, or a NUL."""
     header = piece.header
     schema, name = header.schema or "", header.name or ""
     longest = _LONGEST.get(schema, _LONGEST_NAME)
@@ -432,20 +427,20 @@ def _unstorable(piece: Piece) -> Problem | None:
         or len(schema) > _LONGEST["schema"]
         or len(header.owner) > _LONGEST["package"]
     ):
-        return Problem(
+        return content_problem(
             "name-too-long",
             f'the {_shown(schema[:100])} blob "{_shown(name[:100])}…" of package '
             f'"{_shown(header.owner[:100])}" has a name too long to be stored; it is left out',
-            subject=_shown(name[:100]),
-            offset=piece.offset,
+            piece.offset,
+            _shown(name[:100]),
         )
-    # The plain search is fast and nearly always says no.
+    # The plain search is fast and nearly always finds nothing.
     if b"\\u0000" in piece.json and _NUL.search(piece.json):
-        return Problem(
+        return content_problem(
             "nul",
             f'the {_shown(schema)} blob of package "{_shown(header.owner)}" holds a NUL character, '
             "which can't be stored; it is left out",
-            offset=piece.offset,
+            piece.offset,
         )
     return None
 
@@ -455,10 +450,10 @@ def _shown(text: str) -> str:
 
 
 def read_blob(data: bytes) -> tuple[Header, bytes]:
-    """Header and JSON of a JSON object or YAML document, the same at each reading; b"null" for an
-    empty document. Raises BadBlob or one of DECODE_ERRORS.
+    """Header and JSON of a JSON object or YAML document; b"null" for an empty document. Raises
+    BadBlob or one of DECODE_ERRORS.
 
-    A YAML document may begin like JSON and be none: `{schema: olm.package}`.
+    A YAML document may begin like JSON: `{schema: olm.package}`.
     """
     if data[:1] == b"{":
         with suppress(BadBlob, *DECODE_ERRORS):

@@ -1,9 +1,7 @@
-"""Makes an SVG image inert: what stays can draw, and can neither run, fetch nor link.
+"""Makes an SVG image inert: the result draws, and neither runs code, fetches nor links. Pure.
 
-Owns the allow-list of elements and the rules for attributes and CSS. The parser is expat from the
-standard library, with entity declarations refused, so nothing is expanded or fetched. The result is
-still to be served with a sandboxing content security policy; it may hold CSS (style elements and
-attributes), so that policy has to allow inline styles. Must not know: Django, base64, icons.
+Entity declarations are refused, so expat expands and fetches nothing. The result may hold CSS:
+serve it with a sandboxing content security policy that allows inline styles.
 """
 
 import re
@@ -33,8 +31,8 @@ _RASTER = re.compile(r"data:image/(?:png|jpe?g|gif|webp);base64,[A-Za-z0-9+/=\s]
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _LINES = {9: "&#9;", 10: "&#10;", 13: "&#13;"}  # else a space when an attribute is read
 _SCRIPT = re.compile(r"\w\s*script\s*:", re.IGNORECASE)
-# The bound is twice the longest known name: without it words take the square of their length.
-# The argument is looked at and not taken: another call may stand in it.
+# The bound is twice the longest known name: without it the time is quadratic in a word's length.
+# The argument is matched by a lookahead: it may contain another call.
 _CALL = re.compile(r"([A-Za-z-]{0,20})\(\s*(['\"]?)(?=([^)]{0,200}))")
 _CALLS = frozenset(
     _WORD.findall(
@@ -74,8 +72,7 @@ def scrub(data: bytes) -> bytes:
 
 
 def _doctype(name: str, system: str | None, public: str | None, internal: bool) -> None:
-    # Drawing programs write a bare DOCTYPE; nothing fetches it and it isn't copied. One with a
-    # body can declare entities.
+    # Drawing programs write a bare DOCTYPE, which is left out; one with a body declares entities.
     if internal:
         raise SvgFault("has a DOCTYPE with declarations")
 
@@ -107,7 +104,7 @@ class _Writer:
             raise SvgFault("has too many or too deeply nested elements")
         if not self.open and not self.dropped and (local != "svg" or space not in ("", _SVG)):
             raise SvgFault("does not begin with an svg element")
-        # children of style would be read as CSS by nobody and only confuse the writer
+        # No browser reads children of style as CSS.
         inside_style = bool(self.open) and self.open[-1] == "style"
         if self.dropped or inside_style or space not in ("", _SVG) or local not in _ELEMENTS:
             self.dropped += 1
@@ -144,8 +141,8 @@ class _Writer:
 
 
 def _without_comments(css: str) -> str:
-    """The CSS without comments. Each beginning looks for its end, so text after the last end is
-    left as it is, or many beginnings would cost the square of their number."""
+    """The CSS without comments. Text after the last end of a comment stays as it is: searching the
+    end of many open comments takes quadratic time."""
     commented, end, rest = css.rpartition("*/")
     return _COMMENT.sub("", commented + end) + rest
 
@@ -169,7 +166,7 @@ def _harmless(value: str) -> bool:
         return False
     if ":" in value and _SCRIPT.search(value):
         return False
-    # The long ones are paths, which have neither.
+    # Long values are paths, without a parenthesis.
     for name, _, argument in _CALL.findall(value) if "(" in value else ():
         called = name.lower()
         if called == "url":

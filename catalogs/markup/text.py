@@ -1,8 +1,6 @@
-"""Untrusted texts, links and icons of catalogs, made safe to show.
+"""Makes untrusted texts, links and icons of catalogs safe to show. Pure.
 
-Owns the Markdown allow-list, which links may be followed and which icon bytes may be stored; SVG
-itself is scrubbed in catalogs/markup/svg.py. All inputs are capped, so hostile ones cost bounded
-time. Must not know: Django, Celery, where a text came from or where it is stored.
+All inputs are capped, so hostile ones cost bounded time.
 """
 
 import binascii
@@ -40,7 +38,7 @@ _ANY_TAG = re.compile(r"<[^<>]*>")
 _PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
 _MAIL = re.compile(r"mailto:[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
 _DATA_URI = re.compile(r"data:[^,]{0,100};base64,", re.IGNORECASE)
-_LINE_END = re.compile(r"\r\n?|\n")  # those that the renderer knows
+_LINE_END = re.compile(r"\r\n?|\n")  # as the renderer reads them
 _WORD = re.compile(r"[a-z0-9]+")
 _TAGS = (
     "p br hr h3 h4 h5 h6 ul ol li blockquote pre code em strong del a table thead tbody tr th td"
@@ -102,7 +100,7 @@ def safe_url(text: str) -> str | None:
 
 
 def _to_html(text: str) -> str:
-    """GitHub's Markdown with raw HTML off; lone surrogates, which JSON allows, become marks."""
+    """GitHub's Markdown without raw HTML; lone surrogates, which JSON allows, are replaced."""
     readable = text.encode("utf-8", "replace").decode("utf-8")
     extensions = _WITHOUT_TABLES if _cells(readable) > MAX_CELLS else _EXTENSIONS
     html: str = comrak.render_markdown(
@@ -112,17 +110,17 @@ def _to_html(text: str) -> str:
 
 
 def _cells(text: str) -> int:
-    """At most so many cells have the tables of a text.
+    """The most cells that the tables of a text can have.
 
-    The renderer fills every row up to the width of its table's head: of 100 kB it makes 15 million
-    cells, of 200 kB more than memory holds, which ends the process.
+    The renderer fills every row up to the width of its table's head: 100 kB can become 15 million
+    cells, 200 kB more than memory holds.
     """
     lines = _LINE_END.split(text)
     return len(lines) * (1 + max(line.count("|") for line in lines))
 
 
 def _depth(html: str) -> int:
-    """The deepest nesting of elements in what the renderer wrote, which is always well formed."""
+    """The deepest nesting of elements in the renderer's output, which is always well formed."""
     depth = deepest = 0
     for tag in _TAG.finditer(html):
         if tag[1]:
@@ -160,7 +158,7 @@ class IconFault(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Icon:
+class SafeIcon:
     """Bytes that may be served under the sniffed type; sha256 in hexadecimal names them."""
 
     media_type: str
@@ -168,18 +166,18 @@ class Icon:
     sha256: str
 
 
-def read_icon(base64data: str, mediatype: str) -> Icon | None:
-    """check_icon() for callers that do without a reason: None when there is no usable icon."""
+def read_icon(base64data: str, mediatype: str) -> SafeIcon | None:
+    """As check_icon(), but None when there is no usable icon."""
     try:
         return check_icon(base64data, mediatype)
     except IconFault:
         return None
 
 
-def check_icon(base64data: str, mediatype: str) -> Icon:
-    """Decode and sniff an icon; SVG is scrubbed. The declared type serves the sentence only.
+def check_icon(base64data: str, mediatype: str) -> SafeIcon:
+    """Decodes and sniffs an icon; SVG is scrubbed. The declared type is used in messages only.
 
-    IconFault says why there is no icon: empty, not base64, over 1 MB, of no known kind, bad SVG.
+    Raises IconFault for an icon that is empty, not base64, over 1 MB, of unknown kind or bad SVG.
     """
     text = "".join(base64data[: 2 * MAX_ICON].split()).rstrip("=")
     if prefix := _DATA_URI.match(text):
@@ -201,7 +199,7 @@ def check_icon(base64data: str, mediatype: str) -> Icon:
             data = scrub(data)
         except SvgFault as fault:
             raise IconFault(f"The icon's SVG {fault}.") from None
-    return Icon(media_type, data, hashlib.sha256(data).hexdigest())
+    return SafeIcon(media_type, data, hashlib.sha256(data).hexdigest())
 
 
 def _sniff(data: bytes) -> str:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 import zstandard
 
-from catalogs.fbc.bundle import BundleFacts
-from catalogs.fbc.lint import EntryFacts
-from catalogs.fbc.package import ChannelFacts, PackageReader
+from catalogs.fbc.bundle import ParsedBundle
+from catalogs.fbc.package import PackageReader, ParsedChannel
+from catalogs.graph import GraphEntry
 
 DIGEST_BYTES = 9  # 12 characters of base64; tells contents of one name apart
 _ZSTD_LEVEL = 9  # a package is a few kB: twice the ratio of level 1 at no measurable cost
@@ -73,7 +73,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder(Outline).decode
 
 
-def bundle_outline(facts: BundleFacts, blob_sha256: str) -> BundleOutline:
+def bundle_outline(facts: ParsedBundle, blob_sha256: str) -> BundleOutline:
     """`blob_sha256` is hexadecimal, or empty when the blob is not known."""
     installing = (
         *(facts.version, facts.release, facts.display_name, sorted(facts.install_modes)),
@@ -92,7 +92,7 @@ def bundle_outline(facts: BundleFacts, blob_sha256: str) -> BundleOutline:
     )
 
 
-def channel_outline(head: str, entries: Iterable[EntryFacts]) -> ChannelOutline:
+def channel_outline(head: str, entries: Iterable[GraphEntry]) -> ChannelOutline:
     listed = sorted(
         (entry.name, entry.replaces, sorted(entry.skips), entry.skip_range) for entry in entries
     )
@@ -100,7 +100,7 @@ def channel_outline(head: str, entries: Iterable[EntryFacts]) -> ChannelOutline:
 
 
 def outline_of(
-    reader: PackageReader, channels: Iterable[ChannelFacts], bundles: Mapping[str, BundleOutline]
+    reader: PackageReader, channels: Iterable[ParsedChannel], bundles: Mapping[str, BundleOutline]
 ) -> Outline:
     """The outline of a package that was just read; `channels` are what `reader.finish` returned."""
     return Outline(

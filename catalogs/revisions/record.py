@@ -10,8 +10,8 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from catalogs.fbc.bundle import BundleFacts
-from catalogs.fbc.lint import EntryFacts
+from catalogs.fbc.bundle import ParsedBundle
+from catalogs.graph import GraphEntry
 from catalogs.models import (
     Bundle,
     BundleGVK,
@@ -112,11 +112,11 @@ def outline_of_rows(package_id: int) -> Outline:
     package = Package.objects.only("default_channel", "deprecated").get(pk=package_id)
     channels = list(Channel.objects.filter(package=package_id))
     bundles, deprecated_bundles = _bundles(package_id)
-    entries: dict[int, list[EntryFacts]] = defaultdict(list)
+    entries: dict[int, list[GraphEntry]] = defaultdict(list)
     for channel_id, *entry in ChannelEntry.objects.filter(channel__package=package_id).values_list(
         "channel_id", "name", "replaces", "skips", "skip_range"
     ):
-        entries[channel_id].append(EntryFacts(*entry))
+        entries[channel_id].append(GraphEntry(*entry))
     return Outline(
         default_channel=package.default_channel,
         channels={
@@ -143,12 +143,12 @@ def _bundles(package_id: int) -> tuple[dict[str, BundleOutline], list[str]]:
         images[bundle_id].append((name, image))
     outlines: dict[str, BundleOutline] = {}
     deprecated = set()
-    own = [name for name in BundleFacts._fields if name not in ("gvks", "images")]
+    own = [name for name in ParsedBundle._fields if name not in ("gvks", "images")]
     rows = Bundle.objects.filter(package=package_id).order_by("name", "ordinal")
     for row in rows.values("id", "blob_id", "deprecated", *own):
         pk, name = row["id"], row["name"]
         facts = {field: row[field] for field in own} | {"gvks": gvks[pk], "images": images[pk]}
-        outlines.setdefault(name, bundle_outline(BundleFacts(**facts), row["blob_id"] or ""))
+        outlines.setdefault(name, bundle_outline(ParsedBundle(**facts), row["blob_id"] or ""))
         if row["deprecated"]:
             deprecated.add(name)
     return outlines, sorted(deprecated)

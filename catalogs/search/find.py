@@ -11,7 +11,7 @@ from itertools import chain, groupby
 
 from django.apps import apps
 
-from catalogs.fbc.search_words import words_of
+from catalogs.fbc.package_texts import words_of
 from catalogs.install_methods import InstallMethod
 from catalogs.search.index import COUNTED, FACETS, NO, YES, Index, PackageGroup, Row
 from catalogs.search.matching import Hits, Score

@@ -9,7 +9,7 @@ from html import escape
 
 from django.utils.safestring import SafeString
 
-from catalogs.fbc.search_words import fold
+from catalogs.fbc.package_texts import fold
 
 _RUN = re.compile(r"([\x00-\x7f]+)|.", re.DOTALL)
 AROUND = 90  # characters of a snippet before and after the match

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from django.db.models import Q, Value
 from django.db.models.lookups import Exact
 
-from catalogs.fbc.search_words import repository_of
+from catalogs.fbc.package_texts import repository_of
 from catalogs.models import Bundle, DigestStart, RelatedImage
 from catalogs.search.index import Index, Row
 

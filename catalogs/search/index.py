@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from django.db.models import F, Max, Q
 
-from catalogs.fbc.search_words import words_of
+from catalogs.fbc.package_texts import words_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, CatalogChange, Package, Prediction, PredictionRun
 from catalogs.search.query import Vocabulary

@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from django.db import connection
 
-from catalogs.fbc.search_words import plain_text
+from catalogs.fbc.package_texts import plain_text
 from catalogs.models import PackageText
 from catalogs.search import images
 from catalogs.search.index import Index, Row, SearchText
@@ -25,7 +25,7 @@ _ONE = {
     "sqlite": f"SELECT %s, json_group_array(rowid) FROM {_TABLE}_fts WHERE {_TABLE}_fts MATCH %s",  # noqa: S608
     "postgresql": f"SELECT %s, {_TABLE}_with(%s::tsquery)",
 }
-# Words are letters and digits only (catalogs.fbc.search_words): they need no escape.
+# Words are letters and digits only (catalogs.fbc.package_texts): they need no escape.
 _IS = {"sqlite": '"{}"', "postgresql": "'{}'"}
 _BEGINS = {"sqlite": '"{}"*', "postgresql": "'{}':*"}
 SHORT = 2  # characters of a word that must match a whole word: as a prefix it would be everywhere

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import nlargest
 
-from catalogs.fbc.search_words import fold, words_of
+from catalogs.fbc.package_texts import fold, words_of
 
 MAX_WORDS = 10  # of a search that count
 SHORTEST = 4  # characters of a word that may be mistyped: shorter ones are too alike

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from catalogs.fbc.package import DERIVATION
-from catalogs.fbc.split import CutShort, Index, NotFbc, index_spool
+from catalogs.fbc.split import CatalogIndex, CutShort, NotFbc, index_spool
 from catalogs.models import Catalog
 from catalogs.sources.base import (
     LIMITS,
@@ -181,7 +181,7 @@ class _Attempt:
                 bytes_read=fetched.bytes_read,
             ) from error
 
-    def index(self, source: Source, fetched: Fetched, body: BinaryIO) -> Index:
+    def index(self, source: Source, fetched: Fetched, body: BinaryIO) -> CatalogIndex:
         cost = {"requests": fetched.requests, "bytes_read": fetched.bytes_read}
         try:
             return index_spool(
@@ -205,7 +205,7 @@ class _Attempt:
                 **cost,
             ) from error
 
-    def replace(self, index: Index, fetched: Fetched, pool: Pool) -> Written:
+    def replace(self, index: CatalogIndex, fetched: Fetched, pool: Pool) -> Written:
         catalog, now = self.catalog, timezone.now()
         self.row.enter()
         with transaction.atomic():

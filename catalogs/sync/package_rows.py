@@ -1,8 +1,8 @@
-"""The rows of one package, and how they are built from its blobs, read again from the spool.
+"""The rows of one package, built from its blobs in the spool.
 
-A row type is named for its model, and its fields are columns of that model; JSON columns hold
-encoded text. Keys of other rows are missing: `catalogs.sync.write` puts them first. The types also
-go from process to process (`catalogs.sync.pool`), so this module imports no Django.
+The type PackageColumns has columns of the model Package, and so on; JSON columns hold encoded text.
+Keys of other rows are missing: `catalogs.sync.write` puts them first. The types are also sent
+between processes (`catalogs.sync.pool`), so this module imports no Django.
 """
 
 import os
@@ -13,11 +13,11 @@ from typing import NamedTuple
 import msgspec
 
 from catalogs.fbc import blob
-from catalogs.fbc.blob import Problem, as_json
-from catalogs.fbc.bundle import BundleFacts, BundleGVKRow, RelatedImageRow
-from catalogs.fbc.package import ChannelFacts, PackageReader
-from catalogs.fbc.positions import Places
-from catalogs.fbc.search_words import SearchTerms
+from catalogs.fbc.blob import ContentProblemRow, as_json
+from catalogs.fbc.bundle import BundleGVKRow, ParsedBundle, RelatedImageRow
+from catalogs.fbc.package import PackageReader, ParsedChannel
+from catalogs.fbc.package_texts import SearchTerms
+from catalogs.fbc.positions import Positions
 from catalogs.fbc.split import BlobAt, PackageIndex, read_blob
 from catalogs.revisions.outline import BundleOutline, Encoded, bundle_outline, encode, outline_of
 from catalogs.storage.packs import Packer, PackSink
@@ -25,7 +25,7 @@ from catalogs.storage.packs import Packer, PackSink
 Files = list[tuple[int, str]]  # offset of each file in a spool, and its name
 
 
-class PackageRow(NamedTuple):
+class PackageColumns(NamedTuple):
     display_name: str
     summary: str
     provider: str
@@ -63,7 +63,7 @@ class IconRow(NamedTuple):
     data: bytes
 
 
-class ChannelRow(NamedTuple):
+class ChannelColumns(NamedTuple):
     name: str
     head: str
     head_version: str
@@ -81,12 +81,14 @@ class ChannelEntryRow(NamedTuple):
     skip_range: str
 
 
-class BundleRow(NamedTuple):
-    name: str
+class BundleColumns(NamedTuple):
+    """The first four fields are followed by those of `ParsedBundle`, in their order."""
+
     ordinal: int
     blob: str
     deprecated: bool
     deprecation: str
+    name: str
     version: str
     release: str
     version_key: str
@@ -111,37 +113,25 @@ class BlobRefRow(NamedTuple):
     blob: str
 
 
-class ContentProblemRow(NamedTuple):
-    subject: str
-    field: str
-    code: str
-    severity: str
-    message: str
-    offset: int | None
-    file: str
-    line: int | None
-    excerpt: str
-
-
 class ChannelRows(NamedTuple):
-    row: ChannelRow
+    row: ChannelColumns
     entries: list[ChannelEntryRow]
 
 
 class BundleRows(NamedTuple):
-    row: BundleRow
+    row: BundleColumns
     gvks: list[BundleGVKRow]
     images: list[RelatedImageRow]
 
 
 class PackageRows(msgspec.Struct, array_like=True, tag=True):
-    """All rows of one package but its packs, which were stored before. Blobs without an
-    olm.package have refs and problems alone, and `package` is None."""
+    """All rows of one package except its packs, which are stored before. Blobs without an
+    olm.package have only refs and problems, and `package` is None."""
 
     name: str
     refs: list[BlobRefRow]
     problems: list[ContentProblemRow]
-    package: PackageRow | None = None
+    package: PackageColumns | None = None
     text: PackageTextRow | None = None
     search: PackageSearchRow | None = None
     icon: IconRow | None = None
@@ -160,45 +150,26 @@ class PackageJob(msgspec.Struct, array_like=True):
 
 
 class RowBuilder:
-    """Builds the rows of packages of one spool. `files` as `sources.base.Fetched` has them."""
+    """Builds the rows of packages of one spool. `files` as in `sources.base.Fetched`."""
 
     def __init__(self, file: int, files: Sequence[tuple[int, str]] = ()) -> None:
         self._file = file
-        self._places = Places(self.read, files)
+        self.positions = Positions(self.read, files)
 
     def read(self, offset: int, length: int) -> bytes:
         return os.pread(self._file, length, offset)
 
     def json_of(self, at: BlobAt) -> tuple[bytes, bytes]:
-        """The blob's own bytes, and the JSON to read it from."""
+        """The blob's own bytes, and its JSON."""
         data = self.read(at.offset, at.length)
         return data, data if at.plain else read_blob(data)[1]
 
-    def problem_rows(
-        self, problems: Sequence[Problem], part: PackageIndex
-    ) -> list[ContentProblemRow]:
-        """The problems with their positions, as rows."""
-        return [
-            ContentProblemRow(
-                subject=problem.subject,
-                field=problem.field,
-                code=problem.code,
-                severity=problem.severity,
-                message=problem.message,
-                offset=problem.offset,
-                file=problem.file,
-                line=problem.line,
-                excerpt=problem.excerpt,
-            )
-            for problem in self._places.fill(problems, part)
-        ]
-
     def build(
-        self, job: PackageJob, store_pack: PackSink, problems: Sequence[Problem] = ()
+        self, job: PackageJob, store_pack: PackSink, problems: Sequence[ContentProblemRow] = ()
     ) -> PackageRows:
-        """The rows of one package, `problems` before those of its own; no content raises.
+        """The rows of one package; `problems` precede its own. No content raises.
 
-        `store_pack` receives its packs, each as soon as it is full.
+        `store_pack` receives each pack as soon as it is full.
         """
         return _PackageBuilder(self, job, store_pack).build(problems)
 
@@ -216,7 +187,7 @@ class _PackageBuilder:
         self._bundles: list[BundleRows] = []
         self._outlines: dict[str, BundleOutline] = {}  # of duplicate names, the first
 
-    def build(self, problems: Sequence[Problem]) -> PackageRows:
+    def build(self, problems: Sequence[ContentProblemRow]) -> PackageRows:
         reader = self._reader
         self._read_others()
         self._read_bundles()
@@ -226,10 +197,10 @@ class _PackageBuilder:
         rows = PackageRows(
             reader.name,
             refs=self._refs,
-            problems=self._rows.problem_rows([*problems, *reader.problems], self._part),
+            problems=self._rows.positions.fill([*problems, *reader.problems], self._part),
         )
         # Bundles without an olm.package have no parent row: only blobs and problems are stored.
-        if reader.known:
+        if reader.has_package:
             self._fill(rows, channels)
         return rows
 
@@ -267,7 +238,7 @@ class _PackageBuilder:
             self._packed.add(at.digest)
             self._packer.add(at.sha256, data)
 
-    def _fill(self, rows: PackageRows, channels: list[ChannelFacts]) -> None:
+    def _fill(self, rows: PackageRows, channels: list[ParsedChannel]) -> None:
         """The rows that only a package with an olm.package blob has."""
         reader = self._reader
         standing = reader.standing(channels)
@@ -275,7 +246,7 @@ class _PackageBuilder:
         head = standing[0] if standing else ""
         if texts.icon:
             rows.icon = IconRow(texts.icon.sha256, texts.icon.media_type, texts.icon.data)
-        rows.package = PackageRow(
+        rows.package = PackageColumns(
             display_name=texts.display_name,
             summary=texts.summary,
             provider=texts.provider,
@@ -311,34 +282,16 @@ class _PackageBuilder:
 
 
 def _bundle_row(
-    facts: BundleFacts, ordinal: int, sha256: str, deprecation: str | None
-) -> BundleRow:
-    return BundleRow(
-        name=facts.name,
-        ordinal=ordinal,
-        blob=sha256,
-        deprecated=deprecation is not None,
-        deprecation=deprecation or "",
-        version=facts.version,
-        release=facts.release,
-        version_key=facts.version_key,
-        image=facts.image,
-        display_name=facts.display_name,
-        install_modes=as_json(facts.install_modes),
-        install_modes_known=facts.install_modes_known,
-        webhooks=facts.webhooks,
-        owned_api_services=facts.owned_api_services,
-        min_kube_version=facts.min_kube_version,
-        max_openshift_version=facts.max_openshift_version,
-        suggested_namespace=facts.suggested_namespace,
-        released_at=facts.released_at,
-        required_packages=as_json(facts.required_packages),
-        constraint_count=facts.constraint_count,
-    )
+    bundle: ParsedBundle, ordinal: int, sha256: str, deprecation: str | None
+) -> BundleColumns:
+    *columns, _gvks, _images = bundle
+    values = (as_json(value) if isinstance(value, list) else value for value in columns)
+    first = (ordinal, sha256, deprecation is not None, deprecation or "")
+    return BundleColumns._make((*first, *values))
 
 
-def _channel_rows(channel: ChannelFacts, deprecation: str | None) -> ChannelRows:
-    row = ChannelRow(
+def _channel_rows(channel: ParsedChannel, deprecation: str | None) -> ChannelRows:
+    row = ChannelColumns(
         name=channel.name,
         head=channel.head,
         head_version=channel.head_version,

@@ -14,7 +14,7 @@ from django.db.models import Count, Sum
 from django.utils import timezone
 
 from catalogs.fbc.package import DERIVATION
-from catalogs.fbc.split import Index, PackageIndex
+from catalogs.fbc.split import CatalogIndex, PackageIndex
 from catalogs.models import Catalog, CatalogRevision, ContentProblem, Package
 from catalogs.revisions.record import Recorder
 from catalogs.sync.deletion import collect_garbage, lock_for_writing, may_collect
@@ -46,7 +46,7 @@ class Replacement:
     def __init__(
         self,
         catalog: Catalog,
-        index: Index,
+        index: CatalogIndex,
         pool: Pool,
         *,
         everything: bool,
@@ -156,7 +156,7 @@ class Replacement:
 
 def replace_content(
     catalog: Catalog,
-    index: Index,
+    index: CatalogIndex,
     pool: Pool,
     *,
     digest: str,

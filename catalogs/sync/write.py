@@ -14,7 +14,7 @@ import msgspec
 from django.db import connection
 from django.db.models import Model
 
-from catalogs.fbc.blob import as_json
+from catalogs.fbc.blob import ContentProblemRow, as_json
 from catalogs.fbc.bundle import BundleGVKRow, RelatedImageRow
 from catalogs.models import (
     Blob,
@@ -35,14 +35,13 @@ from catalogs.storage.blobs import PackTables
 from catalogs.storage.packs import Pack, max_packs
 from catalogs.sync.package_rows import (
     BlobRefRow,
-    BundleRow,
+    BundleColumns,
     BundleRows,
+    ChannelColumns,
     ChannelEntryRow,
-    ChannelRow,
     ChannelRows,
-    ContentProblemRow,
     IconRow,
-    PackageRow,
+    PackageColumns,
     PackageRows,
     PackageSearchRow,
     PackageTextRow,
@@ -114,17 +113,17 @@ class Writer:
         self._deleted = 0
         self._updated = 0
         self._packages = Table(
-            Package, "id", "catalog", "name", "content_hash", *PackageRow._fields
+            Package, "id", "catalog", "name", "content_hash", *PackageColumns._fields
         )
         self._texts = Table(PackageText, "package", *PackageTextRow._fields, batch=LONG_BATCH)
         self._search = Table(PackageSearch, "package", *PackageSearchRow._fields, batch=LONG_BATCH)
-        self._channels = Table(Channel, "id", "package", *ChannelRow._fields)
+        self._channels = Table(Channel, "id", "package", *ChannelColumns._fields)
         self._entries = Table(ChannelEntry, "channel", *ChannelEntryRow._fields)
-        self._bundles = Table(Bundle, "id", "package", *BundleRow._fields)
+        self._bundles = Table(Bundle, "id", "package", *BundleColumns._fields)
         self._gvks = Table(BundleGVK, "bundle", *BundleGVKRow._fields)
         self._images = Table(RelatedImage, "bundle", *RelatedImageRow._fields)
         self._refs = Table(BlobRef, "catalog", "package", *BlobRefRow._fields)
-        self._problems = Table(ContentProblem, "catalog", "package", *ContentProblemRow._fields)
+        self._problems = Table(ContentProblem, "catalog", *ContentProblemRow._fields)
         self._icons = Table(Icon, *IconRow._fields, keyed=True, batch=LONG_BATCH)
         self._packs: PackTables
         self._ids: dict[type[Model], Iterator[int]] = {}
@@ -150,7 +149,7 @@ class Writer:
         keys = (self._catalog_id, rows.name)
         self._refs.extend([(*keys, *ref) for ref in rows.refs if ref not in unchanged.refs])
         if not unchanged.problems:
-            self._problems.extend([(*keys, *problem) for problem in rows.problems])
+            self._problems.extend([(self._catalog_id, *problem) for problem in rows.problems])
         if rows.package:
             self._write_package(content_hash, rows, rows.package, package_id, unchanged)
 
@@ -158,7 +157,7 @@ class Writer:
         self,
         content_hash: str,
         rows: PackageRows,
-        package: PackageRow,
+        package: PackageColumns,
         package_id: int | None,
         unchanged: Unchanged,
     ) -> None:
@@ -166,7 +165,7 @@ class Writer:
             package_id = next(self._ids[Package])
             self._packages.add((package_id, self._catalog_id, rows.name, content_hash, *package))
         else:
-            columns = ("content_hash", *PackageRow._fields)
+            columns = ("content_hash", *PackageColumns._fields)
             self._updated += self._packages.update(package_id, columns, (content_hash, *package))
         if rows.icon:
             self._icons.add(rows.icon)
@@ -310,9 +309,9 @@ class Writer:
         }
         unchanged, changed = set(), []
         for pk, *values in Channel.objects.filter(package=package_id).values_list(
-            "id", *ChannelRow._fields
+            "id", *ChannelColumns._fields
         ):
-            row = ChannelRow(*values)
+            row = ChannelColumns(*values)
             if wanted.get(row.name) == (row, entries[pk]):
                 unchanged.add(row.name)
             else:

@@ -17,7 +17,7 @@ from django.http import QueryDict
 from django.urls import NoReverseMatch, reverse
 from django.utils.safestring import SafeString
 
-from catalogs.fbc.search_words import fold
+from catalogs.fbc.package_texts import fold
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.search.find import (

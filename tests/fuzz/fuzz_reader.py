@@ -16,7 +16,7 @@ import atheris
 
 with atheris.instrument_imports(include=["catalogs"]):
     from catalogs.fbc.package import PackageReader
-    from catalogs.fbc.positions import Places
+    from catalogs.fbc.positions import Positions
     from catalogs.fbc.split import CutShort, NotFbc, PackageIndex, index_spool, read_blob
 
 from tests.worlds.fault_samples import SAMPLES, YAML_SAMPLES
@@ -56,7 +56,7 @@ def check(fuzzed: bytes) -> None:
         index = index_spool(io.BytesIO(data), limit=BLOB_LIMIT, files=files)
     except (NotFbc, CutShort):
         return
-    places = Places(lambda offset, length: data[offset : offset + length], files)
+    places = Positions(lambda offset, length: data[offset : offset + length], files)
     places.fill(index.problems)
     for name, part in index.packages.items():
         for at in part:

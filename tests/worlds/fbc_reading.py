@@ -2,10 +2,10 @@
 
 import io
 
-from catalogs.fbc.blob import Problem
+from catalogs.fbc.blob import ContentProblemRow
 from catalogs.fbc.package import PackageReader
-from catalogs.fbc.positions import Places
-from catalogs.fbc.split import Index, NotFbc, PackageIndex, index_spool, read_blob
+from catalogs.fbc.positions import Positions
+from catalogs.fbc.split import CatalogIndex, NotFbc, PackageIndex, index_spool, read_blob
 
 
 def read_package(data: bytes, name: str, part: PackageIndex) -> PackageReader:
@@ -24,13 +24,13 @@ def read_package(data: bytes, name: str, part: PackageIndex) -> PackageReader:
     return reader
 
 
-def read_catalog(data: bytes, files: tuple[tuple[int, str], ...] = ()) -> list[Problem]:
+def read_catalog(data: bytes, files: tuple[tuple[int, str], ...] = ()) -> list[ContentProblemRow]:
     """Every problem of the catalog with its place; none of it when it isn't FBC at all."""
     try:
         index = index_spool(io.BytesIO(data), files=files)
     except NotFbc:
-        index = Index({}, ())
-    places = Places(lambda offset, length: data[offset : offset + length], files)
+        index = CatalogIndex({}, ())
+    places = Positions(lambda offset, length: data[offset : offset + length], files)
     found = places.fill(index.problems)
     for name, part in index.packages.items():
         found += places.fill(read_package(data, name, part).problems, part)

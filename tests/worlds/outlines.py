@@ -5,8 +5,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from catalogs.fbc.bundle import BundleFacts
-from catalogs.fbc.lint import EntryFacts
+from catalogs.fbc.bundle import ParsedBundle
+from catalogs.graph import GraphEntry
 from catalogs.models import Catalog, CatalogRevision, PackageOutline
 from catalogs.revisions.outline import Outline, bundle_outline, channel_outline, encode
 
@@ -14,16 +14,14 @@ from catalogs.revisions.outline import Outline, bundle_outline, channel_outline,
 def outline(name: str, versions: Sequence[str], channel: str = "stable") -> Outline:
     """A package of one channel in which each version replaces the one before."""
     names = [f"{name}.v{version}" for version in versions]
-    entries = [
-        EntryFacts(one, before, [], "") for one, before in zip(names, ["", *names], strict=False)
-    ]
-    blank: dict[str, Any] = dict.fromkeys(BundleFacts._fields, "")
+    entries = [GraphEntry(one, before) for one, before in zip(names, ["", *names], strict=False)]
+    blank: dict[str, Any] = dict.fromkeys(ParsedBundle._fields, "")
     blank |= {"install_modes": [], "required_packages": [], "gvks": [], "images": []}
     return Outline(
         default_channel=channel,
         channels={channel: channel_outline(names[-1], entries)},
         bundles={
-            one: bundle_outline(BundleFacts(**{**blank, "name": one, "version": version}), "")
+            one: bundle_outline(ParsedBundle(**{**blank, "name": one, "version": version}), "")
             for one, version in zip(names, versions, strict=True)
         },
     )

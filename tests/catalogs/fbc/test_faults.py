@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from catalogs.fbc.blob import Problem
-from catalogs.fbc.image_reference import image_fault
-from catalogs.fbc.lint import LONGEST_MESSAGE, MAX_FAULTS, REACTIONS
-from catalogs.fbc.lint_impact import INSTALLS, REFUSES, SKIPS, UNKNOWN, reactions_of
-from catalogs.fbc.positions import Places, locate_json, read_steps
+from catalogs.fbc.blob import content_problem
+from catalogs.fbc.lint import LONGEST_MESSAGE, MAX_FAULTS, image_fault
+from catalogs.fbc.lint_impact import INSTALLS, REACTIONS, REFUSES, SKIPS, UNKNOWN, reactions_of
+from catalogs.fbc.positions import Positions, locate_json, read_steps
 from catalogs.fbc.split import index_spool, read_blob
 from tests.worlds.fault_parts import SOUND, Sample
 from tests.worlds.fault_samples import SAMPLES, YAML_SAMPLES
@@ -92,8 +91,8 @@ def test_file_and_line_are_reported_of_a_catalog_of_several_files():
 
 def test_an_excerpt_is_short_and_holds_no_control_characters():
     data = b'{"schema": "s", "x": "' + b"\x1b" + b"y" * 5000
-    places = Places(lambda offset, length: data[offset : offset + length])
-    (problem,) = places.fill([Problem("not-json", "m", offset=0)])
+    places = Positions(lambda offset, length: data[offset : offset + length])
+    (problem,) = places.fill([content_problem("not-json", "m", 0)])
     assert len(problem.excerpt) <= 160
     assert "\x1b" not in problem.excerpt
 
@@ -140,11 +139,6 @@ def test_the_faults_of_an_entry_with_a_huge_name_are_shortened():
 )
 def test_a_reference_to_an_image_has_no_fault(name):
     assert image_fault(name) == ""
-
-
-def test_index_keeps_the_files_it_was_told_of():
-    files = ((0, "a"),)
-    assert index_spool(io.BytesIO(jsonl(SOUND)), files=files).files == files
 
 
 def test_bytes_that_are_no_utf8_are_read_as_opm_reads_them():

@@ -14,8 +14,8 @@ from tests.worlds.fbc import bundle_blob, channel_blob, jsonl, package, package_
 
 
 def split(data: bytes, **options):
-    splitter = Splitter(io.BytesIO(data), **options)
-    return list(splitter), splitter.problems
+    problems: list[fbc.ContentProblemRow] = []
+    return list(Splitter(io.BytesIO(data), problems, **options)), problems
 
 
 def read(*blobs) -> PackageReader:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from catalogs.fbc.bundle import BundleFacts
-from catalogs.fbc.lint import EntryFacts
+from catalogs.fbc.bundle import ParsedBundle
+from catalogs.graph import GraphEntry
 from catalogs.models import CatalogChange
 from catalogs.revisions.compare import ChangeKind, compare
 from catalogs.revisions.outline import (
@@ -20,7 +20,7 @@ from catalogs.revisions.outline import (
     encode,
 )
 
-FACTS: dict[str, Any] = dict.fromkeys(BundleFacts._fields, "") | {
+FACTS: dict[str, Any] = dict.fromkeys(ParsedBundle._fields, "") | {
     "name": "etcd.v1.0.0", "version": "1.0.0", "image": "registry.example/etcd:1",
     "install_modes": ["AllNamespaces"], "install_modes_known": True, "webhooks": None,
     "owned_api_services": 0, "required_packages": [{"name": "b", "range": "1"}],
@@ -29,15 +29,13 @@ FACTS: dict[str, Any] = dict.fromkeys(BundleFacts._fields, "") | {
 
 
 def bundle(version: str = "1.0.0", blob: str = "aa", **fields: Any) -> BundleOutline:
-    return bundle_outline(BundleFacts(**{**FACTS, "version": version, **fields}), blob)
+    return bundle_outline(ParsedBundle(**{**FACTS, "version": version, **fields}), blob)
 
 
 def outline(*versions: str, channel: str = "stable", **fields: Any) -> Outline:
     """One channel in which each version replaces the one before."""
     names = [f"etcd.v{version}" for version in versions]
-    entries = [
-        EntryFacts(name, before, [], "") for name, before in zip(names, ["", *names], strict=False)
-    ]
+    entries = [GraphEntry(name, before) for name, before in zip(names, ["", *names], strict=False)]
     head = names[-1] if names else ""
     values: dict[str, Any] = {
         "default_channel": channel,
@@ -108,7 +106,7 @@ def test_channels_come_go_and_become_the_default() -> None:
 
 def test_a_bundle_that_leaves_a_channel_but_stays_in_the_catalog_is_told() -> None:
     before = outline("1.0.0", "1.1.0", "1.2.0")
-    entries = [EntryFacts("etcd.v1.0.0", "", [], ""), EntryFacts("etcd.v1.2.0", "", [], "")]
+    entries = [GraphEntry("etcd.v1.0.0", ""), GraphEntry("etcd.v1.2.0", "")]
     after = outline(
         "1.0.0", "1.1.0", "1.2.0", channels={"stable": channel_outline("etcd.v1.2.0", entries)}
     )
@@ -118,8 +116,8 @@ def test_a_bundle_that_leaves_a_channel_but_stays_in_the_catalog_is_told() -> No
 
 def test_other_edges_between_the_same_bundles_are_told_once() -> None:
     skipping = [
-        EntryFacts("etcd.v1.0.0", "", [], ""),
-        EntryFacts("etcd.v1.1.0", "", ["etcd.v1.0.0"], ""),
+        GraphEntry("etcd.v1.0.0", ""),
+        GraphEntry("etcd.v1.1.0", "", ("etcd.v1.0.0",)),
     ]
     after = outline("1.0.0", "1.1.0", channels={"stable": channel_outline("etcd.v1.1.0", skipping)})
     assert told(outline("1.0.0", "1.1.0"), after) == [("channel changed", "stable", "", "")]

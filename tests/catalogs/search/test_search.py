@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogs.fbc.bundle import BundleFacts, BundleGVKRow, RelatedImageRow
-from catalogs.fbc.package_texts import Texts
-from catalogs.fbc.search_words import (
+from catalogs.fbc.bundle import BundleGVKRow, ParsedBundle, RelatedImageRow
+from catalogs.fbc.package_texts import (
     MAX_TEXT,
     SearchTerms,
+    Texts,
     document,
     fold,
     plain_text,
@@ -123,12 +123,12 @@ def test_a_repository_is_a_reference_without_tag_and_digest(image: str, reposito
     assert repository_of(image) == repository
 
 
-def facts(name: str, gvks: list[tuple[str, str, str, bool]], *images: str) -> BundleFacts:
-    empty: dict[str, Any] = dict.fromkeys(BundleFacts._fields, "")
+def facts(name: str, gvks: list[tuple[str, str, str, bool]], *images: str) -> ParsedBundle:
+    empty: dict[str, Any] = dict.fromkeys(ParsedBundle._fields, "")
     related = [RelatedImageRow("", image) for image in images[1:]]
     rows = [BundleGVKRow(*gvk) for gvk in gvks]
     values = {"name": name, "gvks": rows, "image": images[0], "images": related}
-    return BundleFacts(**{**empty, **values})
+    return ParsedBundle(**{**empty, **values})
 
 
 def test_a_package_provides_what_its_head_does_and_before_what_others_did() -> None:

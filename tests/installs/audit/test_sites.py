@@ -157,7 +157,7 @@ def test_an_extension_that_names_no_catalog_is_refused_where_several_are_as_good
     catalog = make_catalog(cluster=cluster)
     package = make_package(catalog=catalog, channels={"stable": ("1.0.0",)})
     warning = {"rule": rule, "verdict": "warning", "sentence": "Two are as good."}
-    make_prediction(bundle=package.bundles.get(), path="ClusterExtension", found=[warning])
+    make_prediction(bundle=package.bundles.get(), path="ClusterExtension", results=[warning])
     make_operator(
         cluster=cluster, kind="ClusterExtension", name="etcd", package="etcd", catalog=pinned,
         health="Failed",
