@@ -1,7 +1,4 @@
-"""Reads behind the package, bundle and catalog pages: rows in, plain answers out.
-
-Knows no HTTP.
-"""
+"""Reads behind the package, bundle and catalog pages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -11,17 +8,10 @@ import msgspec
 
 from catalogs.fbc.properties import PropertyText, describe_properties
 from catalogs.graph import GraphEntry
-from catalogs.models import (
-    Blob,
-    Bundle,
-    Catalog,
-    Channel,
-    Package,
-)
+from catalogs.models import Blob, Bundle, Catalog, Channel, Package
 from catalogs.storage import blobs
 
-PLATFORM_OPERATOR = "PlatformOperator"
-BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown as they are, not taken apart
+BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown without decoding
 BLOB_SHOW_LIMIT = 64_000  # characters of raw FBC on a page
 IMAGE_SHOW_LIMIT = 300  # related images on a page
 
@@ -81,8 +71,8 @@ def choose(
 ) -> Choice:
     """The requested channel or the default one, and in it the requested version or the head.
 
-    `entries` are those of all its channels where they are read already. A package whose channels
-    list none of its bundles still shows its newest bundle.
+    `entries` are those of all channels, if read already. A package whose channels list none of its
+    bundles shows its newest bundle.
     """
     notices = []
     channels = list(package.channels.all())
@@ -117,7 +107,7 @@ def read_blob(blob: Blob | None) -> RawBlob | None:
     properties: list[PropertyText] = []
     if blob.size <= BLOB_DECODE_LIMIT:
         properties = describe_properties(data)
-        # YAML, or JSON that the catalog's author broke, is shown as it is.
+        # YAML and invalid JSON are shown unformatted.
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             data = msgspec.json.format(data, indent=2)
     text = data.decode(errors="replace")

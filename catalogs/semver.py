@@ -1,10 +1,9 @@
-"""Versions and version ranges as OLM reads them.
+"""Versions and version ranges as OLM reads them. Pure.
 
-Owns three grammars: strict semantic versions (the `blang` reading: three numbers, no leading `v`),
-`blang` ranges (an entry's skipRange, olm.package.required) and `Masterminds` ranges (a
-ClusterExtension's spec.source.catalog.version). The two range grammars disagree on purpose: only
-the second knows commas, `~`, `^` and hyphens, and only the second leaves pre-releases out.
-Must not know: Django, Celery, bundles, channels.
+Three grammars: strict semantic versions (as `blang`: three numbers, no leading `v`), `blang` ranges
+(an entry's skipRange, olm.package.required) and `Masterminds` ranges (a ClusterExtension's
+spec.source.catalog.version). Only the latter have commas, `~`, `^` and hyphens, and exclude
+pre-releases.
 """
 
 import re
@@ -14,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache, total_ordering
 from typing import Any
 
-KEY_LENGTH = 400  # longest text sort_key() gives; a cut key still never sorts the wrong way round
-RELEASE_LENGTH = 20  # longest build metadata that operator-controller takes for a release
+KEY_LENGTH = 400  # longest result of sort_key(); cut keys of two versions may become equal
+RELEASE_LENGTH = 20  # longest build metadata that operator-controller reads as a release
 LONGEST_RANGE = 2_000  # characters of a Masterminds range; its API takes 64
-LARGEST = 2**64 - 1  # numbers are unsigned 64 bit in the implementations we follow
+LARGEST = 2**64 - 1  # numbers are unsigned 64 bit in blang and Masterminds
 
 Range = Callable[["Version"], bool]
 Identifier = tuple[int, int | str]
@@ -30,9 +29,28 @@ _STRICT = re.compile(
 
 
 @total_ordering
+class _Ordered:
+    """Compares and hashes by `key`."""
+
+    __slots__ = ()
+
+    @property
+    def key(self) -> Key:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return self.key == other.key if isinstance(other, type(self)) else NotImplemented
+
+    def __lt__(self, other: "_Ordered") -> bool:
+        return self.key < other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Version:
-    """A semantic version. Comparison and hash leave build metadata out, as the standard says."""
+class Version(_Ordered):
+    """A semantic version. Comparison and hash exclude build metadata, as the standard requires."""
 
     major: int
     minor: int
@@ -45,15 +63,6 @@ class Version:
         """A tuple that compares as the version does: a release is above its pre-releases."""
         return (self.major, self.minor, self.patch, not self.pre, identifiers_key(self.pre))
 
-    def __eq__(self, other: object) -> bool:
-        return self.key == other.key if isinstance(other, Version) else NotImplemented
-
-    def __lt__(self, other: "Version") -> bool:
-        return self.key < other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
     def __str__(self) -> str:
         text = f"{self.major}.{self.minor}.{self.patch}"
         if self.pre:
@@ -61,10 +70,9 @@ class Version:
         return text + ("+" + ".".join(self.build) if self.build else "")
 
 
-@total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
-class VersionRelease:
-    """A bundle's version and release as operator-controller orders them; release may be ""."""
+class VersionRelease(_Ordered):
+    """A bundle's version and release in the order of operator-controller; release may be ""."""
 
     version: Version
     release: str = ""
@@ -73,15 +81,6 @@ class VersionRelease:
     def key(self) -> Key:
         """No release sorts below any release of the same version."""
         return (self.version.key, identifiers_key(tuple(self.release.split("."))))
-
-    def __eq__(self, other: object) -> bool:
-        return self.key == other.key if isinstance(other, VersionRelease) else NotImplemented
-
-    def __lt__(self, other: "VersionRelease") -> bool:
-        return self.key < other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
 
 
 @lru_cache(maxsize=4096)
@@ -92,7 +91,7 @@ def identifiers_key(identifiers: tuple[str, ...]) -> tuple[Identifier, ...]:
 
 @lru_cache(maxsize=16384)
 def parse(text: str) -> Version:
-    """Read a strict semantic version; ValueError's sentence says what is wrong with `text`."""
+    """Reads a strict semantic version. Raises ValueError with a sentence."""
     match = _STRICT.fullmatch(text)
     if match is None:
         raise ValueError(
@@ -118,12 +117,11 @@ def read_version(text: str) -> Version | None:
 
 
 def sort_key(text: str) -> str:
-    """A text whose order is the versions' order, for a database column (at most 400 characters).
+    """A text that sorts as the version does, for a database column (at most 400 characters).
 
-    The key holds decimal digits only, so any collation that compares character by character with
-    0 < ... < 9 gives the order: byte order ("C") does and so do language collations; one that
-    compares runs of digits as numbers (ICU `kn`) doesn't. Text that isn't a version gives "0",
-    below every version. Versions that differ in build metadata only have equal keys.
+    It has decimal digits only, so it sorts right in byte order ("C") and in language collations,
+    but not in one that compares runs of digits as numbers (ICU `kn`). Text that is no version
+    becomes "0", below every version. Build metadata is ignored.
     """
     try:
         version = parse(text)
@@ -143,10 +141,10 @@ def sort_key(text: str) -> str:
 
 @lru_cache(maxsize=16384)
 def version_release(text: str) -> VersionRelease:
-    """A bundle's version text as operator-controller splits it (bundleutil, release feature off).
+    """Splits a bundle's version as operator-controller does (bundleutil, release feature off).
 
-    Build metadata that reads as a release (at most 20 characters, no number with a leading zero)
-    becomes the release; other build metadata stays and means nothing. ValueError as parse().
+    Build metadata with the form of a release (at most 20 characters, no number with a leading zero)
+    becomes the release; other build metadata is ignored. Raises ValueError as parse().
     """
     version = parse(text)
     build = ".".join(version.build)
@@ -206,10 +204,10 @@ Test = tuple[str, Key]
 
 @lru_cache(maxsize=4096)
 def blang_range(text: str) -> Range:
-    """Compile a blang range: AND is a space, OR is `||`, a last `x` is a wildcard.
+    """Compiles a blang range: AND is a space, OR is `||`, a last `x` is a wildcard.
 
-    Pre-releases are ordinary versions here: `<1.0.0` takes 1.0.0-rc.1. ValueError says which part
-    of `text` can't be read; OLM itself ignores such a skipRange at run time, opm refuses it.
+    Pre-releases are ordinary versions: `<1.0.0` contains 1.0.0-rc.1. Raises ValueError with a
+    sentence for an invalid range, which opm refuses and OLM ignores in a skipRange.
     """
     groups = _blang_groups(text)
 
@@ -221,12 +219,10 @@ def blang_range(text: str) -> Range:
 
 
 def blang_spans(text: str, keys: Sequence[Key]) -> list[tuple[int, int]]:
-    """Positions of the sorted version `keys` that a blang range takes, as spans (first, one past
-    the last) that rise and don't overlap; ValueError as blang_range.
-
-    The same answer as asking for each version, in the time of a few binary searches.
+    """Positions of the sorted version `keys` in a blang range, as ascending spans [first, end)
+    that don't overlap, by a few binary searches. Raises ValueError as blang_range.
     """
-    found: list[tuple[int, int]] = []
+    matches: list[tuple[int, int]] = []
     for group in _blang_groups(text):
         low, high, but = 0, len(keys), []
         for operator, bound in group:
@@ -238,12 +234,12 @@ def blang_spans(text: str, keys: Sequence[Key]) -> list[tuple[int, int]]:
             if operator in ("=", "<", "<="):
                 high = min(high, left if operator == "<" else right)
         for left, right in sorted(but):
-            found.append((low, min(left, high)))
+            matches.append((low, min(left, high)))
             low = max(low, right)
-        found.append((low, high))
+        matches.append((low, high))
     spans: list[tuple[int, int]] = []
     reached = 0
-    for low, high in sorted(found):  # alternatives may take the same versions many times
+    for low, high in sorted(matches):  # alternatives may overlap
         if max(low, reached) < high:
             spans.append((max(low, reached), high))
             reached = high
@@ -252,7 +248,7 @@ def blang_spans(text: str, keys: Sequence[Key]) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=4096)
 def _blang_groups(text: str) -> tuple[tuple[Test, ...], ...]:
-    """Alternatives, each of tests that must all hold."""
+    """The alternatives, each a conjunction of tests."""
     groups: list[list[Test]] = [[]]
     for term in _AFTER_OPERATOR.sub(r"\1", text).split(" "):
         if term == "||":
@@ -286,13 +282,13 @@ def _blang_term(term: str, text: str) -> list[Test]:
         "<": [("<", low)],
         "<=": [("<", high)],
         "=": [(">=", low), ("<", high)],
-        # both at once is never true: what the library does with a negated wildcard
+        # Never true together: so does the library with a negated wildcard.
         "!=": [("<", low), (">=", high)],
     }[operator]
 
 
 def _wildcard(number: str, text: str) -> tuple[Key, Key]:
-    """The bounds of 1.x, 1.x.x or 1.2.x: the first version in it and the first one after it."""
+    """The bounds of 1.x, 1.x.x or 1.2.x: the first version in it and the first after it."""
     parts = number.split(".")
     fixed = [part for part in parts if part != "x"]
     if len(parts) not in (2, 3) or fixed != parts[: len(fixed)] or not fixed:
@@ -316,7 +312,7 @@ _MASTERMINDS_ALIASES = {None: "=", "=>": ">=", "=<": "<=", "~>": "~"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Constraint:
+class _RangeTerm:
     operator: str
     bound: Version
     given: int  # how many of the three numbers were written and not a wildcard
@@ -324,12 +320,12 @@ class _Constraint:
 
 @lru_cache(maxsize=4096)
 def masterminds_range(text: str) -> Range:
-    """Compile a Masterminds range: `,` or space is AND, `||` OR, with ~ ^ x * and hyphens.
+    """Compiles a Masterminds range: `,` or space is AND, `||` OR, with ~ ^ x * and hyphens.
 
-    A pre-release version is taken only by an OR-group in which some term names a pre-release.
-    ValueError says which part of `text` can't be read. An empty text takes every release.
+    Only an OR-group with a pre-release in some term contains pre-releases. An empty range contains
+    every release. Raises ValueError with a sentence for an invalid range.
     """
-    if len(text) > LONGEST_RANGE:  # reading takes the square of it
+    if len(text) > LONGEST_RANGE:  # parsing takes quadratic time
         raise ValueError(
             f"The version range {_shown(text)} is longer than {LONGEST_RANGE:,} characters."
         )
@@ -347,8 +343,8 @@ def masterminds_range(text: str) -> Range:
     return contains
 
 
-def _masterminds_group(part: str, text: str) -> list[_Constraint]:
-    terms: list[_Constraint] = []
+def _masterminds_group(part: str, text: str) -> list[_RangeTerm]:
+    terms: list[_RangeTerm] = []
     position = 0
     part = part.rstrip()
     while position < len(part):
@@ -367,12 +363,12 @@ def _masterminds_group(part: str, text: str) -> list[_Constraint]:
             numbers.append(str(_number(number.lstrip("0") or "0", text)))
         written = ".".join([*numbers, "0", "0", "0"][:3]) + (f"-{pre}" if pre else "")
         name = _MASTERMINDS_ALIASES.get(operator, operator)
-        terms.append(_Constraint(name, parse(written), len(numbers)))
+        terms.append(_RangeTerm(name, parse(written), len(numbers)))
         position = match.end()
-    return terms or [_Constraint("=", Version(0, 0, 0), 0)]
+    return terms or [_RangeTerm("=", Version(0, 0, 0), 0)]
 
 
-def _satisfies(version: Version, term: _Constraint) -> bool:
+def _satisfies(version: Version, term: _RangeTerm) -> bool:
     bound, given = term.bound, term.given
     same_major = version.major == bound.major
     same_minor = same_major and version.minor == bound.minor
@@ -400,7 +396,7 @@ def _satisfies(version: Version, term: _Constraint) -> bool:
             return version >= bound and _within_caret(version, term)
 
 
-def _within_caret(version: Version, term: _Constraint) -> bool:
+def _within_caret(version: Version, term: _RangeTerm) -> bool:
     """^ keeps the leftmost number that isn't zero; ^0.0.3 is that one version."""
     bound = term.bound
     if bound.major > 0 or term.given == 1:

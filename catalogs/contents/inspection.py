@@ -12,8 +12,7 @@ from catalogs.contents import stored
 from catalogs.contents.objects import pack
 from catalogs.models import Bundle, BundleInspection, BundleManifests
 from catalogs.sources.base import SourceError, progress_callback
-from catalogs.sources.oci.bundle import BundleSource
-from catalogs.sources.oci.source import RegistryAccess
+from catalogs.sources.oci.source import BundleSource, RegistryAccess
 from olmweb.accounts.roles import AnyUser, may_inspect
 from olmweb.errors import OlmwebError
 from olmweb.tasks import enqueue

@@ -127,13 +127,13 @@ class CsvTexts(msgspec.Struct):
     annotations: dict[str, str] | None = None
 
 
-class _Meta(msgspec.Struct):
+class _CsvMetadata(msgspec.Struct):
     annotations: msgspec.Raw = NULL
 
 
 class _Csv(msgspec.Struct):
     kind: str = ""
-    metadata: _Meta | None = None
+    metadata: _CsvMetadata | None = None
     spec: msgspec.Raw = NULL
 
 

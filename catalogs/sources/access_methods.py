@@ -7,7 +7,7 @@ sources themselves are elsewhere.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from catalogs.sources.base import Fetched, Source, SourceError
+from catalogs.sources.base import ContentSource, Fetched, SourceError
 
 USED, FAILED, IMPOSSIBLE, UNTRIED = "used", "failed", "not possible", "not tried"
 # The author's blobs; the graph and every bundle's properties; versions without a graph.
@@ -24,7 +24,7 @@ class AccessMethod:
     """`open` makes the source, without a request; None when it can't, for the reason `why`."""
 
     name: str
-    open: Callable[[], Source] | None = None
+    open: Callable[[], ContentSource] | None = None
     why: str = ""
 
     @property
@@ -43,7 +43,7 @@ class FallbackSource:
 
     `previous` names the method that the stored content was read by: a server's stamp is valid for
     that one only. Methods of lower fidelity are not tried while `keep` holds: a registry that is
-    away for an hour must not cost the catalog its upgrade graph. `resolve` as of Source.
+    away for an hour must not cost the catalog its upgrade graph. `resolve` as of ContentSource.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A tar of a catalog's folder: read where it lies, never unpacked under a name of its own."""
+"""Reads a tar of a catalog's folder in place, without unpacking files under their names."""
 
 import tarfile
 from contextlib import closing
@@ -13,7 +13,7 @@ from typing import BinaryIO, Self
 
 from catalogs.sources.base import Fetched, Limits, SourceError
 from catalogs.sources.spool import Spool
-from catalogs.sources.tree import File, Leaf, Link, Other, Tree, clean_path, too_many
+from catalogs.sources.tree import File, Leaf, Other, Symlink, Tree, clean_path, too_many
 
 _BLOCK = 512
 _KINDS = {
@@ -24,8 +24,8 @@ _KINDS = {
 
 
 class StrictInfo(tarfile.TarInfo):
-    """tarfile takes whatever is no header, once one was, for the end of the archive: what follows
-    would be lost without a word."""
+    """Raises for an invalid header, which tarfile takes for the end of the archive after a valid
+    one: the rest would be lost silently."""
 
     @classmethod
     def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:  # its parameter has that name
@@ -36,7 +36,7 @@ class StrictInfo(tarfile.TarInfo):
 
 
 class EndedInfo(StrictInfo):
-    """For an archive that nothing else vouches for: without its end, it was cut."""
+    """Also raises for an archive without an end: it was cut, if nothing else verifies it."""
 
     @classmethod
     def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:
@@ -59,12 +59,12 @@ def is_tar(body: BinaryIO) -> bool:
 
 
 def unpacked(fetched: Fetched, label: str, limits: Limits) -> Fetched:
-    """What was fetched, or the content of the folder in it when it is a tar; its body is closed
-    then. Raises SourceError for one that is broken or holds what no catalog does."""
+    """The argument, or the content of the folder in it if it is a tar, whose body is then closed.
+    Raises SourceError for a broken tar, and for files that no catalog has."""
     body = fetched.body
     if body is None or not is_tar(body):
         return fetched
-    with closing(body), Spool(label, limits=limits, requests=fetched.requests) as into:
+    with closing(body), Spool(label, limits=limits) as into:
         _read(body, label, limits).pour(body, into)
         fetched.check()
         poured = into.fetched(last_modified=fetched.last_modified)
@@ -102,12 +102,12 @@ def broken(label: str, error: Exception) -> SourceError:
 
 
 def leaf_of(member: tarfile.TarInfo, tree: Tree, label: str, *, offset: int = -1) -> Leaf | None:
-    """What a member becomes, None for a folder. `offset` replaces where its bytes lie; hard links
-    become the file that `tree` has under their target."""
+    """The leaf of a member, None for a folder. `offset` replaces the position of its bytes; a hard
+    link becomes the file that `tree` has under its target."""
     if member.isdir():
         return None
     if member.issym():
-        return Link(member.linkname)
+        return Symlink(member.linkname)
     if member.islnk():
         return hard_link(member, tree.get(clean_path(member.linkname, label)), label)
     if member.issparse():
@@ -119,7 +119,7 @@ def leaf_of(member: tarfile.TarInfo, tree: Tree, label: str, *, offset: int = -1
 
 def hard_link(member: tarfile.TarInfo, target: object, label: str) -> Leaf:
     """The leaf that a hard link's target is. Raises SourceError when there is none."""
-    if isinstance(target, File | Link | Other):
+    if isinstance(target, File | Symlink | Other):
         return target
     raise SourceError(
         f'{member.name[:200]} in {label} is a hard link to "{member.linkname[:200]}", which is not '

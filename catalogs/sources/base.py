@@ -114,7 +114,7 @@ def report_progress(read: int, total: int = 0) -> None:
     _callback.get()(read, total)
 
 
-class Source(Protocol):
+class ContentSource(Protocol):
     """A place to read a catalog from. `label` names it in sentences.
 
     A source may also have `resolve() -> str`: the digest of its current content by a cheap request
@@ -128,7 +128,7 @@ class Source(Protocol):
 
 
 @contextmanager
-def opened(source: Source, if_modified_since: str = "") -> Iterator[Fetched]:
+def opened(source: ContentSource, if_modified_since: str = "") -> Iterator[Fetched]:
     """`fetch` whose spool is closed at the end."""
     fetched = source.fetch(if_modified_since=if_modified_since)
     try:

@@ -1,55 +1,38 @@
-"""The content of a ClusterCatalog, read from catalogd: directly, or through the API server.
+"""Reads ClusterCatalogs from catalogd, directly or through the service proxy of the API server.
 
-The API server's service proxy needs nothing but the kubeconfig: no route to the service, no
-certificate of catalogd.
+The service proxy needs only the kubeconfig: no route to the service, no certificate of catalogd.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from catalogs.sources import guard
 from catalogs.sources.access_methods import CATALOGD, PROXIED
 from catalogs.sources.base import LIMITS, Cut, Limits, SourceError
-from catalogs.sources.http import Answer, HttpSource
+from catalogs.sources.http import HttpSource, StreamedAnswer
 from olmweb.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from olmweb.kube.client import KubeClient
+    from olmweb.kube.transport import RawResponse
 
 _RULES = guard.Rules()
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
-# The path is sent with our credentials: nothing in it may lead out of the service's own space.
+# The path is sent with credentials: it must not lead out of the service's own paths.
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)*/?")
 
 
-class _Stream(Protocol):
-    status: int
-    headers: Mapping[str, str]
-
-    def read(self, size: int = ..., /) -> bytes: ...
-
-
-class Client(Protocol):
-    """The part of olmweb.kube's client that is used here."""
-
-    def stream(
-        self,
-        path: str,
-        headers: dict[str, str] | None = None,
-        *,
-        query: tuple[tuple[str, str], ...] = (),
-    ) -> AbstractContextManager[_Stream]: ...
-
-
-OpenClient = Callable[[], AbstractContextManager[Client]]
+OpenClient = Callable[[], AbstractContextManager["KubeClient"]]
 
 
 def content_path(base: str) -> str:
-    """Path of all blobs below the address that a catalog's status has.
+    """Path of all blobs of a catalog whose status has this address.
 
-    `status.urls.base` is the catalog's own; `status.contentURL`, which came before it, is the
-    content's already.
+    `status.urls.base` is that of the catalog; the older `status.contentURL` is that of the content.
     """
     path = urlsplit(base).path.rstrip("/")
     return path if path.endswith("/all.json") else f"{path}/api/v1/all"
@@ -114,8 +97,7 @@ def catalogd_source(
     *,
     limits: Limits = LIMITS,
 ) -> HttpSource:
-    """Through the service proxy, by the catalog's `status.urls.base`. Raises SourceError for a bad
-    one."""
+    """Source through the service proxy. Raises SourceError for a bad `status.urls.base`."""
     path = proxy_path(base)
     return cluster_source(
         label, path, open_client, limits=limits, whole_lines=_has_lines(path), access_method=PROXIED
@@ -130,9 +112,8 @@ def direct_source(
     limits: Limits = LIMITS,
     rules: guard.Rules = _RULES,
 ) -> HttpSource:
-    """From catalogd itself. `ca_file` holds who signed its certificate, "" the usual authorities.
-
-    A redirect is not followed: catalogd sends none. Raises SourceError for a bad address.
+    """Source from catalogd itself. `ca_file` has the authorities of its certificate, "" the usual
+    ones. Redirects are not followed: catalogd sends none. Raises SourceError for a bad address.
     """
     if not base:
         raise _unusable(base)
@@ -141,9 +122,9 @@ def direct_source(
     rules = replace(rules, ca_file=ca_file)
 
     @contextmanager
-    def opener(headers: dict[str, str]) -> Iterator[Answer]:
+    def opener(headers: dict[str, str]) -> Iterator[StreamedAnswer]:
         with guard.request("GET", url, headers, rules) as answer:
-            yield guard.Body(answer)
+            yield guard.ResponseBody(answer)
 
     whole_lines = _has_lines(parts.path)
     return HttpSource(label, opener, limits=limits, whole_lines=whole_lines, access_method=CATALOGD)
@@ -167,7 +148,7 @@ def cluster_source(
     """Source for the API server's answer at `path`."""
 
     @contextmanager
-    def opener(headers: dict[str, str]) -> Iterator[Answer]:
+    def opener(headers: dict[str, str]) -> Iterator[StreamedAnswer]:
         with _cuts(), open_client() as client, client.stream(path, headers, query=query) as stream:
             yield _Guarded(stream)
 
@@ -179,7 +160,7 @@ def cluster_source(
 class _Guarded:
     """A stream whose KubeErrors become Cut."""
 
-    def __init__(self, stream: _Stream) -> None:
+    def __init__(self, stream: "RawResponse") -> None:
         self.status = stream.status
         self.headers = stream.headers
         self._stream = stream

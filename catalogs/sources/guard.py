@@ -177,7 +177,7 @@ def _pool(
     )
 
 
-class Body:
+class ResponseBody:
     """The body of an answer without content decoding; a broken connection raises Cut."""
 
     def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:

@@ -1,8 +1,9 @@
-"""A catalog over HTTP: conditional, streamed, resumed after a cut; and a catalog at a typed URL."""
+"""Reads catalogs over HTTP: conditional, streamed, resumed after a cut."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 from urllib.parse import urljoin
 
@@ -16,7 +17,7 @@ RESUMES = 3
 REDIRECTS = 5
 
 
-class Answer(Protocol):
+class StreamedAnswer(Protocol):
     """An open answer whose body is read without content decoding."""
 
     status: int
@@ -27,7 +28,7 @@ class Answer(Protocol):
 
 
 # Opens the one resource with these request headers. Raises Cut when there is no answer.
-Opener = Callable[[dict[str, str]], AbstractContextManager[Answer]]
+Opener = Callable[[dict[str, str]], AbstractContextManager[StreamedAnswer]]
 
 
 class HttpSource:
@@ -51,11 +52,11 @@ class HttpSource:
         self._requests = 0
 
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
-        """See Source. 404 and 503 mean "not ready"."""
-        self._requests = 0
+        """See ContentSource. 404 and 503 mean "not ready"."""
         headers = {"Accept-Encoding": "zstd, gzip", "Accept": "*/*"}
         if if_modified_since:
             headers["If-Modified-Since"] = if_modified_since
+        self._requests = 0
         with ExitStack() as stack:
             try:
                 answer = self._ask(stack, headers)
@@ -68,23 +69,25 @@ class HttpSource:
                     self._body(stack, answer),
                     self.label,
                     limits=self._limits,
-                    requests=self._requests,
                     last_modified=modified[:60],
                     whole_lines=self._whole_lines,
                     total=_length(answer),
                 )
+                fetched = unpacked(fetched, self.label, self._limits)
             except Cut as error:
                 raise SourceError(
                     str(error), code=error.code, hint=error.hint, requests=self._requests
                 ) from error
-        fetched = unpacked(replace(fetched, requests=self._requests), self.label, self._limits)
-        return replace(fetched, access_method=self._access_method)
+            except SourceError as error:
+                error.requests = self._requests
+                raise
+        return replace(fetched, requests=self._requests, access_method=self._access_method)
 
-    def _ask(self, stack: ExitStack, headers: dict[str, str]) -> Answer:
+    def _ask(self, stack: ExitStack, headers: dict[str, str]) -> StreamedAnswer:
         self._requests += 1
         return stack.enter_context(self._open(headers))
 
-    def _body(self, stack: ExitStack, answer: Answer) -> Iterator[bytes]:
+    def _body(self, stack: ExitStack, answer: StreamedAnswer) -> Iterator[bytes]:
         """The body as sent. Resumes after a cut if the resource is still the same; an encoded body
         is made anew for each answer and can't be resumed."""
         identity = answer.headers.get("Content-Encoding", "identity") == "identity"
@@ -112,8 +115,6 @@ class HttpSource:
                     f"{self.label} changed while it was being read.",
                     code="changed-while-reading",
                     hint="The next attempt reads the new content.",
-                    requests=self._requests,
-                    bytes_read=received,
                 )
 
     def _refused(self, status: int) -> SourceError:
@@ -123,30 +124,27 @@ class HttpSource:
                 code="not-ready",
                 hint="A catalog that was just created or whose server restarted takes a moment; "
                 "what was read before stays.",
-                requests=self._requests,
             )
         if status in (401, 403):
             return SourceError(
                 f"{self.label} may not be read: the server answered {status}.",
                 code="forbidden",
                 hint="Allow it: reading through a cluster needs get on services/proxy.",
-                requests=self._requests,
             )
         return SourceError(
             f"{self.label} can't be read: the server answered {status}.",
             code="http-status",
             hint="Check the address, and the log of the server behind it.",
-            requests=self._requests,
         )
 
 
-def _validator(answer: Answer) -> str:
+def _validator(answer: StreamedAnswer) -> str:
     """A value for `If-Range`: a strong ETag, else the time of the last change, else ""."""
     tag = answer.headers.get("ETag", "")
     return tag if tag.startswith('"') else answer.headers.get("Last-Modified", "")
 
 
-def _length(answer: Answer) -> int:
+def _length(answer: StreamedAnswer) -> int:
     length = answer.headers.get("Content-Length", "")
     return int(length) if length.isdecimal() else 0
 
@@ -160,23 +158,17 @@ def url_source(
     """
     parts = guard.parse(url)
     shown = parts._replace(query="", fragment="").geturl()  # a query may hold a token
-    rules = guard.Rules(loopback=allow_loopback)
-
-    @contextmanager
-    def opener(headers: dict[str, str]) -> Iterator[Answer]:
-        with _open(url, headers, rules) as answer:
-            yield answer
-
+    opener = partial(_open, url, guard.Rules(loopback=allow_loopback))
     return HttpSource(shown, opener, limits=limits, whole_lines=whole_lines, access_method="URL")
 
 
 @contextmanager
-def _open(url: str, headers: dict[str, str], rules: guard.Rules) -> Iterator[Answer]:
+def _open(url: str, rules: guard.Rules, headers: dict[str, str]) -> Iterator[StreamedAnswer]:
     for _ in range(REDIRECTS + 1):
         with guard.request("GET", url, headers, rules) as answer:
             location = answer.get_redirect_location()
             if not location:
-                yield guard.Body(answer)
+                yield guard.ResponseBody(answer)
                 return
             url = urljoin(url, location)
     raise guard.refused(url, f"redirects more than {REDIRECTS} times")

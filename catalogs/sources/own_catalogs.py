@@ -3,7 +3,7 @@
 import re
 
 from catalogs.models import Catalog
-from catalogs.sources.base import LIMITS, Limits, Source, SourceError
+from catalogs.sources.base import LIMITS, ContentSource, Limits, SourceError
 from catalogs.sources.file import path_source
 from catalogs.sources.http import url_source
 from catalogs.sources.oci.source import ImageSource, RegistryAccess
@@ -16,7 +16,7 @@ KINDS = (FILE, URL, IMAGE)
 
 def own_source(
     kind: str, source: str, *, access: RegistryAccess | None = None, limits: Limits = LIMITS
-) -> Source:
+) -> ContentSource:
     """The source that a catalog's row names; makes no request. Raises SourceError for a name that
     is invalid for its kind."""
     if kind == FILE:

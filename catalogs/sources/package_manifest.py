@@ -30,17 +30,17 @@ _PROVIDED, _REQUIRED = "owned", "required"
 Blob = dict[str, Any]
 
 
-class _Status(msgspec.Struct):
+class _ManifestStatus(msgspec.Struct):
     catalogSource: str
     catalogSourceNamespace: str
     packageName: str
 
 
-class _Manifest(msgspec.Struct):
-    status: _Status
+class _PackageManifest(msgspec.Struct):
+    status: _ManifestStatus
 
 
-class _List(msgspec.Struct):
+class _ManifestList(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
@@ -71,7 +71,7 @@ class PackageManifestSource:
         )
 
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
-        """See Source; `exact` is False. The API has no "not modified"."""
+        """See ContentSource; `exact` is False. The API has no "not modified"."""
         listed = self._list.fetch()
         if listed.body is None:  # not without a stamp
             return listed
@@ -91,9 +91,9 @@ class PackageManifestSource:
         """The packages of this CatalogSource by name; each is decoded when its turn comes."""
         own: dict[str, msgspec.Raw] = {}
         try:
-            for item in msgspec.json.decode(view, type=_List).items or ():
+            for item in msgspec.json.decode(view, type=_ManifestList).items or ():
                 try:
-                    status = msgspec.json.decode(item, type=_Manifest).status
+                    status = msgspec.json.decode(item, type=_PackageManifest).status
                 except msgspec.ValidationError:
                     continue  # not of the API's shape: its CatalogSource is unknown
                 if (status.catalogSourceNamespace, status.catalogSource) == self._key:

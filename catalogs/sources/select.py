@@ -20,7 +20,7 @@ from django.utils import timezone
 from catalogs.models import Catalog
 from catalogs.sources import access_methods, guard
 from catalogs.sources.access_methods import AccessMethod, FallbackSource
-from catalogs.sources.base import LIMITS, Cut, Limits, Source, SourceError
+from catalogs.sources.base import LIMITS, ContentSource, Cut, Limits, SourceError
 from catalogs.sources.catalogd import catalogd_source, direct_source, is_service
 from catalogs.sources.oci.auth import credentials_for
 from catalogs.sources.oci.reference import parse_reference
@@ -45,7 +45,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 ELSEWHERE = "OLM Web runs outside of the cluster, where a Service has no address"
 
 
-def source_of(catalog: Catalog, limits: Limits = LIMITS) -> Source:
+def source_of(catalog: Catalog, limits: Limits = LIMITS) -> ContentSource:
     """The source that the catalog's row names; makes no request.
 
     Raises SourceError for a row that names none.
@@ -205,10 +205,10 @@ class _CatalogSource(_ClusterSource):
             return AccessMethod(access_methods.GRPC, why=ELSEWHERE)
         return AccessMethod(access_methods.GRPC, lambda: self._registry(self._target))
 
-    def _registry(self, open_target: object) -> Source:
+    def _registry(self, open_target: object) -> ContentSource:
         # Imported when a registry is read: its libraries are 28 MB that most processes never use.
         module = import_module("catalogs.sources.registry.source")
-        source: Source = module.RegistrySource(
+        source: ContentSource = module.RegistrySource(
             self.label, open_target, digest=self.resolve, limits=self.limits
         )
         return source

@@ -1,6 +1,6 @@
-"""Decoding a stream into a temporary file in bounded memory: plain, gzip, xz or zstd.
+"""Decodes a stream into a temporary file in bounded memory: plain, gzip, xz or zstd.
 
-The first bytes tell the encoding, never a name.
+The first bytes decide the encoding, never a file name.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Protocol
+from itertools import chain
 
 import zstandard
 
@@ -21,31 +21,11 @@ ZSTD_WINDOW = 128 * 1024**2
 ZSTD_STEP = 1024  # a block of 4 bytes can stand for 128 kB: small steps bound what one decodes to
 
 
-class _Decoder(Protocol):
-    name: str
-
-    def decode(self, data: bytes) -> Iterator[bytes]: ...
-
-    def complete(self) -> bool:
-        """Whether the stream so far ends where it may."""
-
-
-class _Plain:
-    name = "plain"
-
-    def decode(self, data: bytes) -> Iterator[bytes]:
-        yield data
-
-    def complete(self) -> bool:
-        return True
-
-
 class _Gzip:
     name = "gzip"
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(31)
-        self._started = False
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         while data:
@@ -66,11 +46,7 @@ class _Xz:
     name = "xz"
 
     def __init__(self) -> None:
-        self._stream = self._new()
-
-    @staticmethod
-    def _new() -> lzma.LZMADecompressor:
-        return lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
+        self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         while True:
@@ -78,7 +54,7 @@ class _Xz:
                 data = data.lstrip(b"\0")
                 if not data:
                     return
-                self._stream = self._new()
+                self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
             yield self._stream.decompress(data, CHUNK)
             data = self._stream.unused_data if self._stream.eof else b""
             if not self._stream.eof and self._stream.needs_input:
@@ -108,19 +84,13 @@ class _Zstd:
         return self._frame.eof
 
 
-_MAGIC: tuple[tuple[bytes, type[_Gzip] | type[_Xz] | type[_Zstd]], ...] = (
-    (b"\x1f\x8b", _Gzip),
-    (b"\xfd7zXZ\x00", _Xz),
-    (b"\x28\xb5\x2f\xfd", _Zstd),
-)
+# `decode` yields parts of bounded size; after `complete` the stream may end.
+_DECODERS: dict[bytes, type[_Gzip] | type[_Xz] | type[_Zstd]] = {
+    b"\x1f\x8b": _Gzip,
+    b"\xfd7zXZ\x00": _Xz,
+    b"\x28\xb5\x2f\xfd": _Zstd,
+}
 _BROKEN = (zlib.error, lzma.LZMAError, zstandard.ZstdError)
-
-
-def _decoder_for(first: bytes) -> _Decoder:
-    for magic, decoder in _MAGIC:
-        if first.startswith(magic):
-            return decoder()
-    return _Plain()
 
 
 def spool(
@@ -128,39 +98,35 @@ def spool(
     label: str,
     *,
     limits: Limits = LIMITS,
-    requests: int = 0,
     last_modified: str = "",
     whole_lines: bool = False,
     total: int = 0,
 ) -> Fetched:
     """Decodes `chunks` into a temporary file that the caller closes.
 
-    `whole_lines` for a source that ends every blob with a newline: a body without one at its end
-    was cut. `total` is how many encoded bytes to expect, 0 when that isn't known. Raises
-    SourceError: empty, cut short, broken, too large, expanding too far.
+    With `whole_lines` every blob ends with a newline: a body without one at its end was cut.
+    `total` is the expected number of encoded bytes, 0 if unknown. Raises SourceError: empty, cut
+    short, broken, too large, expanding too far.
     """
-    with Spool(label, limits=limits, requests=requests, total=total) as into:
+    with Spool(label, limits=limits, total=total) as into:
         into.add(chunks)
         if whole_lines and into.size and into.last != b"\n":
-            raise _cut(label, requests, into.read)
+            raise _cut(label, into.read, "catalog")
         return into.fetched(last_modified=last_modified)
 
 
 class Spool:
-    """A temporary file that bodies are decoded into, one after the other.
+    """A temporary file for decoded bodies, one after the other.
 
-    `read` counts encoded bytes, `size` decoded ones. Closed when the block is left, unless
-    `fetched` gave the file away.
+    `read` counts encoded bytes, `size` decoded ones. The end of the block closes the file, unless
+    `fetched` has returned it, and sets `bytes_read` of a SourceError.
     """
 
-    def __init__(
-        self, label: str, *, limits: Limits = LIMITS, requests: int = 0, total: int = 0
-    ) -> None:
+    def __init__(self, label: str, *, limits: Limits = LIMITS, total: int = 0) -> None:
         self.size = self.read = 0
         self.last = b""
         self._label = label
         self._limits = limits
-        self._requests = requests
         self._total = total
         self._digest = hashlib.sha256()
         self._files: list[tuple[int, str]] = []
@@ -171,7 +137,9 @@ class Spool:
     def __enter__(self) -> "Spool":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
+        if isinstance(error, SourceError):
+            error.bytes_read = self.read
         if not self._given:
             with suppress(OSError):  # what couldn't be written can't be flushed either
                 self._body.close()
@@ -185,17 +153,15 @@ class Spool:
                 f"{self._label} can't be kept in {tempfile.gettempdir()}: {error.strerror}.",
                 code="no-room",
                 hint="Make room there; what was read before stays.",
-                requests=self._requests,
-                bytes_read=self.read,
             ) from error
 
     def add(self, chunks: Iterable[bytes], name: str = "") -> None:
-        """One body. `name` is its file's, where there are several; each begins a line."""
+        """Adds a body. `name` is the name of its file if there are several; each begins a line."""
         if name and self.size and self.last != b"\n":
             self._write(b"\n")
         before = self.size
         what = f"{name} in {self._label}" if name else self._label
-        for part in decoded(self._counted(chunks), what, self._requests):
+        for part in decoded(self._counted(chunks), what):
             self._write(part)
         if name and self.size > before:
             shown = name.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
@@ -210,23 +176,21 @@ class Spool:
     def _write(self, part: bytes) -> None:
         self.size += len(part)
         if self.size > self._limits.body:
-            raise too_large(self._label, self._limits, self._requests, self.read)
-        check_ratio(self._label, self._limits, self.size, self.read, self._requests)
+            raise too_large(self._label, self._limits)
+        check_ratio(self._label, self._limits, self.size, self.read)
         self._digest.update(part)
         with self._room():
             self._body.write(part)
         self.last = part[-1:]
 
     def fetched(self, *, last_modified: str = "") -> Fetched:
-        """The file, which is now the caller's. Raises SourceError when nothing is in it."""
+        """The file, which the caller closes. Raises SourceError when it is empty."""
         if self.size == 0:
             raise SourceError(
                 f"{self._label} is empty.",
                 code="empty",
                 hint="Check that the catalog was written completely; a catalog has at least one "
                 "package.",
-                requests=self._requests,
-                bytes_read=self.read,
             )
         with self._room():
             self._body.seek(0)
@@ -236,76 +200,68 @@ class Spool:
             self._digest.hexdigest(),
             self.size,
             self.read,
-            self._requests,
-            last_modified,
+            last_modified=last_modified,
             files=tuple(self._files),
         )
 
 
-def decoded(chunks: Iterable[bytes], what: str, requests: int = 0) -> Iterator[bytes]:
+def decoded(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
     """The chunks decoded, in parts of bounded size. Raises SourceError, about `what`, when they
     are broken or end too early."""
     read = 0
-    decoder: _Decoder | None = None
-    for chunk in _from_magic(chunks):
+    chunks = _from_magic(chunks)
+    first = next(chunks, b"")
+    decoder = next((kind() for magic, kind in _DECODERS.items() if first.startswith(magic)), None)
+    for chunk in chain((first,) if first else (), chunks):
         read += len(chunk)
-        decoder = decoder or _decoder_for(chunk)
+        if decoder is None:
+            yield chunk
+            continue
         try:
-            for part in decoder.decode(chunk):
-                if part:
-                    yield part
+            yield from filter(None, decoder.decode(chunk))
         except _BROKEN as error:
             raise SourceError(
                 f"{what} is not readable as {decoder.name}: {error}.",
                 code="broken-encoding",
                 hint="Fetch or write it again; what was read before stays.",
-                requests=requests,
-                bytes_read=read,
             ) from error
     if decoder is not None and not decoder.complete():
-        raise _cut(what, requests, read, decoder.name)
+        raise _cut(what, read, f"{decoder.name} data")
 
 
-def check_ratio(label: str, limits: Limits, size: int, read: int, requests: int = 0) -> None:
-    """Raises SourceError when `read` bytes became more than they may."""
+def check_ratio(label: str, limits: Limits, size: int, read: int) -> None:
+    """Raises SourceError when `read` bytes expanded too far."""
     if size > limits.ratio_from and size > limits.ratio * read:
         raise SourceError(
             f"{label} expands more than {limits.ratio:,} times when decoded.",
             code="expands",
             hint="No real catalog does; check where the file comes from.",
-            requests=requests,
-            bytes_read=read,
         )
 
 
 def is_plain(first: bytes) -> bool:
-    """Whether a body that begins so is not compressed."""
-    return not first.startswith(tuple(magic for magic, _ in _MAGIC))
+    """Whether a body with this beginning is not compressed."""
+    return not first.startswith(tuple(_DECODERS))
 
 
-def too_large(label: str, limits: Limits, requests: int, read: int) -> SourceError:
+def too_large(label: str, limits: Limits) -> SourceError:
     return SourceError(
         f"{label} is larger than {limits.body // 1024**2:,} MiB when decoded.",
         code="too-large",
         hint="Give a smaller catalog, or the part of it that you need.",
-        requests=requests,
-        bytes_read=read,
     )
 
 
-def _cut(label: str, requests: int, read: int, encoding: str = "") -> SourceError:
-    what = f"{encoding} data" if encoding else "catalog"
+def _cut(label: str, read: int, what: str) -> SourceError:
     return SourceError(
         f"{label} is cut short: the {what} ends after {read:,} bytes, before its end.",
         code="cut-short",
         hint="Fetch or write it again; what was read before stays.",
-        requests=requests,
-        bytes_read=read,
     )
 
 
 def _from_magic(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The chunks, the first one long enough to tell an encoding by."""
+    """The chunks, the first of them long enough to detect the encoding."""
     first = b""
     source = iter(chunks)
     for chunk in source:

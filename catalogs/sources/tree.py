@@ -1,12 +1,12 @@
-"""The files of a catalog's folder: `.indexignore` and reading order, the folder of an archive.
+"""The files of a catalog's folder: `.indexignore`, the order of reading, folders in archives.
 
 `.indexignore` mirrors operator-registry, alpha/declcfg/load.go (walkFiles): a folder's entries in
 the order of their names, whatever their extension, without those that the `.indexignore` files of
 the folder and of its parents exclude (gitignore syntax; the last matching pattern decides, a
 deeper file before a higher one). The `.indexignore` files themselves are not content.
 
-`Tree` is the folder inside an archive or an image. Nothing is written under a name from outside:
-the files stay in one spool, and a name is a key. Links are followed inside the folder only.
+`Tree` is a folder in an archive or an image. Its files stay in one spool, never under their own
+names. Links are followed inside the folder only.
 """
 
 import re
@@ -41,7 +41,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Symlink:
     """A symbolic link."""
 
     target: str
@@ -54,13 +54,13 @@ class Other:
     what: str
 
 
-Leaf = File | Link | Other
+Leaf = File | Symlink | Other
 Folder = dict[str, "Leaf | Folder"]
 
 
 def clean_path(name: str, label: str) -> tuple[str, ...]:
-    """The parts of a name inside an archive; () for the root. Raises SourceError for one that
-    climbs out or is longer than a file system takes."""
+    """The parts of a name in an archive; () for the root. Raises SourceError for a name that climbs
+    out or is too long for a file system."""
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
         raise SourceError(
@@ -78,8 +78,8 @@ def clean_path(name: str, label: str) -> tuple[str, ...]:
 
 
 class Tree:
-    """Folders of leaves. `base` is the folder's own path in its image, which absolute links may
-    lead to; None when none may."""
+    """Folders of leaves. `base` is the path of the folder in its image, for absolute links; None
+    forbids them."""
 
     def __init__(self, label: str, base: tuple[str, ...] | None = None) -> None:
         self.root: Folder = {}
@@ -87,7 +87,7 @@ class Tree:
         self._base = base
 
     def put(self, parts: tuple[str, ...], leaf: Leaf | None) -> None:
-        """Places a leaf, or a folder for None, as unpacking does: the later one replaces."""
+        """Adds a leaf, or a folder for None; as in unpacking, a later one replaces an earlier."""
         if not parts:
             return
         folder = self._folder(parts[:-1])
@@ -148,7 +148,7 @@ class Tree:
                     yield prefix + name, node
 
     def resolve(self, path: str) -> File | Folder:
-        """The file or folder that a path leads to, links followed. Raises SourceError."""
+        """The file or folder at a path; follows links. Raises SourceError."""
         todo = list(reversed(path.split("/")))
         done: list[str] = []
         hops = 0
@@ -158,18 +158,18 @@ class Tree:
                 continue
             if part == "..":
                 if not done:
-                    raise self._bad_link(path, "leads out of the catalog's folder")
+                    raise bad_link(path, self._label, "leads out of the catalog's folder")
                 done.pop()
                 continue
             child = self.get((*done, part))
-            if isinstance(child, Link):
+            if isinstance(child, Symlink):
                 hops += 1
                 if hops > HOPS:
-                    raise self._bad_link(path, "leads in a circle")
+                    raise bad_link(path, self._label, "leads in a circle")
                 todo += reversed(self._inside(child.target, path, done))
                 continue
             if child is None:
-                raise self._bad_link(path, "leads to nothing")
+                raise bad_link(path, self._label, "leads to nothing")
             done.append(part)
         node = self.get(tuple(done))
         if isinstance(node, Other):
@@ -180,25 +180,18 @@ class Tree:
             )
         if isinstance(node, File | dict):
             return node
-        raise self._bad_link(path, "leads to nothing")
+        raise bad_link(path, self._label, "leads to nothing")
 
     def _inside(self, target: str, path: str, done: list[str]) -> list[str]:
-        """The parts to go on with, `done` set back to the root for an absolute target."""
+        """The parts of a link's target; an absolute target clears `done`."""
         if not target.startswith("/"):
             return target.split("/")
         parts = [part for part in target.split("/") if part not in ("", ".")]
         base = list(self._base or ())
         if self._base is None or ".." in parts or parts[: len(base)] != base:
-            raise self._bad_link(path, "leads out of the catalog's folder")
+            raise bad_link(path, self._label, "leads out of the catalog's folder")
         done.clear()
         return parts[len(base) :]
-
-    def _bad_link(self, path: str, why: str) -> SourceError:
-        return SourceError(
-            f"{path} in {self._label} is a link that {why}.",
-            code="bad-link",
-            hint="Put the file itself into the catalog's folder.",
-        )
 
     def pour(self, store: BinaryIO, into: Spool) -> None:
         """Adds the folder's content to `into`, file by file in the order of reading. `store` holds
@@ -229,6 +222,14 @@ def chunks_of(store: BinaryIO, file: File) -> Iterator[bytes]:
         yield chunk
 
 
+def bad_link(path: str, label: str, why: str) -> SourceError:
+    return SourceError(
+        f"{path} in {label} is a link that {why}.",
+        code="bad-link",
+        hint="Put the file itself into the catalog's folder.",
+    )
+
+
 def too_many(label: str, limits: Limits) -> SourceError:
     return SourceError(
         f"{label} holds more than {limits.files:,} files.",
@@ -243,10 +244,10 @@ def in_order(paths: Iterable[str]) -> list[str]:
 
 
 def content_paths(paths: Iterable[str], read: Callable[[str], bytes]) -> Iterator[str]:
-    """The paths that are content, in the order of reading, of relative `paths` of files.
+    """The relative paths of files that are content, in the order of reading.
 
-    `read` gives the bytes of an `.indexignore` by its path. Raises SourceError for one with too
-    many or too costly patterns.
+    `read` returns the bytes of an `.indexignore`. Raises SourceError for one with too many or too
+    costly patterns.
     """
     ordered = in_order(paths)
     rules = {

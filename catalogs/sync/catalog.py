@@ -21,9 +21,9 @@ from catalogs.fbc.split import CatalogIndex, CutShort, NotFbc, index_spool
 from catalogs.models import Catalog
 from catalogs.sources.base import (
     LIMITS,
+    ContentSource,
     Fetched,
     Limits,
-    Source,
     SourceError,
     opened,
     progress_callback,
@@ -36,7 +36,7 @@ from catalogs.sync.pool import Pool, PoolError
 from catalogs.sync.progress import Run
 from catalogs.sync.replace import (
     Progress,
-    Written,
+    ReplacedContent,
     no_cyclic_gc,
     no_progress,
     replace_content,
@@ -76,7 +76,7 @@ def sync_catalog(
     catalog: Catalog,
     *,
     force: bool = False,
-    source: Source | None = None,
+    source: ContentSource | None = None,
     limits: Limits = LIMITS,
     progress: Progress = no_progress,
 ) -> SyncResult:
@@ -119,10 +119,10 @@ class _Attempt:
         self.everything = force or catalog.derivation != DERIVATION
         # Constant during the attempt: the row may receive another digest meanwhile.
         self.digest = catalog.resolved_digest
-        self.source: Source | None = None
+        self.source: ContentSource | None = None
         self.access_method = ""
 
-    def run(self, source: Source | None) -> SyncResult:
+    def run(self, source: ContentSource | None) -> SyncResult:
         catalog = self.catalog
         reusable = not self.everything and bool(catalog.content_hash)
         if reusable and source is None and self.digest and self.digest == catalog.synced_digest:
@@ -150,7 +150,7 @@ class _Attempt:
         rows = written.rows + 1 + sweep()
         return self.changed(written, fetched, rows)
 
-    def is_resolved(self, source: Source) -> bool:
+    def is_resolved(self, source: ContentSource) -> bool:
         """Whether the source reports, without its content, the digest of the stored content."""
         resolve = getattr(source, "resolve", None)
         digest = resolve() if resolve and not self.digest and self.catalog.synced_digest else ""
@@ -181,7 +181,7 @@ class _Attempt:
                 bytes_read=fetched.bytes_read,
             ) from error
 
-    def index(self, source: Source, fetched: Fetched, body: BinaryIO) -> CatalogIndex:
+    def index(self, source: ContentSource, fetched: Fetched, body: BinaryIO) -> CatalogIndex:
         cost = {"requests": fetched.requests, "bytes_read": fetched.bytes_read}
         try:
             return index_spool(
@@ -205,7 +205,7 @@ class _Attempt:
                 **cost,
             ) from error
 
-    def replace(self, index: CatalogIndex, fetched: Fetched, pool: Pool) -> Written:
+    def replace(self, index: CatalogIndex, fetched: Fetched, pool: Pool) -> ReplacedContent:
         catalog, now = self.catalog, timezone.now()
         self.row.enter()
         with transaction.atomic():
@@ -289,7 +289,7 @@ class _Attempt:
             self.finish(result)
         return result
 
-    def changed(self, written: Written, fetched: Fetched, rows: int) -> SyncResult:
+    def changed(self, written: ReplacedContent, fetched: Fetched, rows: int) -> SyncResult:
         result = self.result(CHANGED, rows, fetched, counts=written.counts)
         self.finish(result)
         log.info(

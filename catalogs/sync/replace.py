@@ -20,7 +20,7 @@ from catalogs.revisions.record import Recorder
 from catalogs.sync.deletion import collect_garbage, lock_for_writing, may_collect
 from catalogs.sync.package_rows import PackageJob, PackageRows
 from catalogs.sync.pool import Pool
-from catalogs.sync.write import Limits, StoredPackage, Writer, stored_packages
+from catalogs.sync.write import RowReservation, StoredPackage, Writer, stored_packages
 
 Progress = Callable[[int, int], None]
 SALT = f"derivation {DERIVATION}".encode()
@@ -31,7 +31,7 @@ def no_progress(done: int, total: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ReplacedContent:
     """The result of a replacement. `counts` are packages, channels, bundles, problems, added,
     removed, changed; `rows` those inserted, updated and deleted."""
 
@@ -62,7 +62,7 @@ class Replacement:
         self._tally = {"added": 0, "removed": 0, "changed": 0}  # packages
         self._writer = Writer(catalog.pk, rewrite=everything)
 
-    def run(self, digest: str, body_hash: str) -> Written:
+    def run(self, digest: str, body_hash: str) -> ReplacedContent:
         """Writes every package that differs from the stored one, and a revision."""
         stored = stored_packages(self._catalog.pk, SALT)
         hashes = {name: part.content_hash(SALT) for name, part in self._parts.items()}
@@ -79,7 +79,7 @@ class Replacement:
         rows_written = self._writer.finish()
         counts = self._count() | self._tally
         rows_written += self._write_revision(counts, digest, body_hash)
-        return Written(counts, rows_written, self._catalog.revision + 1)
+        return ReplacedContent(counts, rows_written, self._catalog.revision + 1)
 
     def _differs(self, name: str, stored: dict[str, StoredPackage], hashes: dict[str, str]) -> bool:
         before = stored.get(name)
@@ -96,7 +96,9 @@ class Replacement:
         blobs = (at.digest for name in names for at in self._parts[name])
         new = sum(1 for name in changed if name not in stored or stored[name].id is None)
         return self._writer.reserve(
-            Limits(packages=new, channels=others, bundles=bundles, parts=len(names), size=size),
+            RowReservation(
+                packages=new, channels=others, bundles=bundles, parts=len(names), size=size
+            ),
             blobs,
         )
 
@@ -163,7 +165,7 @@ def replace_content(
     body_hash: str,
     everything: bool,
     progress: Progress = no_progress,
-) -> Written:
+) -> ReplacedContent:
     """Replaces the content of `catalog` with the body that `pool` reads; call inside a transaction.
 
     `everything` also rewrites the packages whose blobs did not change. `progress` receives

@@ -78,7 +78,7 @@ def stored_packages(catalog_id: int, salt: bytes) -> dict[str, StoredPackage]:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RowReservation:
     """How many new rows a writer may write; `parts` are packages, with an olm.package or not, and
     `size` the bytes of their blobs."""
 
@@ -128,7 +128,7 @@ class Writer:
         self._packs: PackTables
         self._ids: dict[type[Model], Iterator[int]] = {}
 
-    def reserve(self, limits: Limits, blobs: Iterable[bytes]) -> set[bytes]:
+    def reserve(self, limits: RowReservation, blobs: Iterable[bytes]) -> set[bytes]:
         """Reserves primary keys for new rows; returns which `blobs` are stored."""
         counts = {Package: limits.packages, Channel: limits.channels, Bundle: limits.bundles}
         self._ids = {model: iter(reserve_ids(model, count)) for model, count in counts.items()}

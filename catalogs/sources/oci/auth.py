@@ -18,7 +18,7 @@ import msgspec
 from catalogs.sources import guard
 from catalogs.sources.base import SourceError
 from catalogs.sources.http import READ
-from catalogs.sources.oci.reference import DOCKER_HUB, Reference
+from catalogs.sources.oci.reference import DOCKER_HUB, ImageReference
 
 _LONGEST = 1 << 20
 _HUB_NAMES = (DOCKER_HUB, "index.docker.io", "registry-1.docker.io")
@@ -34,7 +34,7 @@ class _Auth(msgspec.Struct):
     identitytoken: str = ""
 
 
-class _Config(msgspec.Struct):
+class _CredentialsFile(msgspec.Struct):
     auths: dict[str, _Auth] | None = None
     credHelpers: dict[str, str] | None = None
     credsStore: str = ""
@@ -65,7 +65,7 @@ class Credentials:
         return f"Credentials(user={self.user!r}, file={self.file!r})"
 
 
-def credentials_for(reference: Reference, file: Path | None) -> Credentials:
+def credentials_for(reference: ImageReference, file: Path | None) -> Credentials:
     """The file's credentials for the image's registry: the entry of the longest path wins. A file
     that is absent has none. Raises SourceError for an unreadable one."""
     if file is None:
@@ -77,7 +77,7 @@ def credentials_for(reference: Reference, file: Path | None) -> Credentials:
     except OSError as error:
         raise _unusable(file, f"can't be read: {error.strerror}") from error
     try:
-        config = msgspec.json.decode(data, type=_Config)
+        config = msgspec.json.decode(data, type=_CredentialsFile)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # Its message names a place and types, never a value.
         raise _unusable(file, f"is no such file: {error}") from error
@@ -92,7 +92,7 @@ def credentials_for(reference: Reference, file: Path | None) -> Credentials:
     return Credentials(helper=helper, file=str(file))
 
 
-def _names(reference: Reference) -> list[str]:
+def _names(reference: ImageReference) -> list[str]:
     """Keys of `auths` that apply to the image, the most specific first."""
     hosts = _HUB_NAMES if reference.registry == DOCKER_HUB else (reference.registry,)
     parts = reference.repository.split("/")
@@ -136,7 +136,7 @@ class Challenge:
     service: str = ""
 
 
-class _Answer(msgspec.Struct):
+class _TokenAnswer(msgspec.Struct):
     token: str | None = None
     access_token: str | None = None
 
@@ -184,11 +184,11 @@ def fetch_token(
     with opened as answer:
         if answer.status != 200:
             return answer.status, ""
-        stream, data = guard.Body(answer), b""
+        stream, data = guard.ResponseBody(answer), b""
         while len(data) < _LONGEST and (chunk := stream.read(READ)):
             data += chunk
     try:
-        tokens = msgspec.json.decode(data, type=_Answer)
+        tokens = msgspec.json.decode(data, type=_TokenAnswer)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return 200, ""
     token = tokens.token or tokens.access_token or ""

@@ -21,7 +21,7 @@ from catalogs.sources.base import Cut, SourceError
 from catalogs.sources.http import READ
 from catalogs.sources.oci.auth import Challenge, Credentials, fetch_token, read_challenge
 from catalogs.sources.oci.manifest import ACCEPT, Descriptor, digest_of
-from catalogs.sources.oci.reference import DIGEST, Reference
+from catalogs.sources.oci.reference import DIGEST, ImageReference
 
 REDIRECTS = 5
 TRIES = 4  # of one request that is answered 429 or 5xx, or not at all
@@ -37,7 +37,7 @@ class RegistryClient:
 
     def __init__(
         self,
-        reference: Reference,
+        reference: ImageReference,
         credentials: Credentials,
         insecure: frozenset[str],
         *,
@@ -110,7 +110,7 @@ class RegistryClient:
         wanted = f"bytes={start}-" if start else ""
         path = f"/blobs/{descriptor.digest}"
         with self._open("GET", path, accept="*/*", part=wanted) as answer:
-            body = guard.Body(answer)
+            body = guard.ResponseBody(answer)
             skip = start if answer.status == 200 else 0  # it sends everything anew
             while chunk := body.read(READ):
                 if skip:
@@ -121,7 +121,7 @@ class RegistryClient:
                     yield chunk
 
     def _all(self, answer: urllib3.BaseHTTPResponse, what: str) -> bytes:
-        body, data = guard.Body(answer), b""
+        body, data = guard.ResponseBody(answer), b""
         while chunk := body.read(READ):
             data += chunk
             if len(data) > SMALL:
@@ -221,7 +221,7 @@ class RegistryClient:
         return f"Bearer {token}"
 
     def _refused(self, answer: urllib3.BaseHTTPResponse, wait: float) -> SourceError:
-        match = _ERROR_CODE.search(guard.Body(answer).read(4096))
+        match = _ERROR_CODE.search(guard.ResponseBody(answer).read(4096))
         detail = f" ({match[1].decode()})" if match else ""
         status = answer.status
         if status in (401, 403):

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from catalogs.sources.archive import StrictInfo, broken, leaf_of
 from catalogs.sources.base import Limits, SourceError
 from catalogs.sources.spool import CHUNK, check_ratio, decoded, too_large
-from catalogs.sources.tree import File, Folder, Link, Tree, clean_path, too_many
+from catalogs.sources.tree import File, Folder, Symlink, Tree, clean_path, too_many
 
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
@@ -121,7 +121,7 @@ class Unpacker:
 
     def _copy(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         if self._stored + member.size > self._limits.body:
-            raise too_large(self._label, self._limits, 0, 0)
+            raise too_large(self._label, self._limits)
         source = tar.extractfile(member)
         while source is not None and (part := source.read(CHUNK)):
             self._store.write(part)
@@ -133,7 +133,7 @@ class Unpacker:
         node = self._lower.get(own)
         shown = "/" + "/".join(own)
         if not isinstance(node, dict):
-            what = "is a link" if isinstance(node, Link) else "is not in the image"
+            what = "is a link" if isinstance(node, Symlink) else "is not in the image"
             raise SourceError(
                 f"{self._label} has the label for the folder {shown}, which {what}.",
                 code="no-configs-folder",

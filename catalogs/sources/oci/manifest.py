@@ -8,8 +8,6 @@ import msgspec
 from catalogs.sources.base import SourceError
 from catalogs.sources.oci.reference import DIGEST
 
-# The folder of a catalog in its image: operator-registry and catalogd read this label.
-CONFIGS_LABEL = "operators.operatorframework.io.index.configs.v1"
 INDEXES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
@@ -32,7 +30,7 @@ class Platform(msgspec.Struct):
 
 
 class Descriptor(msgspec.Struct):
-    """What a blob or manifest is: its digest says what its bytes must be."""
+    """The digest and the size of a blob or manifest."""
 
     digest: str
     size: int
@@ -50,12 +48,22 @@ class Manifest(msgspec.Struct):
     manifests: list[Descriptor] | None = None
 
 
-class _Settings(msgspec.Struct):
+class ConfigSettings(msgspec.Struct):
     Labels: dict[str, str] | None = None
 
 
-class _Config(msgspec.Struct):
-    config: _Settings | None = None
+class BuildStep(msgspec.Struct):
+    created_by: str = ""
+    empty_layer: bool = False
+
+
+class ImageConfig(msgspec.Struct):
+    config: ConfigSettings | None = None
+    history: list[BuildStep] | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return (self.config and self.config.Labels) or {}
 
 
 def digest_of(data: bytes, like: str) -> str:
@@ -65,7 +73,7 @@ def digest_of(data: bytes, like: str) -> str:
 
 
 def read_manifest(data: bytes, label: str) -> Manifest:
-    """Raises SourceError for what is no manifest of an image, or one of a kind long gone."""
+    """Raises SourceError for anything but an image's manifest, and for one of schema 1."""
     manifest = _decode(data, Manifest, "manifest", label)
     if manifest.schemaVersion == 1:
         raise _no_image(label, "has a manifest of schema 1, which registries gave up in 2017")
@@ -80,26 +88,23 @@ def read_manifest(data: bytes, label: str) -> Manifest:
 
 
 def pick(index: Manifest, label: str) -> Descriptor:
-    """The manifest for linux/amd64, else the first: a catalog's content is the same in all."""
+    """The manifest for linux/amd64, else the first: the content is the same for all platforms."""
     images = [descriptor for descriptor in index.manifests or () if not _attestation(descriptor)]
     if not images:
         raise _no_image(label, "is an index without an image")
     for descriptor in images:
-        if descriptor.platform and (descriptor.platform.os, descriptor.platform.architecture) == (
-            "linux",
-            "amd64",
-        ):
+        if descriptor.platform == Platform("linux", "amd64"):
             return descriptor
     return images[0]
 
 
 def _attestation(descriptor: Descriptor) -> bool:
-    """BuildKit lists what it attests about an image as an image of no platform."""
+    """Whether it is an attestation of BuildKit, which is listed with the platform "unknown"."""
     return descriptor.platform is not None and descriptor.platform.os == "unknown"
 
 
 def layers_of(manifest: Manifest, label: str) -> list[Descriptor]:
-    """The layers, lowest first. Raises SourceError for one that is no tar of files."""
+    """The layers, lowest first. Raises SourceError for a layer that is no tar of files."""
     for layer in manifest.layers or ():
         if not layer.mediaType.startswith(_LAYER_KINDS) or "encrypted" in layer.mediaType:
             raise _no_image(label, f'has a layer of type "{layer.mediaType[:100]}"')
@@ -108,18 +113,9 @@ def layers_of(manifest: Manifest, label: str) -> list[Descriptor]:
     return manifest.layers or []
 
 
-def configs_folder(data: bytes, label: str) -> str:
-    """The folder that the image's label names. Raises SourceError when it names none."""
-    config = _decode(data, _Config, "config", label)
-    folder = ((config.config and config.config.Labels) or {}).get(CONFIGS_LABEL)
-    if not folder:
-        raise SourceError(
-            f"{label} is no catalog: its image is missing the required label {CONFIGS_LABEL}.",
-            code="no-configs-label",
-            hint="opm generate dockerfile writes it. catalogd refuses such an image, too; a bundle "
-            "image, or an index image with a database, has no such label.",
-        )
-    return folder
+def read_config(data: bytes, label: str) -> ImageConfig:
+    """Raises SourceError for an unreadable config."""
+    return _decode(data, ImageConfig, "config", label)
 
 
 def _decode(data: bytes, kind: type[_Type], what: str, label: str) -> _Type:

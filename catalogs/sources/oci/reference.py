@@ -20,7 +20,7 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ImageReference:
     """`registry` is "host" or "host:port"; `digest` wins over `tag` where both are there."""
 
     registry: str
@@ -44,7 +44,7 @@ class Reference:
         return self.digest or self.tag
 
 
-def parse_reference(text: str) -> Reference:
+def parse_reference(text: str) -> ImageReference:
     """The parts of an image reference; without tag and digest the tag is "latest".
 
     Raises SourceError that says which part is wrong.
@@ -71,7 +71,7 @@ def parse_reference(text: str) -> Reference:
     if not _REPOSITORY.fullmatch(repository) or len(repository) > 255:
         why = "holds capital letters" if repository != repository.lower() else "is no repository"
         raise _bad(text, f'names "{repository[:100]}", which {why}', _SHAPE)
-    return Reference(registry, repository, tag or ("" if digest else "latest"), digest)
+    return ImageReference(registry, repository, tag or ("" if digest else "latest"), digest)
 
 
 _SHAPE = "Write it as registry.example/team/catalog:tag, in small letters, or with @sha256:…"

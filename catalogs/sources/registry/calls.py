@@ -200,7 +200,8 @@ class Calls:
     def _count(self, message: Any) -> None:
         self.bytes_read += message.ByteSize()
         if self.bytes_read > self._limits.body:
-            raise too_large(self._label, self._limits, self.requests, self.bytes_read)
+            error = too_large(self._label, self._limits)
+            raise self.error(error.message, error.code, error.hint)
         report_progress(self.bytes_read)
 
     def error(self, message: str, code: str, hint: str) -> SourceError:

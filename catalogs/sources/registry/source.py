@@ -54,7 +54,7 @@ class RegistrySource:
         self._timeouts = timeouts
 
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
-        """See Source; `exact` is False."""
+        """See ContentSource; `exact` is False."""
         digest = self._digest()
         with self._open_target() as target:
             calls = Calls(target, self.label, self._limits, self._timeouts)

@@ -9,8 +9,13 @@ import pytest
 
 from catalogs.contents.objects import Packed, pack
 from catalogs.sources.base import SourceError
-from catalogs.sources.oci.bundle import LARGEST_FILE, LIMITS, BundleFiles, BundleSource
-from catalogs.sources.oci.source import RegistryAccess
+from catalogs.sources.oci.source import (
+    BUNDLE_LIMITS,
+    LARGEST_FILE,
+    BundleFiles,
+    BundleSource,
+    RegistryAccess,
+)
 from tests.worlds.bundle_images import ANNOTATIONS, CRD, SERVICE, bundle_image, csv, files
 from tests.worlds.image_registry_fake import RegistryFake, link, registry_fake, send, tar
 
@@ -185,7 +190,7 @@ def test_a_decompression_bomb_is_refused(fake):
 def test_layers_over_the_cap_are_refused_before_any_is_pulled(fake):
     bundle_image(fake)
     with pytest.raises(SourceError, match="that are pulled") as caught:
-        read(fake, limits=replace(LIMITS, layers=100))
+        read(fake, limits=replace(BUNDLE_LIMITS, layers=100))
     assert caught.value.code == "too-large"
     assert blobs_asked_for(fake) == 1  # the config
 

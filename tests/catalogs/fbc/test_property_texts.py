@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from catalogs.fbc.properties import DEEPEST, Rule, describe_properties
+from catalogs.fbc.properties import DEEPEST, ConstraintText, describe_properties
 
 COMPOUND = {
     "failureMessage": "needs Kafka",
@@ -65,12 +65,15 @@ def test_each_type_of_property_says_what_it_means(kind, value, text):
 
 
 def test_a_constraint_is_a_tree_of_sentences():
-    assert told("olm.constraint", COMPOUND).rule == Rule(
+    assert told("olm.constraint", COMPOUND).rule == ConstraintText(
         "all of: (or else: needs Kafka)",
         [
-            Rule("package kafka >=1.0.0"),
-            Rule("none of:", [Rule("API K g/v1")]),
-            Rule("any of:", [Rule("CEL rule true (or else: no)"), Rule("unknown: {}")]),
+            ConstraintText("package kafka >=1.0.0"),
+            ConstraintText("none of:", [ConstraintText("API K g/v1")]),
+            ConstraintText(
+                "any of:",
+                [ConstraintText("CEL rule true (or else: no)"), ConstraintText("unknown: {}")],
+            ),
         ],
     )
 

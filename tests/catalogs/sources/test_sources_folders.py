@@ -13,8 +13,7 @@ import zstandard
 
 from catalogs.fbc.split import CutShort, index_spool
 from catalogs.sources.base import Limits, SourceError, opened, progress_callback
-from catalogs.sources.directory import DirectorySource
-from catalogs.sources.file import path_source
+from catalogs.sources.file import DirectorySource, path_source
 from catalogs.sources.tree import content_paths
 from tests.worlds.image_registry_fake import link, tar
 

@@ -12,7 +12,7 @@ from catalogs import tasks
 from catalogs.contents import inspection, stored
 from catalogs.contents.stored import contents_of, manifests_of
 from catalogs.models import Bundle, BundleInspection, BundleManifests, Prediction
-from catalogs.sources.oci.bundle import BundleSource
+from catalogs.sources.oci.source import BundleSource
 from installs.facts import evaluate
 from olmweb.models import ApiToken
 from olmweb.runtime import leases
