@@ -1,5 +1,4 @@
-"""Celery tasks that sync catalogs and inspect images: they acquire the lease and call
-`catalogs.sync.catalog` and `catalogs.contents`."""
+"""Celery tasks that sync catalogs and inspect images, each under a lease."""
 
 from datetime import datetime, timedelta
 
@@ -10,6 +9,7 @@ from django.utils import timezone
 
 from catalogs.contents import inspection
 from catalogs.models import BundleInspection, Catalog
+from catalogs.sources.select import READABLE
 from catalogs.sync import catalog as sync
 from olmweb.runtime import leases
 from olmweb.tasks import task
@@ -24,7 +24,7 @@ def sync_due_catalogs() -> None:
     """Enqueues every catalog that is due; the lease of each keeps it from running twice."""
     now = timezone.now()
     catalogs = Catalog.objects.exclude(state=Catalog.State.DISABLED).filter(
-        source_kind__in=sync.READABLE
+        source_kind__in=READABLE
     )
     for catalog in catalogs.filter(~Q(base_url="") | Q(cluster=None)).order_by(
         F("checked_at").asc(nulls_first=True)
@@ -36,7 +36,7 @@ def sync_due_catalogs() -> None:
 def is_due(catalog: Catalog, now: datetime) -> bool:
     """Whether a catalog was never read, has another digest, or was not checked for one poll.
 
-    A failed catalog is due after as long again as it has been failing (30 s up to one poll), a
+    A failed catalog is due after the time for which it has been failing (30 s up to one poll), a
     cancelled one after one poll.
     """
     poll = timedelta(seconds=settings.CATALOG_POLL)
@@ -48,7 +48,7 @@ def is_due(catalog: Catalog, now: datetime) -> bool:
     if catalog.state == Catalog.State.FAILED:
         failing = catalog.checked_at - (catalog.failing_since or catalog.checked_at)
         return waited >= min(max(failing, FIRST_RETRY), max(poll, FIRST_RETRY))
-    # The digest of a CatalogSource is that of its pod, which only a request reports.
+    # Only a request reports the digest of a CatalogSource, that of its pod.
     digest_changed = (
         bool(catalog.resolved_digest) and catalog.resolved_digest != catalog.synced_digest
     )
@@ -57,7 +57,7 @@ def is_due(catalog: Catalog, now: datetime) -> bool:
 
 @task(name="catalogs.sync_catalog", time_limit=SYNC_LIMIT)
 def sync_catalog(catalog_id: int, force: bool = False) -> None:
-    """Syncs one catalog unless another worker is at it. Safe to run twice and half-way."""
+    """Syncs one catalog unless another worker does. Safe to repeat and to interrupt."""
     with leases.lease(f"catalog:{catalog_id}", SYNC_LIMIT + 30) as held:
         if held is None:
             log.info("catalog is being synced already", catalog_id=catalog_id)
@@ -71,7 +71,7 @@ def sync_catalog(catalog_id: int, force: bool = False) -> None:
 
 @task(name="catalogs.inspect_bundle", time_limit=inspection.LIMIT)
 def inspect_bundle(inspection_id: int) -> None:
-    """Reads one bundle's image unless another worker is at it. Safe to run twice and half-way."""
+    """Reads one bundle's image unless another worker does. Safe to repeat and to interrupt."""
     with leases.lease(f"inspection:{inspection_id}", inspection.LIMIT + 30) as held:
         row = BundleInspection.objects.filter(pk=inspection_id).first()
         if held is None or row is None or row.state == BundleInspection.State.READ:

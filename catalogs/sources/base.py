@@ -1,4 +1,4 @@
-"""What every source returns, its errors, its limits and its progress."""
+"""The interface of sources: results, errors, limits and progress."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,14 +10,14 @@ from typing import BinaryIO, Protocol
 class SourceError(Exception):
     """A source that can't be read, or content that is not a catalog.
 
-    `message` is a sentence naming the source and the fault, `hint` what to do, `code` a slug.
+    `message` is a sentence with the source and the fault, `hint` the remedy, `code` a slug.
     `requests` and `bytes_read` are the cost of the attempt.
     """
 
     def __init__(
         self, message: str, *, code: str, hint: str = "", requests: int = 0, bytes_read: int = 0
     ) -> None:
-        # Names from outside may hold what no database stores.
+        # Foreign names may contain characters that no database stores.
         message = message.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
         super().__init__(message)
         self.message = message
@@ -28,7 +28,7 @@ class SourceError(Exception):
 
 
 class Cut(Exception):
-    """The connection was cut before the end of the body, or gave no answer. Has a sentence."""
+    """The connection was cut before the end of the body, or there was no answer."""
 
     def __init__(self, message: str, *, code: str = "unreachable", hint: str = "") -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class Limits:
     ratio: int = 1000  # decoded to encoded, once `ratio_from` bytes were decoded
     ratio_from: int = 64 * 1024**2
     files: int = 100_000  # in a folder, an archive or one layer of an image
-    layers: int = 8 * 1024**3  # all layers of an image, as they come
+    layers: int = 8 * 1024**3  # all layers of an image, encoded
     unpacked: int = 32 * 1024**3  # all layers of an image, decoded; most of it is skipped
 
 
@@ -63,10 +63,9 @@ class Fetched:
     `bytes_read` counts encoded bytes, `sha256` is of the decoded body (hexadecimal).
     `last_modified` is the stamp for the next `fetch`. `check` raises SourceError when the body has
     changed meanwhile: call it after the last read of a body that is not a copy. `access_method` is
-    the method's name ("file", "image", "gRPC", ...), `digest` the source's own name for this
-    content when it has one (an image's digest). `exact` is False when the blobs were rebuilt from
-    answers, so that they are not their author's bytes. `files` says where each file begins in a
-    body made of several: (offset, name) by ascending offset; () for a body of one.
+    the method's name ("file", "image", "gRPC", ...), `digest` that of an image. `exact` is False
+    when the blobs were rebuilt from answers and are not the author's bytes. `files` are (offset,
+    name) of each file in a body of several, by ascending offset; () for a body of one.
     """
 
     body: BinaryIO | None
@@ -82,15 +81,15 @@ class Fetched:
     files: tuple[tuple[int, str], ...] = ()
 
 
-# Called with (bytes read so far, bytes in all or 0); an exception that it raises ends the fetch.
+# Called with (bytes read so far, bytes in all or 0); its exceptions end the fetch.
 ProgressCallback = Callable[[int, int], None]
 
 
-def _no_callback(_read: int, _total: int) -> None:
-    """Default: progress is not reported."""
+def no_progress(_done: int, _total: int) -> None:
+    """Ignores the progress."""
 
 
-_callback: ContextVar[ProgressCallback] = ContextVar("callback", default=_no_callback)
+_callback: ContextVar[ProgressCallback] = ContextVar("callback", default=no_progress)
 
 
 @contextmanager
@@ -115,7 +114,7 @@ def report_progress(read: int, total: int = 0) -> None:
 
 
 class ContentSource(Protocol):
-    """A place to read a catalog from. `label` names it in sentences.
+    """The origin of a catalog's content. `label` is its name in sentences.
 
     A source may also have `resolve() -> str`: the digest of its current content by a cheap request
     (a HEAD of a tag), "" when that is not possible.

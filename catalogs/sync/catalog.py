@@ -1,9 +1,8 @@
-"""Syncs a catalog from its source to rows, with as little work as the source's state allows.
+"""Syncs a catalog from its source to rows, with as little work as possible.
 
-The steps: if the digest of a ClusterCatalog did not change, no request is sent. If the source
-responds "not modified", or the body did not change, one row is updated. Packages whose blobs did
-not change are not written. Readers see the old content or the new one, never a mixture, and a
-failure leaves the old one in place.
+If the digest of a ClusterCatalog did not change, no request is sent. If the source responds "not
+modified", or the body did not change, one row is updated. Packages whose blobs did not change are
+not written. Readers get the old content or the new one, never a mixture; a failure keeps the old.
 """
 
 import time
@@ -24,33 +23,20 @@ from catalogs.sources.base import (
     ContentSource,
     Fetched,
     Limits,
+    ProgressCallback,
     SourceError,
+    no_progress,
     opened,
     progress_callback,
 )
-from catalogs.sources.select import READABLE as READABLE
 from catalogs.sources.select import source_of
-from catalogs.sync.cluster_catalogs import record_cluster_catalogs as record_cluster_catalogs
 from catalogs.sync.deletion import lock_catalog
 from catalogs.sync.pool import Pool, PoolError
 from catalogs.sync.progress import Run
-from catalogs.sync.replace import (
-    Progress,
-    ReplacedContent,
-    no_cyclic_gc,
-    no_progress,
-    replace_content,
-    sweep,
-)
+from catalogs.sync.replace import ReplacedContent, Replacement, no_cyclic_gc, sweep
 from olmweb.models import SyncRun
 
 log = structlog.get_logger(__name__)
-CHANGED, UNCHANGED, FAILED, CANCELLED = (
-    SyncRun.Outcome.CHANGED.value,
-    SyncRun.Outcome.UNCHANGED.value,
-    SyncRun.Outcome.FAILED.value,
-    SyncRun.Outcome.CANCELLED.value,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +64,7 @@ def sync_catalog(
     force: bool = False,
     source: ContentSource | None = None,
     limits: Limits = LIMITS,
-    progress: Progress = no_progress,
+    progress: ProgressCallback = no_progress,
 ) -> SyncResult:
     """Reads the catalog's source and updates the rows to match it, by the steps above.
 
@@ -106,21 +92,22 @@ def sync_catalog(
 
 
 class _Attempt:
-    """One run of `sync_catalog`, and its cost."""
+    """One run of `sync_catalog`. `fetched` has its cost."""
 
-    def __init__(self, catalog: Catalog, force: bool, limits: Limits, progress: Progress) -> None:
+    def __init__(
+        self, catalog: Catalog, force: bool, limits: Limits, progress: ProgressCallback
+    ) -> None:
         self.progress = progress
         self.catalog = catalog
         self.limits = limits
         self.started = time.monotonic()
-        self.started_at = timezone.now()
-        self.row = Run(catalog, self.started_at)
+        self.row = Run(catalog, timezone.now())
         # Rows of another derivation can't be compared with rows of this one.
         self.everything = force or catalog.derivation != DERIVATION
         # Constant during the attempt: the row may receive another digest meanwhile.
         self.digest = catalog.resolved_digest
         self.source: ContentSource | None = None
-        self.access_method = ""
+        self.fetched = Fetched(None)
 
     def run(self, source: ContentSource | None) -> SyncResult:
         catalog = self.catalog
@@ -136,19 +123,25 @@ class _Attempt:
         )
         stamp = catalog.last_modified if reusable and not digest_changed else ""
         with opened(source, stamp) as fetched:
+            self.fetched = fetched
             self.digest = self.digest or fetched.digest
-            self.access_method = fetched.access_method
             if fetched.body is None:
-                return self.unchanged("not modified", fetched)
+                return self.unchanged("not modified")
             if reusable and fetched.sha256 == catalog.content_hash:
-                return self.unchanged("same content", fetched)
-            with no_cyclic_gc(), self.pool(fetched, fetched.body) as pool:
+                return self.unchanged("same content")
+            with no_cyclic_gc(), self.pool(fetched.body) as pool:
                 if not reusable:  # every package will be read
                     pool.expect(fetched.size)
-                index = self.index(source, fetched, fetched.body)
-                written = self.replace(index, fetched, pool)
-        rows = written.rows + 1 + sweep()
-        return self.changed(written, fetched, rows)
+                replaced = self.replace(self.index(source, fetched.body), pool)
+        result = self.result(SyncRun.Outcome.CHANGED, replaced.rows + 1 + sweep(), replaced.counts)
+        log.info(
+            "catalog synced",
+            catalog=str(catalog),
+            rows=result.rows_written,
+            seconds=round(time.monotonic() - self.started, 2),
+            **replaced.counts,
+        )
+        return result
 
     def is_resolved(self, source: ContentSource) -> bool:
         """Whether the source reports, without its content, the digest of the stored content."""
@@ -159,118 +152,99 @@ class _Attempt:
         self.digest = digest
         return True
 
-    def access_methods(self) -> dict[str, object]:
-        """How the source was read, if it has several access methods."""
-        fields: dict[str, object] = (
-            {"access_method": self.access_method} if self.access_method else {}
-        )
-        outcomes = getattr(self.source, "outcomes", None) if self.access_method else None
-        return fields if outcomes is None else fields | {"access_methods": outcomes}
-
     @contextmanager
-    def pool(self, fetched: Fetched, body: BinaryIO) -> Iterator[Pool]:
+    def pool(self, body: BinaryIO) -> Iterator[Pool]:
         try:
-            with Pool(body.fileno(), fetched.files) as pool:
+            with Pool(body.fileno(), self.fetched.files) as pool:
                 yield pool
         except PoolError as error:
             raise SourceError(
                 f"{self.catalog} was not read to its end: {error}.",
                 code=error.code,
                 hint=f"{error.hint} What was read before stays, and the next sync begins anew.",
-                requests=fetched.requests,
-                bytes_read=fetched.bytes_read,
             ) from error
 
-    def index(self, source: ContentSource, fetched: Fetched, body: BinaryIO) -> CatalogIndex:
-        cost = {"requests": fetched.requests, "bytes_read": fetched.bytes_read}
+    def index(self, source: ContentSource, body: BinaryIO) -> CatalogIndex:
         try:
             return index_spool(
                 body,
                 limit=self.limits.blob,
-                files=fetched.files,
-                progress=lambda done: self.row.indexing(done, fetched.size),
+                files=self.fetched.files,
+                progress=lambda done: self.row.indexing(done, self.fetched.size),
             )
         except NotFbc as error:
             raise SourceError(
                 f"{source.label} is not a file-based catalog: it {error}.",
                 code="not-fbc",
                 hint="Give JSON or YAML as `opm render` writes it, plain or compressed.",
-                **cost,
             ) from error
         except CutShort as error:
             raise SourceError(
                 f"{source.label} is cut short: {error}.",
                 code="cut-short",
                 hint="Fetch or write it again; what was read before stays.",
-                **cost,
             ) from error
 
-    def replace(self, index: CatalogIndex, fetched: Fetched, pool: Pool) -> ReplacedContent:
-        catalog, now = self.catalog, timezone.now()
+    def replace(self, index: CatalogIndex, pool: Pool) -> ReplacedContent:
+        catalog, fetched, now = self.catalog, self.fetched, timezone.now()
         self.row.enter()
         with transaction.atomic():
             if not lock_catalog(catalog.pk):
-                raise self.gone()
-            written = replace_content(
-                catalog,
-                index,
-                pool,
-                digest=self.digest,
-                body_hash=fetched.sha256,
-                everything=self.everything,
-                progress=self.wrote,
+                raise SourceError(
+                    f"{catalog} was deleted while it was being read.",
+                    code="catalog-gone",
+                    hint="Nothing of it is kept. Add it again if that was not meant.",
+                )
+            replacement = Replacement(
+                catalog, index, pool, everything=self.everything, progress=self.wrote
             )
+            replaced = replacement.run(self.digest, fetched.sha256)
             fetched.check()
-            self.save(
+            self.succeed(
+                "read",
                 content_hash=fetched.sha256,
                 derivation=DERIVATION,
-                synced_digest=self.digest,
                 last_modified=fetched.last_modified,
-                revision=written.revision,
+                revision=replaced.revision,
                 changed_at=now,
-                package_count=written.counts["packages"],
-                channel_count=written.counts["channels"],
-                bundle_count=written.counts["bundles"],
-                problem_count=written.counts["problems"],
-                **self.success(self.cost(fetched)),
+                package_count=replaced.counts["packages"],
+                channel_count=replaced.counts["channels"],
+                bundle_count=replaced.counts["bundles"],
+                problem_count=replaced.counts["problems"],
             )
         self.row.leave()
-        return written
+        return replaced
 
     def wrote(self, done: int, total: int) -> None:
         self.progress(done, total)
         self.row.writing(done, total)
 
-    def gone(self) -> SourceError:
-        return SourceError(
-            f"{self.catalog} was deleted while it was being read.",
-            code="catalog-gone",
-            hint="Nothing of it is kept. Add it again if that was not meant.",
-        )
-
-    def success(self, cost: str) -> dict[str, object]:
+    def succeed(self, action: str, **values: object) -> None:
+        """Saves the success, and how the source was read if it has several access methods."""
         now = timezone.now()
-        return {
-            "state": self.state(Catalog.State.SERVING),
-            "checked_at": now,
-            "synced_at": now,
-            "failing_since": None,
-            "error_code": "",
-            "error_text": "",
-            "error_hint": "",
-            "last_cost": cost,
-            **self.access_methods(),
-        }
+        milliseconds = round((time.monotonic() - self.started) * 1000)
+        count = self.fetched.bytes_read
+        size = f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+        if self.fetched.access_method:
+            values["access_method"] = self.fetched.access_method
+            if outcomes := getattr(self.source, "outcomes", None):
+                values["access_methods"] = outcomes
+        self.save(
+            state=self.state(Catalog.State.SERVING),
+            checked_at=now,
+            synced_at=now,
+            failing_since=None,
+            error_code="",
+            error_text="",
+            error_hint="",
+            last_cost=f"{action}{f', {size}' if count else ''}, {milliseconds:,} ms",
+            synced_digest=self.digest,
+            **values,
+        )
 
     def state(self, state: Catalog.State) -> Catalog.State:
         disabled = self.catalog.availability == Catalog.UNAVAILABLE
         return Catalog.State.DISABLED if disabled else state
-
-    def cost(self, fetched: Fetched | None, what: str = "read") -> str:
-        milliseconds = round((time.monotonic() - self.started) * 1000)
-        count = fetched.bytes_read if fetched else 0
-        size = f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
-        return f"{what}{f', {size}' if count else ''}, {milliseconds:,} ms"
 
     def save(self, **values: object) -> None:
         """Writes only these columns: a cluster's sync may write the others meanwhile."""
@@ -278,50 +252,32 @@ class _Attempt:
         for name, value in values.items():
             setattr(self.catalog, name, value)
 
-    def unchanged(self, what: str, fetched: Fetched | None = None) -> SyncResult:
-        values = self.success(self.cost(fetched, what))
-        values["synced_digest"] = self.digest
-        if fetched and fetched.last_modified:
-            values["last_modified"] = fetched.last_modified
-        self.save(**values)
-        result = self.result(UNCHANGED, 1, fetched)
-        if self.row.row is not None:  # the reading took long enough to be shown
-            self.finish(result)
-        return result
-
-    def changed(self, written: ReplacedContent, fetched: Fetched, rows: int) -> SyncResult:
-        result = self.result(CHANGED, rows, fetched, counts=written.counts)
-        self.finish(result)
-        log.info(
-            "catalog synced",
-            catalog=str(self.catalog),
-            rows=rows,
-            seconds=round(time.monotonic() - self.started, 2),
-            **written.counts,
-        )
-        return result
+    def unchanged(self, reason: str) -> SyncResult:
+        stamp = self.fetched.last_modified
+        self.succeed(reason, **({"last_modified": stamp} if stamp else {}))
+        return self.result(SyncRun.Outcome.UNCHANGED, 1)
 
     def failed(self, error: SourceError) -> SyncResult:
         self.row.leave()
+        if self.fetched.requests + self.fetched.bytes_read == 0:
+            self.fetched = Fetched(None, bytes_read=error.bytes_read, requests=error.requests)
         cancelled = error.code == "cancelled"
         now = timezone.now()
-        outcomes = getattr(self.source, "outcomes", self.catalog.access_methods)
-        fields = {"error_code": error.code, "error_text": error.message, "error_hint": error.hint}
         if cancelled:
-            # Not a failure of the catalog: only `catalogs.tasks` asks, to wait for the next poll.
+            # Not a failure of the catalog: only `catalogs.tasks` reads it, to wait for a poll.
             self.save(checked_at=now, error_code=error.code)
         else:
             self.save(
                 state=self.state(Catalog.State.FAILED),
                 checked_at=now,
                 failing_since=self.catalog.failing_since or now,
-                access_methods=outcomes,
-                **fields,
+                access_methods=getattr(self.source, "outcomes", self.catalog.access_methods),
+                error_code=error.code,
+                error_text=error.message,
+                error_hint=error.hint,
             )
-        cost = Fetched(None, bytes_read=error.bytes_read, requests=error.requests)
-        result = self.result(CANCELLED if cancelled else FAILED, 1, cost, error=error)
-        if error.code != "catalog-gone":  # its cluster may be gone, too
-            self.finish(result, error)
+        outcome = SyncRun.Outcome.CANCELLED if cancelled else SyncRun.Outcome.FAILED
+        result = self.result(outcome, 1, error=error)
         log.warning(
             "catalog sync cancelled" if cancelled else "catalog sync failed",
             catalog=str(self.catalog),
@@ -335,31 +291,28 @@ class _Attempt:
         self,
         outcome: str,
         rows: int,
-        fetched: Fetched | None,
-        *,
         counts: dict[str, int] | None = None,
         error: SourceError | None = None,
     ) -> SyncResult:
-        catalog = self.catalog
+        """The result, also recorded on a SyncRun unless nothing changed in a short run."""
+        catalog, counts = self.catalog, counts or {}
+        cost = {
+            "rows_written": rows,
+            "bytes_read": self.fetched.bytes_read,
+            "requests": self.fetched.requests,
+        }
+        recorded = outcome != SyncRun.Outcome.UNCHANGED or self.row.row is not None
+        if recorded and (error is None or error.code != "catalog-gone"):  # its cluster may be gone
+            self.row.finish(outcome, counts | cost, error)
         return SyncResult(
-            outcome=outcome,
+            outcome=str(outcome),
             packages=catalog.package_count,
             channels=catalog.channel_count,
             bundles=catalog.bundle_count,
             problems=catalog.problem_count,
-            rows_written=rows,
-            bytes_read=fetched.bytes_read if fetched else 0,
-            requests=fetched.requests if fetched else 0,
             error=error.message if error else "",
             error_code=error.code if error else "",
             error_hint=error.hint if error else "",
-            counts=counts or {},
+            counts=counts,
+            **cost,
         )
-
-    def finish(self, result: SyncResult, error: SourceError | None = None) -> None:
-        cost = {
-            "rows_written": result.rows_written,
-            "bytes_read": result.bytes_read,
-            "requests": result.requests,
-        }
-        self.row.finish(result.outcome, result.counts | cost, error)

@@ -1,13 +1,10 @@
-"""Replaces a catalog's content in one transaction, package by package, only where it changed.
-
-Reads an indexed spool; `catalogs.sync.write` writes the rows. Where the spool comes from, and how
-the attempt is recorded, is in `catalogs.sync.catalog`.
-"""
+"""Replaces the changed packages of a catalog in one transaction, from an indexed spool."""
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 
 from django.db import transaction
 from django.db.models import Count, Sum
@@ -17,17 +14,14 @@ from catalogs.fbc.package import DERIVATION
 from catalogs.fbc.split import CatalogIndex, PackageIndex
 from catalogs.models import Catalog, CatalogRevision, ContentProblem, Package
 from catalogs.revisions.record import Recorder
+from catalogs.sources.base import ProgressCallback
+from catalogs.storage.packs import max_packs
 from catalogs.sync.deletion import collect_garbage, lock_for_writing, may_collect
 from catalogs.sync.package_rows import PackageJob, PackageRows
 from catalogs.sync.pool import Pool
-from catalogs.sync.write import RowReservation, StoredPackage, Writer, stored_packages
+from catalogs.sync.write import StoredPackage, Writer, stored_packages
 
-Progress = Callable[[int, int], None]
 SALT = f"derivation {DERIVATION}".encode()
-
-
-def no_progress(done: int, total: int) -> None:
-    """Ignores the progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,12 @@ class ReplacedContent:
 
 
 class Replacement:
-    """One replacement of a catalog's content; `run` inside the caller's transaction."""
+    """Replaces the content of `catalog` with the body that `pool` reads; call `run` inside a
+    transaction.
+
+    `everything` also rewrites the packages whose blobs did not change. `progress` receives
+    (packages done, packages to do).
+    """
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class Replacement:
         pool: Pool,
         *,
         everything: bool,
-        progress: Progress,
+        progress: ProgressCallback,
     ) -> None:
         self._catalog = catalog
         self._index = index
@@ -64,6 +63,7 @@ class Replacement:
 
     def run(self, digest: str, body_hash: str) -> ReplacedContent:
         """Writes every package that differs from the stored one, and a revision."""
+        lock_for_writing()
         stored = stored_packages(self._catalog.pk, SALT)
         hashes = {name: part.content_hash(SALT) for name, part in self._parts.items()}
         changed = [name for name in self._parts if self._differs(name, stored, hashes)]
@@ -75,7 +75,7 @@ class Replacement:
             self._progress(done, len(jobs))
         for name in sorted(stored.keys() - hashes.keys() - {""}):
             self._remove(name, stored[name])
-        self._replace_loose(stored_blobs)
+        self._replace_unowned(stored_blobs)
         rows_written = self._writer.finish()
         counts = self._count() | self._tally
         rows_written += self._write_revision(counts, digest, body_hash)
@@ -87,19 +87,17 @@ class Replacement:
 
     def _reserve(self, changed: list[str], stored: dict[str, StoredPackage]) -> set[bytes]:
         bundles = others = size = 0
-        names = {"", *changed} & self._parts.keys()
-        for name in names:
-            for at in self._parts[name]:
-                bundles += at.bundle
-                others += not at.bundle
-                size += at.length
-        blobs = (at.digest for name in names for at in self._parts[name])
-        new = sum(1 for name in changed if name not in stored or stored[name].id is None)
+        parts = [self._parts[name] for name in {"", *changed} & self._parts.keys()]
+        for at in chain.from_iterable(parts):
+            bundles += at.bundle
+            others += not at.bundle
+            size += at.length
         return self._writer.reserve(
-            RowReservation(
-                packages=new, channels=others, bundles=bundles, parts=len(names), size=size
-            ),
-            blobs,
+            (at.digest for at in chain.from_iterable(parts)),
+            packages=sum(1 for name in changed if name not in stored or stored[name].id is None),
+            channels=others,
+            bundles=bundles,
+            packs=max_packs(len(parts), size),
         )
 
     def _job(self, name: str, stored_blobs: set[bytes]) -> PackageJob:
@@ -118,22 +116,22 @@ class Replacement:
             self._tally["changed" if existed else "added"] += 1
             self._recorder.is_now(rows.name, rows.outline)
         elif existed:
-            self._note_removed(rows.name)
+            self._record_removal(rows.name)
 
     def _remove(self, name: str, before: StoredPackage) -> None:
         self._recorder.before(name, before.id)
         self._writer.clear(name, before.id, whole=True)
         if before.id is not None:
-            self._note_removed(name)
+            self._record_removal(name)
 
-    def _replace_loose(self, stored_blobs: set[bytes]) -> None:
-        """Blobs of no package, and problems of unreadable blobs."""
+    def _replace_unowned(self, stored_blobs: set[bytes]) -> None:
+        """Replaces the blobs without a package, and the problems of unreadable blobs."""
         rows = self._pool.builder.build(
             self._job("", stored_blobs), self._writer.store_pack, self._index.problems
         )
         self._writer.write("", rows, StoredPackage(None, ""))
 
-    def _note_removed(self, name: str) -> None:
+    def _record_removal(self, name: str) -> None:
         self._tally["removed"] += 1
         self._recorder.is_now(name, None)
 
@@ -156,26 +154,6 @@ class Replacement:
         return 1 + self._recorder.finish(revision.pk)
 
 
-def replace_content(
-    catalog: Catalog,
-    index: CatalogIndex,
-    pool: Pool,
-    *,
-    digest: str,
-    body_hash: str,
-    everything: bool,
-    progress: Progress = no_progress,
-) -> ReplacedContent:
-    """Replaces the content of `catalog` with the body that `pool` reads; call inside a transaction.
-
-    `everything` also rewrites the packages whose blobs did not change. `progress` receives
-    (packages done, packages to do).
-    """
-    lock_for_writing()
-    replacement = Replacement(catalog, index, pool, everything=everything, progress=progress)
-    return replacement.run(digest, body_hash)
-
-
 def sweep() -> int:
     """Deletes unreferenced blobs and icons, unless another catalog is being written."""
     with transaction.atomic():
@@ -184,7 +162,7 @@ def sweep() -> int:
 
 @contextmanager
 def no_cyclic_gc() -> Iterator[None]:
-    """Blobs and rows hold no cycles; searching for them costs a tenth of the time."""
+    """Disables the search for cycles, which takes a tenth of the time: blobs and rows have none."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""Writes the rows of packages: deletes the stored rows that differ, inserts those that are missing.
+"""Writes the rows of packages: deletes stored rows that differ, inserts missing ones.
 
-Everything here runs inside the caller's transaction. Rows come from `catalogs.sync.package_rows`;
-every table's rows are written with the keys first, then the fields of the row type.
+Runs inside the caller's transaction. The values of a row are its keys, then the fields of its type
+in `catalogs.sync.package_rows`.
 """
 
 import hashlib
@@ -14,25 +14,13 @@ import msgspec
 from django.db import connection
 from django.db.models import Model
 
+from catalogs import models
 from catalogs.fbc.blob import ContentProblemRow, as_json
 from catalogs.fbc.bundle import BundleGVKRow, RelatedImageRow
-from catalogs.models import (
-    Blob,
-    BlobRef,
-    Bundle,
-    BundleGVK,
-    Channel,
-    ChannelEntry,
-    ContentProblem,
-    Icon,
-    Package,
-    PackageSearch,
-    PackageText,
-    Prediction,
-    RelatedImage,
-)
+from catalogs.models import BlobRef, Bundle, Channel, ContentProblem, Package
 from catalogs.storage.blobs import PackTables
-from catalogs.storage.packs import Pack, max_packs
+from catalogs.storage.packs import Pack
+from catalogs.sync import package_rows
 from catalogs.sync.package_rows import (
     BlobRefRow,
     BundleColumns,
@@ -40,11 +28,8 @@ from catalogs.sync.package_rows import (
     ChannelColumns,
     ChannelEntryRow,
     ChannelRows,
-    IconRow,
     PackageColumns,
     PackageRows,
-    PackageSearchRow,
-    PackageTextRow,
 )
 from olmweb.bulk import Table, among, delete, quoted, reserve_ids
 
@@ -55,14 +40,14 @@ KEYS_PER_QUERY = 500  # in one IN (...), below every database's limit
 
 @dataclass(frozen=True, slots=True)
 class StoredPackage:
-    """A package as the last sync left it. `id` is None for blobs without an olm.package."""
+    """A package of the last sync. `id` is None for blobs without an olm.package."""
 
     id: int | None
     content_hash: str
 
 
 def stored_packages(catalog_id: int, salt: bytes) -> dict[str, StoredPackage]:
-    """Every package that has rows, by name; "" and names without an olm.package blob included."""
+    """Every package with rows, by name, including "" and names without an olm.package blob."""
     stored = {
         name: StoredPackage(pk, content_hash)
         for pk, name, content_hash in Package.objects.filter(catalog=catalog_id).values_list(
@@ -78,18 +63,6 @@ def stored_packages(catalog_id: int, salt: bytes) -> dict[str, StoredPackage]:
 
 
 @dataclass(frozen=True, slots=True)
-class RowReservation:
-    """How many new rows a writer may write; `parts` are packages, with an olm.package or not, and
-    `size` the bytes of their blobs."""
-
-    packages: int
-    channels: int
-    bundles: int
-    parts: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class Unchanged:
     """Stored rows that need no writing: bundles by (name, ordinal), channels by name."""
 
@@ -102,9 +75,9 @@ class Unchanged:
 
 
 class Writer:
-    """Writes packages of one catalog. `reserve` first, `finish` last.
+    """Writes packages of one catalog. Call `reserve` first, `finish` last.
 
-    `rewrite`: another derivation may have made the stored rows, so none of them is reused.
+    With `rewrite` no stored row is reused, as another derivation may have made it.
     """
 
     def __init__(self, catalog_id: int, *, rewrite: bool) -> None:
@@ -115,24 +88,35 @@ class Writer:
         self._packages = Table(
             Package, "id", "catalog", "name", "content_hash", *PackageColumns._fields
         )
-        self._texts = Table(PackageText, "package", *PackageTextRow._fields, batch=LONG_BATCH)
-        self._search = Table(PackageSearch, "package", *PackageSearchRow._fields, batch=LONG_BATCH)
+        self._texts = Table(
+            models.PackageText, "package", *package_rows.PackageTextRow._fields, batch=LONG_BATCH
+        )
+        self._search = Table(
+            models.PackageSearch,
+            "package",
+            *package_rows.PackageSearchRow._fields,
+            batch=LONG_BATCH,
+        )
         self._channels = Table(Channel, "id", "package", *ChannelColumns._fields)
-        self._entries = Table(ChannelEntry, "channel", *ChannelEntryRow._fields)
+        self._entries = Table(models.ChannelEntry, "channel", *ChannelEntryRow._fields)
         self._bundles = Table(Bundle, "id", "package", *BundleColumns._fields)
-        self._gvks = Table(BundleGVK, "bundle", *BundleGVKRow._fields)
-        self._images = Table(RelatedImage, "bundle", *RelatedImageRow._fields)
+        self._gvks = Table(models.BundleGVK, "bundle", *BundleGVKRow._fields)
+        self._images = Table(models.RelatedImage, "bundle", *RelatedImageRow._fields)
         self._refs = Table(BlobRef, "catalog", "package", *BlobRefRow._fields)
         self._problems = Table(ContentProblem, "catalog", *ContentProblemRow._fields)
-        self._icons = Table(Icon, *IconRow._fields, keyed=True, batch=LONG_BATCH)
+        self._icons = Table(
+            models.Icon, *package_rows.IconRow._fields, keyed=True, batch=LONG_BATCH
+        )
         self._packs: PackTables
         self._ids: dict[type[Model], Iterator[int]] = {}
 
-    def reserve(self, limits: RowReservation, blobs: Iterable[bytes]) -> set[bytes]:
-        """Reserves primary keys for new rows; returns which `blobs` are stored."""
-        counts = {Package: limits.packages, Channel: limits.channels, Bundle: limits.bundles}
+    def reserve(
+        self, blobs: Iterable[bytes], *, packages: int, channels: int, bundles: int, packs: int
+    ) -> set[bytes]:
+        """Reserves primary keys for at most so many new rows; returns which `blobs` are stored."""
+        counts = {Package: packages, Channel: channels, Bundle: bundles}
         self._ids = {model: iter(reserve_ids(model, count)) for model, count in counts.items()}
-        self._packs = PackTables(max_packs(limits.parts, limits.size))
+        self._packs = PackTables(packs)
         return set(_stored_blobs(blobs))
 
     def store_pack(self, pack: Pack) -> None:
@@ -175,21 +159,15 @@ class Writer:
             self._search.add((package_id, *rows.search))
         for channel in rows.channels:
             if channel.row.name not in unchanged.channels:
-                self._write_channel(package_id, channel)
+                channel_id = next(self._ids[Channel])
+                self._channels.add((channel_id, package_id, *channel.row))
+                self._entries.extend([(channel_id, *entry) for entry in channel.entries])
         for bundle in rows.bundles:
             if (bundle.row.name, bundle.row.ordinal) not in unchanged.bundles:
-                self._write_bundle(package_id, bundle)
-
-    def _write_channel(self, package_id: int, channel: ChannelRows) -> None:
-        channel_id = next(self._ids[Channel])
-        self._channels.add((channel_id, package_id, *channel.row))
-        self._entries.extend([(channel_id, *entry) for entry in channel.entries])
-
-    def _write_bundle(self, package_id: int, bundle: BundleRows) -> None:
-        bundle_id = next(self._ids[Bundle])
-        self._bundles.add((bundle_id, package_id, *bundle.row))
-        self._gvks.extend([(bundle_id, *gvk) for gvk in bundle.gvks])
-        self._images.extend([(bundle_id, *image) for image in bundle.images])
+                bundle_id = next(self._ids[Bundle])
+                self._bundles.add((bundle_id, package_id, *bundle.row))
+                self._gvks.extend([(bundle_id, *gvk) for gvk in bundle.gvks])
+                self._images.extend([(bundle_id, *image) for image in bundle.images])
 
     def clear(self, name: str, package_id: int | None, *, whole: bool) -> None:
         """Deletes all rows of a package; with `whole` its own row too."""
@@ -199,18 +177,18 @@ class Writer:
             return
         key = (package_id,)
         for model, parent, column in (
-            (BundleGVK, Bundle, "bundle_id"),
-            (RelatedImage, Bundle, "bundle_id"),
-            (ChannelEntry, Channel, "channel_id"),
+            (models.BundleGVK, Bundle, "bundle_id"),
+            (models.RelatedImage, Bundle, "bundle_id"),
+            (models.ChannelEntry, Channel, "channel_id"),
         ):
             self._deleted += delete(model, f"{column} IN {_ids_of(parent)}", key)
-        for child in (Prediction, Bundle, Channel, PackageText, PackageSearch):
+        for child in (models.Prediction, Bundle, Channel, models.PackageText, models.PackageSearch):
             self._deleted += delete(child, "package_id = %s", key)
         if whole:
             self._deleted += delete(Package, "id = %s", key)
 
     def finish(self) -> int:
-        """Writes what still waits; returns the rows inserted, updated and deleted."""
+        """Writes the waiting rows; returns the rows inserted, updated and deleted."""
         tables = (
             *(self._icons, self._packages, self._texts, self._search, self._channels),
             *(self._entries, self._bundles, self._gvks, self._images, self._refs, self._problems),
@@ -220,12 +198,12 @@ class Writer:
         written = self._packs.flush() + sum(table.written for table in tables)
         return self._deleted + self._updated + written
 
-    # -- stored rows, which the same derivation made
+    # -- stored rows of the same derivation
 
     def _delete_changed(self, package_id: int | None, rows: PackageRows) -> Unchanged:
         """Deletes the package's stored rows that differ from `rows`; returns the others.
 
-        At most seven queries, and a few for what is deleted.
+        At most seven queries, and a few deletions.
         """
         refs = self._unchanged_refs(rows)
         problems = self._unchanged_problems(rows)
@@ -236,8 +214,8 @@ class Writer:
             problems=problems,
             bundles=self._unchanged_bundles(package_id, rows.bundles),
             channels=self._unchanged_channels(package_id, rows.channels),
-            text=self._is_unchanged(PackageText, package_id, rows.text),
-            search=self._is_unchanged(PackageSearch, package_id, rows.search),
+            text=self._is_unchanged(models.PackageText, package_id, rows.text),
+            search=self._is_unchanged(models.PackageSearch, package_id, rows.search),
         )
 
     def _unchanged_refs(self, rows: PackageRows) -> frozenset[BlobRefRow]:
@@ -267,7 +245,7 @@ class Writer:
     def _unchanged_bundles(
         self, package_id: int, bundles: Iterable[BundleRows]
     ) -> frozenset[tuple[str, int]]:
-        """A bundle's rows derive from its blob and its deprecation, and from nothing else."""
+        """A bundle's rows derive from its blob and its deprecation only."""
         wanted = {
             (bundle.row.name, bundle.row.ordinal): (
                 bundle.row.blob,
@@ -285,7 +263,7 @@ class Writer:
                 unchanged.add((name, ordinal))
             else:
                 changed.append(pk)
-        for child in (BundleGVK, RelatedImage, Prediction):
+        for child in (models.BundleGVK, models.RelatedImage, models.Prediction):
             self._delete(child, "bundle_id", changed)
         self._delete(Bundle, "id", changed)
         return frozenset(unchanged)
@@ -294,7 +272,7 @@ class Writer:
         self, package_id: int, channels: Iterable[ChannelRows]
     ) -> frozenset[str]:
         entries: dict[int, list[ChannelEntryRow]] = defaultdict(list)
-        stored = ChannelEntry.objects.filter(channel__package=package_id)
+        stored = models.ChannelEntry.objects.filter(channel__package=package_id)
         for channel_id, *values in stored.order_by("channel", "ordinal").values_list(
             "channel_id", *ChannelEntryRow._fields
         ):
@@ -316,18 +294,18 @@ class Writer:
                 unchanged.add(row.name)
             else:
                 changed.append(pk)
-        self._delete(ChannelEntry, "channel_id", changed)
+        self._delete(models.ChannelEntry, "channel_id", changed)
         self._delete(Channel, "id", changed)
         return frozenset(unchanged)
 
     def _is_unchanged(
         self,
-        model: type[PackageText | PackageSearch],
+        model: type[models.PackageText | models.PackageSearch],
         package_id: int,
-        wanted: PackageTextRow | PackageSearchRow | None,
+        wanted: package_rows.PackageTextRow | package_rows.PackageSearchRow | None,
     ) -> bool:
-        """For the one row that a package has of the model: a text first, then JSON, which is
-        compared decoded because PostgreSQL does not keep the order of keys."""
+        """Compares the one row of the package: a text, then JSON documents, decoded because
+        PostgreSQL does not keep the order of keys."""
         if wanted is None:
             return True
         text, *documents = wanted
@@ -354,5 +332,5 @@ def _stored_blobs(blobs: Iterable[bytes]) -> Iterator[bytes]:
     while batch := [digest.hex() for digest in islice(left, BLOBS_PER_QUERY)]:
         with connection.cursor() as cursor:
             where, values = among("sha256", batch)
-            cursor.execute(f"SELECT sha256 FROM {quoted(Blob)} WHERE {where}", values)  # noqa: S608
+            cursor.execute(f"SELECT sha256 FROM {quoted(models.Blob)} WHERE {where}", values)  # noqa: S608
             yield from (bytes.fromhex(sha256) for (sha256,) in cursor.fetchall())

@@ -1,4 +1,4 @@
-"""`manage.py sync_catalog`: reads one catalog now, at the terminal."""
+"""`manage.py sync_catalog`: syncs one catalog in this process."""
 
 import json
 import resource
@@ -8,7 +8,6 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,17 @@ from django.core.management.base import BaseCommand, CommandError
 from catalogs.lookup import get_named_catalog
 from catalogs.models import Catalog
 from catalogs.sources import own_catalogs
-from catalogs.sources.base import SourceError, progress_callback
+from catalogs.sources.base import SourceError, no_progress, progress_callback
 from catalogs.sources.own_catalogs import own_catalog
-from catalogs.sync.catalog import FAILED, SyncResult, sync_catalog
-from catalogs.sync.replace import no_progress
+from catalogs.sync.catalog import SyncResult, sync_catalog
 from olmweb.errors import Missing
+from olmweb.models import SyncRun
 from olmweb.runtime import leases
 
 LEASE_SECONDS = 1800
 BAR_WIDTH = 30
 REDRAW = 0.1  # seconds
-INTERRUPTED = 130  # what a shell gives for Ctrl-C
+INTERRUPTED = 130  # exit status of a shell for Ctrl-C
 
 
 class Command(BaseCommand):
@@ -73,13 +72,13 @@ class Command(BaseCommand):
             self.stdout.write(_as_text(catalog, result, seconds))
         if result.error_code == "cancelled":
             raise SystemExit(INTERRUPTED)
-        if result.outcome == FAILED:
+        if result.outcome == SyncRun.Outcome.FAILED:
             raise SystemExit(1)
 
 
 @contextmanager
 def _cancellable(catalog: Catalog) -> Iterator[None]:
-    """Ctrl-C ends the sync as a failed one that says why; a second one ends it the hard way."""
+    """Ctrl-C cancels the sync; a second one interrupts the process."""
 
     def cancel(*_: object) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -97,14 +96,11 @@ def _cancellable(catalog: Catalog) -> Iterator[None]:
 
 
 def _source(options: dict[str, Any]) -> tuple[str, str] | None:
-    """Kind and source that the options name, None for none of them."""
+    """Kind and source of the options; None without any."""
     if options["file"]:
         return own_catalogs.FILE, str(Path(options["file"]).absolute())
-    if options["url"]:
-        return own_catalogs.URL, options["url"]
-    if options["image"]:
-        return own_catalogs.IMAGE, options["image"]
-    return None
+    kinds = {"url": own_catalogs.URL, "image": own_catalogs.IMAGE}
+    return next(((kinds[name], options[name]) for name in kinds if options[name]), None)
 
 
 def _catalog(name: str, source: tuple[str, str] | None) -> Catalog:
@@ -122,7 +118,7 @@ def _catalog(name: str, source: tuple[str, str] | None) -> Catalog:
 
 
 class _Terminal:
-    """One line on the terminal that says where the sync stands: bytes, then packages."""
+    """The progress of the sync in one line on the terminal: bytes, then packages."""
 
     def __init__(self) -> None:
         self._drawn = 0.0
@@ -151,26 +147,21 @@ class _Terminal:
         self._width = len(line)
 
     def end(self) -> None:
-        """Leaves the line as it is."""
+        """Completes the line."""
         if self._step:
             sys.stderr.write("\n")
             sys.stderr.flush()
         self._step, self._width = "", 0
 
 
-def _peak_rss_mb() -> float:
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
-
-
 def _as_json(catalog: Catalog, result: SyncResult, seconds: float) -> dict[str, Any]:
-    values = asdict(result)
     fields = ("outcome", "packages", "channels", "bundles", "problems")
     costs = ("rows_written", "bytes_read", "requests")
     return {
         "catalog": str(catalog),
-        **{name: values[name] for name in (*fields, *costs)},
+        **{name: getattr(result, name) for name in (*fields, *costs)},
         "seconds": round(seconds, 3),
-        "peak_rss_mb": _peak_rss_mb(),
+        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         "error": result.error,
     }
 

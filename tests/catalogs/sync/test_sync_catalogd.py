@@ -3,7 +3,8 @@
 import pytest
 
 from catalogs.models import Catalog, Package
-from catalogs.sync.catalog import record_cluster_catalogs, sync_catalog
+from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.cluster_catalogs import record_cluster_catalogs
 from olmweb.clusters import client_for
 from olmweb.kube.resources import CLUSTER_CATALOGS
 from olmweb.models import Cluster

@@ -10,7 +10,8 @@ from django.utils import timezone
 from catalogs import tasks
 from catalogs.models import Blob, Bundle, Catalog, CatalogRevision
 from catalogs.sources.file import FileSource
-from catalogs.sync.catalog import record_cluster_catalogs, sync_catalog
+from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.cluster_catalogs import record_cluster_catalogs
 from olmweb.models import Cluster
 from olmweb.runtime import leases
 from tests.worlds.fbc import jsonl, package
