@@ -1,12 +1,11 @@
 """Bulk writes, faster than Django's: of plain rows (`Table`), and of model instances (`insert`,
 `upsert`, `update`).
 
-`Table` needs no model instances and must run inside a transaction. Its values go through no Django
-field: give JSON as text, times as aware datetimes.
+`Table` must run inside a transaction. Its values bypass Django's fields: pass JSON as text, times
+as aware datetimes.
 
-The functions for instances differ from Django's only on PostgreSQL, which receives the rows as one
-JSON document and makes columns of it itself. Django's bulk_create sends parameters, and quoting
-their texts takes longer than the rest of the write.
+The functions for instances differ from Django's on PostgreSQL only, which receives the rows as one
+JSON document: quoting the parameters of bulk_create takes longer than the rest of the write.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,10 +24,10 @@ _Field: TypeAlias = "Field[Any, Any]"
 
 
 class Table:
-    """Inserts rows with these columns of one model, in batches; `finish` last.
+    """Inserts rows with these columns of one model, in batches; call `finish` last.
 
-    `keyed` rows have a primary key derived from their content, so another writer may have stored
-    the same row: existing rows are left alone.
+    `keyed` rows have a primary key derived from their content; existing rows, of another writer,
+    are skipped.
     """
 
     def __init__(
@@ -89,13 +88,13 @@ class Table:
         starts = range(0, whole, SQLITE_ROWS)
         many = [list(chain.from_iterable(rows[at : at + SQLITE_ROWS])) for at in starts]
         connection.ensure_connection()
-        # Not by Django's cursor, which searches the long statement for placeholders each time.
+        # Django's cursor would search the long statement for placeholders each time.
         with connection.wrap_database_errors:
             connection.connection.executemany(self._insert_many, many)
             connection.connection.executemany(self._insert, rows[whole:])
 
     def _copy(self, cursor: Any, rows: list[Sequence[Any]]) -> None:
-        """Writes with COPY; it can't skip existing keys, so keyed rows go to a temporary table."""
+        """Writes with COPY; keyed rows to a temporary table, as it can't skip existing keys."""
         target = self._target
         if self._keyed:
             target = self._staging_table() + self._columns
@@ -121,10 +120,8 @@ class Table:
         return connection.ops.quote_name(f"staging_{self._model._meta.db_table}")
 
     def finish(self) -> None:
-        """Flushes, and on PostgreSQL inserts the keyed rows from the temporary table.
-
-        In the order of the keys, so that two writers of the same keys can't deadlock.
-        """
+        """Flushes, and on PostgreSQL inserts the keyed rows from the temporary table, in the order
+        of the keys, so that two writers can't deadlock."""
         self.flush()
         if not self._staged:
             return
@@ -157,8 +154,8 @@ def _column(model: type[Model], name: str) -> str:
 
 
 def _binary_types(model: type[Model], fields: Sequence[str]) -> list[str]:
-    """PostgreSQL's types of the columns, if one of them holds bytes: as text they are twice as
-    long. Empty for other tables: the server parses JSON and times from text."""
+    """PostgreSQL's types of the columns if one of them holds bytes, twice as long as text. Empty
+    for other tables: the server parses JSON and times from text."""
     if connection.vendor != "postgresql":
         return []
     types = [str(model._meta.get_field(name).db_type(connection)) for name in fields]
@@ -173,7 +170,7 @@ def _text_limits(model: type[Model], fields: Sequence[str]) -> dict[int, int]:
 
 def _truncate(row: Sequence[Any], limits: dict[int, int]) -> tuple[Any, ...]:
     """The row with texts cut to their columns: a text longer than any real one must not stop a
-    whole catalog, and only one of the two databases would refuse it."""
+    sync, and only PostgreSQL would refuse it."""
     return tuple(
         value[: limits[i]] if i in limits and value is not None else value
         for i, value in enumerate(row)
@@ -181,7 +178,7 @@ def _truncate(row: Sequence[Any], limits: dict[int, int]) -> tuple[Any, ...]:
 
 
 def _truncate_all(rows: list[Sequence[Any]], limits: dict[int, int]) -> list[Sequence[Any]]:
-    """Truncates every row; checks column by column first: nearly always nothing is too long."""
+    """Truncates every row. Checks whole columns first: nearly always nothing is too long."""
     for i, limit in limits.items():
         if max(map(len, map(itemgetter(i), rows))) > limit:
             return [_truncate(row, limits) for row in rows]
@@ -191,9 +188,9 @@ def _truncate_all(rows: list[Sequence[Any]], limits: dict[int, int]) -> list[Seq
 def reserve_ids(model: type[Model], count: int) -> Sequence[int]:
     """`count` primary keys that no other writer receives.
 
-    SQLite: the transaction holds the only write lock, so the next numbers are free. PostgreSQL:
-    taken from the table's own sequence, number by number: advancing it by `count` in one step would
-    need a lock that blocks other writers until this one commits.
+    On SQLite the transaction holds the only write lock, so the next numbers are free. On PostgreSQL
+    they come from the sequence, number by number: advancing it in one step would need a lock that
+    blocks other writers until the commit.
     """
     if not count:
         return ()

@@ -1,6 +1,4 @@
-"""Stores the blobs of FBC in the database, packed together, and reads them back byte for byte:
-one blob, many in any order, or a stream in the catalog's order that opm reads.
-"""
+"""Stores the blobs of FBC in the database, packed together, and reads them byte for byte."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
@@ -22,7 +20,7 @@ JSON, YAML = "application/jsonl", "application/yaml"
 
 def read_blob(sha256: str, limit: int | None = None) -> bytes | None:
     """The blob, or its first `limit` bytes; None when it isn't stored."""
-    # One statement for both rows: between two, a sweep could move the blob.
+    # One statement: between two, a sweep could move the blob.
     blob = Blob.objects.select_related("pack").filter(pk=sha256).first()
     if blob is None:
         return None
@@ -47,7 +45,7 @@ def read_blobs(wanted: Iterable[str]) -> Iterator[tuple[str, bytes]]:
             if members is not None:
                 data = unpacker.decompress(bytes(packed), max_output_size=size)
                 yield from ((sha256, data[at : at + n]) for _, _, sha256, at, n in members)
-        # A sweep repacked the others between the queries: a pack only gets smaller.
+        # A sweep repacked the others between the queries.
         for _, _, sha256, _, _ in chain.from_iterable(places.values()):
             blob = read_blob(sha256)
             if blob is not None:
@@ -70,7 +68,7 @@ def stream_blobs(keys: Sequence[str]) -> Iterator[bytes]:
     """
     for start in range(0, len(keys), STREAMED_BLOBS):
         batch = keys[start : start + STREAMED_BLOBS]
-        # One statement for blobs and packs: between two, a sweep could move a blob.
+        # One statement: between two, a sweep could move a blob.
         rows = {row.pk: row for row in Blob.objects.select_related("pack").filter(pk__in=batch)}
         packs: dict[int, bytes] = {}
         for key in batch:
@@ -85,7 +83,7 @@ def stream_blobs(keys: Sequence[str]) -> Iterator[bytes]:
 
 
 def kind_of(keys: Sequence[str]) -> str:
-    """JSON when every blob is, else YAML, which JSON is too."""
+    """JSON if all blobs are JSON, else YAML, a superset."""
     return JSON if all(blob.startswith(b"{") for blob in stream_blobs(keys)) else YAML
 
 
@@ -128,9 +126,7 @@ def collect_blobs() -> int:
             f" (SELECT 1 FROM {ref} r WHERE r.blob_id = {blob}.sha256) RETURNING pack_id"
         )
         touched = [row[0] for row in cursor.fetchall()]
-    rows = len(touched)
-    for pack_id in sorted(set(touched)):
-        rows += _repack(pack_id)
+    rows = len(touched) + sum(map(_repack, sorted(set(touched))))
     empty = f"NOT EXISTS (SELECT 1 FROM {blob} b WHERE b.pack_id = {pack}.id)"  # noqa: S608
     return rows + delete(BlobPack, empty, ())
 

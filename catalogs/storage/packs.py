@@ -1,7 +1,6 @@
-"""Packs blobs: several of one package in one zstd frame, each readable by itself.
+"""Packs several blobs of one package in one zstd frame. Pure.
 
-The versions of an operator are similar, so together they take a third of their separate size. Pure:
-the rows of packs are in `catalogs.storage.blobs`.
+The versions of an operator are similar: together they take a third of their separate size.
 """
 
 from collections.abc import Callable
@@ -11,7 +10,7 @@ import msgspec
 import zstandard
 
 ZSTD_LEVEL = 3
-# More saves little and costs every reader of a blob; a larger blob has a pack of its own.
+# Larger packs save little and slow down every read of a blob. A larger blob has its own pack.
 PACK_BYTES = 1 << 20
 
 

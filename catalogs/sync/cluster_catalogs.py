@@ -32,7 +32,7 @@ def record_cluster_catalogs(
 def record_catalog_sources(
     cluster: Cluster, objects: Iterable[Mapping[str, Any]], only: Collection[_Key] | None = None
 ) -> int:
-    """The same for CatalogSources; `only` has (namespace, name)."""
+    """As record_cluster_catalogs, for CatalogSources; `only` has (namespace, name)."""
     keys = None if only is None else set(only)
     kind = Catalog.SourceKind.CATALOG_SOURCE
     return _record_all(cluster, kind, objects, keys, _catalog_source)
@@ -54,7 +54,7 @@ def _record_all(
         for item in objects:
             name = _text(_dig(item, "metadata", "name"))
             namespace = _text(_dig(item, "metadata", "namespace"))
-            if not name or len(name) > 253 or len(namespace) > 63:  # no API server has such
+            if not name or len(name) > 253 or len(namespace) > 63:  # invalid in Kubernetes
                 continue
             row = rows.pop((namespace, name), None) or Catalog(
                 cluster=cluster, source_kind=kind, namespace=namespace, name=name
@@ -94,8 +94,8 @@ def _priority(value: object) -> int:
 
 
 def _cluster_catalog(item: Mapping[str, Any]) -> _Fields:
-    """`status.urls.base` came with v1; before it there was `contentURL`, the address of the content
-    itself, and `resolvedRef` beside `ref`."""
+    """Before v1, the status had `contentURL`, the address of the content itself, instead of
+    `urls.base`, and `resolvedRef` besides `ref`."""
     image = _dig(item, "status", "resolvedSource", "image")
     base = _dig(item, "status", "urls", "base") or _dig(item, "status", "contentURL")
     return {
@@ -109,10 +109,8 @@ def _cluster_catalog(item: Mapping[str, Any]) -> _Fields:
 
 
 def _catalog_source(item: Mapping[str, Any]) -> _Fields:
-    """The status has no digest: a read of the catalog takes that of its pod.
-
-    The state of OLM's connection becomes a condition.
-    """
+    """The state of OLM's connection becomes a condition. The status has no digest: a sync reads
+    that of the pod."""
     spec, status = _dig(item, "spec"), _dig(item, "status")
     connection, service = _dig(status, "connectionState"), _dig(status, "registryService")
     address = _dig(connection, "address") or _dig(spec, "address")
@@ -165,7 +163,7 @@ def _record(row: Catalog, fields: _Fields) -> int:
     source_changed = new or changed & {"resolved_digest", "base_url", "availability"}
     readable = row.base_url and row.state != states.DISABLED
     if row.source_kind == Catalog.SourceKind.CATALOG_SOURCE:
-        # A new image is a new pod, and that a new connection.
+        # A new image starts a new pod, with a new connection.
         source_changed = source_changed or changed & {"source", "conditions"}
         content_changed = True
     else:

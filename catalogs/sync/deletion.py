@@ -3,28 +3,13 @@
 Everything here runs inside the caller's transaction.
 """
 
+from collections.abc import Iterable
+
 from django.db import connection
 from django.db.models import Model
 
-from catalogs.models import (
-    BlobRef,
-    Bundle,
-    BundleGVK,
-    Catalog,
-    CatalogChange,
-    CatalogRevision,
-    Channel,
-    ChannelEntry,
-    ContentProblem,
-    Icon,
-    Package,
-    PackageOutline,
-    PackageSearch,
-    PackageText,
-    Prediction,
-    PredictionRun,
-    RelatedImage,
-)
+from catalogs import models
+from catalogs.models import Bundle, Catalog, CatalogRevision, Channel, Icon, Package
 from catalogs.storage.blobs import collect_blobs
 from olmweb.bulk import delete, quoted
 
@@ -53,7 +38,7 @@ def lock_catalog(catalog_id: int, *, delete: bool = False) -> bool:
 
 def delete_catalog(catalog_id: int) -> int:
     """Deletes a catalog with all its rows, in bulk; returns how many. On PostgreSQL it first waits
-    for a running write of its content, whose rows would remain otherwise."""
+    for a running write of the content, whose rows would remain otherwise."""
     lock_catalog(catalog_id, delete=True)
     key = (catalog_id,)
     packages = f"(SELECT id FROM {quoted(Package)} WHERE catalog_id = %s)"  # noqa: S608
@@ -65,26 +50,24 @@ def delete_catalog(catalog_id: int) -> int:
             (CatalogRevision, "catalog_id = %s"),
         )
     )
-    steps: tuple[tuple[type[Model], str], ...] = (
-        (BundleGVK, f"bundle_id IN {bundles}"),
-        (RelatedImage, f"bundle_id IN {bundles}"),
-        (ChannelEntry, f"channel_id IN {channels}"),
-        (Prediction, f"package_id IN {packages}"),
-        (Bundle, f"package_id IN {packages}"),
-        (Channel, f"package_id IN {packages}"),
-        (PackageText, f"package_id IN {packages}"),
-        (PackageSearch, f"package_id IN {packages}"),
-        (CatalogChange, f"revision_id IN {revisions}"),
-        *(
-            (model, "catalog_id = %s")
-            for model in (
-                *(CatalogRevision, PackageOutline, PredictionRun, BlobRef, ContentProblem),
-            )
+    steps: tuple[tuple[str, Iterable[type[Model]]], ...] = (
+        (f"bundle_id IN {bundles}", (models.BundleGVK, models.RelatedImage)),
+        (f"channel_id IN {channels}", (models.ChannelEntry,)),
+        (
+            f"package_id IN {packages}",
+            (models.Prediction, Bundle, Channel, models.PackageText, models.PackageSearch),
         ),
-        (Package, "catalog_id = %s"),
-        (Catalog, "id = %s"),
+        (f"revision_id IN {revisions}", (models.CatalogChange,)),
+        (
+            "catalog_id = %s",
+            (
+                *(CatalogRevision, models.PackageOutline, models.PredictionRun),
+                *(models.BlobRef, models.ContentProblem, Package),
+            ),
+        ),
+        ("id = %s", (Catalog,)),
     )
-    return sum(delete(model, where, key) for model, where in steps)
+    return sum(delete(model, where, key) for where, children in steps for model in children)
 
 
 def lock_for_writing() -> None:

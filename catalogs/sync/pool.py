@@ -1,12 +1,12 @@
-"""Builds rows of packages in processes beside the writer; small catalogs are read in the writer.
+"""Builds rows of packages in other processes; small catalogs are read in the writer.
 
-Reading is work of the Python interpreter, so threads would not share it. A process knows no
-database; it ends with the pool, or by itself when its owner is gone.
+Threads would not run in parallel. A process has no database; it ends with the pool, or by itself
+when the writer has ended.
 
-`concurrent.futures.ProcessPoolExecutor` does the same with less code here and was measured with
-the first sync of a catalog of 130 MB on SQLite: 18 % more CPU time and 85 MB over idle instead of
-58, because a result is complete in memory, pickled, before it is sent. It also refuses to start in
-a prefork worker of Celery, whose processes are daemons to `multiprocessing`.
+`concurrent.futures.ProcessPoolExecutor` needs less code, but for the first sync of a catalog of
+130 MB on SQLite 18 % more CPU time and 85 MB over idle instead of 58: it pickles a complete result
+before it sends it. It also refuses to start in a prefork worker of Celery, whose processes are
+daemons to `multiprocessing`.
 """
 
 import fcntl
@@ -19,7 +19,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 import msgspec
@@ -40,8 +39,7 @@ _decode = msgspec.msgpack.Decoder(Pack | PackageRows).decode
 
 
 class PoolError(RuntimeError):
-    """Not all packages could be read; the message is a clause with the reason, `hint` a sentence
-    with the remedy."""
+    """Not all packages could be read; the message is a clause, `hint` a sentence."""
 
     def __init__(self, code: str, reason: str, hint: str) -> None:
         super().__init__(reason)
@@ -56,7 +54,7 @@ def _process_ended(reason: str) -> PoolError:
 
 
 class _JobFile:
-    """The packages to read, in a file shared by all processes: each holds one package at a time."""
+    """The packages to read, in a file shared by all processes: each loads one at a time."""
 
     def __init__(self, files: Files) -> None:
         self._file = tempfile.TemporaryFile(prefix="olmweb-", suffix=".jobs")  # noqa: SIM115
@@ -137,8 +135,8 @@ class _Tickets:
     """A pipe of positions in the file of jobs: a free process takes the next one, so that all
     processes end together.
 
-    Writing never blocks, though the pipe may be as small as a page: the processes would meanwhile
-    wait for their results to be read.
+    Writing never blocks, as the processes would wait for their results to be read; the pipe may be
+    as small as a page.
     """
 
     def __init__(self) -> None:
@@ -186,12 +184,7 @@ class Pool:
     def __enter__(self) -> "Pool":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self._processes:
             process.end()
         self._tickets.end()
@@ -199,8 +192,8 @@ class Pool:
             self._jobs.end()
 
     def expect(self, size: int) -> None:
-        """Starts the processes that so many bytes of blobs need; `build` does as well, but then has
-        to wait for them. Raises PoolError."""
+        """Starts the processes for so many bytes of blobs before `build` needs them. Raises
+        PoolError."""
         if size < MIN_BYTES or self._jobs:
             return
         with _disk_errors():
@@ -217,7 +210,12 @@ class Pool:
             yield from (self.builder.build(job, store_pack) for job in packages)
             return
         left = len(packages)
-        self._submit(packages, self._jobs)
+        # The largest packages first: near the end, when a process may be idle, jobs are small.
+        with _disk_errors():
+            by_cost = sorted(packages, key=_cost, reverse=True)
+            positions = [self._jobs.add(job) for job in by_cost]
+            self._jobs.flush()
+        self._tickets.start(positions)
         with selectors.DefaultSelector() as selector:
             for process in self._processes:
                 selector.register(process.results, selectors.EVENT_READ, process)
@@ -234,13 +232,6 @@ class Pool:
                         selector.unregister(key.fileobj)
         if left:
             raise _process_ended(f"the processes that read its packages left out {left}")
-
-    def _submit(self, packages: Sequence[PackageJob], jobs: _JobFile) -> None:
-        """The largest packages first: near the end, when a process may be idle, jobs are small."""
-        with _disk_errors():
-            positions = [jobs.add(job) for job in sorted(packages, key=_cost, reverse=True)]
-            jobs.flush()
-        self._tickets.start(positions)
 
 
 @contextmanager

@@ -1,11 +1,11 @@
 """A process that builds rows of packages, started by `catalogs.sync.pool`:
 `python -m catalogs.sync.pool_process SPOOL JOBS TICKETS SIZE`.
 
-The first three are numbers of open files. The file of jobs begins with the names of the spool's
-files, in SIZE bytes; behind them stand the packages to read, each a PackageJob. The process takes
-a ticket, the offset and the length of a job, from the pipe that all processes read, writes the
-packs and the rows of the package to standard output, a length of four bytes before each, and takes
-the next ticket. It ends when the pipe of tickets is closed, or when nobody reads its output.
+The first three are numbers of open files. The file of jobs has the names of the spool's files in
+its first SIZE bytes, then a PackageJob for each package. The process reads a ticket (offset and
+length of a job) from the pipe that all processes share, writes the packs and the rows of the
+package to standard output, each after its length in four bytes, and reads the next ticket. It ends
+when the pipe of tickets is closed, or when its output is no longer read.
 """
 
 import gc

@@ -1,8 +1,8 @@
 """The progress of a running sync, and its cancellation.
 
-Readers do not see the writes of the content's transaction before its end, and SQLite blocks other
-writers meanwhile. So the row holds the step of a run, and the cache, which the web shares with its
-workers (Redis, or one process), the progress. A request to cancel is written to both as well.
+The writes of the content's transaction are invisible before its end, and SQLite blocks other
+writers meanwhile. So the row has the step of a run, and the cache, which web and workers share
+(Redis, or one process), the progress. Both also receive a request to cancel.
 """
 
 import time
@@ -53,7 +53,7 @@ class Run:
         self._inside = False  # the content's transaction
 
     def reading(self, done: int, total: int) -> None:
-        """A listener for sources. A short read writes no row: the content may be unchanged."""
+        """A callback for sources. A short read writes no row: the content may be unchanged."""
         if self.row is None and self._clock() - self._reported_at < REPORT_INTERVAL:
             return
         self.report(READING, done, total)
@@ -90,7 +90,7 @@ class Run:
             )
 
     def _start(self) -> SyncRun:
-        """The row. Because this run holds the lease, an older row that still runs is dead."""
+        """The row. As this run holds the lease, older running rows are of dead processes."""
         if self.row is None:
             same = {"kind": SyncRun.Kind.CATALOG, "target": str(self._catalog)}
             SyncRun.objects.filter(outcome=SyncRun.Outcome.RUNNING, **same).update(
@@ -136,7 +136,7 @@ def standings(catalogs: Iterable[Catalog]) -> dict[int, Standing]:
     rows = [row for row in running.order_by("id") if row.target in by_target]
     if not rows:
         return {}
-    # The row of a process that was killed stays until the next run; its lease doesn't.
+    # The row of a killed process remains until the next run, but not its lease.
     names = [f"catalog:{by_target[row.target]}" for row in rows]
     leases = Lease.objects.filter(name__in=names, expires_at__gt=timezone.now())
     held = set(leases.values_list("name", flat=True))
