@@ -100,15 +100,15 @@ def test_a_killed_process_fails_the_sync_and_the_next_one_completes(tmp_path, mo
     sync_catalog(catalog)
     rewrite(catalog, [*package("etcd"), *package("mongo"), *package("nats")])
     monkeypatch.setattr(pool, "MIN_BYTES", 0)
-    submit = pool.Pool._submit
+    start_processes = pool.Pool.expect
 
-    def kill(self, packages, jobs):
+    def start_and_kill(self, size):
+        start_processes(self, size)
         for process in self._processes:
             process._program.kill()
             process._program.wait()
-        submit(self, packages, jobs)
 
-    monkeypatch.setattr(pool.Pool, "_submit", kill)
+    monkeypatch.setattr(pool.Pool, "expect", start_and_kill)
     result = sync_catalog(catalog)
     assert (result.outcome, result.error_code) == ("failed", "reader-ended")
     assert result.error == (
