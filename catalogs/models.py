@@ -99,7 +99,7 @@ class Catalog(models.Model):
 
 
 class CatalogRevision(models.Model):
-    """One content of a catalog that was synced: what changed from the one before."""
+    """One synced content of a catalog; its changes are the differences from the one before."""
 
     catalog = models.ForeignKey(Catalog, on_delete=models.CASCADE, related_name="revisions")
     number = models.PositiveIntegerField()
@@ -119,7 +119,7 @@ class CatalogRevision(models.Model):
 
 
 class CatalogChange(models.Model):
-    """One difference between a revision and the one before."""
+    """A difference between a revision and the one before."""
 
     class Kind(models.TextChoices):
         PACKAGE_ADDED = "package added"
@@ -152,10 +152,10 @@ class CatalogChange(models.Model):
 
 
 class PackageOutline(models.Model):
-    """What one package was from one revision of a catalog up to another: enough to compare any two.
+    """The outline of a package in a range of revisions, enough to compare any two of them.
 
-    A row is written when the package changes, and for no other revision: `first` and `last` are
-    revision numbers, both included; `last` is None while the package is still so.
+    A row is written only when the package changes: `first` and `last` are revision numbers, both
+    included; `last` is None for the present outline.
     """
 
     catalog = models.ForeignKey(
@@ -193,7 +193,7 @@ class ContentProblem(models.Model):
     code = models.CharField(max_length=60)
     severity = models.CharField(max_length=10, choices=Severity.choices)
     message = models.TextField()
-    # Where it was when its package was last written: what stands before it may have grown since.
+    # Its position when its package was last written: the content before it may have grown since.
     offset = models.PositiveBigIntegerField(null=True, blank=True)  # byte in the decoded body
     file = models.CharField(max_length=500, blank=True)  # of a source with several
     line = models.PositiveIntegerField(null=True, blank=True)  # in the file, from 1
@@ -330,10 +330,10 @@ class ChannelEntry(models.Model):
 
 
 class DigestStart(models.Func):
-    """The first 12 characters of the sha256 digest that ends an image reference.
+    """The first 12 characters of the sha256 digest that ends an image reference, for a small index;
+    any text for a reference without a digest.
 
-    Whole references would make an index many times as large; without a digest it is any text.
-    Numbers stand in the text: SQLite uses no index of an expression for one with parameters.
+    The template has literal numbers: SQLite uses no expression index for parameters.
     """
 
     template = "LEFT(RIGHT(%(expressions)s, 64), 12)"
@@ -373,7 +373,7 @@ class Bundle(models.Model):
     deprecation = models.TextField(blank=True)
     required_packages = models.JSONField(default=list)  # [{"name", "range"}]
     constraint_count = models.PositiveIntegerField(default=0)
-    # A BlobRef keeps the blob; an index here would cost half a megabyte and serve no query.
+    # A BlobRef protects the blob; an index here would cost half a megabyte and serve no query.
     blob = models.ForeignKey(
         "Blob", null=True, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False
     )
@@ -483,7 +483,7 @@ class BlobRef(models.Model):
 
 
 class BundleManifests(models.Model):
-    """What a bundle's image holds, stored once by the image's digest; see catalogs.contents."""
+    """The contents of a bundle's image, stored once by its digest; see catalogs.contents."""
 
     digest = models.CharField(max_length=140, primary_key=True)
     data = models.BinaryField()  # zstd of JSON
@@ -498,7 +498,7 @@ class BundleManifests(models.Model):
 
 
 class BundleInspection(models.Model):
-    """That somebody asked what a bundle's image holds, by the reference that catalogs give it."""
+    """A request to inspect a bundle's image, by its reference in catalogs."""
 
     class State(models.TextChoices):
         QUEUED = "queued"
@@ -510,13 +510,13 @@ class BundleInspection(models.Model):
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
     manifests = models.ForeignKey(
         BundleManifests, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )  # of the last time that it was read
+    )  # of the last inspection
     asked_by = models.CharField(max_length=150, blank=True)
     asked_at = models.DateTimeField(default=timezone.now)
     finished_at = models.DateTimeField(null=True, blank=True)
     done = models.PositiveBigIntegerField(default=0)  # bytes, while it is read
     total = models.PositiveBigIntegerField(default=0)
-    requests = models.PositiveIntegerField(default=0)  # what it cost
+    requests = models.PositiveIntegerField(default=0)
     bytes_read = models.PositiveBigIntegerField(default=0)
     error_code = models.CharField(max_length=60, blank=True)
     error_text = models.TextField(blank=True)
@@ -533,12 +533,12 @@ class BundleInspection(models.Model):
 
 
 class Prediction(models.Model):
-    """Whether a bundle can be installed by one path.
+    """The verdict on whether a bundle can be installed by one install method (`path`).
 
-    `cluster` is None for what catalog facts alone say. A row with a cluster is there only where the
-    cluster's facts change what is said: readers lay it over the other. `chosen`: the bundle that
-    the path's controller would take when nothing is installed; where it takes none, `bundle` is
-    None. `target` is what a Subscription's OperatorGroup selects: all namespaces, or its own.
+    `cluster` is None for the verdict from catalog facts alone; a row with a cluster exists only
+    where the cluster's facts change it, and replaces it for readers. `chosen`: the bundle that the
+    method's controller would install when nothing is installed; if it has none, `bundle` is None.
+    `target`: a Subscription's OperatorGroup selects all namespaces, or its own.
     """
 
     package = models.ForeignKey(
@@ -555,7 +555,7 @@ class Prediction(models.Model):
     path = models.CharField(max_length=20)
     target = models.CharField(max_length=5)
     chosen = models.BooleanField(default=False)
-    channel = models.CharField(max_length=300, blank=True)  # where the chosen one was found
+    channel = models.CharField(max_length=300, blank=True)  # of the chosen bundle
     verdict = models.CharField(max_length=20)
     rule = models.CharField(max_length=60, blank=True)  # the deciding one; empty: installable
     sentence = models.TextField(blank=True)  # of the worst rule
@@ -564,7 +564,7 @@ class Prediction(models.Model):
     class Meta:
         ordering = ("package", "bundle", "path", "target")
         indexes = (
-            # What a list asks for: the chosen ones only, a tenth of all.
+            # Lists read the chosen rows only, a tenth of all.
             models.Index(
                 fields=("package", "path"),
                 condition=Q(chosen=True),
@@ -577,11 +577,11 @@ class Prediction(models.Model):
 
 
 class PredictionRun(models.Model):
-    """What a catalog's predictions came to, on one cluster or from the catalog alone.
+    """The outcome of evaluating a catalog, for one cluster or from the catalog alone.
 
-    A row for each outcome that differs from the one before: the newest is what the rows of
-    Prediction say, the others are its history. `inputs` is a hash of everything that was looked
-    at; `counts` maps path to {verdict: packages}, of the chosen bundles.
+    A row is written for each outcome that differs from the one before: the newest summarizes the
+    rows of Prediction. `inputs` is a hash of all inputs; `counts` maps path to {verdict: packages},
+    of the chosen bundles.
     """
 
     catalog = models.ForeignKey(

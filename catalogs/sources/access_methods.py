@@ -1,8 +1,4 @@
-"""A catalog that can be read by several access methods: the best one that works is used.
-
-Here are the methods' names, how exact each is, the order of attempts and their outcomes; the
-sources themselves are elsewhere.
-"""
+"""Reads a catalog by the best access method that works: names, fidelity, attempts, outcomes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +17,7 @@ _FIDELITY = {GRPC: REBUILT, FORWARDED: REBUILT, PACKAGE_MANIFEST: WITHOUT_GRAPH}
 
 @dataclass(frozen=True, slots=True)
 class AccessMethod:
-    """`open` makes the source, without a request; None when it can't, for the reason `why`."""
+    """`open` creates the source without a request; None if impossible, for the reason `why`."""
 
     name: str
     open: Callable[[], ContentSource] | None = None
@@ -33,7 +29,7 @@ class AccessMethod:
 
 
 def fidelity(method: str) -> int:
-    """How much of a catalog the named access method gives: EXACT, REBUILT or WITHOUT_GRAPH."""
+    """The fidelity of the named access method: EXACT, REBUILT or WITHOUT_GRAPH."""
     return _FIDELITY.get(method, EXACT)
 
 
@@ -41,9 +37,9 @@ class FallbackSource:
     """Tries `methods` in order, best first. After `fetch`, `outcomes` has the outcome of each, as
     {"way": name, "state": one of USED, FAILED, IMPOSSIBLE, UNTRIED, "why": reason}.
 
-    `previous` names the method that the stored content was read by: a server's stamp is valid for
-    that one only. Methods of lower fidelity are not tried while `keep` holds: a registry that is
-    away for an hour must not cost the catalog its upgrade graph. `resolve` as of ContentSource.
+    `previous` is the method of the stored content: a server's stamp is valid for it only. With
+    `keep` methods of lower fidelity are not tried: the catalog must not lose its upgrade graph when
+    a registry is unreachable for an hour. `resolve` as in ContentSource.
     """
 
     def __init__(
@@ -70,7 +66,7 @@ class FallbackSource:
         ]
 
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
-        """By the first method that works. Raises the SourceError of the best one that failed."""
+        """Uses the first method that works. Raises the SourceError of the best one that failed."""
         first: SourceError | None = None
         requests = read = 0
         for method, outcome in zip(self._methods, self.outcomes, strict=True):
@@ -97,14 +93,12 @@ class FallbackSource:
                 bytes_read=fetched.bytes_read + read,
             )
         if first is None:
-            raise self._no_method()
+            reasons = "; ".join(f"{outcome['way']}: {outcome['why']}" for outcome in self.outcomes)
+            raise SourceError(
+                f"{self.label} can't be read in any way ({reasons}).",
+                code="no-way",
+                hint="Make one of these ways possible; docs/catalog-sources.md says what each "
+                "needs.",
+            )
         first.requests, first.bytes_read = requests, read
         raise first
-
-    def _no_method(self) -> SourceError:
-        reasons = "; ".join(f"{outcome['way']}: {outcome['why']}" for outcome in self.outcomes)
-        return SourceError(
-            f"{self.label} can't be read in any way ({reasons}).",
-            code="no-way",
-            hint="Make one of these ways possible; docs/catalog-sources.md says what each needs.",
-        )

@@ -1,4 +1,4 @@
-"""Catalogs that a person adds: a file, folder or tar, a URL, an image. They have no cluster."""
+"""Catalogs that a person adds, without a cluster: a file, folder or tar, a URL, an image."""
 
 import re
 
@@ -17,8 +17,7 @@ KINDS = (FILE, URL, IMAGE)
 def own_source(
     kind: str, source: str, *, access: RegistryAccess | None = None, limits: Limits = LIMITS
 ) -> ContentSource:
-    """The source that a catalog's row names; makes no request. Raises SourceError for a name that
-    is invalid for its kind."""
+    """The source of a catalog's row, without a request. Raises SourceError if it is invalid."""
     if kind == FILE:
         if not source.startswith("/") or "\0" in source:
             raise SourceError(
@@ -80,7 +79,5 @@ OF_SOURCE = ("last_modified", "synced_digest", "resolved_digest", "access_method
 
 def forget_source(catalog: Catalog) -> None:
     """Clears the columns of the previous source, so that the next sync reads the new one."""
-    catalog.last_modified = catalog.synced_digest = catalog.resolved_digest = (
-        catalog.access_method
-    ) = ""
-    catalog.access_methods = []
+    for name in OF_SOURCE:
+        setattr(catalog, name, Catalog._meta.get_field(name).get_default())

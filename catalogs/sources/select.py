@@ -1,7 +1,4 @@
-"""Selects the source of a Catalog row: its access methods and their order.
-
-The Django side of `catalogs.sources`, with the pods that serve a CatalogSource.
-"""
+"""Selects the source of a Catalog row: its access methods and their order."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,7 +32,7 @@ from olmweb.models import Cluster
 
 KINDS = Catalog.SourceKind
 READABLE = (*OWN_KINDS, KINDS.CLUSTER_CATALOG, KINDS.CATALOG_SOURCE)
-# After so long a failure content of lower fidelity is better than content that is that old.
+# After a longer failure, content of lower fidelity replaces the old content.
 KEEP = timedelta(days=1)
 RULES = guard.Rules()  # for addresses that a cluster names
 POD_LABEL = "olm.catalogSource"
@@ -46,10 +42,7 @@ ELSEWHERE = "OLM Web runs outside of the cluster, where a Service has no address
 
 
 def source_of(catalog: Catalog, limits: Limits = LIMITS) -> ContentSource:
-    """The source that the catalog's row names; makes no request.
-
-    Raises SourceError for a row that names none.
-    """
+    """The source of the catalog's row, without a request. Raises SourceError if it has none."""
     if catalog.source_kind in OWN_KINDS:
         return own_source(catalog.source_kind, catalog.source, access=_access(), limits=limits)
     cluster = catalog.cluster
@@ -70,7 +63,7 @@ def _access() -> RegistryAccess:
 
 @dataclass(frozen=True, slots=True)
 class RegistryPod:
-    """`digest` is that of the catalog's image, "" when it isn't known; `port` the registry's."""
+    """`digest` is that of the catalog's image, "" if unknown; `port` that of the registry."""
 
     name: str
     digest: str
@@ -99,28 +92,25 @@ class _ClusterSource:
         return has_content and (since is None or timezone.now() - since < KEEP)
 
     def image_method(self, reference: str) -> AccessMethod:
-        """Only with a login for the registry, or one of OLMWEB_INSECURE_REGISTRIES: an object of a
-        cluster alone must not make OLM Web contact a server."""
+        """Requires a login for the registry, or one of OLMWEB_INSECURE_REGISTRIES: an object of a
+        cluster must not make OLM Web contact an arbitrary server."""
+        name = access_methods.IMAGE
         if not reference:
-            return AccessMethod(access_methods.IMAGE, why="the object names no image")
+            return AccessMethod(name, why="the object names no image")
         try:
             parsed = parse_reference(reference)
-            logins: Path = settings.REGISTRY_CREDENTIALS
-            complete = credentials_for(parsed, logins).complete
+            complete = credentials_for(parsed, settings.REGISTRY_CREDENTIALS).complete
         except SourceError as error:
-            return AccessMethod(access_methods.IMAGE, why=error.message.rstrip("."))
+            return AccessMethod(name, why=error.message.rstrip("."))
         if not complete and parsed.registry not in settings.INSECURE_REGISTRIES:
-            return AccessMethod(
-                access_methods.IMAGE, why=f"no pull credentials for {parsed.registry}"
-            )
+            return AccessMethod(name, why=f"no pull credentials for {parsed.registry}")
         return AccessMethod(
-            access_methods.IMAGE,
-            partial(ImageSource, reference, access=_access(), limits=self.limits),
+            name, partial(ImageSource, reference, access=_access(), limits=self.limits)
         )
 
 
 class _ClusterCatalog(_ClusterSource):
-    """catalogd, directly where that can be reached, else through the API server; or the image."""
+    """Reads catalogd, directly or through the API server, or the image."""
 
     def source(self) -> FallbackSource:
         catalog = self.catalog
@@ -128,40 +118,27 @@ class _ClusterCatalog(_ClusterSource):
         return FallbackSource(self.label, methods, previous=catalog.access_method, keep=self.keep)
 
     def _direct(self) -> AccessMethod:
-        base = self.catalog.base_url
-        if is_service(base):
-            if not self.inside:
-                return AccessMethod(access_methods.CATALOGD, why=ELSEWHERE)
-            if urlsplit(base).scheme == "https" and not settings.CATALOGD_CA:
-                return AccessMethod(
-                    access_methods.CATALOGD,
-                    why="OLMWEB_CATALOGD_CA names no authority of its certificate",
-                )
-        return AccessMethod(
-            access_methods.CATALOGD,
-            partial(
-                direct_source,
-                *(self.label, base),
-                ca_file=settings.CATALOGD_CA,
-                limits=self.limits,
-                rules=RULES,
-            ),
-        )
+        base, ca_file = self.catalog.base_url, settings.CATALOGD_CA
+        if is_service(base) and not self.inside:
+            return AccessMethod(access_methods.CATALOGD, why=ELSEWHERE)
+        if is_service(base) and urlsplit(base).scheme == "https" and not ca_file:
+            why = "OLMWEB_CATALOGD_CA names no authority of its certificate"
+            return AccessMethod(access_methods.CATALOGD, why=why)
+        options = {"ca_file": ca_file, "limits": self.limits, "rules": RULES}
+        source = partial(direct_source, self.label, base, **options)
+        return AccessMethod(access_methods.CATALOGD, source)
 
     def _proxied(self) -> AccessMethod:
         base = self.catalog.base_url
         if base and not is_service(base):
-            return AccessMethod(
-                access_methods.PROXIED, why="its address is not that of a Service of the cluster"
-            )
-        return AccessMethod(
-            access_methods.PROXIED,
-            partial(catalogd_source, self.label, base, self.client, limits=self.limits),
-        )
+            why = "its address is not that of a Service of the cluster"
+            return AccessMethod(access_methods.PROXIED, why=why)
+        source = partial(catalogd_source, self.label, base, self.client, limits=self.limits)
+        return AccessMethod(access_methods.PROXIED, source)
 
 
 class _CatalogSource(_ClusterSource):
-    """The image; its registry over gRPC, directly or by port-forward; the PackageManifest API."""
+    """Reads the image, its registry over gRPC, directly or forwarded, or PackageManifests."""
 
     def __init__(self, catalog: Catalog, cluster: Cluster, limits: Limits) -> None:
         super().__init__(catalog, cluster, limits)
@@ -190,7 +167,7 @@ class _CatalogSource(_ClusterSource):
         )
 
     def resolve(self) -> str:
-        """Digest of the image that its pod runs; "" when it is unknown."""
+        """Digest of the image of its pod; "" if unknown."""
         try:
             pod = self._serving_pod()
         except SourceError:
@@ -215,7 +192,7 @@ class _CatalogSource(_ClusterSource):
 
     @contextmanager
     def _target(self) -> Iterator[str]:
-        """The checked address itself, so that the name can't resolve to another meanwhile."""
+        """The checked address, so that the name can't resolve to another one meanwhile."""
         address = self.catalog.base_url
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
@@ -275,8 +252,8 @@ def _source_error(error: KubeError) -> SourceError:
 def serving_pod(pods: Iterable[Mapping[str, Any]]) -> RegistryPod | None:
     """The newest ready pod; None without one.
 
-    While there are several pods, one is replacing the other: the Service may give the content of
-    either, so the digest is unknown.
+    Several pods are a replacement in progress: the Service may lead to any of them, so the digest
+    is unknown.
     """
     remaining = [pod for pod in pods if not _dig(pod, "metadata", "deletionTimestamp")]
     ready = [pod for pod in remaining if _is_ready(pod)]
