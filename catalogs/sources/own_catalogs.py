@@ -73,11 +73,12 @@ def own_catalog(name: str, kind: str, source: str) -> Catalog:
     return catalog
 
 
-# Columns about the source that the content was read from.
+# Columns about the source of the stored content.
 OF_SOURCE = ("last_modified", "synced_digest", "resolved_digest", "access_method", "access_methods")
 
 
 def forget_source(catalog: Catalog) -> None:
     """Clears the columns of the previous source, so that the next sync reads the new one."""
+    blank = Catalog()
     for name in OF_SOURCE:
-        setattr(catalog, name, Catalog._meta.get_field(name).get_default())
+        setattr(catalog, name, getattr(blank, name))

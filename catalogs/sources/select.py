@@ -124,9 +124,8 @@ class _ClusterCatalog(_ClusterSource):
         if is_service(base) and urlsplit(base).scheme == "https" and not ca_file:
             why = "OLMWEB_CATALOGD_CA names no authority of its certificate"
             return AccessMethod(access_methods.CATALOGD, why=why)
-        options = {"ca_file": ca_file, "limits": self.limits, "rules": RULES}
-        source = partial(direct_source, self.label, base, **options)
-        return AccessMethod(access_methods.CATALOGD, source)
+        source = partial(direct_source, self.label, base, limits=self.limits, rules=RULES)
+        return AccessMethod(access_methods.CATALOGD, partial(source, ca_file=ca_file))
 
     def _proxied(self) -> AccessMethod:
         base = self.catalog.base_url
