@@ -1,7 +1,7 @@
-"""Catalogs, packages, bundles and icons by the names that URLs and commands use.
+"""Looks up catalogs, packages, bundles and icons by their names in URLs and commands.
 
-Every function raises `Missing`, with one code for each kind of thing, for a name that matches no
-row. Names never hold NUL characters: `olmweb.errors.refuse_nul` has refused those.
+Every function raises `Missing`, with a code for each kind of object, for an unknown name. Names
+contain no NUL characters: `olmweb.errors.refuse_nul` has refused those.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ def get_catalog(cluster: str, slug: str) -> Catalog:
 
 
 def get_named_catalog(name: str) -> Catalog:
-    """The catalog that NAME or CLUSTER/NAME calls; also raises Missing when several have the name.
+    """The catalog of NAME or CLUSTER/NAME; also raises Missing when several have the name.
 
-    Where several have the name, LOCAL/NAME is the one of no cluster.
+    LOCAL/NAME is the catalog without a cluster.
     """
     cluster, _, slug = name.rpartition("/")
     catalogs = Catalog.objects.select_related("cluster")
@@ -78,7 +78,7 @@ def get_bundle(package: Package, name: str) -> Bundle:
 
 
 def get_bundles(package: Package, name: str) -> Sequence[Bundle]:
-    """The bundles with this name, newest version first: the format lets a catalog repeat one."""
+    """The bundles with this name, newest version first: the format allows duplicates."""
     bundles = list(package.bundles.filter(name=name).select_related("blob"))
     if not bundles:
         raise Missing(
@@ -108,6 +108,6 @@ def _no_package(cluster: str, slug: str, name: str) -> Missing:
 
 
 def _at(cluster: str, slug: str, prefix: str = "") -> Q:
-    """The catalog that a URL names; `prefix` leads to it from the rows that are filtered."""
+    """Filters by the catalog of a URL; `prefix` is the path to it from the filtered rows."""
     where = {f"{prefix}cluster": None} if cluster == LOCAL else {f"{prefix}cluster__name": cluster}
     return Q(**where, **{f"{prefix}slug": slug})

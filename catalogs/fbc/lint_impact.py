@@ -1,9 +1,8 @@
-"""How each reader of a catalog reacts to a fault of its content, and what its author can do.
+"""The reaction of each reader of a catalog to a fault of its content, and the author's remedy.
 
-A table, nothing else: what finds the faults is `catalogs.fbc.lint`, what shows them the pages. Must
-not know: blobs, Django. Rules mirrored: operator-registry (alpha/declcfg, alpha/model,
-pkg/cache), operator-lifecycle-manager (controller/registry/resolver), operator-controller
-(catalogd's storage, catalogmetadata/cache, resolve), platform-operators (sourcer).
+Mirrors operator-registry (alpha/declcfg, alpha/model, pkg/cache), operator-lifecycle-manager
+(controller/registry/resolver), operator-controller (catalogd's storage, catalogmetadata/cache,
+resolve) and platform-operators (sourcer). Pure.
 """
 
 from typing import NamedTuple
@@ -17,8 +16,8 @@ class Reactions(NamedTuple):
     """A kind of fault. Each reaction is one of REFUSES, SKIPS, INSTALLS.
 
     `opm` is validate and serve; `olm_v0` a CatalogSource, whose registry pod is `opm serve`;
-    `operator_controller` is it with catalogd before it; `platform_operator` reads a CatalogSource.
-    INSTALLS: the reader takes the content as it is, though the faulty part may still fail later.
+    `operator_controller` includes catalogd; `platform_operator` reads a CatalogSource.
+    INSTALLS: the reader accepts the content, though the faulty part may fail later.
     """
 
     title: str
@@ -43,7 +42,8 @@ def _read(title: str, remedy: str, v0: str = INSTALLS, v1: str = INSTALLS) -> Re
     return Reactions(title, remedy, INSTALLS, v0, v1, INSTALLS)
 
 
-_BLOBS = {
+REACTIONS: dict[str, Reactions] = {
+    # blobs
     "not-json": _refused(
         "Not JSON", "Write the blob as one complete JSON object (`opm render` does).", REFUSES
     ),
@@ -70,8 +70,7 @@ _BLOBS = {
     "name-too-long": _read("A name beyond the limit", "Shorten the name."),
     "nul": _read("A NUL character", "Remove the NUL character from the text."),
     "more": _read("More faults than are listed", "Repair those listed, then sync again."),
-}
-_PACKAGES = {
+    # packages
     "no-package-name": _refused("A package without a name", "Name the package."),
     "duplicate-package": _refused(
         "The same package twice", "Keep one olm.package blob for each package."
@@ -101,8 +100,7 @@ _PACKAGES = {
         "Several bundles of one version",
         "Give each bundle a version of its own, or a release (olm.package's release).",
     ),
-}
-_CHANNELS = {
+    # channels
     "no-channel-name": _refused("A channel without a name", "Name the channel."),
     "duplicate-channel": _refused("The same channel twice", "Merge the channel blobs into one."),
     "duplicate-entry": _refused("The same entry twice", "Keep one entry for each bundle."),
@@ -130,8 +128,7 @@ _CHANNELS = {
     "entry-without-bundle": _refused(
         "Entries without a bundle", "Add their olm.bundle blobs, or remove the entries."
     ),
-}
-_BUNDLES = {
+    # bundles
     "no-bundle-package": _refused(
         "A bundle of no package", "Set the bundle's package to its package's name.", SKIPS
     ),
@@ -186,8 +183,7 @@ _BUNDLES = {
         "A limit of OpenShift that can't be read",
         "Give olm.maxOpenShiftVersion once, as text such as 4.16: MAJOR.MINOR.",
     ),
-}
-_DEPRECATIONS = {
+    # deprecations
     "no-deprecation-package": _refused(
         "Deprecations of no package", "Set package to the package's name."
     ),
@@ -213,14 +209,7 @@ _DEPRECATIONS = {
         "A deprecation without a message", "Say in message what to use instead."
     ),
 }
-REACTIONS: dict[str, Reactions] = {
-    **_BLOBS,
-    **_PACKAGES,
-    **_CHANNELS,
-    **_BUNDLES,
-    **_DEPRECATIONS,
-}
-# What a row says that an older release wrote, until the next sync.
+# For rows of an older release, until the next sync.
 UNKNOWN = _refused("A fault", "Sync the catalog anew for what to do.")
 
 

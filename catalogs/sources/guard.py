@@ -1,8 +1,8 @@
-"""Requests to addresses that a person typed or another server named, guarded against SSRF.
+"""Requests to addresses from people or other servers, guarded against SSRF.
 
 Refuses link-local addresses, cloud metadata services and this machine, also as an IPv4 address
-inside an IPv6 one. The connection goes to the checked address itself, so that the name can't
-resolve to another one in between. Follows no redirect: each is a new request with a new check.
+inside an IPv6 one. Connects to the checked address, so that the name can't resolve to another one
+meanwhile. Follows no redirect: each is a new request with a new check.
 """
 
 import ipaddress
@@ -24,8 +24,8 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _METADATA = frozenset(
     map(ipaddress.ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"))
 )
-# Networks whose addresses end with an IPv4 address that the packet goes to in the end: NAT64
-# (RFC 6052, RFC 8215) and the old IPv4-compatible ones.
+# Networks whose addresses end with the IPv4 address of the destination: NAT64 (RFC 6052, RFC 8215)
+# and the old IPv4-compatible ones.
 _ENDS_WITH_IPV4 = tuple(
     map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96", "::/96"))
 )
@@ -35,8 +35,7 @@ _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
 @dataclass(frozen=True, slots=True)
 class Rules:
     """`trusted` holds "host:port" of servers that may be on this machine. With `public_only` all
-    others must have a public address. `ca_file` names the certificate authorities, "" the usual
-    ones."""
+    others must have a public address. `ca_file` has the certificate authorities, "" the usual."""
 
     trusted: frozenset[str] = frozenset()
     public_only: bool = False
@@ -85,8 +84,8 @@ def request(
     *,
     body: bytes | None = None,
 ) -> Iterator[urllib3.BaseHTTPResponse]:
-    """One open answer, body unread. Raises SourceError for an address that is not allowed and Cut
-    when it gives no answer."""
+    """An open answer, body unread. Raises SourceError for a forbidden address, Cut without an
+    answer."""
     parts = parse(url)
     port, host = port_of(parts), parts.hostname or ""
     address = checked_address(host, port, url, rules)
@@ -164,12 +163,11 @@ def _pool(
     scheme: str, address: str, port: int, host: str, ca_file: str
 ) -> urllib3.HTTPConnectionPool:
     if scheme == "http":
-        return urllib3.HTTPConnectionPool(address, port, timeout=TIMEOUT, retries=False)
+        return urllib3.HTTPConnectionPool(address, port, timeout=TIMEOUT)
     return urllib3.HTTPSConnectionPool(
         address,
         port,
         timeout=TIMEOUT,
-        retries=False,
         server_hostname=host,
         assert_hostname=host,
         cert_reqs="CERT_REQUIRED",

@@ -1,8 +1,7 @@
-"""A CatalogSource read from the PackageManifest API: packages, channels, versions, no graph.
+"""Reads CatalogSources from the PackageManifest API: packages, channels, versions, no graph.
 
-What the API leaves out stays out, with one exception: a channel of FBC has exactly one head, so the
-head's entry skips the others, which the API does not say. Pages of such a catalog must say so; see
-`catalogs.sources.access_methods.fidelity`.
+A channel of FBC needs exactly one head, so the head's entry skips all others, which is not in the
+API. Pages of such a catalog must show that; see `catalogs.sources.access_methods.fidelity`.
 
 Facts of the API: operator-lifecycle-manager, pkg/package-server. A list is one answer, never in
 pages; it has the packages of all CatalogSources, several of one name; one that OLM has no
@@ -59,7 +58,7 @@ class PackageManifestSource:
         self.label = label
         self._key = (namespace, name)
         self._limits = limits
-        # The selector only makes the answer shorter; a package's status names its CatalogSource.
+        # The selector only shortens the answer; a package's status names its CatalogSource.
         selector = f"catalog={name},catalog-namespace={namespace}"
         self._list = cluster_source(
             f"The PackageManifest API, asked for {label},",
@@ -88,14 +87,14 @@ class PackageManifestSource:
         return replace(fetched, requests=listed.requests, bytes_read=listed.bytes_read, exact=False)
 
     def _own(self, view: memoryview) -> dict[str, msgspec.Raw]:
-        """The packages of this CatalogSource by name; each is decoded when its turn comes."""
+        """The packages of this CatalogSource by name, not yet decoded."""
         own: dict[str, msgspec.Raw] = {}
         try:
             for item in msgspec.json.decode(view, type=_ManifestList).items or ():
                 try:
                     status = msgspec.json.decode(item, type=_PackageManifest).status
                 except msgspec.ValidationError:
-                    continue  # not of the API's shape: its CatalogSource is unknown
+                    continue  # its CatalogSource is unknown
                 if (status.catalogSourceNamespace, status.catalogSource) == self._key:
                     own[status.packageName] = item
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -165,7 +164,7 @@ def _deprecation(schema: str, name: str, holder: Blob) -> Iterator[Deprecation]:
 
 
 def _bundle(package: str, name: str, version: str, shown: Blob) -> Blob:
-    """Without its image; its manifest has what the API gives, for heads only."""
+    """A bundle without its image; of heads the manifest has the data of the API."""
     manifest = json.dumps(_csv(name, version, shown)).encode()
     value = {"packageName": package, "version": version}
     properties: list[Blob] = [{"type": "olm.package", "value": value}]

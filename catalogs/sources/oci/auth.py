@@ -1,9 +1,8 @@
 """Authentication at a registry: credentials from a config file, the challenge of a 401, tokens.
 
-The file's shape is Docker's config.json (docker/cli) and containers-auth.json (containers/image).
-No credential helper is run: that would start a program which a file names. Tokens as in
-distribution's token specification: GET with basic credentials, or a POST with a refresh token
-("identitytoken" of `docker login`).
+The file is Docker's config.json (docker/cli) or containers-auth.json (containers/image). Credential
+helpers are not run: they are programs named by a file. Tokens follow distribution's specification:
+GET with basic credentials, or POST with a refresh token ("identitytoken" of `docker login`).
 """
 
 import base64
@@ -42,8 +41,8 @@ class _CredentialsFile(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """`user` and `password`, or `identity` (a refresh token), or none of them. `helper` is the
-    credential helper that `file` names, `file` their origin."""
+    """`user` and `password`, or `identity` (a refresh token), or none. `helper` is the credential
+    helper in `file`, their origin."""
 
     user: str = ""
     password: str = ""
@@ -66,8 +65,8 @@ class Credentials:
 
 
 def credentials_for(reference: ImageReference, file: Path | None) -> Credentials:
-    """The file's credentials for the image's registry: the entry of the longest path wins. A file
-    that is absent has none. Raises SourceError for an unreadable one."""
+    """The credentials for the image's registry: the entry with the longest path wins. A missing
+    file has none. Raises SourceError for an unreadable file."""
     if file is None:
         return Credentials()
     try:
@@ -79,7 +78,7 @@ def credentials_for(reference: ImageReference, file: Path | None) -> Credentials
     try:
         config = msgspec.json.decode(data, type=_CredentialsFile)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        # Its message names a place and types, never a value.
+        # The message has a position and types, never a value.
         raise _unusable(file, f"is no such file: {error}") from error
     auths = {_plain(key): auth for key, auth in (config.auths or {}).items()}
     for name in _names(reference):
@@ -129,7 +128,7 @@ def _unusable(file: Path, why: str) -> SourceError:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """`scheme` is "bearer", "basic" or ""; `realm` where tokens are, `service` for whom."""
+    """`scheme` is "bearer", "basic" or ""; `realm` is the token server, `service` its audience."""
 
     scheme: str
     realm: str = ""

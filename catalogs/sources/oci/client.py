@@ -1,8 +1,7 @@
-"""The part of a registry's distribution API that reading one image needs.
+"""A client of a registry's distribution API for one image.
 
-Mirrors the OCI distribution specification and Docker's token authentication. Every body is checked
-against its digest. Credentials go to the registry and to its token server, never along with a
-redirect.
+Follows the OCI distribution specification and Docker's token authentication. Verifies the digest of
+every body. Sends credentials to the registry and its token server, never to a redirect's target.
 """
 
 import hashlib
@@ -24,7 +23,7 @@ from catalogs.sources.oci.manifest import ACCEPT, Descriptor, digest_of
 from catalogs.sources.oci.reference import DIGEST, ImageReference
 
 REDIRECTS = 5
-TRIES = 4  # of one request that is answered 429 or 5xx, or not at all
+TRIES = 4  # of a request with the answer 429, 5xx or none
 LONGEST_WAIT = 20  # seconds; a longer wait is left to the next sync
 RESUMES = 5
 SMALL = 8 * 1024**2  # bytes of a manifest or config
@@ -47,14 +46,13 @@ class RegistryClient:
         self._label = str(reference)
         self._reference = reference
         self._credentials = credentials
-        self._insecure = insecure
         self._rules = guard.Rules(trusted=insecure, public_only=public_only)
         self._authorization = ""
         scheme = "http" if reference.host in insecure else "https"
         self._base = f"{scheme}://{reference.host}/v2/{reference.repository}"
 
     def resolve(self) -> str:
-        """The digest that the tag stands for now; "" when the registry doesn't say."""
+        """The current digest of the tag; "" if the registry reports none."""
         with self._open("HEAD", f"/manifests/{self._reference.wanted}", accept=ACCEPT) as answer:
             digest = answer.headers.get("Docker-Content-Digest", "")
         return digest if DIGEST.fullmatch(digest) else ""
@@ -77,8 +75,8 @@ class RegistryClient:
         return b"".join(self.blob(descriptor, "config"))
 
     def blob(self, descriptor: Descriptor, what: str) -> Iterator[bytes]:
-        """The blob's bytes, in pieces, resumed after a cut. Raises SourceError at the end when they
-        don't have the digest."""
+        """The blob's bytes, in pieces, resumed after a cut. Raises SourceError at the end if the
+        digest differs."""
         hashed = hashlib.new(descriptor.digest.partition(":")[0])
         received, resumes = 0, RESUMES
         while received < descriptor.size:
@@ -111,7 +109,7 @@ class RegistryClient:
         path = f"/blobs/{descriptor.digest}"
         with self._open("GET", path, accept="*/*", part=wanted) as answer:
             body = guard.ResponseBody(answer)
-            skip = start if answer.status == 200 else 0  # it sends everything anew
+            skip = start if answer.status == 200 else 0  # the registry sends everything again
             while chunk := body.read(READ):
                 if skip:
                     skipped = min(skip, len(chunk))
@@ -133,11 +131,11 @@ class RegistryClient:
     def _open(
         self, method: str, path: str, *, accept: str, part: str = ""
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """A successful answer: fetches tokens, follows redirects, retries a busy registry."""
+        """A successful answer. Fetches tokens, follows redirects, retries a busy registry."""
         headers = {"Accept": accept, "Accept-Encoding": "identity"}
         if part:
             headers["Range"] = part
-        tries, asked_for_token = TRIES, False
+        tries, token_requested = TRIES, False
         while True:
             tries -= 1
             wait = 0.5 * 2 ** (TRIES - tries - 1)
@@ -146,14 +144,15 @@ class RegistryClient:
                     if answer.status in (200, 206):
                         yield answer
                         return
-                    if answer.status == 401 and not asked_for_token:
+                    if answer.status == 401 and not token_requested:
                         challenge = read_challenge(answer.headers.get("WWW-Authenticate", ""))
-                        asked_for_token = True
+                        token_requested = True
                         tries += 1
                     else:
                         challenge = None
                         wait = max(wait, _retry_after(answer))
-                        if not tries or not _may_pass(answer.status) or wait > LONGEST_WAIT:
+                        busy = answer.status == 429 or answer.status >= 500
+                        if not (tries and busy) or wait > LONGEST_WAIT:
                             raise self._refused(answer, wait)
             except _Unanswered as error:
                 if not tries:
@@ -199,7 +198,7 @@ class RegistryClient:
         raise guard.refused(url, f"redirects more than {REDIRECTS} times")
 
     def _authorize(self, challenge: Challenge) -> str:
-        """What to send as Authorization from now on. Raises SourceError."""
+        """The value of Authorization for further requests. Raises SourceError."""
         if challenge.scheme == "basic":
             if not self._credentials.complete:
                 raise self._unauthorized(401, "")
@@ -285,19 +284,15 @@ class RegistryClient:
 
 
 class _Unanswered(Exception):
-    """No answer came; a retry may get one."""
+    """There was no answer; a retry may get one."""
 
     def __init__(self, cut: Cut) -> None:
         super().__init__(str(cut))
         self.cut = cut
 
 
-def _may_pass(status: int) -> bool:
-    return status == 429 or status >= 500
-
-
 def _retry_after(answer: urllib3.BaseHTTPResponse) -> float:
-    """Seconds that the answer asks to wait, 0 when it doesn't."""
+    """The seconds to wait that the answer requests, else 0."""
     value = answer.headers.get("Retry-After", "").strip()
     if value.isdecimal():
         return float(value[:9])

@@ -1,8 +1,8 @@
-"""Applies the layers of an image as far as they touch certain folders.
+"""Applies the layers of an image to certain folders.
 
 A tar has no index, so every layer is read to its end; only files in the folders are retained, in
 one spool. Whiteouts as in the OCI image specification (layer.md): `.wh.NAME` hides NAME of lower
-layers, `.wh..wh..opq` hides everything that they have in its folder.
+layers, `.wh..wh..opq` hides all their content in its folder.
 """
 
 import tarfile
@@ -12,7 +12,7 @@ from typing import BinaryIO
 from catalogs.sources.archive import StrictInfo, broken, leaf_of
 from catalogs.sources.base import Limits, SourceError
 from catalogs.sources.spool import CHUNK, check_ratio, decoded, too_large
-from catalogs.sources.tree import File, Folder, Symlink, Tree, clean_path, too_many
+from catalogs.sources.tree import File, Symlink, Tree, clean_path, too_many
 
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
@@ -31,7 +31,7 @@ class Unpacker:
         self._lower = Tree(label)
 
     def apply(self, chunks: Iterator[bytes], number: int) -> None:
-        """One layer, as it comes from the registry. Raises SourceError."""
+        """Applies one layer, encoded as in the registry. Raises SourceError."""
         what = f"layer {number} of {self._label}"
         upper, members = Tree(self._label), 0
         parts = self._checked(chunks, what)
@@ -51,7 +51,7 @@ class Unpacker:
         except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
             raise broken(what, error) from error
         for _ in parts:
-            pass  # its digest covers what follows the tar, too
+            pass  # the digest includes bytes after the tar
         self._lower.overlay(upper)
 
     def _checked(self, chunks: Iterator[bytes], what: str) -> Iterator[bytes]:
@@ -139,17 +139,13 @@ class Unpacker:
                 code="no-configs-folder",
                 hint="Copy the catalog's files to the folder that the label names.",
             )
-        return _rooted(node, self._label, own)
-
-
-def _rooted(folder: Folder, label: str, base: tuple[str, ...]) -> Tree:
-    tree = Tree(label, base)
-    tree.root = folder
-    return tree
+        tree = Tree(self._label, own)
+        tree.root = node
+        return tree
 
 
 class _Reader:
-    """What tarfile reads a stream from."""
+    """The file interface of a stream for tarfile."""
 
     def __init__(self, parts: Iterator[bytes]) -> None:
         self._parts = parts

@@ -1,7 +1,7 @@
-"""Names of images: registry, repository, tag, digest.
+"""References to images: registry, repository, tag, digest.
 
-The rules are those of distribution/reference: what stands before the first slash is a registry
-when it holds a dot or a colon or is "localhost", else the image is one of Docker Hub.
+As in distribution/reference, the part before the first slash is a registry if it contains a dot or
+a colon or is "localhost"; else the registry is Docker Hub.
 """
 
 import re
@@ -21,7 +21,7 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """`registry` is "host" or "host:port"; `digest` wins over `tag` where both are there."""
+    """`registry` is "host" or "host:port"; `digest` has precedence over `tag`."""
 
     registry: str
     repository: str
@@ -35,12 +35,12 @@ class ImageReference:
 
     @property
     def host(self) -> str:
-        """Where the registry's API is."""
+        """The host of the registry's API."""
         return "registry-1.docker.io" if self.registry == DOCKER_HUB else self.registry
 
     @property
     def wanted(self) -> str:
-        """What to ask the registry for."""
+        """The digest or tag to request."""
         return self.digest or self.tag
 
 

@@ -1,11 +1,10 @@
 """The gRPC calls of `api.Registry`: messages, connection, limits, errors.
 
-The messages are built from the field numbers of operator-registry, pkg/api/registry.proto, in a
-descriptor pool of their own, apart from any other library's. A stream counts only when its terminal
-status is OK: messages before an error are not the answer.
+The messages have the field numbers of operator-registry, pkg/api/registry.proto, in a separate
+descriptor pool. A stream is valid only if its final status is OK.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -85,7 +84,7 @@ WINDOW = 8  # unary calls that are under way at once
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds: to be connected, for a stream from its first to its last message, for one answer."""
+    """Seconds for the connection, for a whole stream, for one answer."""
 
     connect: float = 10
     stream: float = 300
@@ -140,9 +139,7 @@ class Calls:
         return self._stream("ListBundles", ListBundlesRequest(), Bundle)
 
     def package(self, name: str) -> Any:
-        request = GetPackageRequest(name=name)
-        ask = self._unary("GetPackage", Package)
-        return next(self._answers("GetPackage", ask, [request]))
+        return next(self._answers("GetPackage", Package, [GetPackageRequest(name=name)]))
 
     def full_bundles(self, wanted: Iterable[tuple[str, str, str]]) -> Iterator[Any]:
         """The bundles of these (package, channel, bundle) with their manifests, in that order."""
@@ -150,16 +147,16 @@ class Calls:
             GetBundleRequest(pkgName=package, channelName=channel, csvName=name)
             for package, channel, name in wanted
         )
-        return self._answers("GetBundle", self._unary("GetBundle", Bundle), requests)
+        return self._answers("GetBundle", Bundle, requests)
 
     def _stream(self, method: str, request: Any, answer: Any) -> Iterator[Any]:
         self.requests += 1
-        ask = self._channel.unary_stream(
+        stream = self._channel.unary_stream(
             f"/{SERVICE}/{method}",
             request_serializer=type(request).SerializeToString,
             response_deserializer=answer.FromString,
         )
-        call = ask(request, timeout=self._timeouts.stream)
+        call = stream(request, timeout=self._timeouts.stream)
         try:
             for message in call:
                 self._count(message)
@@ -167,35 +164,31 @@ class Calls:
         except grpc.RpcError as error:
             raise self._failed(method, error) from None
         finally:
-            call.cancel()  # nothing where it has ended; else the server need not go on
+            call.cancel()  # no effect after its end
 
-    def _unary(self, method: str, answer: Any) -> Any:
-        return self._channel.unary_unary(
+    def _answers(self, method: str, answer: Any, requests: Iterable[Any]) -> Iterator[Any]:
+        call = self._channel.unary_unary(
             f"/{SERVICE}/{method}",
             request_serializer=lambda request: request.SerializeToString(),
             response_deserializer=answer.FromString,
         )
-
-    def _answers(
-        self, method: str, ask: Callable[..., Any], requests: Iterable[Any]
-    ) -> Iterator[Any]:
         waiting = iter(requests)
         under_way: list[Any] = []
         try:
             while True:
                 for request in islice(waiting, WINDOW - len(under_way)):
                     self.requests += 1
-                    under_way.append(ask.future(request, timeout=self._timeouts.answer))  # type: ignore[attr-defined]
+                    under_way.append(call.future(request, timeout=self._timeouts.answer))
                 if not under_way:
                     return
-                answer = under_way.pop(0).result()
-                self._count(answer)
-                yield answer
+                message = under_way.pop(0).result()
+                self._count(message)
+                yield message
         except grpc.RpcError as error:
             raise self._failed(method, error) from None
         finally:
-            for call in under_way:
-                call.cancel()
+            for pending in under_way:
+                pending.cancel()
 
     def _count(self, message: Any) -> None:
         self.bytes_read += message.ByteSize()

@@ -1,8 +1,8 @@
-"""A catalog read from an operator registry over gRPC, as FBC in a spool.
+"""Reads catalogs from an operator registry over gRPC, as FBC in a spool.
 
-ListBundles gives the whole upgrade graph and every bundle's properties; GetBundle gives the display
-data of each channel's head. The order of the answers is the server's own, so everything is written
-sorted: the same content gives the same bytes.
+ListBundles returns the upgrade graph and the properties of all bundles; GetBundle the display data
+of each channel's head. The order of the answers is undefined, so the blobs are sorted: the same
+content gives the same bytes.
 """
 
 import json
@@ -31,11 +31,9 @@ class _Package:
 
 
 class RegistrySource:
-    """`open_target` gives the gRPC target for as long as its context lasts, or raises SourceError.
-
-    `digest` gives the digest of the served content; it is called before anything is read.
-
-    `if_modified_since` is not used: the protocol has no such condition.
+    """`open_target` returns a context with the gRPC target, or raises SourceError. `digest` returns
+    the digest of the served content, before the content is read. `if_modified_since` is ignored:
+    the protocol has no such condition.
     """
 
     def __init__(
