@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
 
 from installs.diagnosis.approvals import listing
 from installs.diagnosis.types import Condition
@@ -58,16 +57,12 @@ class MemberCause:
 class Explanation:
     """The meaning of the aggregated ClusterOperator, in sentences that may be empty.
 
-    `newer`: whether the message or the PlatformOperators are newer if they differ, and `gap` by how
-    much; `remarks` correct what its conditions seem to mean.
+    `age`: whether the message or the PlatformOperators are newer if they differ; `remarks` correct
+    what its conditions seem to mean.
     """
 
     causes: tuple[MemberCause, ...]
-    blocks: str
-    leaves: str
     disagreement: str
-    newer: Literal["", "message", "objects"]
-    gap: timedelta | None
     age: str
     remarks: tuple[str, ...]
 
@@ -77,24 +72,18 @@ def explain_aggregated(
     members: Sequence[Member],
     operators: Iterable[PlatformOperatorStatus],
 ) -> Explanation:
-    """Which members fail and why, what that blocks, and whether the message is out of date.
+    """Which members fail and why, and whether the message is out of date.
 
     `operators` are all PlatformOperators of the cluster; causes come from them, as the message has
     only their reasons, in random order.
     """
     conditions = tuple(conditions)
     by_name = {operator.name: operator for operator in operators}
-    blocks, leaves = explain_impact(conditions)
-    newer, gap = _which_is_newer(_written_at(conditions), _differing(members, by_name))
     failing = {operator.name for operator in by_name.values() if not operator.installed}
     return Explanation(
         causes=_by_cause(members, by_name),
-        blocks=blocks,
-        leaves=leaves,
         disagreement=disagreement(members, failing),
-        newer=newer,
-        gap=gap,
-        age=_age(newer, gap),
+        age=_age(_written_at(conditions), _differing(members, by_name)),
         remarks=_remarks(conditions, members),
     )
 
@@ -129,23 +118,13 @@ def _written_at(conditions: Sequence[Condition]) -> datetime | None:
     return next((read_time(condition.last_transition_time) for condition in available), None)
 
 
-def _which_is_newer(
-    written: datetime | None, differing: Sequence[PlatformOperatorStatus]
-) -> tuple[Literal["", "message", "objects"], timedelta | None]:
+def _age(written: datetime | None, differing: Sequence[PlatformOperatorStatus]) -> str:
     changes = [operator.since for operator in differing if operator.since is not None]
-    if written is None or not changes:
-        return "", None
-    gap = max(changes) - written
+    gap = max(changes) - written if written is not None and changes else timedelta(0)
     if abs(gap) <= _AT_ONCE:
-        return "", None
-    return ("objects", gap) if gap > timedelta(0) else ("message", -gap)
-
-
-def _age(newer: str, gap: timedelta | None) -> str:
-    if gap is None:
         return ""
-    long = _long(gap)
-    if newer == "objects":
+    long = _long(abs(gap))
+    if gap > timedelta(0):
         return (
             f"The PlatformOperators changed {long} after the message was written, so it is "
             "out of date: its controller is late or stopped."

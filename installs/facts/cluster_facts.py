@@ -88,22 +88,22 @@ def _served(cluster: Cluster, names: list[str]) -> frozenset[ApiKind]:
 
 def _crds(cluster: Cluster, counted: Mapping[str, int]) -> dict[str, ClusterCrd]:
     fields = ("served", "stored", "owner_kind", "owner_namespace", "owner_name")
+    operators = Operator.objects.filter(cluster=cluster, kind=InstallMethod.SUBSCRIPTION)
     subscribed = {
         f"{package}.{namespace}": (InstallMethod.SUBSCRIPTION, namespace, name)
-        for package, namespace, name in Operator.objects.filter(
-            cluster=cluster, kind=InstallMethod.SUBSCRIPTION
+        for package, namespace, name in operators.order_by("id").values_list(
+            "package", "namespace", "name"
         )
-        .order_by("id")
-        .values_list("package", "namespace", "name")
     }
+    rows = CRDState.objects.filter(cluster=cluster).values_list("name", *fields)
     return {
         name: ClusterCrd(
-            *(frozenset(served), frozenset(stored), *_owner(owner, subscribed)),
+            frozenset(served),
+            frozenset(stored),
+            *_owner(owner, subscribed),
             objects=_about(counted.get(name)),
         )
-        for name, served, stored, *owner in CRDState.objects.filter(cluster=cluster).values_list(
-            "name", *fields
-        )
+        for name, served, stored, *owner in rows
     }
 
 
@@ -123,11 +123,8 @@ def _owner(label: list[str], subscribed: Mapping[str, Owner]) -> Owner:
     kind, namespace, name = label
     if kind == "Operator":
         return subscribed.get(name, ("", "", ""))
-    return (
-        (InstallMethod.PLATFORM_OPERATOR if kind == "BundleDeployment" else kind),
-        namespace,
-        name,
-    )
+    kind = InstallMethod.PLATFORM_OPERATOR if kind == "BundleDeployment" else kind
+    return kind, namespace, name
 
 
 def market_of(catalog: Catalog, cluster: Cluster | None) -> ClusterOffers:

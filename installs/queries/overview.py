@@ -23,6 +23,7 @@ from installs.models import (
 from installs.queries.crds import troubled_crds
 from installs.queries.operators import CAUSE_ROWS, CauseGroup, group_by_cause
 from installs.state.observation import details_of
+from olmweb.kube.fields import text, texts
 from olmweb.models import Cluster
 
 _BAD = tuple(str(value) for value in NEEDS_ATTENTION)
@@ -111,7 +112,6 @@ def update_of(
     if row is None:
         return None
     details = details_of(row)
-    available = details.get("available")
     conditions = {condition.type: condition for condition in read_conditions(row.conditions)}
     blockers = [
         UpdateBlocker("ClusterOperator", operator.name, condition.reason, condition.message)
@@ -127,11 +127,9 @@ def update_of(
         blockers.append(UpdateBlocker("ClusterVersion", row.name, refused.reason, refused.message))
     failing = conditions.get("Failing")
     return ClusterUpdate(
-        version=str(details.get("version") or ""),
-        desired=str(details.get("desired") or ""),
-        available=tuple(str(version) for version in available)
-        if isinstance(available, list)
-        else (),
+        version=text(details, "version"),
+        desired=text(details, "desired"),
+        available=tuple(texts(details, "available")),
         blockers=tuple(blockers),
         failing=failing.message if failing and failing.status == "True" else "",
     )

@@ -9,6 +9,7 @@ from django.db.models import Count, IntegerField, Value
 from django.utils import timezone
 
 from installs.models import ClusterOperator, Component, CRDState, Event, Operator
+from olmweb.kube.fields import read_time
 from olmweb.kube.resources import ALL, Resource
 from olmweb.models import Cluster, ResourceWatch
 
@@ -71,10 +72,8 @@ class WatchedResources:
 
     @property
     def last_event_at(self) -> datetime | None:
-        return max(
-            (resource.last_event_at for resource in self.resources if resource.last_event_at),
-            default=None,
-        )
+        times = (resource.last_event_at for resource in self.resources)
+        return max(filter(None, times), default=None)
 
 
 def watched_resources(cluster: Cluster) -> WatchedResources:
@@ -121,33 +120,21 @@ def _unstreamed(kind: str, status: Mapping[str, str], objects: Mapping[str, int]
         state=_OF_KINDS.get(str(status.get("state", "")), "retrying"),
         error=str(status.get("error") or ""),
         last_event_at=None,
-        listed_at=_time(status.get("synced_at")),
+        listed_at=read_time(status.get("synced_at")),
         lists=0,
         watches=0,
         objects=objects.get(kind, 0),
     )
 
 
-def _time(value: object) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-    return moment if moment and moment.tzinfo else None
-
-
 def _count_once(resources: Sequence[WatchStatus]) -> tuple[WatchStatus, ...]:
-    counted_kinds: set[str] = set()
-    counted = []
-    for resource in resources:
-        shown = (
-            None
-            if resource.kind in counted_kinds or resource.state == "absent"
-            else resource.objects
-        )
-        counted_kinds.add(resource.kind)
-        counted.append(replace(resource, objects=shown))
-    return tuple(counted)
+    first = {resource.kind: resource for resource in reversed(resources)}
+    return tuple(
+        resource
+        if resource is first[resource.kind] and resource.state != "absent"
+        else replace(resource, objects=None)
+        for resource in resources
+    )
 
 
 def _objects(cluster: Cluster) -> dict[str, int]:

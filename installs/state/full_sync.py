@@ -7,7 +7,7 @@ transaction begins, so no row is locked during requests.
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -38,14 +38,8 @@ class SyncReport:
     error: str = ""
 
     def as_json(self, cluster: str) -> dict[str, Any]:
-        return {
-            "cluster": cluster,
-            "outcome": self.outcome,
-            "kinds": self.kinds,
-            "requests": self.requests,
-            "seconds": round(self.seconds, 3),
-            "error": self.error or None,
-        }
+        values = asdict(self) | {"seconds": round(self.seconds, 3), "error": self.error or None}
+        return {"cluster": cluster, **values}
 
 
 def sync_cluster(
