@@ -1,5 +1,8 @@
-"""What is forgotten, and when. History and reports live OLMWEB_RETENTION_DAYS, Kubernetes Events
-OLMWEB_EVENT_RETENTION_DAYS; what is still going on stays, however old. Knows no task.
+"""The retention periods: which rows are deleted, and when.
+
+History and reports stay for OLMWEB_RETENTION_DAYS, Kubernetes Events for
+OLMWEB_EVENT_RETENTION_DAYS, answers of access reviews as long as buttons show them, inspections of
+images that no catalog names for a day. Unfinished work stays, however old.
 """
 
 from collections.abc import Iterator
@@ -13,6 +16,7 @@ from catalogs.contents import stored
 from catalogs.revisions.record import prune as prune_revisions
 from installs.actions import buttons
 from installs.models import (
+    AccessAnswer,
     Action,
     ActionBatch,
     CopyReport,
@@ -25,14 +29,14 @@ from installs.notifications.select import ongoing
 from olmweb.models import SyncRun
 
 BATCH = 1000
-UNNAMED = timedelta(days=1)  # a catalog may be away for a while
+INSPECTIONS = timedelta(days=1)  # a catalog may be missing for a while
 
 
 def prune(now: datetime) -> dict[str, int]:
-    """Deletes what is too old; returns how many rows of each table.
+    """Deletes rows past their retention period; returns their number by table.
 
-    Notifications go with their transitions. Unfinished actions and requests that wait stay, and
-    the transitions of trouble that goes on: the alert would lose what it is to be ended with.
+    Notifications are deleted with their transitions. Transitions of ongoing trouble stay, because
+    the end of the alert refers to them.
     """
     limit = now - timedelta(days=settings.RETENTION_DAYS)
     events = now - timedelta(days=settings.EVENT_RETENTION_DAYS)
@@ -47,15 +51,15 @@ def prune(now: datetime) -> dict[str, int]:
         "requests": InstallRequest.objects.filter(decided_at__lt=limit),
         "reports": CopyReport.objects.filter(created_at__lt=limit),
         "messages": UnknownMessage.objects.filter(last_at__lt=limit),
+        "rights": AccessAnswer.objects.filter(checked_at__lt=now - buttons.MAX_AGE),
     }
     deleted = {name: sum(_delete(rows)) for name, rows in old.items()}
-    deleted["rights"] = buttons.delete_old_answers(now)
-    deleted["inspections"] = stored.prune(now - UNNAMED)
+    deleted["inspections"] = stored.prune(now - INSPECTIONS)
     return deleted | prune_revisions(limit)
 
 
 def _delete(rows: QuerySet[Any]) -> Iterator[int]:
-    """In small transactions: whoever writes meanwhile waits only for one."""
+    """In small transactions, so that other writers wait for one batch only."""
     manager = rows.model._default_manager
     while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:BATCH]):
         manager.filter(pk__in=ids).delete()

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import structlog
 from celery import current_app
@@ -296,11 +296,6 @@ def read_rights(values: object) -> list[Right]:
     rows = values if isinstance(values, list) else []
     rights = [Right(*map(str, row)) for row in rows if isinstance(row, list) and len(row) == 3]
     return [right for right in rights if right.kind in WRITTEN][:RIGHTS_MOST]
-
-
-def delete_old_answers(now: datetime) -> int:
-    """Deletes answers that are not shown any more; returns their number."""
-    return AccessAnswer.objects.filter(checked_at__lt=now - MAX_AGE).delete()[0]
 
 
 def _reason(client: KubeClient, right: Right, as_user: Impersonation | None) -> str:

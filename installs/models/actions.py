@@ -1,4 +1,4 @@
-"""What people asked clusters for, one by one or many at once."""
+"""Actions that people request, single or in batches, and answers of access reviews."""
 
 from django.conf import settings
 from django.db import models
@@ -17,8 +17,8 @@ class ActionBatch(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
-    left_out = models.JSONField(default=list)  # [{"package", "reason"}] of what was selected too
-    asked_hash = models.CharField(max_length=64)  # of the selection and what was asked for all
+    left_out = models.JSONField(default=list)  # [{"package", "reason"}] of the selection
+    asked_hash = models.CharField(max_length=64)  # of the selection and the common form values
     idempotency_key = models.CharField(max_length=100)
     created_at = models.DateTimeField(default=timezone.now)
     stopped_at = models.DateTimeField(null=True, blank=True)
@@ -35,7 +35,7 @@ class ActionBatch(models.Model):
 
 
 class Action(models.Model):
-    """Something a person asked for. Recorded before it is sent; at most one open per object."""
+    """A change that a person requested. Recorded before it is sent; at most one open per object."""
 
     class Verb(models.TextChoices):
         INSTALL = "install"
@@ -46,12 +46,12 @@ class Action(models.Model):
 
     class State(models.TextChoices):
         PENDING = "pending"  # recorded, not yet sent
-        APPLIED = "applied"  # the cluster took it; followed until its outcome
+        APPLIED = "applied"  # accepted by the cluster; followed until its outcome
         SUCCEEDED = "succeeded"
         FAILED = "failed"  # the operator ended in a failure, see outcome
-        REFUSED = "refused"  # the cluster did not take it
-        LOST = "lost"  # no outcome within the time we follow
-        STOPPED = "stopped"  # with its batch, before a worker began with it
+        REFUSED = "refused"  # by the cluster
+        LOST = "lost"  # no outcome within the time limit
+        STOPPED = "stopped"  # with its batch, before a worker began
 
     OPEN = (State.PENDING, State.APPLIED)
 
@@ -66,12 +66,12 @@ class Action(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
-    as_user = models.CharField(max_length=250, blank=True)  # whom the cluster sees
+    as_user = models.CharField(max_length=250, blank=True)  # the identity that the cluster sees
     as_groups = models.JSONField(default=list)
     stored_steps = models.JSONField(default=list)  # in their order, see installs.models.steps
-    done = models.JSONField(default=list)  # labels of steps that the cluster has taken
-    force = models.BooleanField(default=False)  # takes fields over from other managers, as asked
-    target = models.CharField(max_length=500, blank=True)  # bundle that it is to end with
+    done = models.JSONField(default=list)  # labels of applied steps
+    force = models.BooleanField(default=False)  # takes fields over from other managers
+    target = models.CharField(max_length=500, blank=True)  # expected bundle
     channel = models.CharField(max_length=300, blank=True)
     version = models.CharField(max_length=300, blank=True)
     dry_run = models.JSONField(default=dict)  # {"ok", "message", "fields"}
@@ -84,7 +84,7 @@ class Action(models.Model):
     batch = models.ForeignKey(
         ActionBatch, null=True, on_delete=models.SET_NULL, related_name="actions"
     )
-    begun_at = models.DateTimeField(null=True, blank=True)  # of a batch: a worker took it up
+    begun_at = models.DateTimeField(null=True, blank=True)  # of a batch: a worker has begun
     created_at = models.DateTimeField(default=timezone.now)
     sent_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -123,7 +123,7 @@ class AccessAnswer(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
     kind = models.CharField(max_length=60)
     verb = models.CharField(max_length=20)
-    namespace = models.CharField(max_length=63, blank=True)  # empty: in all of them
+    namespace = models.CharField(max_length=63, blank=True)  # empty: all namespaces
     identity_hash = models.CharField(max_length=64)
     allowed = models.BooleanField()
     reason = models.TextField(blank=True)

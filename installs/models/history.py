@@ -1,4 +1,4 @@
-"""What happened, what was reported and who was told."""
+"""History of changes, unknown messages, reports and notifications."""
 
 from django.conf import settings
 from django.db import models
@@ -8,11 +8,11 @@ from olmweb.models import Cluster
 
 
 class Transition(models.Model):
-    """A change of one condition (or of an object's existence) that we saw. Append-only.
+    """An observed change of one condition, or of an object's existence. Append-only.
 
-    `type` is the condition type, or `Object` for appeared/deleted, or `Health` for ours.
-    `at` is when we saw it: clusters don't move lastTransitionTime when only the reason changes.
-    `resource_version` is that of a deletion: what is told later of an older state is not news.
+    `type` is the condition type, `Object` (appeared or deleted) or `Health` (by the diagnosis).
+    `at` is the time of the observation: controllers keep lastTransitionTime when only the reason
+    changes. `resource_version` is that of a deletion; events about older states are ignored.
     """
 
     cluster = models.ForeignKey(
@@ -43,14 +43,14 @@ class Transition(models.Model):
 
 
 class UnknownMessage(models.Model):
-    """Messages that the knowledge base does not know, alike but for names and numbers."""
+    """Messages without a knowledge entry, equal but for names and numbers."""
 
     fingerprint = models.CharField(max_length=64)
-    kind = models.CharField(max_length=100)  # of the object that said it
+    kind = models.CharField(max_length=100)  # of the object with the message
     reason = models.CharField(max_length=1024, blank=True)
     sample = models.TextField()
     example = models.CharField(max_length=500, blank=True)  # cluster, namespace, name
-    count = models.PositiveBigIntegerField(default=1)  # times that an operator came to say it
+    count = models.PositiveBigIntegerField(default=1)  # times that it appeared on an operator
     first_at = models.DateTimeField(default=timezone.now)
     last_at = models.DateTimeField(default=timezone.now)
 
@@ -65,7 +65,7 @@ class UnknownMessage(models.Model):
 
 
 class CopyReport(models.Model):
-    """What copied ClusterServiceVersions cost one cluster; made when a person asks for it."""
+    """The cost of copied ClusterServiceVersions for a cluster; made on request."""
 
     class State(models.TextChoices):
         PENDING = "pending"
@@ -92,7 +92,7 @@ class CopyReport(models.Model):
 
 
 class Notification(models.Model):
-    """A change of health that the webhook is to be told of: written with the Transition itself."""
+    """A change of health for the webhook, written in the transaction of its Transition."""
 
     class State(models.TextChoices):
         PENDING = "pending"
@@ -102,9 +102,7 @@ class Notification(models.Model):
     transition = models.OneToOneField(
         Transition, on_delete=models.CASCADE, related_name="notification"
     )
-    body = models.JSONField(
-        default=dict
-    )  # what happened, as it was then: installs.notifications.select
+    body = models.JSONField(default=dict)  # see installs.notifications.select
     state = models.CharField(max_length=20, choices=State.choices, default=State.PENDING)
     attempts = models.PositiveSmallIntegerField(default=0)
     next_at = models.DateTimeField(default=timezone.now)

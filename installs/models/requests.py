@@ -1,4 +1,4 @@
-"""What people asked their operators for, and what may be asked for."""
+"""Install requests of people without the right to install, and the allow-list."""
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -14,7 +14,7 @@ from olmweb.models import Cluster
 
 
 class AllowRule(models.Model):
-    """One line of the allow-list. While there is any, only what matches one may be asked for."""
+    """One rule of the allow-list. If there is any, requests must match one."""
 
     package = models.CharField(
         max_length=253, help_text="Name of the package; * stands for any characters."
@@ -27,7 +27,7 @@ class AllowRule(models.Model):
     path = models.CharField(
         max_length=30,
         blank=True,
-        choices=[(one, one) for one in InstallMethod],
+        choices=[(method, method) for method in InstallMethod],
         help_text="Empty: any.",
     )
     cluster = models.ForeignKey(
@@ -63,9 +63,9 @@ class AllowRule(models.Model):
 
 
 class InstallRequest(models.Model):
-    """A package in a version on a path, with a reason. Recorded before anything follows from it.
+    """A requested install of a package, with a reason.
 
-    `asked` has the form values of `planning.plan_install`; `bundle` is what it stood for then.
+    `asked` has the form values of the plan; `bundle` is the bundle that they resolved to then.
     """
 
     class State(models.TextChoices):
@@ -92,7 +92,7 @@ class InstallRequest(models.Model):
     decided_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
-    word = models.TextField(blank=True)  # of whoever decided, or why a rule did not let it through
+    word = models.TextField(blank=True)  # of the person who decided, or why no rule approved it
     rule = models.ForeignKey(AllowRule, null=True, on_delete=models.SET_NULL, related_name="+")
     action = models.ForeignKey(Action, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now)

@@ -1,4 +1,4 @@
-"""What clusters have: operators, their components, CRDs, events, ClusterOperators."""
+"""Objects of clusters: operators, their components, CRDs, events, ClusterOperators."""
 
 from django.db import models
 from django.utils import timezone
@@ -23,10 +23,7 @@ NEEDS_ATTENTION = (Health.FAILED, Health.BLOCKED, Health.DEGRADED, Health.NEEDS_
 
 
 class Observed(models.Model):
-    """An object of a cluster: identity and what of it we keep.
-
-    `digest` is over the kept fields: a row is written only when it differs.
-    """
+    """An object of a cluster. `digest` is that of the stored fields: equal rows aren't written."""
 
     cluster = models.ForeignKey(Cluster, db_index=False, on_delete=models.CASCADE, related_name="+")
     kind = models.CharField(max_length=100)
@@ -38,9 +35,9 @@ class Observed(models.Model):
     digest = models.CharField(max_length=64, blank=True)
     created_at = models.DateTimeField(null=True, blank=True)  # creationTimestamp
     deleting = models.BooleanField(default=False)  # has a deletionTimestamp
-    conditions = models.JSONField(default=list)  # the object's own, unchanged
-    details = models.JSONField(default=dict)  # what else of its kind we keep: installs.state.decode
-    observed_at = models.DateTimeField(default=timezone.now)  # we last wrote this row
+    conditions = models.JSONField(default=list)  # as in the object
+    details = models.JSONField(default=dict)  # see installs.state.decode
+    observed_at = models.DateTimeField(default=timezone.now)  # last write of this row
 
     class Meta:
         abstract = True
@@ -50,27 +47,26 @@ class Observed(models.Model):
 
 
 class Operator(Observed):
-    """One installed thing: a PlatformOperator, ClusterExtension or Subscription, or a
-    ClusterServiceVersion that no Subscription stands for."""
+    """A PlatformOperator, ClusterExtension, Subscription, or ClusterServiceVersion without one."""
 
     package = models.CharField(max_length=253, blank=True)
     catalog = models.CharField(max_length=253, blank=True)
     catalog_namespace = models.CharField(max_length=63, blank=True)  # of a CatalogSource
     channel = models.CharField(max_length=300, blank=True)
     version_asked = models.CharField(max_length=200, blank=True)
-    version = models.CharField(max_length=200, blank=True)  # installed, or tried last
+    version = models.CharField(max_length=200, blank=True)  # installed, else attempted
     bundle = models.CharField(max_length=1000, blank=True)  # name or image reference
     health = models.CharField(max_length=20, choices=Health.choices, default=Health.UNKNOWN)
     finding = models.CharField(max_length=100, blank=True)  # id in the knowledge base
-    facts = models.JSONField(default=dict)  # what the finding's pattern extracted
+    facts = models.JSONField(default=dict)  # extracted by the pattern of the finding
     reason = models.CharField(max_length=1024, blank=True)
     message = models.TextField(blank=True)
     broken_kind = models.CharField(max_length=100, blank=True)  # first broken link of the chain
     broken_name = models.CharField(max_length=253, blank=True)
-    since = models.DateTimeField(null=True, blank=True)  # we saw this health and reason begin
+    since = models.DateTimeField(null=True, blank=True)  # health and reason first observed
     deprecated = models.BooleanField(default=False)
-    upgrade = models.CharField(max_length=200, blank=True)  # version that could be installed
-    upgrade_held = models.TextField(blank=True)  # why it is not, in a sentence
+    upgrade = models.CharField(max_length=200, blank=True)  # version that can be installed
+    upgrade_held = models.TextField(blank=True)  # why it is not installed, in a sentence
 
     class Meta:
         ordering = ("cluster", "name")
@@ -89,8 +85,8 @@ class Operator(Observed):
 class Component(Observed):
     """An object that operators are made of or depend on: BundleDeployment, InstallPlan, ...
 
-    `operator` is the one it belongs to. What several share (an InstallPlan, a CatalogSource, an
-    OperatorGroup) belongs to none; an OperatorReference of each names it.
+    Objects that operators share (InstallPlan, CatalogSource, OperatorGroup) have no `operator`; an
+    OperatorReference of each names them.
     """
 
     operator = models.ForeignKey(
@@ -116,8 +112,7 @@ class Component(Observed):
 class OperatorReference(models.Model):
     """An object that an operator names or depends on, whether or not it exists."""
 
-    # Of the operator: clusters of a fleet have objects of the same names, and who refers to one is
-    # asked at every change.
+    # That of the operator, as clusters of a fleet have objects of the same names.
     cluster = models.ForeignKey(Cluster, db_index=False, on_delete=models.CASCADE, related_name="+")
     operator = models.ForeignKey(
         Operator, db_index=False, on_delete=models.CASCADE, related_name="references"
@@ -139,7 +134,7 @@ class OperatorReference(models.Model):
 
 
 class CRDState(Observed):
-    """A CustomResourceDefinition without its schema: versions, who owns it, what is wrong."""
+    """A CustomResourceDefinition without its schema: versions, owner, problem."""
 
     group = models.CharField(max_length=253, blank=True)
     served_kind = models.CharField(max_length=100, blank=True)  # the kind that it defines
@@ -158,7 +153,7 @@ class CRDState(Observed):
 
 
 class Event(models.Model):
-    """A Kubernetes Event about an object that we keep; kept when the cluster forgets it."""
+    """A Kubernetes Event about a stored object; stays when the cluster has deleted it."""
 
     cluster = models.ForeignKey(
         Cluster, db_index=False, on_delete=models.CASCADE, related_name="events"
@@ -199,7 +194,7 @@ class ClusterOperator(Observed):
     reason = models.CharField(max_length=1024, blank=True)  # of the worst condition
     message = models.TextField(blank=True)
     aggregated = models.BooleanField(default=False)
-    problem = models.TextField(blank=True)  # its message and the objects disagree
+    problem = models.TextField(blank=True)  # its message and the objects differ
     severity = models.PositiveSmallIntegerField(default=0)  # worst first: 3, 2, 1, 0
 
     class Meta:
