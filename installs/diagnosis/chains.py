@@ -28,6 +28,7 @@ from installs.diagnosis.problems_v0 import (
     NOT_RUNNING,
     V0Installation,
     V0Problem,
+    of_kind,
     problem_of,
     v0_installation,
 )
@@ -89,7 +90,7 @@ def deprecations(conditions: Iterable[Condition]) -> tuple[str, ...]:
 def _diagnose(subject: Observation, components: Sequence[Observation]) -> Diagnosis:
     observed = [subject, *_below(subject, components)]
     evaluations = [evaluate(obj) for obj in observed]
-    deployments = sorted(_of_kind(components, "Deployment"), key=lambda deployment: deployment.name)
+    deployments = of_kind(components, "Deployment")
     pods = deployment_failure(deployments) if _pods_decide(evaluations) else None
     if pods is not None and (pods.certain or evaluations[0].state not in _WAITING):
         return _not_running(subject, observed, evaluations, deployments, pods)
@@ -160,7 +161,7 @@ def _with_catalogs(
     """Adds the ClusterCatalogs of a ClusterExtension; one named in its error is the broken link."""
     if subject.kind != "ClusterExtension":
         return links
-    catalogs = {catalog.name: catalog for catalog in _of_kind(components, "ClusterCatalog")}
+    catalogs = {catalog.name: catalog for catalog in of_kind(components, "ClusterCatalog")}
     named = _CATALOG.search(own.message) if own.state in BROKEN else None
     blamed = named["name"] if named else ""
     catalog_links = [
@@ -191,21 +192,13 @@ def _health(subject: Observation, evaluations: Sequence[Evaluation]) -> str:
     return _HEALTH[own]
 
 
-def _of_kind(components: Sequence[Observation], kind: str) -> list[Observation]:
-    return [component for component in components if component.kind == kind]
-
-
 def _below(subject: Observation, components: Sequence[Observation]) -> list[Observation]:
     """The objects that belong to the subject, from the top of the chain to its bottom."""
     if subject.kind == "PlatformOperator":
-        deployments = [
-            deployment
-            for deployment in _of_kind(components, "BundleDeployment")
-            if deployment.name == subject.name
-        ]
-        return deployments[:1] + _newest(_of_kind(components, "Bundle"))
+        named = [obj for obj in of_kind(components, "BundleDeployment") if obj.name == subject.name]
+        return named[:1] + _newest(of_kind(components, "Bundle"))
     if subject.kind == "ClusterExtension":
-        return _newest(_of_kind(components, "ClusterObjectSet"))
+        return _newest(of_kind(components, "ClusterObjectSet"))
     return []
 
 

@@ -108,7 +108,7 @@ def v0_installation(subject: Observation, components: Sequence[Observation]) -> 
         plan_name=plan.name if plan else text(subject.details, "plan"),
         csv=csv,
         csv_name=csv.name if csv else current or installed,
-        groups=_of_kind(near, "OperatorGroup"),
+        groups=of_kind(near, "OperatorGroup"),
         deployments=_deployments(near, csv),
         conditions=tuple(
             condition
@@ -143,7 +143,7 @@ def _lone_csv(
         plan_name="",
         csv=csv,
         csv_name=csv.name,
-        groups=_of_kind(near, "OperatorGroup"),
+        groups=of_kind(near, "OperatorGroup"),
         deployments=_deployments(near, csv),
         conditions=(),
         works=csv.phase in _RUNNING,
@@ -160,13 +160,13 @@ def _takes_over(csv: Observation, csvs: Sequence[Observation]) -> bool:
     )
 
 
-def _of_kind(near: Sequence[Observation], kind: str) -> tuple[Observation, ...]:
+def of_kind(near: Sequence[Observation], kind: str) -> tuple[Observation, ...]:
     return tuple(sorted((obj for obj in near if obj.kind == kind), key=lambda obj: obj.name))
 
 
 def _deployments(near: Sequence[Observation], csv: Observation | None) -> tuple[Observation, ...]:
     """The Deployments of the newest version, as those of a replaced one are being deleted."""
-    deployments = _of_kind(near, "Deployment")
+    deployments = of_kind(near, "Deployment")
     named = set(texts(csv.details, "deployments")) if csv else set()
     return tuple(deployment for deployment in deployments if not named or deployment.name in named)
 

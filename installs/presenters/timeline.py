@@ -8,8 +8,9 @@ from django.utils import timezone
 
 from installs.diagnosis.notes import flaps
 from installs.models import Component, Event, Observed, Operator, Transition
-from installs.queries.operator_detail import Key, key_of
+from installs.queries.operator_detail import key_of
 from installs.queries.operators import FLAPPING
+from installs.state.decode import Key
 from installs.state.history import HEALTH, OBJECT, PHASE
 from installs.state.observation import details_of
 from olmweb.templatetags.olmweb import moment

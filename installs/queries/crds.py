@@ -60,12 +60,13 @@ def crd_row(row: CRDState) -> OwnedCRD:
     """The row of the page for one definition."""
     kind, namespace, name = row.owner_kind, row.owner_namespace, row.owner_name
     if kind == "Operator":  # OLM's own grouping, called PACKAGE.NAMESPACE
-        package, _, namespace = name.rpartition(".")
-        return OwnedCRD(row, crd_finding(row), package, "Subscription", namespace)
-    if kind == "BundleDeployment" and name:
-        return OwnedCRD(row, crd_finding(row), name, "PlatformOperator", "")
-    has_page = kind == "ClusterExtension" and name
-    return OwnedCRD(row, crd_finding(row), name, kind if has_page else "", namespace)
+        name, _, namespace = name.rpartition(".")
+        kind = "Subscription"
+    elif kind == "BundleDeployment" and name:
+        kind, namespace = "PlatformOperator", ""
+    elif kind != "ClusterExtension" or not name:
+        kind = ""
+    return OwnedCRD(row, crd_finding(row), name, kind, namespace)
 
 
 def troubled_crds(clusters: Sequence[Cluster]) -> list[CRDState]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Case, CharField, F, Q, QuerySet, Value, When
+from django.db.models import F, Q, QuerySet
 
 from catalogs.models import Package
 from installs.diagnosis.approvals import Approval, approval
@@ -17,13 +17,13 @@ from installs.models import (
     OperatorReference,
     Transition,
 )
+from installs.state.decode import Key
 from installs.state.observation import details_of, observe
 from olmweb.kube.fields import texts
 
 TIMELINE_LIMIT = 200
 # A CSV may have dozens of Deployments; the timeline shows no more of them.
 SUBJECTS_LIMIT = 40
-Key = tuple[str, str, str]  # kind, namespace, name
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +45,19 @@ class Parts:
         """Keys of the operator and of every object in its timeline, the operator first."""
         shared = ("CatalogSource", "OperatorGroup")  # shared by the operators beside it
         own = [key_of(component) for component in self.components if component.kind not in shared]
-        absent = [
-            (reference.kind, reference.namespace, reference.name) for reference in self.absent
-        ]
-        return [key_of(operator), *own, *absent][:SUBJECTS_LIMIT]
+        return [key_of(operator), *own, *map(key_of, self.absent)][:SUBJECTS_LIMIT]
 
 
-def key_of(row: Observed) -> Key:
+def key_of(row: Observed | OperatorReference) -> Key:
     return row.kind, row.namespace, row.name
 
 
 def parts_of(operator: Operator) -> Parts:
     """Its components, the objects it names, and the names without an object; two queries."""
     references = list(operator.references.order_by("kind", "namespace", "name"))
-    named = {(reference.kind, reference.namespace, reference.name) for reference in references}
+    named = set(map(key_of, references))
     wanted = Q(operator=operator) | among(named) if named else Q(operator=operator)
-    beside = operator.kind == "Subscription"
-    if beside:
+    if operator.kind == "Subscription":
         wanted |= Q(kind="InstallPlan", namespace=operator.namespace)
     rows = Component.objects.filter(wanted, cluster=operator.cluster_id).order_by("kind", "name")
     own: list[Component] = []
@@ -73,11 +69,7 @@ def parts_of(operator: Operator) -> Parts:
     there |= {("ClusterServiceVersion", operator.namespace, name) for name in _gone(operator)}
     return Parts(
         components=tuple(own),
-        absent=tuple(
-            reference
-            for reference in references
-            if (reference.kind, reference.namespace, reference.name) not in there
-        ),
+        absent=tuple(reference for reference in references if key_of(reference) not in there),
         others=tuple(others),
     )
 
@@ -128,15 +120,9 @@ def packages_of(operator: Operator) -> list[Package]:
     """
     if not operator.package:
         return []
-    own = Case(
-        When(catalog__name=operator.catalog, then=Value("0")),
-        default=Value("1"),
-        output_field=CharField(),
-    )
     rows = Package.objects.filter(catalog__cluster=operator.cluster_id, name=operator.package)
-    packages = list(
-        rows.select_related("catalog", "catalog__cluster").order_by(own, "catalog__name")[:10]
-    )
+    rows = rows.select_related("catalog", "catalog__cluster").order_by("catalog__name")
+    packages = sorted(rows, key=lambda row: row.catalog.name != operator.catalog)[:10]
     v1 = operator.kind == "ClusterExtension"
     read = [row for row in packages if (row.catalog.source_kind == "ClusterCatalog") == v1]
     return read or packages

@@ -155,9 +155,7 @@ def _load(cluster_id: int, ids: Sequence[int]) -> _OperatorBatch:
         "operator_id", "kind", "namespace", "name"
     ):
         wanted[kind, namespace, name].append(pk)
-    by_key = {
-        component.key: component for owned in components.values() for component in owned.values()
-    }
+    by_key = {row.key: row for owned_rows in components.values() for row in owned_rows.values()}
     for batch in batched(sorted(set(wanted) - set(by_key))):
         referenced = Component.objects.filter(among(batch), cluster_id=cluster_id).order_by("id")
         by_key |= {component.key: component for component in component_rows(referenced)}
@@ -166,15 +164,11 @@ def _load(cluster_id: int, ids: Sequence[int]) -> _OperatorBatch:
             for pk in pks:
                 components[pk][by_key[key].id] = by_key[key]
     operators = _OperatorBatch(rows, {row.pk: list(components[row.pk].values()) for row in rows})
-    operators.offers = offers_of(cluster_id, {row.package for row in rows if row.package} - {""})
-    operators.images = _images(cluster_id, operators)
-    return operators
-
-
-def _images(cluster_id: int, operators: _OperatorBatch) -> dict[str, ImageBundle]:
-    platform = [row for row in operators.rows if row.kind == "PlatformOperator"]
+    operators.offers = offers_of(cluster_id, {row.package for row in rows} - {""})
+    platform = [row for row in rows if row.kind == "PlatformOperator"]
     images = {_image(operators.components[row.pk]) for row in platform} - {""}
-    return bundles_by_image(cluster_id, {row.package for row in platform}, images)
+    operators.images = bundles_by_image(cluster_id, {row.package for row in platform}, images)
+    return operators
 
 
 def _image(components: Iterable[ComponentRow]) -> str:
@@ -194,7 +188,7 @@ def _derive(row: Operator, operators: _OperatorBatch) -> None:
             image, ImageBundle(image, "", False)
         )
     elif row.kind == "Subscription":
-        offer = upgrades.offer_of_subscription(row, offers)
+        offer = next((offer for offer in offers if offer.catalog == row.catalog), None)
         csvs = {csv.name: csv for csv in components if csv.kind == "ClusterServiceVersion"}
         row.version = upgrades.version_of(row.bundle, csvs, offer) if row.bundle else ""
         row.deprecated = upgrades.is_deprecated(row, row.conditions, offer)

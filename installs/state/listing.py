@@ -92,13 +92,11 @@ def list_resources(
     for watched in resources:
         try:
             result = _list_resource(client, watched, discovery)
-        except (Unreachable, Unauthorized, ConfigError):
+        except (Unreachable, Unauthorized, ConfigError, Abandoned):
             raise
         except KubeError as error:
             state = FORBIDDEN if isinstance(error, Forbidden) else FAILED
             result = ResourceList(state, error=error.message, cause=error)
-        except Abandoned:
-            raise
         except Exception as caught:
             fault = internal_error(client, watched, caught)
             result = ResourceList(FAILED, error=fault.message, cause=fault)

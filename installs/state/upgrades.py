@@ -34,11 +34,6 @@ class Upgrade:
 NONE = Upgrade()
 
 
-def offer_of_subscription(row: Operator, offers: Iterable[PackageOffer]) -> PackageOffer | None:
-    """The offer of the catalog named like the Subscription's CatalogSource."""
-    return next((offer for offer in offers if offer.catalog == row.catalog), None)
-
-
 def version_of(name: str, csvs: Mapping[str, ComponentRow], offer: PackageOffer | None) -> str:
     """The version of a CSV by its spec, else by the catalog, else by the suffix of its name."""
     if name in csvs and (version := text(csvs[name].details, "version", limit=200)):

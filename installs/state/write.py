@@ -20,7 +20,7 @@ from installs.state.decode import DecodedObject, Key
 from installs.state.history import WriteContext
 from installs.state.links import OPERATOR_KINDS, csvs_without_operator, link
 from installs.state.listing import ABSENT, FAILED, FORBIDDEN, SERVED, ResourceList, Snapshot
-from installs.state.resources import BY_NAME, Change, Position, WatchedResource
+from installs.state.resources import BY_NAME, Change, Position
 from installs.state.store import (
     Delta,
     StoredRow,
@@ -153,20 +153,14 @@ def _input_of_lists(
                 table_input.rewound |= _rewound(result, watch, snapshot.began_at)
                 table_input.versions |= {obj.key: [obj] for obj in result.objects}
         for key, row in stored.items():
-            result_of_row = _covering_list(read, key[0], row.owner_kind)
-            if key not in table_input.versions and result_of_row is not None:
-                table_input.deleted[key] = ("", result_of_row.resource_version)
+            covering = (  # lists that contain the object if it exists
+                result
+                for watched, result in read.items()
+                if watched.kind == key[0] and watched.owner_kind in ("", row.owner_kind)
+            )
+            if key not in table_input.versions and (listing := next(covering, None)):
+                table_input.deleted[key] = ("", listing.resource_version)
     return incoming
-
-
-def _covering_list(
-    read: Mapping[WatchedResource, ResourceList], kind: str, owner_kind: str
-) -> ResourceList | None:
-    """The list that contains an object of this kind and owner kind if it exists."""
-    for watched, result in read.items():
-        if watched.kind == kind and watched.owner_kind in ("", owner_kind):
-            return result
-    return None
 
 
 def _rewound(result: ResourceList, watch: ResourceWatch | None, began_at: datetime) -> bool:
