@@ -57,11 +57,6 @@ def evaluate_condition(obj: Observation, type_: str) -> Evaluation:
     return Evaluation(state, condition.reason, condition.message)
 
 
-def evaluate_phase(obj: Observation, *, reason: str) -> Evaluation:
-    """The state of the object's phase; without a reason of its own the phase is the reason."""
-    return Evaluation(class_of(obj.kind, PHASE, obj.phase, reason), reason or obj.phase)
-
-
 def worst(evaluations: Sequence[Evaluation]) -> Evaluation:
     """The first broken one, else the first unknown, progressing or healthy one."""
     healthy = (State.HEALTHY, State.INFORMATION)
@@ -168,7 +163,7 @@ def evaluate_catalog_source(obj: Observation) -> Evaluation:
 
 def evaluate_plan(obj: Observation) -> Evaluation:
     """An InstallPlan. One that is approved but not yet processed is PROGRESSING."""
-    verdict = evaluate_phase(obj, reason="")
+    verdict = Evaluation(class_of(obj.kind, PHASE, obj.phase, ""), obj.phase)
     message = text(obj.details, "message")
     installed = evaluate_condition(obj, "Installed")
     if verdict.state is State.BLOCKED:

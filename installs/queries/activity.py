@@ -2,8 +2,9 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import Count, Max, Model, Q, QuerySet
 
 from installs.models import Action, ActionBatch, InstallRequest, Operator
 from installs.queries import narrow, search
@@ -52,22 +53,26 @@ def object_of(action: Action) -> Operator | None:
     )
 
 
+def _revision(model: type[Model], **totals: Any) -> str:
+    """Differs when a row was added or one of the aggregates changed; one query."""
+    values = model._default_manager.aggregate(newest=Max("pk"), **totals)
+    return ":".join(map(str, values.values()))
+
+
 def actions_revision() -> str:
     """Differs when any action was made or changed; one query."""
-    totals = Action.objects.aggregate(
-        newest=Max("pk"),
+    return _revision(
+        Action,
         sent=Max("sent_at"),
         finished=Max("finished_at"),
         pending=Count("pk", filter=Q(state=Action.State.PENDING)),
         applied=Count("pk", filter=Q(state=Action.State.APPLIED)),
     )
-    return ":".join(str(value) for value in totals.values())
 
 
 def syncs_revision() -> str:
     """Differs when any sync run began or ended; one query."""
-    totals = SyncRun.objects.aggregate(newest=Max("pk"), finished=Max("finished_at"))
-    return ":".join(str(value) for value in totals.values())
+    return _revision(SyncRun, finished=Max("finished_at"))
 
 
 def request_page(
@@ -81,12 +86,8 @@ def request_page(
 
 def requests_revision() -> str:
     """Differs when any request was made or decided; one query."""
-    totals = InstallRequest.objects.aggregate(
-        newest=Max("pk"),
-        decided=Max("decided_at"),
-        waiting=Count("pk", filter=Q(state=InstallRequest.State.WAITING)),
-    )
-    return ":".join(str(value) for value in totals.values())
+    waiting = Count("pk", filter=Q(state=InstallRequest.State.WAITING))
+    return _revision(InstallRequest, decided=Max("decided_at"), waiting=waiting)
 
 
 def installed_of(request: InstallRequest) -> list[Operator]:

@@ -185,13 +185,8 @@ class Arc:
     offset: str
 
 
-def donut(counts: HealthCounts) -> list[Arc]:
-    """The arcs of the donut of a cluster's operators."""
-    return arcs_of(counts.segments)
-
-
 def arcs_of(segments: Sequence[tuple[str, str, int]]) -> list[Arc]:
-    """(words, CSS class suffix, count) as arcs, clockwise from the top."""
+    """(words, CSS class suffix, count) as the arcs of a donut, clockwise from the top."""
     total = sum(count for _, _, count in segments) or 1
     arcs, start = [], 0.0
     for words, css, count in segments:
@@ -245,7 +240,7 @@ def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
         ClusterOverview(
             cluster=cluster,
             counts=counts[cluster.pk],
-            arcs=donut(counts[cluster.pk]),
+            arcs=arcs_of(counts[cluster.pk].segments),
             causes=group_by_cause(failing[cluster.pk], names=3),
             cluster_operators=[
                 operator

@@ -212,7 +212,8 @@ def store(
         uid, before = stored[key].uid if key in stored else None, delta.before.get(key)
         history += history_of(context, current[key], uid, before.states(key[0]) if before else {})
     _write(table, delta, digests, context)
-    _write_resource_versions(table, version_only, delta.ids)
+    newer = [table(id=delta.ids[o.key], resource_version=o.resource_version) for o in version_only]
+    bulk.update(table, newer, ["resource_version"])
     for batch in batched(delta.ids.pop(key) for key in delta.deleted):
         table._default_manager.filter(id__in=batch).delete()
     bulk.insert(Transition, history)
@@ -310,7 +311,9 @@ def _write(table: Table, delta: Delta, digests: Mapping[Key, str], context: Writ
                 created_at=obj.created_at,
                 deleting=obj.deleting,
                 conditions=obj.conditions,
-                details=_details(obj, delta.before.get(obj.key)),
+                details=carry_pods(obj, delta.before[obj.key].details)
+                if obj.kind == "Deployment" and obj.key in delta.before
+                else obj.details,
                 observed_at=context.now,
                 **obj.columns,
             )
@@ -318,17 +321,6 @@ def _write(table: Table, delta: Delta, digests: Mapping[Key, str], context: Writ
         ]
         upsert(table, rows, [*_COMMON, *group[0].columns])
         delta.ids.update({obj.key: row.pk for obj, row in zip(group, rows, strict=True)})
-
-
-def _details(obj: DecodedObject, before: PreviousState | None) -> dict[str, Any]:
-    return carry_pods(obj, before.details) if before and obj.kind == "Deployment" else obj.details
-
-
-def _write_resource_versions(
-    table: Table, objects: Sequence[DecodedObject], ids: Mapping[Key, int]
-) -> None:
-    rows = [table(id=ids[obj.key], resource_version=obj.resource_version) for obj in objects]
-    bulk.update(table, rows, ["resource_version"])
 
 
 def upsert(table: Table, rows: Sequence[Any], columns: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """Decodes API objects to the fields that are stored. Pure; never raises for invalid content."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from installs.state.decode import platform, v0, v1, workloads
@@ -16,8 +17,8 @@ DECODERS: dict[str, Callable[[Any], DecodedObject | None]] = {
     "Bundle": platform.bundle,
     "ClusterExtension": v1.cluster_extension,
     "ClusterObjectSet": v1.cluster_object_set,
-    "ClusterCatalog": v1.cluster_catalog,
-    "Catalog": v1.catalog,
+    "ClusterCatalog": v1.catalog,
+    "Catalog": partial(v1.catalog, kind="Catalog"),
     "CatalogSource": v0.catalog_source,
     "Subscription": v0.subscription,
     "InstallPlan": v0.install_plan,

@@ -56,18 +56,9 @@ def cluster_object_set(obj: Object) -> DecodedObject | None:
     return decoded_object(obj, "ClusterObjectSet", component_columns(obj, owner), details)
 
 
-def cluster_catalog(obj: Object) -> DecodedObject | None:
-    """The app `catalogs` reads its content and gets the object itself."""
-    return _catalog(obj, "ClusterCatalog")
-
-
-def catalog(obj: Object) -> DecodedObject | None:
-    """The former name of ClusterCatalog."""
-    return _catalog(obj, "Catalog")
-
-
-def _catalog(obj: Object, kind: str) -> DecodedObject | None:
-    """Where v1 has `status.urls.base`, v1alpha1 had `status.contentURL`."""
+def catalog(obj: Object, kind: str = "ClusterCatalog") -> DecodedObject | None:
+    """A ClusterCatalog, or Catalog, its former name. The app `catalogs` reads its content and gets
+    the object itself. Where v1 has `status.urls.base`, v1alpha1 had `status.contentURL`."""
     image = dig(obj, "status", "resolvedSource", "image")
     base = text(obj, "status", "urls", "base", limit=2000)
     details = {

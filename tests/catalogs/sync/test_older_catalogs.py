@@ -8,8 +8,7 @@ from catalogs.models import Catalog
 from catalogs.sources.catalogd import content_path, proxy_path
 from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.cluster_catalogs import record_cluster_catalogs
-from installs.state.decode.v1 import catalog as decode_catalog
-from installs.state.decode.v1 import cluster_catalog as decode_cluster_catalog
+from installs.state.decode import DECODERS
 from olmweb.kube.resources import CATALOGS, CLUSTER_CATALOGS
 from olmweb.models import Cluster
 from olmweb.sandbox.apiserver.http_server import Request, Response
@@ -86,7 +85,8 @@ def test_the_address_of_the_content_is_taken_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("found", "decode"), list(zip(OLD, (decode_cluster_catalog, decode_catalog), strict=True))
+    ("found", "decode"),
+    list(zip(OLD, (DECODERS["ClusterCatalog"], DECODERS["Catalog"]), strict=True)),
 )
 def test_the_state_of_the_cluster_has_it_too(found, decode):
     kept = decode(found)

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from installs.models import Operator, Transition
-from installs.queries.overview import HealthCounts, donut
+from installs.queries.overview import HealthCounts, arcs_of
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_operator
 from tests.worlds.html import assert_fragment, assert_page
@@ -97,10 +97,10 @@ def test_the_donut_says_its_numbers_in_words(reader: Client) -> None:
 
 
 def test_arcs_of_the_donut_fill_the_circle() -> None:
-    arcs = donut(HealthCounts({"Healthy": 1, "Failed": 1, "Unknown": 1}))
+    arcs = arcs_of(HealthCounts({"Healthy": 1, "Failed": 1, "Unknown": 1}).segments)
     assert sum(float(arc.length) for arc in arcs) == pytest.approx(100, abs=0.05)
     assert [arc.offset for arc in arcs] == ["-0.00", "-33.33", "-66.67"]
-    assert donut(HealthCounts({})) == []
+    assert arcs_of(HealthCounts({}).segments) == []
 
 
 def test_the_aggregated_clusteroperator_says_what_it_blocks_and_what_not(reader: Client) -> None:
