@@ -100,10 +100,8 @@ def _cache_key(series: RequestCount) -> str:
 
 def get_cluster(name: str, rows: Iterable[Cluster] | None = None) -> Cluster:
     """The cluster of that name, from `rows` when they are given. Raises Missing."""
-    if rows is None:
-        cluster = Cluster.objects.filter(name=name).first()
-    else:
-        cluster = next((row for row in rows if row.name == name), None)
+    known = Cluster.objects.filter(name=name) if rows is None else rows
+    cluster = next((row for row in known if row.name == name), None)
     if cluster is None:
         names = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True))
         raise Missing(

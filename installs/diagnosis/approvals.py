@@ -12,7 +12,8 @@ from installs.diagnosis.evaluate import APPROVAL
 from installs.diagnosis.types import Observation
 from olmweb.kube.fields import items, number, text, texts
 
-_SHOWN = ("CustomResourceDefinition", "ClusterRole", "Role", "Secret", "Subscription")
+CRD = "CustomResourceDefinition"
+_SHOWN = (CRD, "ClusterRole", "Role", "Secret", "Subscription")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,8 @@ class Approval:
 
     def others(self, subscription: str) -> tuple[PlannedChange, ...]:
         """The changes for other Subscriptions."""
-        return tuple(
-            change
-            for change in self.changes
-            if change.subscription != subscription and change.action != "keep"
-        )
+        changes = (change for change in self.changes if change.action != "keep")
+        return tuple(change for change in changes if change.subscription != subscription)
 
     @property
     def sentence(self) -> str:
@@ -81,13 +79,7 @@ def approval(plan: Observation, subscriptions: Sequence[Observation]) -> Approva
             _change(csv, plan.namespace, subscriptions) for csv in texts(plan.details, "csvs")
         ),
         objects=tuple(sorted((kind, count) for kind, count in counted.items() if kind)),
-        crds=tuple(
-            sorted(
-                text(step, "name")
-                for step in steps
-                if text(step, "kind") == "CustomResourceDefinition"
-            )
-        ),
+        crds=tuple(sorted(text(step, "name") for step in steps if text(step, "kind") == CRD)),
         cut=number(plan.details, "steps_total") > len(steps),
     )
 

@@ -32,7 +32,7 @@ def notes_of(
     messages = [*_deleting(subject, now)]
     if now is not None and not messages:
         messages += _slow(subject, components, diagnosis, now)
-    messages += _earlier(subject, components, diagnosis)
+    messages += _earlier(subject, diagnosis)
     messages += _outdated(subject, components)
     messages += _held(components, diagnosis)
     if subject.kind == "ClusterServiceVersion" and subject.name != _PART_OF_OLM:
@@ -64,9 +64,8 @@ def _slow(
     }
     going = [link for link in diagnosis.chain if link.state == "progressing"]
     if not going and diagnosis.health == "Installing":
-        going = [
-            link for link in diagnosis.chain[:1] if not link.reason
-        ]  # no controller has reported yet
+        # No controller has reported yet.
+        going = [link for link in diagnosis.chain[:1] if not link.reason]
     if not going:
         return
     link = going[-1]
@@ -95,9 +94,7 @@ def _since(obj: Observation, link: ChainLink, subject: Observation) -> datetime 
     return subject.since or max(times, default=None) or obj.created_at
 
 
-def _earlier(
-    subject: Observation, components: Sequence[Observation], diagnosis: Diagnosis
-) -> Iterator[str]:
+def _earlier(subject: Observation, diagnosis: Diagnosis) -> Iterator[str]:
     """An InstallPlan that failed although its version was installed in the end."""
     if subject.kind != "Subscription" or diagnosis.health != "Healthy":
         return
@@ -117,9 +114,8 @@ def _outdated(subject: Observation, components: Sequence[Observation]) -> Iterat
     ]
     if why := resolution.why_over(subject, csvs):
         # Without the prefix of a list of constraints, of which only the worst would be shown.
-        message = resolution.resolution_message(subject).removeprefix(
-            "constraints not satisfiable: "
-        )
+        message = resolution.resolution_message(subject)
+        message = message.removeprefix("constraints not satisfiable: ")
         yield f"resolution failed before, and {why}: {message}"
 
 

@@ -202,10 +202,8 @@ def _find_catalog(
     if not name:
         catalog = sources[0] if len(sources) == 1 else None
         return catalog, (catalog.namespace, catalog.name) if catalog else ("", "")
-    catalog = next(
-        (source for source in sources if (source.namespace, source.name) == (namespace, name)), None
-    )
-    return catalog, (namespace, name)
+    named = (obj for obj in sources if (obj.namespace, obj.name) == (namespace, name))
+    return next(named, None), (namespace, name)
 
 
 # -- problems --------------------------------------------------------------------------------------
@@ -267,9 +265,8 @@ def _installing(
             return None  # the plan is still creating what is missing
     if verdict.reason == "RequirementsNotMet":
         return _requirement(installation, csv, verdict)
-    failure = (
-        deployment_failure(installation.deployments) if verdict.reason in _WAITS_FOR_PODS else None
-    )
+    waits = verdict.reason in _WAITS_FOR_PODS
+    failure = deployment_failure(installation.deployments) if waits else None
     if failure and (failure.certain or csv.phase == "Failed"):
         state = verdict.state if csv.phase == "Failed" else State.FAILED
         return _pods(failure, _health(installation, state), failure.message)
@@ -563,8 +560,5 @@ def _health(installation: V0Installation, state: State) -> str:
     """Blocked and Degraded stay; a failure is Degraded while an installed version works."""
     if state is State.BLOCKED:
         return "Blocked"
-    return (
-        "Degraded"
-        if installation.works or (state is State.DEGRADED and installation.csv)
-        else "Failed"
-    )
+    degraded = installation.works or (state is State.DEGRADED and installation.csv)
+    return "Degraded" if degraded else "Failed"

@@ -14,7 +14,7 @@ CHANGES_SHOWN = 12
 HOUR, DAY = timedelta(hours=1), timedelta(hours=24)
 ROWS_LIMIT = 5000
 OPERATOR_KINDS = ("PlatformOperator", "ClusterExtension", "Subscription", "ClusterServiceVersion")
-# Direction -> its words, in the order of the columns; the first grows downwards in the mind.
+# Direction -> its words, in the order of the columns.
 DIRECTIONS = {
     "failed": "began to fail",
     "recovered": "recovered",
@@ -61,10 +61,9 @@ class Hour:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """What changed in the last 24 hours; `hours` are 24, oldest first.
+    """The changes of the last 24 hours; `hours` are 24, oldest first.
 
-    `first_seen` counts the operators that nothing was known of before: how they came to their
-    state is told by no change.
+    `first_seen` counts operators observed for the first time, whose state is no change.
     """
 
     directions: tuple[Direction, ...]
@@ -89,10 +88,9 @@ class Recent:
 
 
 def direction_of(row: Transition) -> str:
-    """Which way an operator went; empty when a change is no news, as one bad state to another.
+    """The direction of a change of an operator; empty if it is none, as between two bad states.
 
-    One first seen in a state did not come to it just now, and one that waits for an approval or
-    was being installed before did not recover.
+    A first observation is no change, and after an approval or installation nothing recovers.
     """
     if row.type == "Object":
         return "removed" if row.to_status == "deleted" else ""
@@ -139,13 +137,8 @@ def recent(clusters: Sequence[Cluster]) -> Recent:
 def _hours(counts: Sequence[dict[str, int]], now: datetime) -> tuple[Hour, ...]:
     top = max((sum(hour.values()) for hour in counts), default=0) or 1
     return tuple(
-        Hour(
-            until=now - HOUR * (23 - position),
-            counts=tuple(hour.values()),
-            bars=_bars(hour, top),
-            x=position * 10,
-        )
-        for position, hour in enumerate(counts)
+        Hour(now - HOUR * (23 - index), tuple(hour.values()), _bars(hour, top), index * 10)
+        for index, hour in enumerate(counts)
     )
 
 

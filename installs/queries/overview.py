@@ -214,10 +214,13 @@ class ClusterOverview:
     arcs: list[Arc]
     causes: list[CauseGroup]
     cluster_operators: list[BlockingOperator]
-    unhealthy_cluster_operators: int
     update: ClusterUpdate | None  # None where no ClusterVersion was read
     approvals: list[WaitingPlan]
     problems: list[str]  # kinds that can't be read, in words
+
+    @property
+    def unhealthy_cluster_operators(self) -> int:
+        return sum(bool(entry.row.severity) for entry in self.cluster_operators)
 
     @property
     def state(self) -> str:
@@ -243,15 +246,12 @@ def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
             arcs=arcs_of(counts[cluster.pk].segments),
             causes=group_by_cause(failing[cluster.pk], names=3),
             cluster_operators=[
-                operator
-                for operator in blocking[cluster.pk]
-                if operator.row.severity or operator.row.aggregated
+                entry
+                for entry in blocking[cluster.pk]
+                if entry.row.severity or entry.row.aggregated
             ],
-            unhealthy_cluster_operators=sum(
-                1 for operator in blocking[cluster.pk] if operator.row.severity
-            ),
             update=update_of(
-                versions.get(cluster.pk), [operator.row for operator in blocking[cluster.pk]]
+                versions.get(cluster.pk), [entry.row for entry in blocking[cluster.pk]]
             ),
             approvals=approvals_of(cluster.name, failing[cluster.pk]),
             problems=unreadable_kinds(cluster),

@@ -215,19 +215,14 @@ def _sync_csv_operators(
     due = {key for key in csvs if key not in csv_owners.named and key not in csv_owners.replaced_by}
     due |= {key for key in others if key in stored}
     csv_rows = Component.objects.filter(cluster_id=cluster_id, kind=CSV)
-    wanted = {
-        key: dict(zip(_CSV_FIELDS, values, strict=True))
-        for key, values in rows_of(csv_rows, due, *_CSV_FIELDS)
-    }
-    wanted = {
-        key: values
-        for key, values in wanted.items()
-        if key in stored or not _young(values["created_at"], now)
-    }
+    wanted: dict[Key, dict[str, Any]] = {}
+    for key, values in rows_of(csv_rows, due, *_CSV_FIELDS):
+        csv = dict(zip(_CSV_FIELDS, values, strict=True))
+        age = now - (csv["created_at"] or now - ADOPTION)
+        if key in stored or abs(age) >= ADOPTION:  # the cluster's clock may be ahead
+            wanted[key] = csv
     changed = [
-        key
-        for key, values in wanted.items()
-        if key not in stored or stored[key][1] != values["digest"]
+        key for key, csv in wanted.items() if key not in stored or stored[key][1] != csv["digest"]
     ]
     rows = [_operator_row(cluster_id, key, wanted[key]) for key in changed]
     upsert(Operator, rows, _OPERATOR_COLUMNS)
@@ -242,11 +237,6 @@ def _sync_csv_operators(
     links.rows += len(rows) + len(obsolete)
     _update_references(cluster_id, [csv_owners.own[key] for key in new], links)
     return csv_owners
-
-
-def _young(created_at: datetime | None, now: datetime) -> bool:
-    """Whether it was created within ADOPTION; the cluster's clock may be ahead by as much."""
-    return created_at is not None and -ADOPTION < now - created_at < ADOPTION
 
 
 _CSV_FIELDS = (

@@ -41,10 +41,10 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps(report.as_json(cluster.name)))
         elif not report.error:
-            for kind, one in report.kinds.items():
+            for kind, counts in report.kinds.items():
                 self.stdout.write(
-                    f"{kind}: {one['objects']} objects, "
-                    f"{one['written']} written, {one['deleted']} deleted"
+                    f"{kind}: {counts['objects']} objects, "
+                    f"{counts['written']} written, {counts['deleted']} deleted"
                 )
             self.stdout.write(
                 f"{cluster.name}: {report.outcome}, {report.requests} requests, "
