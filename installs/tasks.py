@@ -30,7 +30,7 @@ PASS_LEASE = SYNC_LIMIT + 30  # outlives the task: nobody else starts while it s
 WATCH_SECONDS = 285
 WATCH_LEASE = 8  # seconds; with the beat's period, how long a killed worker's cluster stays alone
 PREDICT_LIMIT = 600
-PREDICT_LEASE = 20  # seconds, kept up by a thread: another worker takes over soon after a crash
+PREDICT_LEASE = 20  # seconds, renewed by a thread: another worker takes over soon after a crash
 # A task that waited this long in the queue is worth nothing: newer ones wait behind it.
 EXPIRES = max(30, 3 * settings.STATE_POLL)
 
@@ -141,7 +141,7 @@ def read_inventory(cluster_id: int) -> None:
         except Exception:
             log.exception("reading a surface crashed", cluster=cluster.name)
         if inventory.give_up_first(cluster) or changed:
-            predict.delay()  # at once: nothing was judged before, or something else was known
+            predict.delay()  # at once, as verdicts waited for the reading or its facts changed
 
 
 @task(name=buttons.TASK, queue=buttons.QUEUE, time_limit=60, expires=60)

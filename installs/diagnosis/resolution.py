@@ -7,8 +7,8 @@ an hour later, and never if there is nothing to update. (operator-lifecycle-mana
 pkg/controller/operators/catalog/operator.go syncResolvingNamespace;
 pkg/controller/registry/resolver/variable_types.go and source_csvs.go.)
 
-Such a message lists statements that can't hold together. If a ClusterServiceVersion that it says
-exists is gone, the failure is over; one that lasts would be reported again in other words. A
+Such a message lists statements that can't hold together. If a ClusterServiceVersion that it lists
+as existing is gone, the failure is over; one that lasts would be reported again in other words. A
 failure that is not shown to be over counts as current.
 """
 

@@ -43,10 +43,10 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class OperatorFilters:
-    """What the operators list is narrowed to; an empty string narrows nothing.
+    """The filters of the operators list; empty ones filter nothing.
 
-    `namespace` is `-` for cluster-scoped objects, `finding` is `-` for causes not known, `upgrade`
-    is `yes` for those with another version to take.
+    `namespace` is `-` for cluster-scoped objects, `finding` is `-` for unknown causes, `upgrade` is
+    `yes` for operators with an upgrade.
     """
 
     cluster: str = ""
@@ -67,11 +67,11 @@ class OperatorFilters:
 
 @dataclass(frozen=True, slots=True)
 class CauseGroup:
-    """One reason why operators need attention, with the operators that have it.
+    """Operators that need attention for the same cause.
 
-    `id` is the finding's, empty when the knowledge base does not know the message; then `reason`
-    and `sample`, the first message, stand for it. `sentence` says the cause; it names facts of the
-    operator `example` when the operators' facts differ.
+    `id` is that of the finding, empty for unknown messages, which `reason` and `sample`, the first
+    message, describe. `sentence` describes the cause, with facts of the operator `example` if the
+    facts of the operators differ.
     """
 
     id: str
@@ -207,10 +207,8 @@ def facets() -> dict[str, list[Facet]]:
 
 
 def is_slow(operator: Operator) -> bool:
-    """Whether it is installed, upgraded or deleted for longer than its step usually takes.
-
-    Judged by the row alone: its reason is that of some object of its chain.
-    """
+    """Whether its step lasts longer than usual, by the row alone: its reason is that of an object
+    of its chain."""
     if operator.health not in (Health.INSTALLING, Health.UPGRADING):
         return False
     now = timezone.now()
@@ -222,7 +220,7 @@ def is_slow(operator: Operator) -> bool:
 
 
 def flapping(operators: Sequence[Operator]) -> dict[int, int]:
-    """Id of each of these that keeps failing and recovering -> how often in 24 h; one query."""
+    """Id of each operator that repeatedly fails and recovers -> changes in 24 h; one query."""
     wanted = {(row.cluster_id, row.kind, row.namespace, row.name): row.pk for row in operators}
     if not wanted:
         return {}

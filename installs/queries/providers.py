@@ -30,7 +30,7 @@ class Search:
 
 
 def api_of_crd(name: str) -> MissingApi:
-    """Of a CustomResourceDefinition, whose name is plural.group."""
+    """The API of a CustomResourceDefinition, whose name is PLURAL.GROUP."""
     plural, _, group = name.partition(".")
     return MissingApi(group, plural=plural)
 
@@ -47,11 +47,11 @@ def missing_api(finding: Finding) -> MissingApi | None:
 
 
 def provider_searches(cluster: Cluster, apis: Collection[MissingApi]) -> dict[MissingApi, Search]:
-    """API -> what finds its providers in the cluster's catalogs.
+    """API -> the search that finds its providers in the cluster's catalogs, if there are any.
 
-    An API that nothing provides has none. A definition's kind is told by its plural as Kubernetes
-    guesses it (apimachinery, UnsafeGuessKindToResource); where that fits no kind of the group, the
-    whole group is searched. One query, none without `apis`.
+    The kind of a definition is guessed from its plural as Kubernetes does (apimachinery,
+    UnsafeGuessKindToResource); if no kind of the group has that plural, the search is for the
+    group. One query, none without `apis`.
     """
     if not apis:
         return {}
