@@ -67,7 +67,7 @@ class _Notes(msgspec.Struct):
     namespace: str = msgspec.field(name="meta.helm.sh/release-namespace", default="")
 
 
-class _ObjectMeta(msgspec.Struct):
+class _OwnedMeta(msgspec.Struct):
     name: str = ""
     labels: _OwnerLabels | None = None
     annotations: _Notes | None = None
@@ -153,7 +153,7 @@ def _foreign_apis(client: KubeClient) -> list[str] | None:
     """
     names: set[str] = set()
     try:
-        for page in client.list_metadata(API_SERVICES, "v1", _ObjectMeta):
+        for page in client.list_metadata(API_SERVICES, "v1", _OwnedMeta):
             names = set() if page.restart else names
             names |= {
                 service.name
@@ -220,7 +220,7 @@ def _owners(
     """Name -> owner; None if the objects can't be listed: no rule then applies to them."""
     owners: dict[str, str] = {}
     try:
-        for page in client.list_metadata(resource, version, _ObjectMeta, namespace=namespace):
+        for page in client.list_metadata(resource, version, _OwnedMeta, namespace=namespace):
             owners = {} if page.restart else owners
             owners |= {item.name: item.owner for item in page.items}
     except (Forbidden, NotFound) as error:

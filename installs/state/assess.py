@@ -40,7 +40,7 @@ from installs.notifications import select
 from installs.state import upgrades
 from installs.state.catalog_offers import (
     ImageBundle,
-    PackageOffer,
+    UpgradeOffer,
     bundles_by_image,
     offers_of,
     usable_catalogs,
@@ -99,7 +99,7 @@ class _OperatorBatch:
 
     rows: list[Operator]
     components: dict[int, list[ComponentRow]]  # by operator id: owned and referenced ones
-    offers: dict[str, list[PackageOffer]] = field(default_factory=dict)
+    offers: dict[str, list[UpgradeOffer]] = field(default_factory=dict)
     images: dict[str, ImageBundle] = field(default_factory=dict)
     observed: dict[int, Observation] = field(default_factory=dict)
 

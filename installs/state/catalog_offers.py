@@ -14,7 +14,7 @@ from catalogs.sources.access_methods import PACKAGE_MANIFEST
 
 
 @dataclass(slots=True)
-class PackageOffer:
+class UpgradeOffer:
     """A package in a catalog. `cluster_catalog`: it is a ClusterCatalog of the cluster itself."""
 
     catalog: str
@@ -44,7 +44,7 @@ def usable_catalogs(cluster_id: int) -> Q:
     return own & ~Q(access_method=PACKAGE_MANIFEST)
 
 
-def offers_of(cluster_id: int, names: Collection[str]) -> dict[str, list[PackageOffer]]:
+def offers_of(cluster_id: int, names: Collection[str]) -> dict[str, list[UpgradeOffer]]:
     """Package name -> its offers, ClusterCatalogs of the cluster first."""
     catalogs = {
         row.pk: row for row in Catalog.objects.filter(usable_catalogs(cluster_id)).order_by()
@@ -52,12 +52,12 @@ def offers_of(cluster_id: int, names: Collection[str]) -> dict[str, list[Package
     if not catalogs or not names:
         return {}
     packages = Package.objects.filter(catalog_id__in=catalogs, name__in=names).order_by()
-    offers: dict[int, PackageOffer] = {}
-    by_package: dict[str, list[PackageOffer]] = defaultdict(list)
+    offers: dict[int, UpgradeOffer] = {}
+    by_package: dict[str, list[UpgradeOffer]] = defaultdict(list)
     for pk, name, catalog_id in packages.values_list("id", "name", "catalog_id"):
         catalog = catalogs[catalog_id]
         is_own = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
-        offers[pk] = PackageOffer(catalog.name, catalog.priority, is_own)
+        offers[pk] = UpgradeOffer(catalog.name, catalog.priority, is_own)
         by_package[name].append(offers[pk])
     _fill(offers)
     for listed in by_package.values():
@@ -65,7 +65,7 @@ def offers_of(cluster_id: int, names: Collection[str]) -> dict[str, list[Package
     return by_package
 
 
-def _fill(offers: dict[int, PackageOffer]) -> None:
+def _fill(offers: dict[int, UpgradeOffer]) -> None:
     channels: dict[int, tuple[int, str]] = {}
     rows = Channel.objects.filter(package_id__in=offers).order_by()
     for pk, package, name, head in rows.values_list("id", "package_id", "name", "head"):

@@ -13,7 +13,7 @@ from catalogs.graph import successors
 from catalogs.semver import Version, masterminds_range, read_version
 from installs.diagnosis.resolution import RESOLUTION_FAILED, why_over
 from installs.models import Component, Operator
-from installs.state.catalog_offers import PackageOffer
+from installs.state.catalog_offers import UpgradeOffer
 from installs.state.observation import ComponentRow, observe
 from olmweb.kube.conditions import find, status_of
 from olmweb.kube.fields import items, text
@@ -34,7 +34,7 @@ class Upgrade:
 NONE = Upgrade()
 
 
-def version_of(name: str, csvs: Mapping[str, ComponentRow], offer: PackageOffer | None) -> str:
+def version_of(name: str, csvs: Mapping[str, ComponentRow], offer: UpgradeOffer | None) -> str:
     """The version of a CSV by its spec, else by the catalog, else by the suffix of its name."""
     if name in csvs and (version := text(csvs[name].details, "version", limit=200)):
         return version
@@ -45,7 +45,7 @@ def version_of(name: str, csvs: Mapping[str, ComponentRow], offer: PackageOffer 
 
 
 def of_subscription(
-    row: Operator, components: Sequence[ComponentRow], offer: PackageOffer | None
+    row: Operator, components: Sequence[ComponentRow], offer: UpgradeOffer | None
 ) -> Upgrade:
     """The CSV that OLM has resolved but not installed, else a newer head of the channel."""
     csvs = {csv.name: csv for csv in components if csv.kind == CSV}
@@ -99,7 +99,7 @@ def _sentence(start: str, message: str) -> str:
     return f"{start}: {quoted}." if quoted else f"{start}."
 
 
-def of_extension(row: Operator, offers: Sequence[PackageOffer]) -> Upgrade:
+def of_extension(row: Operator, offers: Sequence[UpgradeOffer]) -> Upgrade:
     """The newest version that the extension may be upgraded to, else the newest one that is held.
 
     Of several catalogs with a newer version the one with the highest priority counts.
@@ -128,7 +128,7 @@ def of_extension(row: Operator, offers: Sequence[PackageOffer]) -> Upgrade:
     return best or NONE
 
 
-def _newer(row: Operator, offer: PackageOffer, now: Version) -> list[str]:
+def _newer(row: Operator, offer: UpgradeOffer, now: Version) -> list[str]:
     """Names of newer bundles, highest version first, deprecated ones last."""
     newer = [name for name, version in offer.parsed.items() if now < version]
     return sorted(
@@ -138,7 +138,7 @@ def _newer(row: Operator, offer: PackageOffer, now: Version) -> list[str]:
     )
 
 
-def _successors(row: Operator, offer: PackageOffer, now: Version) -> set[str]:
+def _successors(row: Operator, offer: UpgradeOffer, now: Version) -> set[str]:
     return {
         entry.name
         for entries in offer.entries.values()
@@ -146,7 +146,7 @@ def _successors(row: Operator, offer: PackageOffer, now: Version) -> set[str]:
     }
 
 
-def _reason_against(row: Operator, offer: PackageOffer, name: str, follow: Collection[str]) -> str:
+def _reason_against(row: Operator, offer: UpgradeOffer, name: str, follow: Collection[str]) -> str:
     """Why the extension is not upgraded to this bundle; empty if it may be."""
     version = offer.versions[name]
     if text(row.details, "policy") != SELF_CERTIFIED and name not in follow:
@@ -173,7 +173,7 @@ def _in_range(version_range: str, version: Version) -> bool:
 
 
 def is_deprecated(
-    row: Operator, conditions: Iterable[Mapping[str, Any]], offer: PackageOffer | None
+    row: Operator, conditions: Iterable[Mapping[str, Any]], offer: UpgradeOffer | None
 ) -> bool:
     """By the object's deprecation conditions if it has any, else by the catalog."""
     types = ("Deprecated", "PackageDeprecated", "ChannelDeprecated", "BundleDeprecated")

@@ -9,7 +9,7 @@ from catalogs.graph import GraphEntry
 from catalogs.models import Catalog
 from catalogs.semver import read_version
 from installs.models import Operator
-from installs.state.catalog_offers import PackageOffer, offers_of
+from installs.state.catalog_offers import UpgradeOffer, offers_of
 from installs.state.full_sync import sync_cluster
 from installs.state.observation import ComponentRow
 from installs.state.upgrades import NONE, Upgrade, is_deprecated, of_extension, version_of
@@ -26,11 +26,11 @@ def offer(
     catalog: str = "community",
     priority: int = 0,
     deprecated: tuple[str, ...] = (),
-) -> PackageOffer:
+) -> UpgradeOffer:
     """Bundles `etcd.vVERSION`, each replacing the one before it in its channel."""
     names = {channel: [f"etcd.v{one}" for one in listed] for channel, listed in channels.items()}
     versions = {f"etcd.v{one}": one for listed in channels.values() for one in listed}
-    return PackageOffer(
+    return UpgradeOffer(
         catalog=catalog,
         priority=priority,
         cluster_catalog=True,
