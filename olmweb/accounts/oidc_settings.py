@@ -6,11 +6,8 @@ from urllib.parse import urlsplit
 
 from olmweb.runtime.env import Env
 
-ROLE_NAMES = (
-    "viewer",
-    "operator",
-    "admin",
-)  # lowest first; olmweb.accounts.roles.ROLES has the same
+# Lowest first; olmweb.accounts.roles.ROLES has the same.
+ROLE_NAMES = ("viewer", "operator", "admin")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 

@@ -61,7 +61,6 @@ ROLES = (
         sees_admin=True,
     ),
 )
-ROLE_GROUPS = frozenset(role.group for role in ROLES)
 NOT_AN_OPERATOR = "Your role may not change clusters"
 
 

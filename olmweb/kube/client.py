@@ -17,7 +17,7 @@ from kubernetes.client import ApiClient
 from olmweb.kube.decode import narrow_list
 from olmweb.kube.errors import Gone, KubeError, NotFound, Unauthorized, Unreachable
 from olmweb.kube.resources import ALL, Resource, Served, group_path
-from olmweb.kube.transport import Call, Impersonation, RawResponse, TokenBucket, Transport
+from olmweb.kube.transport import Call, Impersonation, RawResponse, Transport
 
 __all__ = ["Allowed", "Discovery", "Impersonation", "KubeClient", "ListPage"]
 
@@ -91,16 +91,13 @@ class KubeClient:
         *,
         name: str = "",
         timeout: tuple[float, float] = (5, 30),
-        limiter: TokenBucket | None = None,
         renew: Callable[[], ApiClient] | None = None,
         abandon: Callable[[], bool] = lambda: False,
         on_counts: Callable[[Counter[tuple[str, str]]], None] | None = None,
     ) -> None:
         self._on_counts = on_counts
         self._published: Counter[tuple[str, str]] = Counter()
-        self._transport = Transport(
-            api, name=name, timeout=timeout, limiter=limiter, renew=renew, abandon=abandon
-        )
+        self._transport = Transport(api, name=name, timeout=timeout, renew=renew, abandon=abandon)
 
     @property
     def name(self) -> str:

@@ -280,13 +280,13 @@ class _ObjectList(Struct):
     metadata: Any = None
 
 
-class _WatchEvent(Struct):
+class _RawEvent(Struct):
     type: str
     object: msgspec.Raw
 
 
 _LIST = msgspec.json.Decoder(_ObjectList)
-_WATCH_EVENT = msgspec.json.Decoder(_WatchEvent)
+EVENT = msgspec.json.Decoder(_RawEvent)
 _OBJECTS = {kind: msgspec.json.Decoder(shape) for kind, shape in SHAPES.items()}
 _WHOLE = ("BOOKMARK", "ERROR")
 # Definitions of the kinds that OLM Web writes: a form offers only fields that their schemas have.
@@ -319,7 +319,7 @@ def narrow_event(line: bytes, kind: str) -> dict[str, Any]:
     The objects of bookmarks and errors stay whole.
     """
     try:
-        event = _WATCH_EVENT.decode(line)
+        event = EVENT.decode(line)
     except msgspec.ValidationError:
         whole: dict[str, Any] = msgspec.json.decode(line)
         return whole

@@ -188,7 +188,6 @@ class Transport:
         *,
         name: str,
         timeout: tuple[float, float],
-        limiter: TokenBucket | None = None,
         sleep: Callable[[float], None] = time.sleep,
         renew: Callable[[], ApiClient] | None = None,
         abandon: Callable[[], bool] = lambda: False,
@@ -196,7 +195,7 @@ class Transport:
         self._abandon = abandon
         self._session = _session(api)
         self._timeout = timeout
-        self._limiter = limiter or TokenBucket(sleep=sleep)
+        self._limiter = TokenBucket(sleep=sleep)
         self._sleep = sleep
         self._renew = renew
         self._renewing = threading.Lock()

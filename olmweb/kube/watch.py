@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from olmweb.kube.client import KubeClient
-from olmweb.kube.decode import decoded, narrow_event
+from olmweb.kube.decode import EVENT, decoded, narrow_event
 from olmweb.kube.errors import KubeError, Unreachable, from_answer
 from olmweb.kube.resources import Served
 from olmweb.kube.transport import Call, RawResponse
@@ -189,11 +189,6 @@ class Watch(_WatchStream[dict[str, Any]]):
         return WatchEvent(type_, item, str(item["metadata"]["resourceVersion"]))
 
 
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
 class _VersionedMeta(msgspec.Struct):
     resourceVersion: str = ""
 
@@ -202,7 +197,6 @@ class _MetadataObject(msgspec.Struct, Generic[Item]):
     metadata: Item
 
 
-_EVENT = msgspec.json.Decoder(_Event)
 _VERSIONED = msgspec.json.Decoder(_MetadataObject[_VersionedMeta])
 
 
@@ -239,7 +233,7 @@ class MetadataWatch(_WatchStream[Item]):
         self._decoder = msgspec.json.Decoder(_MetadataObject[fields])  # type: ignore[valid-type]
 
     def _decode(self, line: bytes) -> WatchEvent[Any]:
-        event = _EVENT.decode(line)
+        event = EVENT.decode(line)
         if event.type == "ERROR":
             return WatchEvent(event.type, msgspec.json.decode(event.object), "")
         version = _VERSIONED.decode(event.object).metadata.resourceVersion

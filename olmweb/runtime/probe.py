@@ -9,11 +9,7 @@ import urllib3
 
 def main(url: str) -> int:
     try:
-        status = (
-            urllib3.PoolManager()
-            .request("GET", url, timeout=3, retries=False, redirect=False)
-            .status
-        )
+        status = urllib3.request("GET", url, timeout=3, retries=False, redirect=False).status
     except urllib3.exceptions.HTTPError as error:
         print(f"{url}: {error}", file=sys.stderr)
         return 1
