@@ -1,7 +1,7 @@
-"""Two real workers watch a real API server while one thing after the other breaks.
+"""Two real workers watch a real API server while one component after the other fails.
 
-After each fault the rows are what a fresh list gives, within seconds, and no change was recorded
-twice. The tests share one world; each leaves it in order.
+After each fault the rows equal a new list within seconds, and no change is recorded twice. The
+tests share one world, which every test leaves in order.
 """
 
 import json
@@ -21,8 +21,8 @@ DEFINITION = "CustomResourceDefinition"
 @pytest.fixture(scope="module")
 def world(real_etcd: object, redis_server: str) -> Iterator[Watched]:
     """Shared; the fixtures are named for the components that they need."""
-    with watched() as made:
-        yield made
+    with watched() as running:
+        yield running
 
 
 @pytest.fixture
@@ -33,49 +33,51 @@ def real(world: Watched) -> Watched:
     return world
 
 
-def test_what_happens_becomes_rows_and_how_soon_is_told(real: Watched) -> None:
-    taken = []
+def test_changes_become_rows_within_seconds(real: Watched) -> None:
+    delays = []
     for reason in ("SourceFailed", "UnpackPending", "InstallSuccessful"):
         real.put("quick", reason)
-        taken.append(real.follows())
+        delays.append(real.follows())
     real.delete("quick")
-    taken.append(real.follows())
-    print("seconds from change to row:", [round(one, 2) for one in taken])
+    delays.append(real.follows())
+    print("seconds from change to row:", [round(delay, 2) for delay in delays])
     real.settle()
 
 
-def test_at_rest_nothing_is_listed_watched_anew_or_written_to_the_cluster(real: Watched) -> None:
-    assert _quiet(real) or _quiet(real)  # once in minutes a turn ends, and the next one begins
+def test_a_quiet_cluster_is_neither_listed_nor_watched_anew_nor_written(real: Watched) -> None:
+    assert _quiet(real) or _quiet(real)  # a session may end and the next may begin meanwhile
 
 
 def _quiet(real: Watched, seconds: float = 15) -> bool:
-    def told() -> object:
+    def observed() -> object:
         history = real.database.rows("select count(*) from installs_transition")
         return len(_requests(real)), real.watches(), history
 
-    before = told()
+    before = observed()
     time.sleep(seconds)
-    return told() == before
+    return observed() == before
 
 
 def _requests(real: Watched) -> list[dict[str, str]]:
-    """What OLM Web asked of the API server so far, as its audit log has it."""
-    return [one for one in real.server.audit_events() if one["user"].get("username") == ACCOUNT]
+    """The requests of OLM Web in the audit log of the API server."""
+    return [
+        event for event in real.server.audit_events() if event["user"].get("username") == ACCOUNT
+    ]
 
 
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(real: Watched) -> None:
-    (victim,) = [one for one in real.workers if one.pid == real.holder()]
-    lists = sum(one for one, _ in real.watches().values())
+    (victim,) = [worker for worker in real.workers if worker.pid == real.holder()]
+    lists = sum(count for count, _ in real.watches().values())
     real.put("before-the-kill", "SourceFailed")
     victim.kill()
     real.put("after-the-kill", "UnpackPending")
-    taken = real.follows(TAKE_OVER)
-    print("seconds until another worker took over:", round(taken, 1))
-    assert sum(one for one, _ in real.watches().values()) == lists
+    delay = real.follows(TAKE_OVER)
+    print("seconds until another worker took over:", round(delay, 1))
+    assert sum(count for count, _ in real.watches().values()) == lists
     real.settle()
 
 
-def test_an_api_server_that_is_killed_is_told_and_found_again(real: Watched) -> None:
+def test_a_killed_api_server_is_reported_and_followed_again_after_its_start(real: Watched) -> None:
     real.put("before-the-crash", "SourceFailed")
     real.follows()
     real.server.kill()
@@ -84,13 +86,13 @@ def test_an_api_server_that_is_killed_is_told_and_found_again(real: Watched) -> 
     real.server.start()
     real.put("after-the-crash", "SourceFailed")
     real.delete("before-the-crash")
-    taken = real.follows(AFTER_OUTAGE)
-    print("seconds after the API server was back:", round(taken, 1))
+    delay = real.follows(AFTER_OUTAGE)
+    print("seconds after the API server was back:", round(delay, 1))
     assert real.cluster() == (True, "", "")
     real.settle()
 
 
-def test_an_etcd_that_is_killed_costs_nothing(real: Watched) -> None:
+def test_a_killed_etcd_loses_nothing(real: Watched) -> None:
     real.etcd.kill()
     time.sleep(2)
     real.etcd.start()
@@ -108,7 +110,7 @@ def _works(real: Watched) -> bool:
     return True
 
 
-def test_what_was_deleted_before_a_compaction_is_found_by_a_list(real: Watched) -> None:
+def test_objects_deleted_before_a_compaction_are_removed_by_a_list(real: Watched) -> None:
     real.put("to-go", "SourceFailed")
     real.follows()
     lists = real.watches()["PlatformOperator"][0]
@@ -124,7 +126,7 @@ def test_what_was_deleted_before_a_compaction_is_found_by_a_list(real: Watched) 
     real.settle()
 
 
-def test_a_token_that_ends_is_told_and_the_next_one_taken(real: Watched) -> None:
+def test_a_revoked_token_is_reported_and_the_next_token_is_used(real: Watched) -> None:
     tokens = real.server.home / "tokens.csv"
     old = real.server.tokens[ACCOUNT]
     real.server.kill()
@@ -132,7 +134,7 @@ def test_a_token_that_ends_is_told_and_the_next_one_taken(real: Watched) -> None
     real.server.tokens[ACCOUNT] = f"{old}-next"
     real.server.start()
     try:
-        wait_until(lambda: real.cluster()[1] == "unauthorized", "the refusal being told", 60)
+        wait_until(lambda: real.cluster()[1] == "unauthorized", "the refusal being reported", 60)
     finally:
         real.write_kubeconfig(f"{old}-next")
     assert old not in real.log()
@@ -142,7 +144,7 @@ def test_a_token_that_ends_is_told_and_the_next_one_taken(real: Watched) -> None
     real.settle()
 
 
-def test_a_lease_that_is_stolen_ends_the_writing_until_it_is_free(real: Watched) -> None:
+def test_nothing_is_written_while_another_worker_holds_the_lease(real: Watched) -> None:
     real.database.take_lease("thief", 8)
     real.put("stolen", "SourceFailed")
     time.sleep(4)
@@ -151,7 +153,7 @@ def test_a_lease_that_is_stolen_ends_the_writing_until_it_is_free(real: Watched)
     real.settle()
 
 
-def test_a_database_that_crashes_in_the_middle_of_a_burst_loses_nothing(real: Watched) -> None:
+def test_a_database_crash_during_a_burst_loses_nothing(real: Watched) -> None:
     if real.postgres is None:
         pytest.skip("PostgreSQL is not installed")
     for number in range(60):
@@ -165,12 +167,12 @@ def test_a_database_that_crashes_in_the_middle_of_a_burst_loses_nothing(real: Wa
     real.settle()
 
 
-def test_a_redis_that_restarts_stops_no_watch(real: Watched) -> None:
+def test_a_restart_of_redis_stops_no_watch(real: Watched) -> None:
     real.redis.kill()
     real.put("without-redis", "SourceFailed")
     real.follows()
     real.redis.launch()
-    (victim,) = [one for one in real.workers if one.pid == real.holder()]
+    (victim,) = [worker for worker in real.workers if worker.pid == real.holder()]
     time.sleep(2)
     victim.kill()
     real.put("after-redis", "SourceFailed")
@@ -178,7 +180,7 @@ def test_a_redis_that_restarts_stops_no_watch(real: Watched) -> None:
     real.settle()
 
 
-def test_a_kind_that_goes_or_appears_is_noticed_within_seconds(real: Watched) -> None:
+def test_a_deleted_or_new_kind_is_noticed_within_seconds(real: Watched) -> None:
     name = "clusterobjectsets.olm.operatorframework.io"
     definition = real.kubectl.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
     definition["metadata"] = {"name": name}
@@ -191,7 +193,7 @@ def test_a_kind_that_goes_or_appears_is_noticed_within_seconds(real: Watched) ->
     real.settle()
 
 
-def test_a_definition_nested_deeper_than_we_decode_hides_nothing(real: Watched) -> None:
+def test_a_crd_nested_too_deep_to_decode_hides_nothing(real: Watched) -> None:
     deep = '{"a":' * 5_000 + "1" + "}" * 5_000
     schema = f'{{"openAPIV3Schema": {{"type": "object", "example": {deep}}}}}'
     version = f'{{"name": "v1", "served": true, "storage": true, "schema": {schema}}}'
@@ -221,20 +223,20 @@ def _deep_versions(real: Watched) -> list[str]:
     return list(json.loads(stored) if isinstance(stored, str) else stored)
 
 
-def test_workers_that_are_asked_to_stop_do_so_at_once(real: Watched) -> None:
-    (holder,) = [one for one in real.workers if one.pid == real.holder()]
+def test_workers_stop_within_seconds_of_a_signal(real: Watched) -> None:
+    (holder,) = [worker for worker in real.workers if worker.pid == real.holder()]
     began = time.monotonic()
     holder.stop()
-    taken = time.monotonic() - began
-    print("seconds until the worker ended:", round(taken, 1))
-    assert taken < 9
+    seconds = time.monotonic() - began
+    print("seconds until the worker ended:", round(seconds, 1))
+    assert seconds < 9
     real.put("after-the-stop", "SourceFailed")
     real.follows(TAKE_OVER)
     real.settle()
 
 
-def test_olm_web_wrote_nothing_into_the_cluster_all_the_while(real: Watched) -> None:
-    verbs = {one["verb"] for one in _requests(real)}
+def test_only_reading_requests_were_sent_to_the_cluster(real: Watched) -> None:
+    verbs = {event["verb"] for event in _requests(real)}
     assert verbs <= {"get", "list", "watch"}
     assert {"list", "watch"} <= verbs
     assert "crashed" not in real.log()

@@ -40,7 +40,7 @@ _tables: list[bytes] = []  # what pg_dump said after the first migration
 
 
 class Database:
-    """The tables, as psql or sqlite3 would show them."""
+    """Reads the tables with SQL."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -95,13 +95,13 @@ class Watched:
 
     def put(self, name: str, reason: str = "UnpackPending") -> Object:
         """A PlatformOperator in the state that its controller would give it."""
-        thing = {
+        operator = {
             "apiVersion": PLATFORM,
             "kind": "PlatformOperator",
             "metadata": {"name": name},
             "spec": {"package": {"name": "etcd"}},
         }
-        made = self.kubectl.apply(thing)
+        applied = self.kubectl.apply(operator)
         condition = {
             "type": "Installed",
             "status": "True" if reason == "InstallSuccessful" else "False",
@@ -109,8 +109,8 @@ class Watched:
             "message": f"{name} is {reason}",
             "lastTransitionTime": "2026-01-02T03:04:05Z",
         }
-        self.kubectl.set_status(thing, {"conditions": [condition]})
-        return made
+        self.kubectl.set_status(operator, {"conditions": [condition]})
+        return applied
 
     def delete(self, name: str) -> None:
         meta = {"name": name}
@@ -120,20 +120,23 @@ class Watched:
 
     def truth(self) -> set[tuple[str, str, str]]:
         """(name, uid, reason) of what the cluster has."""
-        found = self.kubectl.list(PLATFORM, "PlatformOperator")
+        operators = self.kubectl.list(PLATFORM, "PlatformOperator")
         return {
-            (one["metadata"]["name"], one["metadata"]["uid"], _reason(one)) for one in found
-        }  # fmt: skip
+            (operator["metadata"]["name"], operator["metadata"]["uid"], _reason(operator))
+            for operator in operators
+        }
 
     def shown(self) -> set[tuple[str, str, str]]:
         rows = self.database.rows(
             "select name, uid, conditions from installs_operator where kind = 'PlatformOperator'"
         )
-        found = set()
+        rows_shown = set()
         for name, uid, conditions in rows:
-            told = json.loads(conditions) if isinstance(conditions, str) else conditions
-            found.add((name, uid, next((str(one["reason"]) for one in told), "")))
-        return found
+            decoded = json.loads(conditions) if isinstance(conditions, str) else conditions
+            rows_shown.add(
+                (name, uid, next((str(condition["reason"]) for condition in decoded), ""))
+            )
+        return rows_shown
 
     def follows(self, seconds: float = CATCH_UP) -> float:
         """Waits until the rows are what the cluster has; returns how long it took."""
@@ -189,9 +192,9 @@ class Watched:
 
     def set_clock(self, seconds: float) -> None:
         """By how much the clocks of workers and beat are wrong; see `watched`."""
-        fresh = self.home / "clock.fresh"
-        fresh.write_text(str(seconds), encoding="ascii")
-        fresh.replace(self.home / "clock")
+        replacement = self.home / "clock.fresh"
+        replacement.write_text(str(seconds), encoding="ascii")
+        replacement.replace(self.home / "clock")
         time.sleep(1)  # until all have seen it
 
     def manage(self, *arguments: str) -> str:
@@ -214,71 +217,79 @@ class Watched:
     def worker(self) -> Server:
         """One more worker; returns it before it is ready."""
         name = f"worker{next(self._numbers)}"
-        made = self.celery(
+        worker = self.celery(
             name, "worker", "--pool", "threads", "--concurrency", "8", "--hostname", f"{name}@test",
             "--queues", "actions,sync,watch", "--loglevel", "warning",
         )  # fmt: skip
-        self.workers.append(made)
-        return made
+        self.workers.append(worker)
+        return worker
 
     def keep_two_workers(self) -> None:
-        self.workers = [one for one in self.workers if one.process and one.process.poll() is None]
+        self.workers = [
+            worker for worker in self.workers if worker.process and worker.process.poll() is None
+        ]
         while len(self.workers) < 2:
             self.worker()
 
     def stop_workers(self) -> None:
-        for one in self.workers:
-            one.stop()
+        for worker in self.workers:
+            worker.stop()
 
     def log(self) -> str:
         """What all workers have logged so far."""
         logs = sorted(self.home.glob("worker*.log"))
-        return "\n".join(one.read_text(errors="replace") for one in logs)
+        return "\n".join(log.read_text(errors="replace") for log in logs)
 
     def write_kubeconfig(self, token: str) -> None:
         """As a credential helper does it: at once, not half."""
-        fresh = self.server.write_kubeconfig(self.home / "fresh", token=token)
-        fresh.replace(self.home / "kubeconfig")
+        replacement = self.server.write_kubeconfig(self.home / "fresh", token=token)
+        replacement.replace(self.home / "kubeconfig")
 
 
 def _reason(item: Object) -> str:
     conditions = item.get("status", {}).get("conditions", [])
-    return next((str(one["reason"]) for one in conditions), "")
+    return next((str(condition["reason"]) for condition in conditions), "")
 
 
 def _grant(server: servers.ApiServer) -> None:
     """The rights that the project ships for reading, for our user."""
-    for thing in yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "rbac.yaml").read_text()):
-        if thing["metadata"]["name"] == "olmweb-reader":
-            if thing["kind"] == "ClusterRoleBinding":
+    for manifest in yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "rbac.yaml").read_text()):
+        if manifest["metadata"]["name"] == "olmweb-reader":
+            if manifest["kind"] == "ClusterRoleBinding":
                 group = "rbac.authorization.k8s.io"
-                thing["subjects"] = [{"kind": "User", "name": ACCOUNT, "apiGroup": group}]
-            server.admin.apply(thing)
+                manifest["subjects"] = [{"kind": "User", "name": ACCOUNT, "apiGroup": group}]
+            server.admin.apply(manifest)
 
 
-def _migrate(made: Watched) -> None:
-    """The product's tables; in a later world as the first one of this process got them."""
+def _migrate(world: Watched) -> None:
+    """Migrates the database; later databases of this process get a dump of the first."""
     programs = postgres_bin()
     if programs and _tables:
-        command = [str(programs / "psql"), "-q", "-v", "ON_ERROR_STOP=1", made.database.url]
+        command = [
+            str(programs / "psql"),
+            "-q",
+            "-v",
+            "ON_ERROR_STOP=1",
+            world.database.url,
+        ]
         subprocess.run(command, input=_tables[0], check=True, stdout=subprocess.DEVNULL)
         return
-    made.manage("migrate", "--verbosity", "0")
+    world.manage("migrate", "--verbosity", "0")
     if programs:
-        command = [str(programs / "pg_dump"), made.database.url]
+        command = [str(programs / "pg_dump"), world.database.url]
         _tables.append(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
 def redis(home: Path) -> Server:
-    """A Redis that keeps what it has through a restart, as the shipped one does."""
+    """A Redis whose data survives a restart, as that of the shipped compose.yaml."""
     port = free_port()
     path = shutil.which("redis-server") or ""
     command = [path, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(home), "--save", ""]
-    made = Server("redis", [*command, "--appendonly", "yes", "--loglevel", "warning"], home)
-    made.launch()
-    assert made.process
-    wait_for_port(port, made.process, "Redis")
-    return made
+    server = Server("redis", [*command, "--appendonly", "yes", "--loglevel", "warning"], home)
+    server.launch()
+    assert server.process
+    wait_for_port(port, server.process, "Redis")
+    return server
 
 
 @contextmanager
@@ -295,36 +306,38 @@ def watched(*, clock: bool = False, watch_cache: bool = True) -> Iterator[Watche
         )
         servers.apply_crds(server)
         _grant(server)
-        made = Watched(etcd, server, home)
+        running = Watched(etcd, server, home)
         if clock:
-            made.set_clock(0)
+            running.set_clock(0)
         if postgres_bin() is not None:
-            made.database = Database(stack.enter_context(postgres()))
-            made.postgres = Postgres(made.database, home)
-            stack.callback(made.postgres.stop)
+            running.database = Database(stack.enter_context(postgres()))
+            running.postgres = Postgres(running.database, home)
+            stack.callback(running.postgres.stop)
         else:
-            made.database = Database(f"sqlite:///{home / 'olmweb.sqlite3'}")
-        made.redis = redis(home)
-        stack.callback(lambda: made.redis.stop())
-        port = made.redis.command[made.redis.command.index("--port") + 1]
-        made.write_kubeconfig(server.tokens[ACCOUNT])
-        made.environment = {
+            running.database = Database(f"sqlite:///{home / 'olmweb.sqlite3'}")
+        running.redis = redis(home)
+        stack.callback(lambda: running.redis.stop())
+        port = running.redis.command[running.redis.command.index("--port") + 1]
+        running.write_kubeconfig(server.tokens[ACCOUNT])
+        running.environment = {
             "REDIS_URL": f"redis://127.0.0.1:{port}/0",
-            "DATABASE_URL": made.database.url,
+            "DATABASE_URL": running.database.url,
             "OLMWEB_DATA_DIR": str(home),
             "OLMWEB_SECRET_KEY": "only for this test " * 4,
             "OLMWEB_HOSTS": "olmweb.example",
             "OLMWEB_CLUSTERS": "real=real",
             "KUBECONFIG": str(home / "kubeconfig"),
         }
-        _migrate(made)
-        made.put("first", "InstallSuccessful")
-        beat = made.celery("beat", "beat", "--schedule", str(home / "beat"), "--loglevel", "error")
+        _migrate(running)
+        running.put("first", "InstallSuccessful")
+        beat = running.celery(
+            "beat", "beat", "--schedule", str(home / "beat"), "--loglevel", "error"
+        )
         stack.callback(beat.stop)
-        stack.callback(made.stop_workers)
-        made.keep_two_workers()
-        wait_until(made.all_watched, "every feed being watched", 90)
-        yield made
+        stack.callback(running.stop_workers)
+        running.keep_two_workers()
+        wait_until(running.all_watched, "every feed being watched", 90)
+        yield running
 
 
 class Postgres:

@@ -1,4 +1,4 @@
-"""As whom: RBAC of a real API server decides, and its audit log names the person of each write."""
+"""Impersonation: RBAC of a real API server decides; its audit log names the person of a write."""
 
 import time
 from pathlib import Path
@@ -47,13 +47,13 @@ def vera(tess: User) -> User:
 
 
 def writes(real: servers.ApiServer, name: str) -> list[dict[str, Any]]:
-    """What was asked of this PlatformOperator that changes anything, dry runs too."""
+    """The writing requests for this PlatformOperator, dry runs included."""
     return [
-        one
-        for one in real.audit_events()
-        if one["verb"] in WRITES
-        and one.get("objectRef", {}).get("resource") == OURS
-        and one["objectRef"].get("name") == name
+        event
+        for event in real.audit_events()
+        if event["verb"] in WRITES
+        and event.get("objectRef", {}).get("resource") == OURS
+        and event["objectRef"].get("name") == name
     ]
 
 
@@ -72,14 +72,14 @@ def test_the_clusters_rbac_says_who_may_and_why_not(
     for user in (olivia, vera):
         buttons.review_access(user, cluster, (*rights_of("install", PO), *rights_of("remove", PO)))
     assert set(AccessAnswer.objects.filter(user=olivia).values_list("allowed", flat=True)) == {True}
-    said = AccessAnswer.objects.filter(user=vera)
-    assert set(said.values_list("allowed", flat=True)) == {False}
-    assert "does not let vera" in said[0].reason
+    answers = AccessAnswer.objects.filter(user=vera)
+    assert set(answers.values_list("allowed", flat=True)) == {False}
+    assert "does not let vera" in answers[0].reason
     stranger = Group.objects.create(name="not-in-the-cluster-role")
     olivia.groups.add(stranger)
     buttons.review_access(User.objects.get(pk=olivia.pk), cluster, rights_of("remove", PO))
-    told = AccessAnswer.objects.get(user=olivia, verb="delete")
-    assert told.reason == "OLM Web may not act as olivia on cluster real."
+    answer = AccessAnswer.objects.get(user=olivia, verb="delete")
+    assert answer.reason == "OLM Web may not act as olivia on cluster real."
 
 
 def test_the_audit_log_names_the_person_of_every_write_and_nobody_else_writes(
@@ -94,10 +94,10 @@ def test_the_audit_log_names_the_person_of_every_write_and_nobody_else_writes(
     for name in names:
         make_package(name=name, catalog=catalog)
     keys = [bulk.Key("real", catalog.slug, name) for name in names]
-    found = bulk.candidates(bulk.read_selection(keys), cluster, PO)
-    refused = bulk.dry_run(bulk.plan_items(found, cluster, PO, {}), vera)
+    candidates = bulk.candidates(bulk.read_selection(keys), cluster, PO)
+    refused = bulk.dry_run(bulk.plan_items(candidates, cluster, PO, {}), vera)
     assert bulk.accepted(refused) == []
-    items = bulk.dry_run(bulk.plan_items(found, cluster, PO, {}), olivia)
+    items = bulk.dry_run(bulk.plan_items(candidates, cluster, PO, {}), olivia)
     batch = bulk.record_batch(items, cluster, PO, olivia, key="k", request_hash="h")
     for action in batch.actions.all():
         assert carry_out(action, monkeypatch).sent_at is not None, action.outcome
@@ -107,11 +107,11 @@ def test_the_audit_log_names_the_person_of_every_write_and_nobody_else_writes(
         removal = actions.request(plan_remove(row), olivia)
         assert carry_out(removal, monkeypatch).state == "succeeded", removal.outcome
     for name in names:
-        asked = writes(real, name)
-        assert {one["verb"] for one in asked} == {"patch", "delete"}
-        assert {one["user"]["username"] for one in asked} == {ACCOUNT}, "through OLM Web"
-        people = {one.get("impersonatedUser", {}).get("username", "") for one in asked}
+        events = writes(real, name)
+        assert {event["verb"] for event in events} == {"patch", "delete"}
+        assert {event["user"]["username"] for event in events} == {ACCOUNT}, "through OLM Web"
+        people = {event.get("impersonatedUser", {}).get("username", "") for event in events}
         assert people == {"olivia", "vera"}
-        taken = [one for one in asked if one["responseStatus"]["code"] < 300]
-        assert {one["impersonatedUser"]["username"] for one in taken} == {"olivia"}
-        assert all("olmweb-operators" in one["impersonatedUser"]["groups"] for one in taken)
+        accepted = [event for event in events if event["responseStatus"]["code"] < 300]
+        assert {event["impersonatedUser"]["username"] for event in accepted} == {"olivia"}
+        assert all("olmweb-operators" in event["impersonatedUser"]["groups"] for event in accepted)
