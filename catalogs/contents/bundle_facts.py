@@ -157,7 +157,7 @@ class _Metadata(_Spec):
     annotations: CsvAnnotations | None = None
 
 
-class _ObjectMeta(msgspec.Struct):
+class _ShippedMeta(msgspec.Struct):
     name: str = ""
     namespace: str = ""
     annotations: CsvAnnotations | None = None
@@ -181,7 +181,7 @@ class _CrdSpec(msgspec.Struct):
 class _ShippedObject(msgspec.Struct):
     apiVersion: str = ""
     kind: str = ""
-    metadata: _ObjectMeta | None = None
+    metadata: _ShippedMeta | None = None
     spec: msgspec.Raw = fbc.NULL
 
 

@@ -13,7 +13,7 @@ from django.apps import apps
 
 from catalogs.fbc.package_texts import words_of
 from catalogs.install_methods import InstallMethod
-from catalogs.search.index import COUNTED, FACETS, NO, YES, Index, PackageGroup, Row
+from catalogs.search.index import COUNTED, FACETS, NO, YES, PackageGroup, Row, SearchIndex
 from catalogs.search.matching import Hits, Score
 from catalogs.search.query import SearchQuery, most_alike, parse_query
 
@@ -101,7 +101,7 @@ def installed_packages() -> dict[str, tuple[Installation, ...]]:
 
 
 def find_packages(
-    index: Index,
+    index: SearchIndex,
     filters: Filters,
     installed: Mapping[str, tuple[Installation, ...]],
     hits: Hits | None = None,
@@ -137,7 +137,7 @@ def find_packages(
     )
 
 
-def nearest_names(index: Index, words: Sequence[str], limit: int = 5) -> list[Row]:
+def nearest_names(index: SearchIndex, words: Sequence[str], limit: int = 5) -> list[Row]:
     """Packages with names similar to `words`, best first."""
     if not words:
         return []

@@ -13,7 +13,7 @@ from django.db.models.lookups import Exact
 
 from catalogs.fbc.package_texts import repository_of
 from catalogs.models import Bundle, DigestStart, RelatedImage
-from catalogs.search.index import Index, Row
+from catalogs.search.index import Row, SearchIndex
 
 DIGEST_START = 12  # characters of a digest that the database's index knows
 _DIGEST = re.compile(r"(?:.*@)?(?:sha256:)?([0-9a-f]{12,64})", re.IGNORECASE | re.DOTALL)
@@ -33,7 +33,7 @@ def digest_of(image: str) -> str:
     return match[1].lower() if match else ""
 
 
-def packages_with_image(index: Index, image: str) -> set[int]:
+def packages_with_image(index: SearchIndex, image: str) -> set[int]:
     """Ids of the packages with a bundle that uses `image`; one query for a digest, else none."""
     if digest_of(image):
         listed = Bundle.objects.filter(_with_digest(digest_of(image)))

@@ -120,7 +120,7 @@ class PackageGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class SearchIndex:
     """Every package name with its rows, in the order of names."""
 
     token: tuple[object, ...]
@@ -143,7 +143,7 @@ _TEXTS = (
     *("head_bundle", "head_version", "capability"),
 )
 _lock = threading.Lock()
-_index: Index | None = None
+_index: SearchIndex | None = None
 
 
 def catalog_stamps() -> Stamps:
@@ -158,7 +158,7 @@ def catalog_stamps() -> Stamps:
     )
 
 
-def current_index(stamps: Stamps) -> Index:
+def current_index(stamps: Stamps) -> SearchIndex:
     """The index for `stamps`; reads the packages only when a catalog changed."""
     global _index
     token = tuple(stamp[:-1] for stamp in stamps)  # a cluster's state changes no package
@@ -171,7 +171,7 @@ def current_index(stamps: Stamps) -> Index:
         return _index
 
 
-def _read_index(token: tuple[object, ...]) -> Index:
+def _read_index(token: tuple[object, ...]) -> SearchIndex:
     changed = {
         (catalog, package): at
         for catalog, package, at in CatalogChange.objects.order_by()
@@ -202,12 +202,12 @@ def _verdicts() -> dict[int, tuple[MethodVerdict, ...]]:
     }
 
 
-def index_of(rows: Iterable[Row], token: tuple[object, ...] = ()) -> Index:
+def index_of(rows: Iterable[Row], token: tuple[object, ...] = ()) -> SearchIndex:
     """The rows in groups of one name."""
     rows = sorted(rows, key=attrgetter("name", "rank"))
     groups = (tuple(group) for _, group in groupby(rows, key=attrgetter("name")))
     by_text = _ids(rows, lambda row: (row.search_text,))
-    return Index(
+    return SearchIndex(
         token=token,
         groups=tuple(PackageGroup(group, _union(group), differences(group)) for group in groups),
         vocabulary=Vocabulary(f"{text.name}{text.title}{text.keywords}" for text in by_text),
@@ -245,7 +245,7 @@ def _rows(
         *("infrastructure_features", "deprecated", "channel_count", "bundle_count"),
         *("search__provides", "search__provided_before", "search__repositories"),
     )
-    same: dict[object, object] = {}  # catalogs repeat one another: equal values are kept once
+    same: dict[object, object] = {}  # catalogs repeat one another: equal values are stored once
     for values in Package.objects.order_by().values(*fields).iterator(chunk_size=2000):
         catalog = catalogs.get(values["catalog_id"])
         if catalog is None:  # synced between the two queries: the next request reads it

@@ -16,7 +16,7 @@ from django.db import connection
 from catalogs.fbc.package_texts import plain_text
 from catalogs.models import PackageText
 from catalogs.search import images
-from catalogs.search.index import Index, Row, SearchText
+from catalogs.search.index import Row, SearchIndex, SearchText
 from catalogs.search.query import SearchQuery, provides
 
 _TABLE = "catalogs_packagesearch"
@@ -67,7 +67,7 @@ class Hits:
     kinds: frozenset[str] = frozenset()  # every GROUP/KIND that `provides:` matches
 
 
-def find_hits(index: Index, query: SearchQuery) -> Hits | None:
+def find_hits(index: SearchIndex, query: SearchQuery) -> Hits | None:
     """The packages that match; None for an empty search. At most three queries."""
     if query.empty:
         return None
@@ -84,7 +84,7 @@ def find_hits(index: Index, query: SearchQuery) -> Hits | None:
     return Hits(scores, hits.read_as if hits else {}, frozenset(kinds))
 
 
-def _with_words(index: Index, query: SearchQuery) -> Hits:
+def _with_words(index: SearchIndex, query: SearchQuery) -> Hits:
     places = {text: [_place(text, word) for word in query.words] for text in index.by_text}
     read_as = _read_mistyped(index, query.words, places)
     described = packages_with(query.words)
@@ -98,7 +98,7 @@ def _with_words(index: Index, query: SearchQuery) -> Hits:
 
 
 def _read_mistyped(
-    index: Index, words: tuple[str, ...], places: Mapping[SearchText, list[int | None]]
+    index: SearchIndex, words: tuple[str, ...], places: Mapping[SearchText, list[int | None]]
 ) -> dict[str, tuple[str, ...]]:
     """Near words for words that no row has; rows with a near word get a place for it."""
     read_as = {}
@@ -145,7 +145,7 @@ def _fit(text: SearchText, phrase: str) -> Fit:
     return Fit.TITLE_HAS if phrase in text.title else Fit.OTHER
 
 
-def _meant(index: Index, kind: str) -> set[str]:
+def _meant(index: SearchIndex, kind: str) -> set[str]:
     """Every GROUP/KIND that `kind` asks for; when nothing is exactly that, kinds that begin so."""
     every = index.providing.keys() | index.provided_before.keys()
     meant = {name for name in every if provides(kind, name)}
@@ -156,7 +156,7 @@ def _meant(index: Index, kind: str) -> set[str]:
 
 
 def _providing(
-    index: Index, meant: Collection[str], scores: Mapping[int, Score]
+    index: SearchIndex, meant: Collection[str], scores: Mapping[int, Score]
 ) -> dict[int, Score]:
     """Those of `scores` that provide a matching kind, by their newest version first."""
     now = {row for kind in meant for row in index.providing.get(kind, ())}

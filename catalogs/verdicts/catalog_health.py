@@ -18,7 +18,7 @@ from catalogs.verdicts.health_checks import (
     HealthContext,
 )
 from catalogs.verdicts.read import StoredVerdict
-from catalogs.verdicts.rules import RuleResult, Scope
+from catalogs.verdicts.rules import RuleResult, RuleScope
 from olmweb.models import ResourceWatch
 
 
@@ -39,7 +39,7 @@ def health_context(catalog: Catalog, cluster: int | None, namespace: str = "") -
 
 def health_notes(context: HealthContext) -> dict[InstallMethod, tuple[RuleResult, ...]]:
     """The notes on every verdict of the catalog, by install method, in the order of the rules."""
-    return {path: tuple(check_health(path, Scope.CATALOG, context)) for path in InstallMethod}
+    return {path: tuple(check_health(path, RuleScope.CATALOG, context)) for path in InstallMethod}
 
 
 def with_health_notes(

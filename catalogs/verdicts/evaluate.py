@@ -17,7 +17,7 @@ from catalogs.verdicts.facts import (
     WatchTarget,
 )
 from catalogs.verdicts.health_checks import HEALTH_CHECKS, HealthContext
-from catalogs.verdicts.rules import Rule, RuleResult, Scope, Verdict, rules_of
+from catalogs.verdicts.rules import RuleResult, RuleScope, Verdict, VerdictRule, rules_of
 
 _ORDER = tuple(Verdict)
 # A check returns None (passes), the facts of its sentence (hits), or an Unread for a missing fact.
@@ -124,13 +124,13 @@ def predict(
     return BundleEvaluation(path, verdict, tuple(results))
 
 
-def check_health(path: InstallMethod, scope: Scope, context: HealthContext) -> list[RuleResult]:
+def check_health(path: InstallMethod, scope: RuleScope, context: HealthContext) -> list[RuleResult]:
     """The results of the rules of this scope on a catalog or namespace, in their order."""
     answers = ((rule, HEALTH_CHECKS[rule.id](context)) for rule in rules_of(path, scope))
     return [result for rule, answer in answers if (result := result_of(rule, answer))]
 
 
-def result_of(rule: Rule, answer: Answer, cluster: str = "") -> RuleResult | None:
+def result_of(rule: VerdictRule, answer: Answer, cluster: str = "") -> RuleResult | None:
     """None for a rule that passes, or has no result for a missing fact. `cluster` is the name of
     the cluster; a fact of it that was not read makes the verdict unknown."""
     if answer is None:

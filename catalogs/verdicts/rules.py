@@ -18,7 +18,7 @@ from catalogs.install_methods import InstallMethod
 ANY = "any"  # the path of rules for every install method
 
 
-class Scope(StrEnum):
+class RuleScope(StrEnum):
     """The subject of a rule: a bundle, or a catalog or namespace whatever the bundle."""
 
     BUNDLE = "bundle"
@@ -36,7 +36,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class VerdictRule:
     """A rule; the check with the same id decides. `verdict` and `says` (a format string for the
     facts of the check) are those of a hit, `unknown` is the sentence for a missing fact, or empty
     for no result. `path` is an InstallMethod or ANY, `inputs` names the facts that the check reads.
@@ -53,7 +53,7 @@ class Rule:
     source: str
     samples: tuple[Mapping[str, Any], ...]
     unknown: str = ""
-    scope: Scope = Scope.BUNDLE
+    scope: RuleScope = RuleScope.BUNDLE
 
 
 FOLDER = Path(__file__).with_name("rule_data")
@@ -61,11 +61,11 @@ FILES = ("subscription", "cluster_extension", "platform_operator", ANY, "catalog
 
 
 RULES_VERSION = 15  # increase with every change of a result
-RULES: tuple[Rule, ...] = tuple(
+RULES: tuple[VerdictRule, ...] = tuple(
     rule
     for name in FILES
     for rule in msgspec.convert(
-        yaml.load((FOLDER / f"{name}.yaml").read_bytes(), yaml.CSafeLoader), list[Rule]
+        yaml.load((FOLDER / f"{name}.yaml").read_bytes(), yaml.CSafeLoader), list[VerdictRule]
     )
 )
 
@@ -96,6 +96,6 @@ class RuleResult:
 
 
 @cache
-def rules_of(path: InstallMethod, scope: Scope = Scope.BUNDLE) -> tuple[Rule, ...]:
+def rules_of(path: InstallMethod, scope: RuleScope = RuleScope.BUNDLE) -> tuple[VerdictRule, ...]:
     """The rules of an install method, in the order in which its controller checks."""
     return tuple(rule for rule in RULES if rule.path in (path, ANY) and rule.scope == scope)

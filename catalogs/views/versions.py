@@ -19,7 +19,7 @@ from catalogs.views.channels import facts_shown, semantics_of
 from olmweb.web.forms import clean_text
 
 ROWS = 50  # of the table on one page
-CANDIDATES = 25  # told one by one; the rest are counted by reason
+CANDIDATES = 25  # shown; the rest are counted by reason
 METHODS = {
     InstallMethod.PLATFORM_OPERATOR: "PlatformOperator",
     InstallMethod.CLUSTER_EXTENSION: "ClusterExtension (OLM v1)",

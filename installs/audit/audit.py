@@ -34,7 +34,7 @@ from catalogs.verdicts.read import (
     overlaid,
     stored_verdict,
 )
-from catalogs.verdicts.rules import RULES_VERSION, RuleResult, Scope, Verdict, title_of
+from catalogs.verdicts.rules import RULES_VERSION, RuleResult, RuleScope, Verdict, title_of
 from installs.facts.cluster_facts import groups_of
 from installs.models import Component, Health, Operator
 from olmweb.models import Cluster
@@ -138,7 +138,7 @@ class NamespaceChecks:
             namespace=namespace,
             groups=groups if self._groups_listed else None,
         )
-        results = check_health(InstallMethod.SUBSCRIPTION, Scope.NAMESPACE, context)
+        results = check_health(InstallMethod.SUBSCRIPTION, RuleScope.NAMESPACE, context)
         blocker = next((result for result in results if result.verdict != Verdict.WARNING), None)
         notes = tuple(result for result in results if result.verdict == Verdict.WARNING)
         return NamespaceCheck(namespace, groups, target, blocker, notes)

@@ -29,8 +29,8 @@ from catalogs.search.index import (
     FACETS,
     NO,
     YES,
-    Index,
     Row,
+    SearchIndex,
     SearchText,
     bundle_stem,
     differences,
@@ -390,7 +390,7 @@ def make_row(number: int, name: str, catalog: str, draw: Any) -> Row:
 
 
 @st.composite
-def catalogs(draw: Any) -> Index:
+def catalogs(draw: Any) -> SearchIndex:
     places = draw(
         st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("rb")), unique=True, max_size=8)
     )
@@ -417,7 +417,7 @@ def passes(row: Row, chosen: Any, without: str = "") -> bool:
     catalogs(), CHOICES, st.sets(st.sampled_from("abcd")), st.none() | st.sets(st.integers(0, 7))
 )
 def test_counts_are_what_choosing_the_value_would_show(
-    index: Index, chosen: Any, here: set[str], ids: set[int] | None
+    index: SearchIndex, chosen: Any, here: set[str], ids: set[int] | None
 ) -> None:
     installed = {name: (Installation("c", "k", "", name, "1", "Healthy"),) for name in here}
     hits = None if ids is None else Hits(dict.fromkeys(ids, ()))

@@ -25,9 +25,9 @@ from catalogs.verdicts.facts import (
     WatchTarget,
 )
 from catalogs.verdicts.health_checks import HEALTH_CHECKS, HealthContext
-from catalogs.verdicts.rules import RULES, Rule, Scope, Verdict
+from catalogs.verdicts.rules import RULES, RuleScope, Verdict, VerdictRule
 
-HEALTH_SCOPES = {Scope.CATALOG, Scope.NAMESPACE}
+HEALTH_SCOPES = {RuleScope.CATALOG, RuleScope.NAMESPACE}
 SAMPLES = [
     pytest.param(rule, sample, id=f"{rule.id}-{number}")
     for rule in RULES
@@ -43,7 +43,7 @@ def _cluster(given_: Mapping[str, Any]) -> ClusterFacts:
     return dataclasses.replace(msgspec.convert({"name": "c"} | rest, ClusterFacts), **versions)
 
 
-def answer_of(rule: Rule, sample: Mapping[str, Any]) -> Answer:
+def answer_of(rule: VerdictRule, sample: Mapping[str, Any]) -> Answer:
     if rule.scope in HEALTH_SCOPES:
         return HEALTH_CHECKS[rule.id](msgspec.convert(sample["site"], HealthContext))
     return CHECKS[rule.id](context_of(sample))
@@ -77,7 +77,7 @@ def context_of(sample: Mapping[str, Any]) -> CheckContext:
 
 
 @pytest.mark.parametrize(("rule", "sample"), SAMPLES)
-def test_a_rule_gives_what_its_sample_says(rule: Rule, sample: Mapping[str, Any]) -> None:
+def test_a_rule_gives_what_its_sample_says(rule: VerdictRule, sample: Mapping[str, Any]) -> None:
     answer = answer_of(rule, sample)
     result = result_of(rule, answer, "c" if "cluster" in sample else "")
     if result is None:
@@ -88,7 +88,7 @@ def test_a_rule_gives_what_its_sample_says(rule: Rule, sample: Mapping[str, Any]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_rule_has_a_check_a_sample_that_hits_and_one_that_passes(rule: Rule) -> None:
+def test_a_rule_has_a_check_a_sample_that_hits_and_one_that_passes(rule: VerdictRule) -> None:
     gives = {sample["gives"] for sample in rule.samples}
     assert rule.id in (HEALTH_CHECKS if rule.scope in HEALTH_SCOPES else CHECKS)
     assert {rule.verdict.value, "passes"} <= gives
@@ -99,7 +99,7 @@ def test_a_rule_has_a_check_a_sample_that_hits_and_one_that_passes(rule: Rule) -
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_the_sentence_of_a_rule_uses_only_facts_that_its_check_gives(rule: Rule) -> None:
+def test_the_sentence_of_a_rule_uses_only_facts_that_its_check_gives(rule: VerdictRule) -> None:
     places = {name for _, name, _, _ in string.Formatter().parse(rule.says) if name}
     hits = [
         answer for sample in rule.samples if isinstance(answer := answer_of(rule, sample), Mapping)
