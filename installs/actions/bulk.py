@@ -25,6 +25,7 @@ from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows, stored
 from catalogs.verdicts.rules import Verdict
 from installs.actions import record
 from installs.actions.execute import finish
+from installs.actions.objects import DryRun
 from installs.actions.plan import Plan, paths_of, plan_install
 from installs.models import Action, ActionBatch, Operator
 from olmweb.accounts.roles import AnyUser, person
@@ -225,7 +226,7 @@ class Item:
 
     candidate: BulkCandidate
     plan: Plan | None = None
-    dry_run_result: record.DryRun | None = None
+    dry_run_result: DryRun | None = None
     problem: str = ""
     hint: str = ""
 
@@ -298,7 +299,7 @@ def dry_run(items: Sequence[Item], user: AnyUser, seconds: float = DRY_RUN_SECON
     return results
 
 
-def _problem(result: record.DryRun) -> str:
+def _problem(result: DryRun) -> str:
     fields = [
         f"{name}: {text}" for name, text in result.fields.items() if text not in result.message
     ]

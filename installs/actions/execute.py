@@ -252,8 +252,7 @@ def _refuse(action: Action, error: KubeError) -> None:
         message += f" Before that, it had made sure of {done}."
     elif done and isinstance(error, Conflict):
         message += f" Before that, {done} was deleted."
-    action.dry_run = {"ok": False, "message": refusal.message, "fields": refusal.fields}
-    Action.objects.filter(pk=action.pk).update(dry_run=action.dry_run)
+    Action.objects.filter(pk=action.pk).update(dry_run=refusal.as_json())
     finish(action, Action.State.REFUSED, message, code=refusal.code, hint=refusal.hint)
 
 

@@ -146,23 +146,29 @@ def may_write(client: KubeClient, step: Apply, as_user: Impersonation | None) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """`fields` maps a form field, or a field of the object, to its own sentence."""
+class DryRun:
+    """The cluster's answers. `fields`: form or object field -> sentence; `objects`: (object, its
+    result in words) in the order of application."""
 
-    code: str
+    ok: bool
     message: str
+    code: str = ""
     hint: str = ""
     fields: dict[str, str] = field(default_factory=dict)
+    objects: tuple[tuple[str, str], ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {"ok": self.ok, "message": self.message, "fields": self.fields}
 
 
-def explain(error: KubeError, cluster: str, as_user: str, *, verb: str, kind: str) -> Refusal:
+def explain(error: KubeError, cluster: str, as_user: str, *, verb: str, kind: str) -> DryRun:
     """The refusal in words. `verb` is that of an Action; `kind` a key of WRITTEN."""
     if isinstance(error, Forbidden):
         return _forbidden(error, cluster, as_user, verb, kind)
     if isinstance(error, Conflict) and error.causes:
         return _conflict(error, kind)
     fields = _fields(error, kind) if isinstance(error, Invalid) else {}
-    return Refusal(error.code, error.message, error.hint, fields)
+    return DryRun(False, error.message, error.code, error.hint, fields)
 
 
 def _fields(error: Conflict | Invalid, kind: str) -> dict[str, str]:
@@ -170,31 +176,34 @@ def _fields(error: Conflict | Invalid, kind: str) -> dict[str, str]:
     return {method.form_field(cause.field): cause.message for cause in error.causes if cause.field}
 
 
-def _forbidden(error: Forbidden, cluster: str, as_user: str, verb: str, kind: str) -> Refusal:
+def _forbidden(error: Forbidden, cluster: str, as_user: str, verb: str, kind: str) -> DryRun:
     if as_user and "impersonate" in error.message:
-        return Refusal(
-            "impersonation-forbidden",
+        return DryRun(
+            False,
             f"OLM Web may not act as {as_user} on cluster {cluster}: {error.message}",
+            "impersonation-forbidden",
             "Ask the cluster's administrator to let OLM Web impersonate this person and each of "
             "their groups, as the second ClusterRole in deploy/ does.",
         )
     reason = error.message.removeprefix(f"Cluster {cluster} does not allow this: ")
     person = as_user or "The service account of OLM Web"
     verbs = "delete" if verb == "remove" else "create and patch"
-    return Refusal(
-        error.code,
+    return DryRun(
+        False,
         f"{person} may not {verb} this on cluster {cluster}: {reason}",
+        error.code,
         f"Ask the cluster's administrator for the right to {verbs} {full_name(kind)}.",
     )
 
 
-def _conflict(error: Conflict, kind: str) -> Refusal:
+def _conflict(error: Conflict, kind: str) -> DryRun:
     owners = {match[1] for cause in error.causes if (match := _MANAGER.search(cause.message))}
     named = ", ".join(sorted(owners)) or "another manager"
     paths = ", ".join(cause.field.removeprefix(".") for cause in error.causes if cause.field)
-    return Refusal(
-        error.code,
+    return DryRun(
+        False,
         f"Nothing was changed: {paths or 'a field'} belongs to {named}.",
+        error.code,
         f"Change it where {named} manages it; OLM Web takes no field away from another unasked.",
         _fields(error, kind),
     )

@@ -6,7 +6,7 @@ object, so recording the same plan again returns that action.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from installs.actions.objects import (
     RETRIED,
     WRITTEN,
+    DryRun,
     apply_step,
     delete_step,
     explain,
@@ -39,22 +40,6 @@ REVIEW_SECONDS = 3600  # a reviewed plan may be confirmed this long
 _SALT = "installs.actions.review"
 
 
-@dataclass(frozen=True, slots=True)
-class DryRun:
-    """The cluster's answers. `fields`: form or object field -> sentence; `objects`: (object, its
-    result in words) in the order of application."""
-
-    ok: bool
-    message: str
-    fields: dict[str, str] = field(default_factory=dict)
-    code: str = ""
-    hint: str = ""
-    objects: tuple[tuple[str, str], ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        return {"ok": self.ok, "message": self.message, "fields": self.fields}
-
-
 def dry_run(plan: Plan, user: AnyUser) -> DryRun:
     """Lets the cluster try the plan as this user, for at most five seconds an object.
 
@@ -75,8 +60,7 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
     except KubeError as error:
         verb = Action.Verb.REMOVE if isinstance(step, Delete) else plan.verb
         username = as_user.user if as_user else ""
-        refusal = explain(error, plan.cluster.name, username, verb=verb, kind=step.kind)
-        return DryRun(False, refusal.message, refusal.fields, refusal.code, refusal.hint)
+        return explain(error, plan.cluster.name, username, verb=verb, kind=step.kind)
     return DryRun(True, f"Cluster {plan.cluster.name} would accept this.", objects=tuple(outcomes))
 
 

@@ -1,7 +1,6 @@
 """Manifests as files: one YAML stream, a Kustomize folder, an Argo CD Application. Pure.
 
-Names of packages are a catalog's words: they go through the YAML writer and are never part of a
-file's name.
+Names of packages are text of a catalog: they are written as YAML and never part of a file's name.
 """
 
 import io
@@ -10,42 +9,41 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
+from installs.methods import as_yaml
 
-Manifest = Mapping[str, Any]
+Manifest = dict[str, Any]
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that a zip can hold: same bytes for same content
 _MODE = 0o644 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """Where the folder is kept in Git, for Argo CD. `project` and `namespace` are Argo CD's."""
+    """The Git repository of the folder, for Argo CD."""
 
     url: str
     path: str
-    revision: str = "HEAD"
-    project: str = "default"
-    namespace: str = "argocd"
+    revision: str
 
 
 def one_stream(manifests: Sequence[Manifest], notes: Sequence[str] = ()) -> bytes:
-    """All of them as documents of one file, in order of application, notes as comments above."""
-    return (_comments(notes) + _documents(manifests)).encode()
+    """All manifests as documents of one file, in order of application, below the notes."""
+    return (_comments(notes) + as_yaml(manifests)).encode()
 
 
 def kustomize_folder(manifests: Sequence[Manifest], notes: Sequence[str] = ()) -> dict[str, bytes]:
     """File name -> content: a file an object, and the kustomization that lists them in order."""
-    names = _file_names(manifests)
+    # By kind: the name of an object is text of a catalog.
+    names = [
+        f"{number:02}-{str(manifest['kind']).lower()}.yaml"
+        for number, manifest in enumerate(manifests, 1)
+    ]
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": names,
     }
-    files = {
-        name: _documents([manifest]).encode()
-        for name, manifest in zip(names, manifests, strict=True)
-    }
-    return {"kustomization.yaml": (_comments(notes) + _dump(kustomization)).encode(), **files}
+    files = {name: one_stream([manifest]) for name, manifest in zip(names, manifests, strict=True)}
+    return {"kustomization.yaml": one_stream([kustomization], notes), **files}
 
 
 def zipped(folder: str, files: Mapping[str, bytes]) -> bytes:
@@ -73,9 +71,9 @@ def argo_application(name: str, repository: Repository, target_namespace: str) -
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
-        "metadata": {"name": name, "namespace": repository.namespace},
+        "metadata": {"name": name, "namespace": "argocd"},
         "spec": {
-            "project": repository.project,
+            "project": "default",
             "source": {
                 "repoURL": repository.url,
                 "path": repository.path,
@@ -88,23 +86,6 @@ def argo_application(name: str, repository: Repository, target_namespace: str) -
             },
         },
     }
-
-
-def _file_names(manifests: Sequence[Manifest]) -> list[str]:
-    """By kind, in order; the kinds are ours, the names of objects are not in them."""
-    return [
-        f"{number:02}-{str(manifest['kind']).lower()}.yaml"
-        for number, manifest in enumerate(manifests, 1)
-    ]
-
-
-def _documents(manifests: Sequence[Manifest]) -> str:
-    return "---\n".join(_dump(manifest) for manifest in manifests)
-
-
-def _dump(manifest: Manifest) -> str:
-    """ASCII with escapes: no character that an editor or a diff hides."""
-    return yaml.safe_dump(dict(manifest), sort_keys=False, allow_unicode=False)
 
 
 def _comments(notes: Sequence[str]) -> str:

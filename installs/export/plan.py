@@ -1,6 +1,6 @@
-"""What a request wants exported: its words read against the stored catalog, pinned, checked.
+"""Plans of exports: the values of a request, the resolved and pinned version, the manifests.
 
-Shared by the page and the REST API. Reads rows; asks no cluster.
+Shared by the page and the REST API. Sends no request to a cluster.
 """
 
 import re
@@ -20,7 +20,8 @@ from installs.export.files import (
     one_stream,
     zipped,
 )
-from installs.methods import MANUAL, METHODS, InstallChoice
+from installs.methods import AUTOMATIC, METHODS, InstallChoice
+from installs.methods.base import SourceName
 from installs.models import ClusterInventory, Component
 from olmweb.errors import BadRequest, OlmwebError
 
@@ -33,6 +34,7 @@ LIMIT = 300  # characters of one value
 YAML, KUSTOMIZE, ARGOCD = "manifests.yaml", "kustomize.zip", "argocd.yaml"
 TYPES = {YAML: "application/yaml", KUSTOMIZE: "application/zip", ARGOCD: "application/yaml"}
 _ALL, _OWN = "AllNamespaces", "OwnNamespace"
+_SOURCES = (Catalog.SourceKind.CATALOG_SOURCE, Catalog.SourceKind.PACKAGE_MANIFEST)
 _REPOSITORY = re.compile(r"(?:https?://|ssh://|git@)[^\s\"'<>\\`]+")
 _FOLDER = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
@@ -40,8 +42,8 @@ _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What would be exported. `pinned` is the version that the manifests name, empty where the
-    path can't be pinned; `notes` are sentences that the files carry as comments."""
+    """`pinned` is the version in the manifests, empty for methods that can't be pinned; `notes` are
+    sentences, which the files contain as comments."""
 
     choice: InstallChoice
     resolution: Resolution
@@ -51,7 +53,7 @@ class Export:
 
     @property
     def folder(self) -> str:
-        return self.choice.name  # checked: a DNS name
+        return self.choice.name  # a valid DNS name
 
     @property
     def yaml(self) -> str:
@@ -59,10 +61,10 @@ class Export:
 
 
 def plan_export(package: Package, words: Mapping[str, str]) -> Export:
-    """The export that these words ask for; absent ones have their defaults.
+    """The export with these values; absent ones have their defaults.
 
-    Raises OlmwebError with `fields` for what can't be read, for a version that nothing has, and for
-    values that a cluster would surely refuse.
+    Raises OlmwebError with `fields` for invalid values, for a version that does not exist, and for
+    values that a cluster would refuse.
     """
     given = _clean(words, WORDS)
     path = _path(package.catalog, given["path"])
@@ -89,7 +91,11 @@ def plan_export(package: Package, words: Mapping[str, str]) -> Export:
         resolution=resolution,
         pinned=pinned,
         manifests=tuple(METHODS[path].objects(choice)),
-        notes=_notes(package, choice, resolution, pinned),
+        notes=(
+            f"{package.name} {resolution.version} from catalog {package.catalog}: "
+            f"{resolution.reason}",
+            *METHODS[path].export_notes(choice, pinned),
+        ),
     )
 
 
@@ -104,22 +110,22 @@ def as_file(export: Export, form: str, words: Mapping[str, str]) -> bytes:
 
 
 def read_repository(words: Mapping[str, str], folder: str) -> Repository:
-    """The Git repository that the folder is kept in; `repo` is needed, the rest has defaults."""
+    """The Git repository of the folder; `repo` is needed, the rest has defaults."""
     values = _clean(words, REPOSITORY_WORDS)
     wrong = {}
     if not _REPOSITORY.fullmatch(values["repo"]):
         wrong["repo"] = (
             "Give the address of the Git repository, such as https://git.example.com/apps.git."
         )
-    place = values["repo_path"] or folder
-    if not _FOLDER.fullmatch(place) or ".." in place.split("/"):
+    path = values["repo_path"] or folder
+    if not _FOLDER.fullmatch(path) or ".." in path.split("/"):
         wrong["repo_path"] = "The folder is relative to the repository, such as operators/etcd."
     revision = values["revision"] or "HEAD"
     if not _REVISION.fullmatch(revision):
         wrong["revision"] = "The revision is a branch, tag or commit, such as main."
     if wrong:
         raise BadRequest(" ".join(wrong.values()), code="invalid", **wrong)
-    return Repository(values["repo"], place, revision)
+    return Repository(values["repo"], path, revision)
 
 
 def _clean(words: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
@@ -132,13 +138,10 @@ def _clean(words: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
 
 
 def default_path(catalog: Catalog) -> InstallMethod:
-    """The way that a catalog is made for."""
-    kinds = Catalog.SourceKind
-    return (
-        InstallMethod.CLUSTER_EXTENSION
-        if catalog.source_kind == kinds.CLUSTER_CATALOG
-        else InstallMethod.SUBSCRIPTION
-    )
+    """The usual install method for the catalog."""
+    if catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG:
+        return InstallMethod.CLUSTER_EXTENSION
+    return InstallMethod.SUBSCRIPTION
 
 
 def _path(catalog: Catalog, text: str) -> InstallMethod:
@@ -153,82 +156,72 @@ def _path(catalog: Catalog, text: str) -> InstallMethod:
 def _choice(
     package: Package, path: InstallMethod, resolution: Resolution, given: Mapping[str, str]
 ) -> tuple[InstallChoice, str]:
-    bundle = (
-        Bundle.objects.filter(package=package, name=resolution.bundle).order_by("-ordinal").first()
+    rules, cluster = METHODS[path], package.catalog.cluster
+    offered = rules.fields.values()
+    pinned = rules.pin(resolution)
+    values = {**given, **rules.values_for(pinned, resolution.bundle, resolution.channel)}
+    # `*` is `all` of the install form, whose words `all` and `own` are namespaces here.
+    named = dict.fromkeys(target.strip() for target in given["targets"].split(","))
+    values["targets"] = {"": "", "*": "all"}.get(given["targets"], f"{','.join(named)},")
+    account = given["service_account"] if "service_account" in offered else ""
+    approval = given["approval"] or values["approval"] or AUTOMATIC
+    choice = InstallChoice(
+        method=path,
+        package=package.name,
+        name=given["name"] or rules.default_name(package.name),
+        api_version=(cluster.kinds.get(path, {}).get("version") if cluster else "") or "",
+        known_fields=frozenset(rules.fields) if account else None,
+        channel=values["channel"],
+        version=values["version"],
+        approval=approval if "approval" in offered else AUTOMATIC,
+        service_account=account,
     )
-    catalog = package.catalog
-    from_source = catalog.source_kind in (
-        Catalog.SourceKind.CATALOG_SOURCE,
-        Catalog.SourceKind.PACKAGE_MANIFEST,
-    )
-    from_cluster_catalog = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
-    namespace = given["namespace"] or _namespace(package, bundle)
-    pinned = METHODS[path].pin(resolution)
-    values: dict[str, object] = {
-        "method": path,
-        "package": package.name,
-        "name": given["name"] or METHODS[path].default_name(package.name),
-    }
-    state = catalog.cluster.kinds.get(path, {}) if catalog.cluster else {}
-    values["api_version"] = state.get("version") or ""
-    if METHODS[path].needs_namespace:
-        values |= {"namespace": namespace, "make_namespace": not _has_namespace(catalog, namespace)}
-    if path == InstallMethod.CLUSTER_EXTENSION:
-        account = given["service_account"]
-        values |= {
-            "catalog": catalog.name if from_cluster_catalog else given["source"],
-            "channel": given["channel"],
-            "version": pinned,
-            "service_account": account,
-            "known_fields": frozenset(METHODS[path].fields) if account else None,
-        }
-    if path == InstallMethod.SUBSCRIPTION:
-        values |= {
-            "catalog": given["source"] or (catalog.name if from_source else ""),
-            "catalog_namespace": given["source_namespace"]
-            or (catalog.namespace if from_source else ""),
-            "channel": resolution.channel,
-            "version": resolution.bundle,
-            "approval": given["approval"] or MANUAL,
-            "targets": _targets(given["targets"], namespace, bundle),
-            "make_group": not _has_group(catalog, namespace),
-        }
-    return InstallChoice(**values), pinned  # type: ignore[arg-type]
+    bundle = Bundle.objects.filter(package=package, name=resolution.bundle).order_by("-ordinal")
+    return rules.with_defaults(choice, values, _Context(package, bundle.first(), given)), pinned
 
 
-def _namespace(package: Package, bundle: Bundle | None) -> str:
-    suggested = bundle.suggested_namespace if bundle else ""
-    return suggested or METHODS[InstallMethod.PLATFORM_OPERATOR].default_name(package.name).replace(
-        ".", "-"
-    )
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """The defaults of an export: from the catalog, and the inventory of its cluster."""
 
+    package: Package
+    bundle: Bundle | None
+    given: Mapping[str, str]
 
-def _targets(text: str, namespace: str, bundle: Bundle | None) -> tuple[str, ...]:
-    """`*` for all namespaces; without a word all, unless the bundle only supports its own."""
-    if text == "*":
-        return ()
-    if text:
-        return tuple(dict.fromkeys(target.strip() for target in text.split(",") if target.strip()))
-    modes = bundle.install_modes if bundle and bundle.install_modes_known else [_ALL]
-    return () if _ALL in modes or _OWN not in modes else (namespace,)
+    @property
+    def cluster_catalog(self) -> str:
+        catalog = self.package.catalog
+        is_own = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
+        return catalog.name if is_own else self.given["source"]
 
+    def watches_all(self) -> bool:
+        """Unless the bundle supports its own namespace only."""
+        if self.bundle is None or not self.bundle.install_modes_known:
+            return True
+        return _ALL in self.bundle.install_modes or _OWN not in self.bundle.install_modes
 
-def _has_namespace(catalog: Catalog, namespace: str) -> bool:
-    inventory = ClusterInventory.objects.filter(cluster=catalog.cluster_id).first()
-    return bool(inventory and inventory.namespaces and namespace in inventory.namespaces)
+    def catalog_source(self) -> SourceName:
+        catalog = self.package.catalog
+        is_own = catalog.source_kind in _SOURCES
+        return SourceName(
+            self.given["source"] or (catalog.name if is_own else ""),
+            self.given["source_namespace"] or (catalog.namespace if is_own else ""),
+        )
 
+    def suggested_namespace(self) -> str:
+        suggested = self.bundle.suggested_namespace if self.bundle else ""
+        default = METHODS[InstallMethod.PLATFORM_OPERATOR].default_name(self.package.name)
+        return suggested or default.replace(".", "-")
 
-def _has_group(catalog: Catalog, namespace: str) -> bool:
-    """A second OperatorGroup in a namespace would stop every operator in it."""
-    return Component.objects.filter(
-        cluster=catalog.cluster_id, kind="OperatorGroup", namespace=namespace
-    ).exists()
+    def namespace_of_global_group(self) -> str:
+        return ""
 
+    def has_namespace(self, namespace: str) -> bool:
+        inventory = ClusterInventory.objects.filter(cluster=self.package.catalog.cluster_id).first()
+        return bool(inventory and inventory.namespaces and namespace in inventory.namespaces)
 
-def _notes(
-    package: Package, choice: InstallChoice, resolution: Resolution, pinned: str
-) -> tuple[str, ...]:
-    first = (
-        f"{package.name} {resolution.version} from catalog {package.catalog}: {resolution.reason}"
-    )
-    return first, *METHODS[choice.method].export_notes(choice, pinned)
+    def has_group(self, namespace: str) -> bool:
+        """A second OperatorGroup in a namespace would stop every operator in it."""
+        return Component.objects.filter(
+            cluster=self.package.catalog.cluster_id, kind="OperatorGroup", namespace=namespace
+        ).exists()

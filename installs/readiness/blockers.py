@@ -69,6 +69,7 @@ class PackageOffer:
         return bundle_facts.version if bundle_facts and bundle_facts.version else bundle
 
 
+NAMED = 4  # names in a sentence
 QUOTED = 500  # characters of a message or of a catalog's text that are quoted
 
 
@@ -82,7 +83,7 @@ class Weight(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class InstalledOperator:
+class CheckedOperator:
     """An installed operator. `maximum` holds the values of olm.maxOpenShiftVersion, None if neither
     its CSV nor a catalog has them; `refused` is the message of its OperatorCondition against an
     upgrade, None without one; `plan` is an InstallPlan that waits for approval."""
@@ -107,7 +108,7 @@ class InstalledOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocker:
+class UpgradeBlocker:
     """`code` names the rule. `ways` are sentences on what to do, the first choice first; `target`
     is the version that clears the blocker, empty if none is known."""
 
@@ -147,11 +148,11 @@ def supports(values: Sequence[str], minor: Minor) -> bool:
     return maximum is not None and maximum.order >= minor.order
 
 
-def max_openshift(subject: InstalledOperator, following: Minor) -> Blocker | None:
+def max_openshift(subject: CheckedOperator, following: Minor) -> UpgradeBlocker | None:
     """OLM v0 enforces the property on its ClusterServiceVersions; others are not checked."""
     values = subject.maximum
     if values is None:
-        return Blocker(
+        return UpgradeBlocker(
             "max-openshift-unknown",
             Weight.UNKNOWN,
             f"Neither the cluster nor a stored catalog tells whether {subject.words} supports "
@@ -167,7 +168,7 @@ def max_openshift(subject: InstalledOperator, following: Minor) -> Blocker | Non
     weight = Weight.BLOCKS if enforced else Weight.PLAN
     if len(values) > 1 or read_maximum(values[0]) is None:
         quoted = ", ".join(f'"{value[:40]}"' for value in values[:3])
-        return Blocker(
+        return UpgradeBlocker(
             "max-openshift-unreadable",
             weight,
             f"Its property olm.maxOpenShiftVersion says {quoted}, and OLM wants one value such as "
@@ -178,18 +179,18 @@ def max_openshift(subject: InstalledOperator, following: Minor) -> Blocker | Non
         if enforced
         else f"OLM does not enforce it for a {subject.kind}, so it would simply run unsupported."
     )
-    return Blocker(
+    return UpgradeBlocker(
         "max-openshift",
         weight,
         f"{subject.words} supports OpenShift up to {values[0]}, the next is {following}. {held}",
     )
 
 
-def operator_condition(subject: InstalledOperator) -> Blocker | None:
+def operator_condition(subject: CheckedOperator) -> UpgradeBlocker | None:
     if subject.refused is None:
         return None
     message = _quoted(subject.refused)
-    return Blocker(
+    return UpgradeBlocker(
         "operator-condition",
         Weight.HOLDS,
         f"OperatorCondition {subject.bundle} says Upgradeable=False{message} OLM upgrades it to "
@@ -202,10 +203,12 @@ def operator_condition(subject: InstalledOperator) -> Blocker | None:
     )
 
 
-def min_kube(subject: InstalledOperator, running: str, needed_is_newer: bool) -> Blocker | None:
+def min_kube(
+    subject: CheckedOperator, running: str, needed_is_newer: bool
+) -> UpgradeBlocker | None:
     if not needed_is_newer:
         return None
-    return Blocker(
+    return UpgradeBlocker(
         "min-kube",
         Weight.PLAN,
         f"{subject.words} asks for Kubernetes {subject.min_kube} or later, the cluster has "
@@ -214,13 +217,13 @@ def min_kube(subject: InstalledOperator, running: str, needed_is_newer: bool) ->
     )
 
 
-def deprecations(subject: InstalledOperator, offer: PackageOffer) -> list[Blocker]:
+def deprecations(subject: CheckedOperator, offer: PackageOffer) -> list[UpgradeBlocker]:
     """Deprecations of the package, of the channels that it follows, and of its version."""
     where = f"in catalog {offer.catalog}"
     blockers = []
     if offer.deprecated:
         blockers.append(
-            Blocker(
+            UpgradeBlocker(
                 "package-deprecated",
                 Weight.PLAN,
                 f"Package {offer.package} is deprecated {where}{_quoted(offer.deprecation)}",
@@ -231,7 +234,7 @@ def deprecations(subject: InstalledOperator, offer: PackageOffer) -> list[Blocke
         if channel in offer.deprecated_channels:
             message = _quoted(offer.deprecated_channels[channel])
             blockers.append(
-                Blocker(
+                UpgradeBlocker(
                     "channel-deprecated",
                     Weight.PLAN,
                     f"Its channel {channel} is deprecated {where}{message}",
@@ -240,7 +243,7 @@ def deprecations(subject: InstalledOperator, offer: PackageOffer) -> list[Blocke
     if subject.bundle in offer.deprecated_bundles:
         message = _quoted(offer.deprecated_bundles[subject.bundle])
         blockers.append(
-            Blocker(
+            UpgradeBlocker(
                 "bundle-deprecated",
                 Weight.PLAN,
                 f"Version {subject.words} is deprecated {where}{message}",
@@ -253,3 +256,9 @@ def _quoted(message: str) -> str:
     """The end of a sentence: a colon and the message on one line, or the full stop alone."""
     text = " ".join(message.split())[:QUOTED].rstrip(".")
     return f": {text}." if text else "."
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b, c, d and 2 more`."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

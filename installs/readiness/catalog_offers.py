@@ -20,7 +20,7 @@ from installs.state.catalog_offers import usable_catalogs
 
 
 @dataclass(slots=True)
-class CatalogOffers:
+class OperatorOffers:
     """`own`: operator id -> the package in the catalog that the operator was installed from, if any
     catalog has it. `following`: package name -> the package in the catalog of the next minor."""
 
@@ -30,11 +30,11 @@ class CatalogOffers:
 
 def read_catalog_offers(
     operators: Collection[Operator], following: Catalog | None
-) -> CatalogOffers:
+) -> OperatorOffers:
     """Reads all offers with at most eight queries."""
     names = {operator.package for operator in operators if operator.package}
     if not names:
-        return CatalogOffers({}, {})
+        return OperatorOffers({}, {})
     candidates = _candidates({operator.cluster_id for operator in operators}, names)
     chosen = {operator.pk: _choose(operator, candidates) for operator in operators}
     wanted = {package.pk: package for package in chosen.values() if package is not None}
@@ -44,7 +44,7 @@ def read_catalog_offers(
         next_packages = {package.pk: package for package in rows.select_related("catalog__cluster")}
     offers = _fill({**wanted, **next_packages})
     own = {pk: offers[package.pk] for pk, package in chosen.items() if package is not None}
-    return CatalogOffers(own, {package.name: offers[pk] for pk, package in next_packages.items()})
+    return OperatorOffers(own, {package.name: offers[pk] for pk, package in next_packages.items()})
 
 
 @dataclass(slots=True)

@@ -1,14 +1,18 @@
 """Packages, channels and versions that the catalog of the next minor no longer has. Pure."""
 
-from installs.readiness.blockers import Blocker, InstalledOperator, PackageOffer, Weight
+from installs.readiness.blockers import (
+    CheckedOperator,
+    PackageOffer,
+    UpgradeBlocker,
+    Weight,
+    listed,
+)
 from installs.readiness.upgrade_routes import follows, v0_path
 
-NAMED = 4
 
-
-def package_removed(subject: InstalledOperator, following: str) -> Blocker:
+def package_removed(subject: CheckedOperator, following: str) -> UpgradeBlocker:
     """`following` names the catalog of the next minor."""
-    return Blocker(
+    return UpgradeBlocker(
         "package-gone",
         Weight.PLAN,
         f"Catalog {following} has no package {subject.package}: after the update it keeps running "
@@ -18,8 +22,8 @@ def package_removed(subject: InstalledOperator, following: str) -> Blocker:
 
 
 def channel_or_version_removed(
-    subject: InstalledOperator, now: PackageOffer | None, following: PackageOffer
-) -> Blocker | None:
+    subject: CheckedOperator, now: PackageOffer | None, following: PackageOffer
+) -> UpgradeBlocker | None:
     """The removal of its channel or of all upgrades from its version. `now`: in today's catalog."""
     channels = following.facts.ordered_channels()
     missing = [channel for channel in subject.channels if channel not in following.facts.channels]
@@ -33,38 +37,38 @@ def channel_or_version_removed(
 
 
 def _channel_removed(
-    subject: InstalledOperator, following: PackageOffer, missing: list[str], going_on: list[str]
-) -> Blocker:
+    subject: CheckedOperator, following: PackageOffer, missing: list[str], going_on: list[str]
+) -> UpgradeBlocker:
     where = f"in catalog {following.catalog}"
     if going_on:
         remedy = (
-            f"Change its channel to {_listed(going_on)}, which {following.catalog} has and which "
+            f"Change its channel to {listed(going_on)}, which {following.catalog} has and which "
         )
         remedy += (
             f"goes on from {subject.words}; after the update, or before if today's has it, too."
         )
     else:
-        remaining = _listed(following.facts.ordered_channels()) or "none"
+        remaining = listed(following.facts.ordered_channels()) or "none"
         remedy = (
             f"No channel there goes on from {subject.words} (it has {remaining}): upgrade first "
             "to a version that it has, or install it anew from there."
         )
-    return Blocker(
+    return UpgradeBlocker(
         "channel-gone",
         Weight.PLAN,
-        f"Channel {_listed(missing)} of {subject.package} is gone {where}: after the update "
+        f"Channel {listed(missing)} of {subject.package} is gone {where}: after the update "
         "nothing is offered to it.",
         (remedy,),
     )
 
 
 def _version_removed(
-    subject: InstalledOperator,
+    subject: CheckedOperator,
     now: PackageOffer | None,
     following: PackageOffer,
     channels_now: list[str],
     going_on: list[str],
-) -> Blocker:
+) -> UpgradeBlocker:
     remedies = []
     target = ""
     there = following.facts.by_name()
@@ -79,22 +83,17 @@ def _version_removed(
                 )
                 break
     if going_on:
-        remedies.append(f"Or change its channel to {_listed(going_on)}, which goes on from it.")
+        remedies.append(f"Or change its channel to {listed(going_on)}, which goes on from it.")
     if not remedies:
         remedies.append(
             f"Upgrade before the update to a version that {following.catalog} has, or remove it "
             "and install it anew from there (its custom resources stay)."
         )
-    return Blocker(
+    return UpgradeBlocker(
         "version-gone",
         Weight.PLAN,
-        f"Catalog {following.catalog} has no {subject.words} in channel {_listed(channels_now)}, "
+        f"Catalog {following.catalog} has no {subject.words} in channel {listed(channels_now)}, "
         "and nothing there replaces or skips it: after the update it is stranded.",
         tuple(remedies),
         target,
     )
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more

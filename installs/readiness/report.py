@@ -13,10 +13,10 @@ from installs.models import ClusterOperator, Component, Operator
 from installs.queries.overview import cluster_versions, update_of
 from installs.readiness.blockers import (
     TITLES,
-    Blocker,
-    InstalledOperator,
+    CheckedOperator,
     Minor,
     PackageOffer,
+    UpgradeBlocker,
     Weight,
     deprecations,
     max_openshift,
@@ -25,7 +25,7 @@ from installs.readiness.blockers import (
     read_minor,
     supports,
 )
-from installs.readiness.catalog_offers import CatalogOffers, read_catalog_offers
+from installs.readiness.catalog_offers import OperatorOffers, read_catalog_offers
 from installs.readiness.removed_packages import channel_or_version_removed, package_removed
 from installs.readiness.upgrade_routes import Clears, upgrade_route
 from installs.state.observation import details_of
@@ -127,7 +127,7 @@ def _of_cluster(
     blocking: Sequence[ClusterOperator],
     operators: Sequence[Operator],
     components: ComponentsByKey,
-    offers: CatalogOffers,
+    offers: OperatorOffers,
     next_catalog: Catalog | None,
 ) -> Readiness:
     update = update_of(version, blocking)
@@ -182,7 +182,7 @@ class _TargetCluster:
         return None if self.openshift else read_version(self.version.removeprefix("v"))
 
     def row(
-        self, kind: str, blocker: Blocker, name: str, subject: InstalledOperator | None = None
+        self, kind: str, blocker: UpgradeBlocker, name: str, subject: CheckedOperator | None = None
     ) -> ReadinessRow:
         return ReadinessRow(
             cluster=self.cluster,
@@ -201,7 +201,7 @@ class _TargetCluster:
         )
 
 
-def _cluster_blocker(kind: str, name: str, reason: str, message: str) -> Blocker:
+def _cluster_blocker(kind: str, name: str, reason: str, message: str) -> UpgradeBlocker:
     text = " ".join(message.split())[:1000].rstrip(".")
     because = f" ({reason})" if reason else ""
     if kind == "ClusterOperator":
@@ -210,13 +210,13 @@ def _cluster_blocker(kind: str, name: str, reason: str, message: str) -> Blocker
             remedy = (
                 "The operators that it names have rows of their own here, each with its way out."
             )
-        return Blocker(
+        return UpgradeBlocker(
             "cluster-operator",
             Weight.BLOCKS,
             f"ClusterOperator {name} says Upgradeable=False{because}: {text or 'no message'}.",
             (remedy,),
         )
-    return Blocker(
+    return UpgradeBlocker(
         "cluster-version",
         Weight.BLOCKS,
         f"ClusterVersion {name} refuses{because}: {text or 'no message'}.",
@@ -226,7 +226,7 @@ def _cluster_blocker(kind: str, name: str, reason: str, message: str) -> Blocker
 
 def _subject(
     operator: Operator, components: ComponentsByKey, offer: PackageOffer | None
-) -> InstalledOperator:
+) -> CheckedOperator:
     details = details_of(operator)
     csv = components.get(("ClusterServiceVersion", operator.namespace, operator.bundle))
     if operator.kind == "ClusterServiceVersion":
@@ -241,7 +241,7 @@ def _subject(
         ("InstallPlan", str(details.get("plan_namespace")), str(details.get("plan")))
     )
     minimum = str(source.get("min_kube") or "")
-    return InstalledOperator(
+    return CheckedOperator(
         kind=operator.kind,
         namespace=operator.namespace,
         name=operator.name,
@@ -259,8 +259,8 @@ def _subject(
 
 
 def _blockers(
-    subject: InstalledOperator, offer: PackageOffer | None, target: _TargetCluster
-) -> Iterable[Blocker]:
+    subject: CheckedOperator, offer: PackageOffer | None, target: _TargetCluster
+) -> Iterable[UpgradeBlocker]:
     if not subject.bundle and not subject.version:
         return  # nothing is installed yet
     following = target.following
@@ -284,11 +284,11 @@ def _blockers(
 
 
 def _deprecated(
-    blocker: Blocker,
-    subject: InstalledOperator,
+    blocker: UpgradeBlocker,
+    subject: CheckedOperator,
     offer: PackageOffer | None,
     target: _TargetCluster,
-) -> Blocker:
+) -> UpgradeBlocker:
     if offer is None or blocker.code == "package-deprecated":
         return blocker
     if blocker.code == "bundle-deprecated":
@@ -324,13 +324,13 @@ def _deprecated(
 
 
 def _with_route(
-    blocker: Blocker,
-    subject: InstalledOperator,
+    blocker: UpgradeBlocker,
+    subject: CheckedOperator,
     offer: PackageOffer | None,
     target: _TargetCluster,
     what: str,
     clears: Clears,
-) -> Blocker:
+) -> UpgradeBlocker:
     if offer is None:
         return replace(
             blocker,

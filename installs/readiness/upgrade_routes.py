@@ -13,8 +13,8 @@ from catalogs.graph.rules import v0_fault, version_of
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import resolve
 from catalogs.resolve.analysis import V1, Analysis, analyse, route_to
-from catalogs.semver import Version, parse
-from installs.readiness.blockers import InstalledOperator, PackageOffer
+from catalogs.semver import Version, read_version
+from installs.readiness.blockers import CheckedOperator, PackageOffer
 
 MAX_STEPS = 60
 NAMED = 6  # versions of a path that a sentence names
@@ -31,7 +31,7 @@ class UpgradeRoute:
 
 
 def upgrade_route(
-    subject: InstalledOperator, offer: PackageOffer, clears: Clears, what: str
+    subject: CheckedOperator, offer: PackageOffer, clears: Clears, what: str
 ) -> UpgradeRoute:
     """The route to the nearest version that clears the blocker. `what` follows the version in
     sentences, as in "supports OpenShift 4.17"."""
@@ -53,7 +53,7 @@ def upgrade_route(
 
 
 def _by_v0(
-    subject: InstalledOperator, offer: PackageOffer, clears: Clears, what: str
+    subject: CheckedOperator, offer: PackageOffer, clears: Clears, what: str
 ) -> UpgradeRoute | None:
     ordered = offer.facts.ordered_channels()
     own = [name for name in subject.channels if name in ordered] or ordered[:1]
@@ -61,16 +61,13 @@ def _by_v0(
         path = v0_path(offer, channel, subject.bundle, clears)
         if not path:
             continue
-        target = offer.version(path[-1])
-        goes = f"OLM then goes {_arrows(offer, (subject.bundle, *path))}"
-        if channel in own:
-            first = f"Channel {channel} leads to {target}, which {what}: "
-            first += f"{_arrows(offer, (subject.bundle, *path))}."
-        else:
+        target, arrows = offer.version(path[-1]), _arrows(offer, (subject.bundle, *path))
+        first = f"Channel {channel} leads to {target}, which {what}: {arrows}."
+        if channel not in own:
             followed = ", ".join(subject.channels) or "its default one"
             first = (
                 f"Change spec.channel of Subscription {subject.name} in {subject.namespace} from "
-                f"{followed} to {channel}. {goes}, which {what}."
+                f"{followed} to {channel}. OLM then goes {arrows}, which {what}."
             )
         return UpgradeRoute(target, (first, *_approvals(subject, len(path))))
     return None
@@ -83,21 +80,19 @@ def v0_path(offer: PackageOffer, channel: str, start: str, clears: Clears) -> li
     if not entries or v0_fault(entries, offer.package, channel):
         return []
     versions = versions_of(offer)
-    path: list[str] = []
-    now = start
-    while len(path) < MAX_STEPS:
-        order = v0_candidates(entries, (now, version_of(now, versions)))
-        following = next((name for name in order if name != now and name not in path), "")
+    path = [start]
+    while len(path) <= MAX_STEPS:
+        order = v0_candidates(entries, (path[-1], version_of(path[-1], versions)))
+        following = next((name for name in order if name not in (path[-1], *path[1:])), "")
         if not following:
             return []
         path.append(following)
         if clears(following):
-            return path
-        now = following
+            return path[1:]
     return []
 
 
-def _approvals(subject: InstalledOperator, steps: int) -> list[str]:
+def _approvals(subject: CheckedOperator, steps: int) -> list[str]:
     if subject.plan:
         return [f"InstallPlan {subject.plan} waits for approval: approve it first."]
     if subject.manual:
@@ -107,7 +102,7 @@ def _approvals(subject: InstalledOperator, steps: int) -> list[str]:
 
 
 def _by_v1(
-    subject: InstalledOperator, offer: PackageOffer, clears: Clears, what: str
+    subject: CheckedOperator, offer: PackageOffer, clears: Clears, what: str
 ) -> UpgradeRoute | None:
     analysis = analyse(offer.facts, V1)
     steps = _with_start(analysis, subject.bundle)
@@ -156,30 +151,23 @@ def _with_start(analysis: Analysis, start: str) -> dict[str, str]:
 
 
 def _own_goal(start: str, steps: dict[str, str], clears: Clears) -> str:
-    visited = {start}
-    now = steps.get(start, "")
-    while now and now not in visited:
+    visited, now = {start}, start
+    while (now := steps.get(now, "")) and now not in visited:
         if clears(now):
             return now
         visited.add(now)
-        now = steps.get(now, "")
     return ""
 
 
 def _nearest(analysis: Analysis, start: str, clears: Clears) -> str:
     """The clearing bundle that upgrades with the fewest pins lead to."""
-    visited, waiting = {start}, [start]
-    while waiting:
-        following = []
-        for name in waiting:
-            for after in analysis.table.get(name, {}):
-                if after not in visited:
-                    visited.add(after)
-                    following.append(after)
-        for name in following:
-            if clears(name):
-                return name
-        waiting = following
+    visited, names = {start}, [start]
+    while names:
+        after = dict.fromkeys(name for before in names for name in analysis.table.get(before, ()))
+        names = [name for name in after if name not in visited]
+        visited.update(names)
+        if goal := next(filter(clears, names), ""):
+            return goal
     return ""
 
 
@@ -206,15 +194,12 @@ def _by_reinstall(offer: PackageOffer, clears: Clears, what: str) -> UpgradeRout
 
 
 def _without_route(
-    subject: InstalledOperator, offer: PackageOffer, clears: Clears, what: str
+    subject: CheckedOperator, offer: PackageOffer, clears: Clears, what: str
 ) -> UpgradeRoute:
+    bundles = offer.facts.by_name().values()
     clearing = [
-        bundle for bundle in offer.facts.by_name().values() if bundle.name != subject.bundle
+        bundle for bundle in bundles if bundle.name != subject.bundle and clears(bundle.name)
     ]
-    clearing = sorted(
-        (bundle for bundle in clearing if clears(bundle.name)),
-        key=lambda bundle: rank(bundle.version),
-    )
     if not clearing:
         return UpgradeRoute(
             "",
@@ -223,7 +208,7 @@ def _without_route(
                 "catalog of the next minor, ask its provider, or remove it.",
             ),
         )
-    nearest = clearing[-1]
+    nearest = sorted(clearing, key=lambda bundle: _rank(bundle.version))[-1]
     if subject.kind == "ClusterExtension":
         how = (
             "set spec.source.catalog.upgradeConstraintPolicy to SelfCertified and version to "
@@ -237,10 +222,10 @@ def _without_route(
     return UpgradeRoute("", (f"{nearest.version} {what}, but no upgrade leads to it: {how}",))
 
 
-def follows(subject: InstalledOperator, offer: PackageOffer, channels: Sequence[str]) -> list[str]:
+def follows(subject: CheckedOperator, offer: PackageOffer, channels: Sequence[str]) -> list[str]:
     """The channels that contain the installed bundle or an upgrade from it."""
     versions = versions_of(offer)
-    version = _version(subject.version) or version_of(subject.bundle, versions)
+    version = read_version(subject.version) or version_of(subject.bundle, versions)
     following = []
     for name in channels:
         entries = offer.facts.channels.get(name, ())
@@ -252,21 +237,14 @@ def follows(subject: InstalledOperator, offer: PackageOffer, channels: Sequence[
 
 def versions_of(offer: PackageOffer) -> dict[str, Version]:
     """Bundle name -> version, for valid versions."""
-    read = {bundle.name: _version(bundle.version) for bundle in offer.facts.bundles}
+    read = {bundle.name: read_version(bundle.version) for bundle in offer.facts.bundles}
     return {name: version for name, version in read.items() if version is not None}
 
 
-def rank(text: str) -> tuple[bool, Version]:
+def _rank(text: str) -> tuple[bool, Version]:
     """A sort key for versions; invalid ones come first."""
-    version = _version(text)
+    version = read_version(text)
     return version is not None, version or Version(0, 0, 0)
-
-
-def _version(text: str) -> Version | None:
-    try:
-        return parse(text)
-    except ValueError:
-        return None
 
 
 def _arrows(offer: PackageOffer, names: Sequence[str]) -> str:

@@ -12,8 +12,7 @@ from catalogs.contents.bundle_facts import Contents
 from catalogs.install_methods import InstallMethod
 from catalogs.verdicts.evaluate import predict
 from catalogs.verdicts.rules import Verdict
-
-NAMED = 4
+from installs.readiness.blockers import listed
 
 
 class Fate(StrEnum):
@@ -136,7 +135,7 @@ def _olm_v0_obstacles(operator: InstalledSubscription) -> Iterator[MigrationObst
         yield MigrationObstacle(
             "dependents",
             Fate.NO,
-            f"{_listed(operator.dependents)} {verb} "
+            f"{listed(operator.dependents)} {verb} "
             "its APIs: OLM v0 would install it again beside the ClusterExtension.",
         )
     elif operator.generated_by:
@@ -150,14 +149,14 @@ def _olm_v0_obstacles(operator: InstalledSubscription) -> Iterator[MigrationObst
         yield MigrationObstacle(
             "operator-conditions",
             Fate.CHANGES,
-            f"It reports {_listed(operator.conditions)} in an OperatorCondition; OLM v1 makes "
+            f"It reports {listed(operator.conditions)} in an OperatorCondition; OLM v1 makes "
             "none, so nothing holds an upgrade that it refuses, and it may not start without one.",
         )
     if operator.config:
         yield MigrationObstacle(
             "config",
             Fate.CHANGES,
-            f"Its Subscription sets {_listed(operator.config)} of its Deployment (spec.config): "
+            f"Its Subscription sets {listed(operator.config)} of its Deployment (spec.config): "
             "find out whether the cluster's OLM v1 can, or do without.",
         )
     if operator.manual:
@@ -187,7 +186,7 @@ def _group_obstacles(operator: InstalledSubscription) -> Iterator[MigrationObsta
         yield MigrationObstacle(
             "operator-group",
             Fate.CHANGES,
-            f"OperatorGroup {group.name} limits it to {_listed(group.namespaces)}; a "
+            f"OperatorGroup {group.name} limits it to {listed(group.namespaces)}; a "
             "ClusterExtension watches all namespaces unless operator-controller runs with the gate "
             "SingleOwnNamespaceInstallSupport.",
         )
@@ -221,8 +220,3 @@ def steps(operator: InstalledSubscription) -> tuple[str, ...]:
         f"{f' of catalog {catalog}' if catalog else ''}{pin}."
     )
     return tuple(result)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more

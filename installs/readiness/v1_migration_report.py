@@ -23,6 +23,7 @@ from installs.readiness.v1_migration import (
 )
 from installs.state.catalog_offers import usable_catalogs
 from installs.state.observation import details_of
+from olmweb.kube.fields import texts
 from olmweb.models import Cluster
 
 KINDS = ("ClusterServiceVersion", "OperatorCondition", "OperatorGroup")
@@ -164,9 +165,7 @@ def _dependents(parts: Parts) -> dict[str, list[str]]:
     for (kind, _), rows in parts.items():
         for row in rows if kind == "ClusterServiceVersion" else ():
             details = details_of(row)
-            for crd in set(_texts(details.get("required_crds"))) - set(
-                _texts(details.get("owned_crds"))
-            ):
+            for crd in set(texts(details, "required_crds")) - set(texts(details, "owned_crds")):
                 dependents[crd].append(row.name)
     return dependents
 
@@ -184,7 +183,7 @@ def _installed_subscription(
     csv = _named(parts, "ClusterServiceVersion", operator.namespace, installed)
     csv_details = details_of(csv) if csv is not None else {}
     condition = _named(parts, "OperatorCondition", operator.namespace, installed)
-    crds = _texts(csv_details.get("owned_crds"))
+    crds = texts(csv_details, "owned_crds")
     dependents = {name for crd in crds for name in dependents_of.get(crd, ()) if name != installed}
     return InstalledSubscription(
         namespace=operator.namespace,
@@ -203,7 +202,7 @@ def _installed_subscription(
         groups=tuple(_group(row) for row in parts.get(("OperatorGroup", operator.namespace), ())),
         manual=details.get("approval") == "Manual",
         upgrading=bool(details.get("current_csv")) and details.get("current_csv") != installed,
-        config=_texts(details.get("config")),
+        config=tuple(texts(details, "config")),
         conditions=_reported(condition),
         dependents=tuple(sorted(dependents)),
         generated_by=str(details.get("generated_by") or ""),
@@ -218,7 +217,7 @@ def _contents(
     dependencies count, so empty entries represent them."""
     row, needing = bundle or (None, False)
     modes = csv_details.get("install_modes")
-    types = set(_texts(csv_details.get("dependencies")))
+    types = set(texts(csv_details, "dependencies"))
     if row is not None:
         present = (bool(row.required_packages), needing, bool(row.constraint_count))
         types |= {name for name, there in zip(_SUPPORTED, present, strict=True) if there}
@@ -242,7 +241,7 @@ def _contents(
 def _group(row: Component) -> OperatorGroup:
     """Its status lists the selected namespaces; all of them is a list with an empty name."""
     details = details_of(row)
-    namespaces = _texts(details.get("namespaces")) or _texts(details.get("targets"))
+    namespaces = texts(details, "namespaces") or texts(details, "targets")
     return OperatorGroup(
         row.name,
         tuple(name for name in namespaces if name),
@@ -262,10 +261,6 @@ def _reported(condition: Component | None) -> tuple[str, ...]:
 
 def _named(parts: Parts, kind: str, namespace: str, name: str) -> Component | None:
     return next((row for row in parts.get((kind, namespace), ()) if row.name == name), None)
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
 
 def markdown(migrations: Sequence[V1Migration]) -> Iterator[str]:

@@ -56,6 +56,7 @@ from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, NotFound
+from olmweb.kube.fields import dig
 from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS as CSVS
 from olmweb.kube.resources import Resource, Served
 from olmweb.kube.transport import Call
@@ -78,20 +79,20 @@ CONFIGS = Resource("operators.coreos.com", ("v1",), "olmconfigs", "OLMConfig")
 Key = tuple[str, str]  # an operator: name of its ClusterServiceVersion, namespace of the original
 
 
-class _Labels(msgspec.Struct):
+class _CopyLabels(msgspec.Struct):
     source: str = msgspec.field(name=COPIED, default="")
 
 
-class _Annotations(msgspec.Struct):
+class _CopyAnnotations(msgspec.Struct):
     # OLM writes the targets of the OperatorGroup here, "" for all namespaces; copies lack it.
     targets: str | None = msgspec.field(name="olm.targetNamespaces", default=None)
 
 
-class _Meta(msgspec.Struct):
+class _CsvMeta(msgspec.Struct):
     name: str
     namespace: str = ""
-    labels: _Labels = msgspec.field(default_factory=_Labels)
-    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
+    labels: _CopyLabels = msgspec.field(default_factory=_CopyLabels)
+    annotations: _CopyAnnotations = msgspec.field(default_factory=_CopyAnnotations)
 
     @property
     def key(self) -> Key:
@@ -253,7 +254,7 @@ def _largest(counts: Mapping[Any, int]) -> list[tuple[Any, int]]:
 
 
 def _read_copies(client: KubeClient, counts: CopyCounts) -> None:
-    pages = client.list_metadata(CSVS, CSVS.versions[0], _Meta, label_selector=COPIED)
+    pages = client.list_metadata(CSVS, CSVS.versions[0], _CsvMeta, label_selector=COPIED)
     for number, page in enumerate(pages, start=1):
         if page.restart:
             counts.copies.clear()
@@ -271,7 +272,7 @@ def _read_copies(client: KubeClient, counts: CopyCounts) -> None:
 def _read_originals(client: KubeClient, counts: CopyCounts) -> str:
     """Returns the resourceVersion of the list, from which a watch continues."""
     version = ""
-    pages = client.list_metadata(CSVS, CSVS.versions[0], _Meta, label_selector=f"!{COPIED}")
+    pages = client.list_metadata(CSVS, CSVS.versions[0], _CsvMeta, label_selector=f"!{COPIED}")
     for page in pages:
         version = page.resource_version
         for csv in page.items:
@@ -288,7 +289,7 @@ def _watch(client: KubeClient, version: str) -> CopyEvents:
         watch = MetadataWatch(
             client,
             Served(CSVS, CSVS.versions[0]),
-            _Meta,
+            _CsvMeta,
             version,
             seconds=WATCH_SECONDS,
             silence=WATCH_SECONDS + SILENCE,
@@ -332,13 +333,6 @@ def _read_setting(client: KubeClient, counts: CopyCounts) -> None:
         return
     counts.setting = "on"
     for config in (config for page in pages for config in page.items):
-        if _dig(config, "metadata", "name") == "cluster" and (
-            _dig(config, "spec", "features", "disableCopiedCSVs") is True
-        ):
+        is_off = dig(config, "spec", "features", "disableCopiedCSVs") is True
+        if is_off and dig(config, "metadata", "name") == "cluster":
             counts.setting = "off"
-
-
-def _dig(value: Any, *path: str) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value

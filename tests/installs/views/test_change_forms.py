@@ -10,6 +10,7 @@ from django.test import Client
 
 from catalogs.models import Catalog
 from installs.actions import follow, record
+from installs.actions.objects import DryRun
 from installs.models import Action, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
@@ -201,7 +202,7 @@ def test_what_another_person_reviewed_is_forbidden(
 
 def _let_every_dry_run_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows of these forms have no object in the sandbox."""
-    monkeypatch.setattr(record, "dry_run", lambda *_: record.DryRun(ok=True, message=""))
+    monkeypatch.setattr(record, "dry_run", lambda *_: DryRun(ok=True, message=""))
 
 
 def test_two_people_who_press_install_and_press_again_make_one_extension(
