@@ -7,6 +7,7 @@ from typing import Any
 from catalogs.install_methods import InstallMethod
 from installs.methods import METHODS
 from installs.models.steps import Apply, Delete, Manifest
+from olmweb.errors import OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from olmweb.kube.resources import (
@@ -159,6 +160,11 @@ class DryRun:
 
     def as_json(self) -> dict[str, Any]:
         return {"ok": self.ok, "message": self.message, "fields": self.fields}
+
+    def as_error(self, status: int) -> OlmwebError:
+        return OlmwebError(
+            self.message, code=self.code, status=status, hint=self.hint, fields=self.fields
+        )
 
 
 def explain(error: KubeError, cluster: str, as_user: str, *, verb: str, kind: str) -> DryRun:

@@ -297,13 +297,7 @@ def _carry_out(
 ) -> Action:
     dry_run_result = record.dry_run(plan, decider)
     if not dry_run_result.ok:
-        raise OlmwebError(
-            dry_run_result.message,
-            code=dry_run_result.code,
-            status=422,
-            hint=dry_run_result.hint,
-            fields=dry_run_result.fields,
-        )
+        raise dry_run_result.as_error(422)
     with transaction.atomic():
         # Ended first: the second of two approvers stops here, before there is an action.
         _end(request, InstallRequest.State.APPROVED, decider, word=word, rule=rule)

@@ -1,4 +1,4 @@
-"""What should make a person think twice about an install; never stops them. Reads rows only."""
+"""Warnings about an install, which never prevent it. Reads rows only."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ SOURCES = {rule.id: rule.source for rule in RULES}
 
 @dataclass(frozen=True, slots=True)
 class InstallWarning:
-    """`rule` is the id of the finding that would come of it, or of our own rule; `source` is where
-    the rule stands in the controllers' code."""
+    """`rule` is the id of the expected finding, or of our own rule; `source` is the place of the rule
+    in the code of the controllers."""
 
     rule: str
     text: str
@@ -30,10 +30,8 @@ class InstallWarning:
 def install_warnings(
     choice: InstallChoice, cluster: Cluster, package: Package, target: str
 ) -> Iterator[InstallWarning]:
-    """`target` is the bundle that would be chosen, empty when there is none.
-
-    The rules on the bundle are not among these: the plan carries its verdict.
-    """
+    """`target` is the bundle to install, empty if there is none. Its verdict is part of the plan and
+    not among these."""
     yield from _of_catalog(choice, cluster, package)
     yield from _of_bundle(choice, cluster, package, target)
     if METHODS[choice.method].needs_group:
@@ -44,9 +42,8 @@ def install_warnings(
 def _of_catalog(
     choice: InstallChoice, cluster: Cluster, package: Package
 ) -> Iterator[InstallWarning]:
-    """What stands beside every verdict on the catalog, such as that it does not answer."""
-    notes = health_notes(health_context(package.catalog, cluster.pk))[choice.method]
-    for note in notes:
+    """The health of the catalog, such as that it does not answer."""
+    for note in health_notes(health_context(package.catalog, cluster.pk))[choice.method]:
         yield InstallWarning(note.rule, note.sentence, SOURCES[note.rule])
 
 
@@ -69,13 +66,13 @@ def _of_bundle(
         yield InstallWarning(
             "service-account-rights",
             f"The ServiceAccount {choice.service_account} needs every right that {target} asks "
-            f"for; a new one has none. {_who_looks(cluster)} 1.11 and later do not look at the "
+            f"for; a new one has none. {_permission_check(cluster)} 1.11 and later do not look at the "
             "ServiceAccount.",
         )
 
 
-def _who_looks(cluster: Cluster) -> str:
-    """What operator-controller makes of missing rights, by the gates that it runs with."""
+def _permission_check(cluster: Cluster) -> str:
+    """How operator-controller treats missing permissions, by its feature gates."""
     gates = ClusterInventory.objects.filter(cluster=cluster).values_list("gates", flat=True).first()
     if gates is None:
         return (
@@ -106,7 +103,7 @@ def _of_groups(
         )
     check = NamespaceChecks(cluster, source_of(package.catalog)).of(choice.namespace)
     for result in (*((check.blocker,) if check.blocker else ()), *check.notes):
-        # Where there is no group, one is made with it; that there are several is said above.
+        # A missing group is created by the install; several are warned of above.
         if result.rule != ONE_GROUP or len(groups) == 1:
             yield InstallWarning(result.rule, result.sentence, SOURCES[result.rule])
 

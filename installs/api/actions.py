@@ -25,7 +25,7 @@ from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
 from olmweb.api.parameters import Body, OneOf, Values, values
 from olmweb.clusters import get_cluster
-from olmweb.errors import BadRequest, Missing, OlmwebError
+from olmweb.errors import BadRequest, Missing
 from olmweb.models import Cluster
 
 KEY_LIMIT = 100
@@ -104,9 +104,7 @@ def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
         return json_response({"manifests": list(plan.manifests), "dry_run": outcome})
     if not result.ok:
         status = 403 if result.code in ("forbidden", "impersonation-forbidden") else 422
-        raise OlmwebError(
-            result.message, code=result.code, status=status, hint=result.hint, fields=result.fields
-        )
+        raise result.as_error(status)
     action = record.request(plan, request.user, dry_run_result=result, idempotency_key=key)
     response = json_response(action_row(action))
     response.status_code = 202

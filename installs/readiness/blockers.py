@@ -203,11 +203,7 @@ def operator_condition(subject: CheckedOperator) -> UpgradeBlocker | None:
     )
 
 
-def min_kube(
-    subject: CheckedOperator, running: str, needed_is_newer: bool
-) -> UpgradeBlocker | None:
-    if not needed_is_newer:
-        return None
+def min_kube(subject: CheckedOperator, running: str) -> UpgradeBlocker:
     return UpgradeBlocker(
         "min-kube",
         Weight.PLAN,

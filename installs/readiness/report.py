@@ -276,9 +276,8 @@ def _blockers(
     if (refused := operator_condition(subject)) is not None:
         yield refused
     needed = read_version(subject.min_kube.removeprefix("v")) if subject.min_kube else None
-    newer = needed is not None and target.kube is not None and needed > target.kube
-    if (late := min_kube(subject, target.version, newer)) is not None:
-        yield late
+    if needed is not None and target.kube is not None and needed > target.kube:
+        yield min_kube(subject, target.version)
     for deprecation in deprecations(subject, offer) if offer else ():
         yield _deprecated(deprecation, subject, offer, target)
 
