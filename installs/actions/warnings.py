@@ -19,8 +19,8 @@ SOURCES = {rule.id: rule.source for rule in RULES}
 
 @dataclass(frozen=True, slots=True)
 class InstallWarning:
-    """`rule` is the id of the expected finding, or of our own rule; `source` is the place of the rule
-    in the code of the controllers."""
+    """`rule` is the id of the expected finding, or of our own rule; `source` is where the rule is
+    in the controllers' code."""
 
     rule: str
     text: str
@@ -30,8 +30,8 @@ class InstallWarning:
 def install_warnings(
     choice: InstallChoice, cluster: Cluster, package: Package, target: str
 ) -> Iterator[InstallWarning]:
-    """`target` is the bundle to install, empty if there is none. Its verdict is part of the plan and
-    not among these."""
+    """`target` is the bundle to install, empty if there is none. Its verdict is part of
+    the plan and not among these."""
     yield from _of_catalog(choice, cluster, package)
     yield from _of_bundle(choice, cluster, package, target)
     if METHODS[choice.method].needs_group:
@@ -66,12 +66,12 @@ def _of_bundle(
         yield InstallWarning(
             "service-account-rights",
             f"The ServiceAccount {choice.service_account} needs every right that {target} asks "
-            f"for; a new one has none. {_permission_check(cluster)} 1.11 and later do not look at the "
+            f"for; a new one has none. {_preflight(cluster)} 1.11 and later do not look at the "
             "ServiceAccount.",
         )
 
 
-def _permission_check(cluster: Cluster) -> str:
+def _preflight(cluster: Cluster) -> str:
     """How operator-controller treats missing permissions, by its feature gates."""
     gates = ClusterInventory.objects.filter(cluster=cluster).values_list("gates", flat=True).first()
     if gates is None:
