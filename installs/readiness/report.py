@@ -4,10 +4,16 @@ Applies the rules of this package to rows; used by the page and the REST API.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
-from catalogs.models import Catalog
+from django.db.models import Q
+
+from catalogs.graph import GraphEntry
+from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
+from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.semver import Version, read_version
 from installs.models import ClusterOperator, Component, Operator
 from installs.queries.overview import cluster_versions, update_of
@@ -25,9 +31,9 @@ from installs.readiness.blockers import (
     read_minor,
     supports,
 )
-from installs.readiness.catalog_offers import OperatorOffers, read_catalog_offers
 from installs.readiness.removed_packages import channel_or_version_removed, package_removed
 from installs.readiness.upgrade_routes import Clears, upgrade_route
+from installs.state.catalog_offers import usable_catalogs
 from installs.state.observation import details_of
 from installs.state.upgrades import not_upgradeable
 from olmweb.models import Cluster
@@ -93,7 +99,7 @@ def readiness(clusters: Sequence[Cluster], following: Catalog | None = None) -> 
     all_operators = list(rows.defer("conditions", "facts", "message"))
     for operator in all_operators:
         operators[operator.cluster_id].append(operator)
-    offers = read_catalog_offers(all_operators, following)
+    offers = _read_offers(all_operators, following)
     components = _components(ids)
     versions = cluster_versions(ids)
     blocking: dict[int, list[ClusterOperator]] = defaultdict(list)
@@ -113,6 +119,128 @@ def readiness(clusters: Sequence[Cluster], following: Catalog | None = None) -> 
     ]
 
 
+# --- offers of catalogs -------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Offers:
+    """`own`: operator id -> the package in the catalog that the operator was installed from, if any
+    catalog has it. `following`: package name -> the package in the catalog of the next minor."""
+
+    own: dict[int, PackageOffer]
+    following: dict[str, PackageOffer]
+
+
+def _read_offers(operators: Collection[Operator], following: Catalog | None) -> _Offers:
+    """Reads all offers with at most eight queries."""
+    names = {operator.package for operator in operators if operator.package}
+    if not names:
+        return _Offers({}, {})
+    candidates = _candidates({operator.cluster_id for operator in operators}, names)
+    chosen = {operator.pk: _choose(operator, candidates) for operator in operators}
+    wanted = {package.pk: package for package in chosen.values() if package is not None}
+    next_packages: dict[int, Package] = {}
+    if following is not None:
+        rows = Package.objects.filter(catalog=following, name__in=names)
+        next_packages = {package.pk: package for package in rows.select_related("catalog__cluster")}
+    offers = _fill({**wanted, **next_packages})
+    own = {pk: offers[package.pk] for pk, package in chosen.items() if package is not None}
+    return _Offers(own, {package.name: offers[pk] for pk, package in next_packages.items()})
+
+
+@dataclass(slots=True)
+class _Candidates:
+    """Packages by (cluster id, name), and the names of installed bundles by package id."""
+
+    packages: dict[tuple[int, str], list[Package]]
+    bundles: Mapping[int, set[str]]
+
+
+def _candidates(clusters: Collection[int], names: Collection[str]) -> _Candidates:
+    catalogs = {
+        row.pk: row
+        for row in Catalog.objects.filter(reduce(or_, map(usable_catalogs, sorted(clusters)), Q()))
+    }
+    packages: dict[tuple[int, str], list[Package]] = defaultdict(list)
+    rows = Package.objects.filter(catalog__in=catalogs, name__in=names)
+    listed = list(rows.select_related("catalog__cluster").order_by("catalog__name"))
+    for package in listed:
+        own = package.catalog.cluster_id
+        for cluster in clusters if own is None else (own,):
+            packages[cluster, package.name].append(package)
+    bundles: dict[int, set[str]] = defaultdict(set)
+    installed = Operator.objects.filter(cluster__in=clusters).exclude(bundle="").values("bundle")
+    held = Bundle.objects.filter(package__in=listed, name__in=installed).order_by()
+    for package_id, name in held.values_list("package_id", "name"):
+        bundles[package_id].add(name)
+    return _Candidates(packages, bundles)
+
+
+def _choose(operator: Operator, candidates: _Candidates) -> Package | None:
+    """Prefers the catalog that it names, then one with its bundle, then one of its cluster."""
+
+    def rank(package: Package) -> tuple[bool, bool, bool, int]:
+        catalog = package.catalog
+        return (
+            bool(operator.catalog) and catalog.name == operator.catalog,
+            operator.bundle in candidates.bundles.get(package.pk, ()),
+            catalog.cluster_id is not None,
+            catalog.priority,
+        )
+
+    packages = candidates.packages.get((operator.cluster_id, operator.package), ())
+    return max(packages, key=rank, default=None)
+
+
+def _fill(packages: Mapping[int, Package]) -> dict[int, PackageOffer]:
+    channels: dict[int, dict[str, list[GraphEntry]]] = {pk: {} for pk in packages}
+    deprecated: dict[int, dict[str, str]] = defaultdict(dict)
+    by_channel: dict[int, list[GraphEntry]] = {}
+    rows = Channel.objects.filter(package__in=packages).order_by()
+    fields = ("id", "package_id", "name", "deprecated", "deprecation")
+    for pk, package, name, is_deprecated, message in rows.values_list(*fields):
+        channels[package][name] = by_channel[pk] = []
+        if is_deprecated:
+            deprecated[package][name] = message
+    entries = ChannelEntry.objects.filter(channel__in=by_channel).order_by("channel_id", "ordinal")
+    for channel, name, replaces, skips, skip_range in entries.values_list(
+        "channel_id", "name", "replaces", "skips", "skip_range"
+    ):
+        by_channel[channel].append(GraphEntry(name, replaces, tuple(map(str, skips)), skip_range))
+    bundles: dict[int, list[Bundle]] = defaultdict(list)
+    stored = Bundle.objects.filter(package__in=packages).order_by("pk")
+    for bundle in stored.only(
+        *("package_id", "name", "version", "image", "deprecated", "deprecation"),
+        *("max_openshift_version", "min_kube_version"),
+    ):
+        bundles[bundle.package_id].append(bundle)
+    return {
+        pk: PackageOffer(
+            catalog=str(package.catalog),
+            package=package.name,
+            facts=ResolverPackage(
+                package.name,
+                package.default_channel,
+                channels[pk],
+                [
+                    ResolverBundle(row.name, row.version, row.deprecated, image=row.image)
+                    for row in bundles[pk]
+                ],
+            ),
+            deprecated=package.deprecated,
+            deprecation=package.deprecation,
+            deprecated_channels=deprecated[pk],
+            deprecated_bundles={row.name: row.deprecation for row in bundles[pk] if row.deprecated},
+            maximum={row.name: row.max_openshift_version for row in bundles[pk]},
+            min_kube={row.name: row.min_kube_version for row in bundles[pk]},
+        )
+        for pk, package in packages.items()
+    }
+
+
+# --- checks -------------------------------------------------------------------------------------
+
+
 def _components(clusters: Collection[int]) -> dict[int, ComponentsByKey]:
     components: dict[int, ComponentsByKey] = defaultdict(dict)
     rows = Component.objects.filter(cluster__in=clusters, kind__in=KINDS).order_by()
@@ -127,7 +255,7 @@ def _of_cluster(
     blocking: Sequence[ClusterOperator],
     operators: Sequence[Operator],
     components: ComponentsByKey,
-    offers: OperatorOffers,
+    offers: _Offers,
     next_catalog: Catalog | None,
 ) -> Readiness:
     update = update_of(version, blocking)
