@@ -6,7 +6,7 @@ Applies the rules of this package to rows; used by the page and the REST API.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 
 from django.db.models import Q
@@ -14,7 +14,7 @@ from django.db.models import Q
 from catalogs.graph import GraphEntry
 from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
-from catalogs.semver import Version, read_version
+from catalogs.semver import read_version
 from installs.models import ClusterOperator, Component, Operator
 from installs.queries.overview import cluster_versions, update_of
 from installs.readiness.blockers import (
@@ -136,60 +136,51 @@ def _read_offers(operators: Collection[Operator], following: Catalog | None) -> 
     names = {operator.package for operator in operators if operator.package}
     if not names:
         return _Offers({}, {})
-    candidates = _candidates({operator.cluster_id for operator in operators}, names)
-    chosen = {operator.pk: _choose(operator, candidates) for operator in operators}
-    wanted = {package.pk: package for package in chosen.values() if package is not None}
+    chosen = _own_packages(operators, names)
+    wanted = {package.pk: package for package in chosen.values()}
     next_packages: dict[int, Package] = {}
     if following is not None:
         rows = Package.objects.filter(catalog=following, name__in=names)
         next_packages = {package.pk: package for package in rows.select_related("catalog__cluster")}
     offers = _fill({**wanted, **next_packages})
-    own = {pk: offers[package.pk] for pk, package in chosen.items() if package is not None}
+    own = {pk: offers[package.pk] for pk, package in chosen.items()}
     return _Offers(own, {package.name: offers[pk] for pk, package in next_packages.items()})
 
 
-@dataclass(slots=True)
-class _Candidates:
-    """Packages by (cluster id, name), and the names of installed bundles by package id."""
-
-    packages: dict[tuple[int, str], list[Package]]
-    bundles: Mapping[int, set[str]]
-
-
-def _candidates(clusters: Collection[int], names: Collection[str]) -> _Candidates:
-    catalogs = {
-        row.pk: row
-        for row in Catalog.objects.filter(reduce(or_, map(usable_catalogs, sorted(clusters)), Q()))
-    }
-    packages: dict[tuple[int, str], list[Package]] = defaultdict(list)
-    rows = Package.objects.filter(catalog__in=catalogs, name__in=names)
+def _own_packages(operators: Collection[Operator], names: Collection[str]) -> dict[int, Package]:
+    """Operator id -> its package: in the catalog that it names, else in one with its bundle, else
+    in one of its cluster."""
+    clusters = sorted({operator.cluster_id for operator in operators})
+    catalogs = Catalog.objects.filter(reduce(or_, map(usable_catalogs, clusters), Q()))
+    rows = Package.objects.filter(
+        catalog__in=list(catalogs.order_by().values_list("pk", flat=True)), name__in=names
+    )
     listed = list(rows.select_related("catalog__cluster").order_by("catalog__name"))
+    packages: dict[tuple[int, str], list[Package]] = defaultdict(list)
     for package in listed:
         own = package.catalog.cluster_id
         for cluster in clusters if own is None else (own,):
             packages[cluster, package.name].append(package)
-    bundles: dict[int, set[str]] = defaultdict(set)
     installed = Operator.objects.filter(cluster__in=clusters).exclude(bundle="").values("bundle")
-    held = Bundle.objects.filter(package__in=listed, name__in=installed).order_by()
-    for package_id, name in held.values_list("package_id", "name"):
-        bundles[package_id].add(name)
-    return _Candidates(packages, bundles)
+    bundles = set(
+        Bundle.objects.filter(package__in=listed, name__in=installed)
+        .order_by()
+        .values_list("package_id", "name")
+    )
 
-
-def _choose(operator: Operator, candidates: _Candidates) -> Package | None:
-    """Prefers the catalog that it names, then one with its bundle, then one of its cluster."""
-
-    def rank(package: Package) -> tuple[bool, bool, bool, int]:
-        catalog = package.catalog
+    def rank(operator: Operator, package: Package) -> tuple[bool, bool, bool, int]:
         return (
-            bool(operator.catalog) and catalog.name == operator.catalog,
-            operator.bundle in candidates.bundles.get(package.pk, ()),
-            catalog.cluster_id is not None,
-            catalog.priority,
+            bool(operator.catalog) and package.catalog.name == operator.catalog,
+            (package.pk, operator.bundle) in bundles,
+            package.catalog.cluster_id is not None,
+            package.catalog.priority,
         )
 
-    packages = candidates.packages.get((operator.cluster_id, operator.package), ())
-    return max(packages, key=rank, default=None)
+    return {
+        operator.pk: max(candidates, key=partial(rank, operator))
+        for operator in operators
+        if (candidates := packages.get((operator.cluster_id, operator.package)))
+    }
 
 
 def _fill(packages: Mapping[int, Package]) -> dict[int, PackageOffer]:
@@ -272,8 +263,8 @@ def _of_cluster(
         for blocker in (update.blockers if update else ())
     ]
     for operator in operators:
-        subject = _subject(operator, components, offers.own.get(operator.pk))
         offer = offers.own.get(operator.pk)
+        subject = _subject(operator, components, offer)
         blockers = list(_blockers(subject, offer, target))
         if next_catalog is not None and subject.package:
             next_offer = offers.following.get(subject.package)
@@ -304,10 +295,11 @@ class _TargetCluster:
     following: Minor | None
     openshift: bool
 
-    @property
-    def kube(self) -> Version | None:
-        """The Kubernetes version; None for OpenShift, where it is not stored."""
-        return None if self.openshift else read_version(self.version.removeprefix("v"))
+    def is_older_than(self, minimum: str) -> bool:
+        """Whether its Kubernetes version, which is not stored for OpenShift, is below `minimum`."""
+        running = None if self.openshift else read_version(self.version.removeprefix("v"))
+        needed = read_version(minimum.removeprefix("v"))
+        return running is not None and needed is not None and needed > running
 
     def row(
         self, kind: str, blocker: UpgradeBlocker, name: str, subject: CheckedOperator | None = None
@@ -403,51 +395,35 @@ def _blockers(
         yield from (blocker,) if blocker else ()
     if (refused := operator_condition(subject)) is not None:
         yield refused
-    needed = read_version(subject.min_kube.removeprefix("v")) if subject.min_kube else None
-    if needed is not None and target.kube is not None and needed > target.kube:
+    if target.is_older_than(subject.min_kube):
         yield min_kube(subject, target.version)
-    for deprecation in deprecations(subject, offer) if offer else ():
-        yield _deprecated(deprecation, subject, offer, target)
+    if offer is not None:
+        for deprecation in deprecations(subject, offer):
+            yield _deprecated(deprecation, subject, offer, target)
 
 
 def _deprecated(
-    blocker: UpgradeBlocker,
-    subject: CheckedOperator,
-    offer: PackageOffer | None,
-    target: _TargetCluster,
+    blocker: UpgradeBlocker, subject: CheckedOperator, offer: PackageOffer, target: _TargetCluster
 ) -> UpgradeBlocker:
-    if offer is None or blocker.code == "package-deprecated":
+    if blocker.code == "package-deprecated":
         return blocker
     if blocker.code == "bundle-deprecated":
         fine = set(offer.facts.by_name()) - set(offer.deprecated_bundles)
         return _with_route(blocker, subject, offer, target, "is not deprecated", fine.__contains__)
-    remaining = {
-        entry.name
-        for channel, entries in offer.facts.channels.items()
-        if channel not in offer.deprecated_channels
-        for entry in entries
+    bundles = {
+        name: {entry.name for entry in offer.facts.channels[name]}
+        for name in offer.facts.ordered_channels()
+        if name not in offer.deprecated_channels
     }
-    others = [
-        name for name in offer.facts.ordered_channels() if name not in offer.deprecated_channels
-    ]
-    if subject.kind == "Subscription" and subject.bundle in remaining:
-        holding = [
-            name
-            for name in others
-            if any(entry.name == subject.bundle for entry in offer.facts.channels[name])
-        ]
+    channels = [name for name, names in bundles.items() if subject.bundle in names]
+    if subject.kind == "Subscription" and channels:
         remedy = (
-            f"Change its channel to {' or '.join(holding[:3])}, which has {subject.words}, too."
+            f"Change its channel to {' or '.join(channels[:3])}, which has {subject.words}, too."
         )
         return replace(blocker, ways=(remedy,))
-    return _with_route(
-        blocker,
-        subject,
-        offer,
-        target,
-        "is in a channel that is not deprecated",
-        remaining.__contains__,
-    )
+    remaining = set[str]().union(*bundles.values())
+    what = "is in a channel that is not deprecated"
+    return _with_route(blocker, subject, offer, target, what, remaining.__contains__)
 
 
 def _with_route(
@@ -459,21 +435,18 @@ def _with_route(
     clears: Clears,
 ) -> UpgradeBlocker:
     if offer is None:
-        return replace(
-            blocker,
-            ways=(
-                f"No stored catalog has package {subject.package or 'of it'}, so no way out is "
-                "known: sync the catalog that it came from.",
-            ),
+        remedy = (
+            f"No stored catalog has package {subject.package or 'of it'}, so no way out is "
+            "known: sync the catalog that it came from."
         )
+        return replace(blocker, ways=(remedy,))
     route = upgrade_route(subject, offer, clears, what)
     remedies = list(route.sentences)
     needed = next(
         (offer.min_kube.get(bundle.name, "") for bundle in offer.facts.bundles
          if bundle.version == route.target), "",
     )  # fmt: skip
-    wanted = read_version(needed.removeprefix("v")) if needed else None
-    if wanted is not None and target.kube is not None and wanted > target.kube:
+    if target.is_older_than(needed):
         remedies.append(
             f"{route.target} needs Kubernetes {needed}, the cluster has {target.version}: it can "
             "only follow the update of the cluster."
