@@ -209,11 +209,11 @@ def choice_for(
         service_account=stripped.get("service_account", ""),
         crd_safety=stripped.get("crd_safety", ""),
     )
-    return rules.with_defaults(choice, stripped, _Context(cluster, package))
+    return rules.with_defaults(choice, stripped, _ClusterContext(cluster, package))
 
 
 @dataclass(frozen=True, slots=True)
-class _Context:
+class _ClusterContext:
     """The defaults of an install from the rows of its cluster, a query for each."""
 
     cluster: Cluster

@@ -177,11 +177,13 @@ def _choice(
         service_account=account,
     )
     bundle = Bundle.objects.filter(package=package, name=resolution.bundle).order_by("-ordinal")
-    return rules.with_defaults(choice, values, _Context(package, bundle.first(), given)), pinned
+    return rules.with_defaults(
+        choice, values, _ExportContext(package, bundle.first(), given)
+    ), pinned
 
 
 @dataclass(frozen=True, slots=True)
-class _Context:
+class _ExportContext:
     """The defaults of an export: from the catalog, and the inventory of its cluster."""
 
     package: Package

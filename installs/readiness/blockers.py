@@ -46,7 +46,7 @@ def read_maximum(text: str) -> Minor | None:
 
 
 @dataclass(frozen=True, slots=True)
-class PackageOffer:
+class OfferedPackage:
     """A package in a catalog. `deprecated_*` map a name to its author's message; `maximum` and
     `min_kube` map a bundle to its olm.maxOpenShiftVersion and minKubeVersion, if it has one."""
 
@@ -213,7 +213,7 @@ def min_kube(subject: CheckedOperator, running: str) -> UpgradeBlocker:
     )
 
 
-def deprecations(subject: CheckedOperator, offer: PackageOffer) -> list[UpgradeBlocker]:
+def deprecations(subject: CheckedOperator, offer: OfferedPackage) -> list[UpgradeBlocker]:
     """Deprecations of the package, of the channels that it follows, and of its version."""
     where = f"in catalog {offer.catalog}"
     blockers = []

@@ -2,7 +2,7 @@
 
 from installs.readiness.blockers import (
     CheckedOperator,
-    PackageOffer,
+    OfferedPackage,
     UpgradeBlocker,
     Weight,
     listed,
@@ -22,7 +22,7 @@ def package_removed(subject: CheckedOperator, following: str) -> UpgradeBlocker:
 
 
 def channel_or_version_removed(
-    subject: CheckedOperator, now: PackageOffer | None, following: PackageOffer
+    subject: CheckedOperator, now: OfferedPackage | None, following: OfferedPackage
 ) -> UpgradeBlocker | None:
     """The removal of its channel or of all upgrades from its version. `now`: in today's catalog."""
     channels = following.facts.ordered_channels()
@@ -37,7 +37,7 @@ def channel_or_version_removed(
 
 
 def _channel_removed(
-    subject: CheckedOperator, following: PackageOffer, missing: list[str], going_on: list[str]
+    subject: CheckedOperator, following: OfferedPackage, missing: list[str], going_on: list[str]
 ) -> UpgradeBlocker:
     where = f"in catalog {following.catalog}"
     if going_on:
@@ -64,8 +64,8 @@ def _channel_removed(
 
 def _version_removed(
     subject: CheckedOperator,
-    now: PackageOffer | None,
-    following: PackageOffer,
+    now: OfferedPackage | None,
+    following: OfferedPackage,
     channels_now: list[str],
     going_on: list[str],
 ) -> UpgradeBlocker:

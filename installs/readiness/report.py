@@ -21,7 +21,7 @@ from installs.readiness.blockers import (
     TITLES,
     CheckedOperator,
     Minor,
-    PackageOffer,
+    OfferedPackage,
     UpgradeBlocker,
     Weight,
     deprecations,
@@ -127,8 +127,8 @@ class _Offers:
     """`own`: operator id -> the package in the catalog that the operator was installed from, if any
     catalog has it. `following`: package name -> the package in the catalog of the next minor."""
 
-    own: dict[int, PackageOffer]
-    following: dict[str, PackageOffer]
+    own: dict[int, OfferedPackage]
+    following: dict[str, OfferedPackage]
 
 
 def _read_offers(operators: Collection[Operator], following: Catalog | None) -> _Offers:
@@ -183,7 +183,7 @@ def _own_packages(operators: Collection[Operator], names: Collection[str]) -> di
     }
 
 
-def _fill(packages: Mapping[int, Package]) -> dict[int, PackageOffer]:
+def _fill(packages: Mapping[int, Package]) -> dict[int, OfferedPackage]:
     channels: dict[int, dict[str, list[GraphEntry]]] = {pk: {} for pk in packages}
     deprecated: dict[int, dict[str, str]] = defaultdict(dict)
     by_channel: dict[int, list[GraphEntry]] = {}
@@ -206,7 +206,7 @@ def _fill(packages: Mapping[int, Package]) -> dict[int, PackageOffer]:
     ):
         bundles[bundle.package_id].append(bundle)
     return {
-        pk: PackageOffer(
+        pk: OfferedPackage(
             catalog=str(package.catalog),
             package=package.name,
             facts=ResolverPackage(
@@ -345,7 +345,7 @@ def _cluster_blocker(kind: str, name: str, reason: str, message: str) -> Upgrade
 
 
 def _subject(
-    operator: Operator, components: ComponentsByKey, offer: PackageOffer | None
+    operator: Operator, components: ComponentsByKey, offer: OfferedPackage | None
 ) -> CheckedOperator:
     details = details_of(operator)
     csv = components.get(("ClusterServiceVersion", operator.namespace, operator.bundle))
@@ -379,7 +379,7 @@ def _subject(
 
 
 def _blockers(
-    subject: CheckedOperator, offer: PackageOffer | None, target: _TargetCluster
+    subject: CheckedOperator, offer: OfferedPackage | None, target: _TargetCluster
 ) -> Iterable[UpgradeBlocker]:
     if not subject.bundle and not subject.version:
         return  # nothing is installed yet
@@ -403,7 +403,7 @@ def _blockers(
 
 
 def _deprecated(
-    blocker: UpgradeBlocker, subject: CheckedOperator, offer: PackageOffer, target: _TargetCluster
+    blocker: UpgradeBlocker, subject: CheckedOperator, offer: OfferedPackage, target: _TargetCluster
 ) -> UpgradeBlocker:
     if blocker.code == "package-deprecated":
         return blocker
@@ -429,7 +429,7 @@ def _deprecated(
 def _with_route(
     blocker: UpgradeBlocker,
     subject: CheckedOperator,
-    offer: PackageOffer | None,
+    offer: OfferedPackage | None,
     target: _TargetCluster,
     what: str,
     clears: Clears,

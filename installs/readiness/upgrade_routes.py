@@ -14,7 +14,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.resolve import resolve
 from catalogs.resolve.analysis import V1, Analysis, analyse, route_to
 from catalogs.semver import Version, read_version
-from installs.readiness.blockers import CheckedOperator, PackageOffer
+from installs.readiness.blockers import CheckedOperator, OfferedPackage
 
 MAX_STEPS = 60
 NAMED = 6  # versions of a path that a sentence names
@@ -31,7 +31,7 @@ class UpgradeRoute:
 
 
 def upgrade_route(
-    subject: CheckedOperator, offer: PackageOffer, clears: Clears, what: str
+    subject: CheckedOperator, offer: OfferedPackage, clears: Clears, what: str
 ) -> UpgradeRoute:
     """The route to the nearest version that clears the blocker. `what` follows the version in
     sentences, as in "supports OpenShift 4.17"."""
@@ -53,7 +53,7 @@ def upgrade_route(
 
 
 def _by_v0(
-    subject: CheckedOperator, offer: PackageOffer, clears: Clears, what: str
+    subject: CheckedOperator, offer: OfferedPackage, clears: Clears, what: str
 ) -> UpgradeRoute | None:
     ordered = offer.facts.ordered_channels()
     own = [name for name in subject.channels if name in ordered] or ordered[:1]
@@ -73,7 +73,7 @@ def _by_v0(
     return None
 
 
-def v0_path(offer: PackageOffer, channel: str, start: str, clears: Clears) -> list[str]:
+def v0_path(offer: OfferedPackage, channel: str, start: str, clears: Clears) -> list[str]:
     """The bundles that OLM v0 upgrades to in this channel, up to the first that clears the blocker;
     empty if there is none."""
     entries = offer.facts.channels.get(channel, ())
@@ -102,7 +102,7 @@ def _approvals(subject: CheckedOperator, steps: int) -> list[str]:
 
 
 def _by_v1(
-    subject: CheckedOperator, offer: PackageOffer, clears: Clears, what: str
+    subject: CheckedOperator, offer: OfferedPackage, clears: Clears, what: str
 ) -> UpgradeRoute | None:
     analysis = analyse(offer.facts, V1)
     steps = _with_start(analysis, subject.bundle)
@@ -171,7 +171,7 @@ def _nearest(analysis: Analysis, start: str, clears: Clears) -> str:
     return ""
 
 
-def _by_reinstall(offer: PackageOffer, clears: Clears, what: str) -> UpgradeRoute:
+def _by_reinstall(offer: OfferedPackage, clears: Clears, what: str) -> UpgradeRoute:
     """The route of a PlatformOperator, which is resolved only once."""
     chosen = resolve(offer.facts, InstallMethod.PLATFORM_OPERATOR).bundle
     if chosen and clears(chosen):
@@ -194,7 +194,7 @@ def _by_reinstall(offer: PackageOffer, clears: Clears, what: str) -> UpgradeRout
 
 
 def _without_route(
-    subject: CheckedOperator, offer: PackageOffer, clears: Clears, what: str
+    subject: CheckedOperator, offer: OfferedPackage, clears: Clears, what: str
 ) -> UpgradeRoute:
     bundles = offer.facts.by_name().values()
     clearing = [
@@ -222,7 +222,7 @@ def _without_route(
     return UpgradeRoute("", (f"{nearest.version} {what}, but no upgrade leads to it: {how}",))
 
 
-def follows(subject: CheckedOperator, offer: PackageOffer, channels: Sequence[str]) -> list[str]:
+def follows(subject: CheckedOperator, offer: OfferedPackage, channels: Sequence[str]) -> list[str]:
     """The channels that contain the installed bundle or an upgrade from it."""
     versions = versions_of(offer)
     version = read_version(subject.version) or version_of(subject.bundle, versions)
@@ -235,7 +235,7 @@ def follows(subject: CheckedOperator, offer: PackageOffer, channels: Sequence[st
     return following
 
 
-def versions_of(offer: PackageOffer) -> dict[str, Version]:
+def versions_of(offer: OfferedPackage) -> dict[str, Version]:
     """Bundle name -> version, for valid versions."""
     read = {bundle.name: read_version(bundle.version) for bundle in offer.facts.bundles}
     return {name: version for name, version in read.items() if version is not None}
@@ -247,7 +247,7 @@ def _rank(text: str) -> tuple[bool, Version]:
     return version is not None, version or Version(0, 0, 0)
 
 
-def _arrows(offer: PackageOffer, names: Sequence[str]) -> str:
+def _arrows(offer: OfferedPackage, names: Sequence[str]) -> str:
     shown = [offer.version(name) for name in names]
     if len(shown) > NAMED:
         shown = [*shown[:3], f"{len(shown) - 5} more", *shown[-2:]]
