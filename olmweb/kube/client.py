@@ -390,13 +390,12 @@ class KubeClient:
         headers: dict[str, str] | None = None,
         *,
         query: tuple[tuple[str, str], ...] = (),
-        as_user: Impersonation | None = None,
     ) -> Iterator[RawResponse]:
         """A raw GET, such as of the service proxy: any status, body undecoded (see RawResponse).
 
         Sends only the caller's headers and the credentials. Raises Unreachable.
         """
-        call = Call("GET", path, query, headers=tuple((headers or {}).items()), as_user=as_user)
+        call = Call("GET", path, query, headers=tuple((headers or {}).items()))
         response = self._transport.open_raw(call)
         try:
             yield response
