@@ -12,15 +12,14 @@ from django.http.response import HttpResponseBase
 from ninja import FilterLookup, Query, Router
 from pydantic import AfterValidator, BeforeValidator
 
-from catalogs.api.schemas import shallow
 from installs.api.schemas import (
+    EventRow,
     LinkRow,
     OperatorDetail,
     OperatorRow,
     RequirementRow,
     TransitionRow,
     approval_row,
-    event_row,
     finding_text,
     operator_row,
     transition_row,
@@ -30,7 +29,7 @@ from installs.models import Health, Operator, Transition
 from installs.queries import lookup
 from installs.queries import operator_detail as detail
 from installs.state.observation import details_of, diagnose_row
-from olmweb.api.formats import answer_one
+from olmweb.api.formats import answer_one, fill
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
 from olmweb.api.parameters import OneOf, Values, any_of, none_for_dash, read_moment, values
 from olmweb.models import Cluster
@@ -141,16 +140,16 @@ def _operator_detail(operator: Operator) -> OperatorDetail:
     transitions = detail.history(operator.cluster_id, keys, HISTORY_SHOWN)
     for row in transitions:
         row.cluster = operator.cluster
-    return OperatorDetail(
-        **shallow(operator_row(operator)),
+    events = detail.events_of(operator.cluster_id, keys, HISTORY_SHOWN)
+    return fill(
+        OperatorDetail,
+        operator_row(operator),
         conditions=operator.conditions,
-        chain=[LinkRow(**shallow(link)) for link in diagnosis.chain],
-        events=[
-            event_row(row) for row in detail.events_of(operator.cluster_id, keys, HISTORY_SHOWN)
-        ],
+        chain=[fill(LinkRow, link) for link in diagnosis.chain],
+        events=[fill(EventRow, event) for event in events],
         transitions=[transition_row(row) for row in transitions],
         requirements=[
-            RequirementRow(csv=csv.name, **{**shallow(required), "rules": list(required.rules)})
+            fill(RequirementRow, required, csv=csv.name, rules=list(required.rules))
             for csv in parts.of_kind("ClusterServiceVersion")
             for required in requirement_rows(details_of(csv))
         ],

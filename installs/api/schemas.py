@@ -1,7 +1,7 @@
 """What the REST API answers about clusters and what they run: shapes and how rows become them.
 
 The dataclasses are the interface: their fields are the JSON keys, the CSV columns and the OpenAPI
-document. Findings and chains are rendered from stored rows by the diagnosis. Knows no HTTP.
+document. Findings and chains are rendered from stored rows by the diagnosis.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from catalogs.api.schemas import ErrorText, error_text, shallow
+from catalogs.api.schemas import ErrorText, error_text
 from catalogs.contents.difference import DifferenceSection
 from catalogs.contents.permissions import Permission
 from catalogs.contents.report import Kinds, UsedImage, Webhook
@@ -19,8 +19,8 @@ from installs.facts.bundle_contents import CrdHere, Need
 from installs.models import (
     Action,
     ClusterOperator,
+    ClusterOperatorMember,
     CRDState,
-    Event,
     InstallRequest,
     Operator,
     Transition,
@@ -32,6 +32,7 @@ from installs.queries.crds import crd_finding
 from installs.queries.operator_detail import PendingPlan
 from installs.queries.operators import finding_of
 from installs.queries.watched_resources import WatchedResources
+from olmweb.api.formats import fill
 from olmweb.models import Cluster
 
 
@@ -412,36 +413,16 @@ class BundleDifferenceRow:
 
 
 def cluster_row(cluster: Cluster) -> ClusterRow:
-    return ClusterRow(
-        cluster=cluster.name,
-        server=cluster.server,
-        version=cluster.version,
-        reachable=cluster.reachable,
-        stale=cluster.stale,
-        kinds=cluster.kinds,
-        error=error_text(cluster.error_code, cluster.error_text, cluster.error_hint),
-        unreachable_since=cluster.unreachable_since,
-        synced_at=cluster.synced_at,
-        checked_at=cluster.checked_at,
-        revision=cluster.revision,
-    )
+    error = error_text(cluster.error_code, cluster.error_text, cluster.error_hint)
+    return fill(ClusterRow, cluster, cluster=cluster.name, error=error)
 
 
 def cluster_detail(cluster: Cluster, watched: WatchedResources) -> ClusterDetail:
-    return ClusterDetail(
-        **shallow(cluster_row(cluster)),
+    return fill(
+        ClusterDetail,
+        cluster_row(cluster),
         feeds=[
-            FeedRow(
-                feed=feed.name,
-                kind=feed.kind,
-                state=feed.state,
-                error=feed.error,
-                heard_at=feed.last_event_at,
-                listed_at=feed.listed_at,
-                lists=feed.lists,
-                watches=feed.watches,
-                objects=feed.objects,
-            )
+            fill(FeedRow, feed, feed=feed.name, heard_at=feed.last_event_at)
             for feed in watched.resources
         ],
         missing_rules=watched.rule,
@@ -462,89 +443,36 @@ def _finding_row(id: str, finding: Finding | None) -> FindingRow | None:
 
 
 def finding_text(finding: Finding) -> FindingRow:
-    return FindingRow(
-        id=finding.id,
-        title=finding.title,
-        cause=finding.cause,
-        remedy=list(finding.remedy),
-        retryable=finding.retryable,
-    )
+    return fill(FindingRow, finding, remedy=list(finding.remedy))
 
 
 def crd_row(row: CRDState) -> CRDRow:
     """`row` comes with its cluster."""
     owner = {"kind": row.owner_kind, "namespace": row.owner_namespace, "name": row.owner_name}
-    return CRDRow(
+    return fill(
+        CRDRow,
+        row,
         cluster=row.cluster.name,
-        name=row.name,
-        group=row.group,
         kind=row.served_kind,
-        stored=row.stored,
-        served=row.served,
-        defined=row.defined,
         owner=owner if row.owner_name else None,
         finding=_finding_row(row.finding, crd_finding(row)),
-        observed_at=row.observed_at,
     )
 
 
 def operator_row(operator: Operator) -> OperatorRow:
     """`operator` comes with its cluster."""
-    return OperatorRow(
-        cluster=operator.cluster.name,
-        kind=operator.kind,
-        namespace=operator.namespace,
-        name=operator.name,
-        package=operator.package,
-        catalog=operator.catalog,
-        channel=operator.channel,
-        version=operator.version,
-        bundle=operator.bundle,
-        health=operator.health,
-        reason=operator.reason,
-        message=operator.message,
-        finding=finding_row(operator),
-        since=operator.since,
-        observed_at=operator.observed_at,
-        deprecated=operator.deprecated,
-        upgrade=operator.upgrade,
-        upgrade_held=operator.upgrade_held,
-    )
+    finding = finding_row(operator)
+    return fill(OperatorRow, operator, cluster=operator.cluster.name, finding=finding)
 
 
 def transition_row(transition: Transition) -> TransitionRow:
     """`transition` comes with its cluster."""
-    return TransitionRow(
-        cluster=transition.cluster.name,
-        kind=transition.kind,
-        namespace=transition.namespace,
-        name=transition.name,
-        type=transition.type,
-        from_status=transition.from_status,
-        from_reason=transition.from_reason,
-        to_status=transition.to_status,
-        to_reason=transition.to_reason,
-        message=transition.message,
-        at=transition.at,
-    )
+    return fill(TransitionRow, transition, cluster=transition.cluster.name)
 
 
 def clusteroperator_row(row: ClusterOperator) -> ClusterOperatorRow:
     """`row` comes with its cluster."""
-    return ClusterOperatorRow(
-        cluster=row.cluster.name,
-        name=row.name,
-        version=row.version,
-        available=row.available,
-        progressing=row.progressing,
-        degraded=row.degraded,
-        upgradeable=row.upgradeable,
-        reason=row.reason,
-        message=row.message,
-        aggregated=row.aggregated,
-        problem=row.problem,
-        observed_at=row.observed_at,
-    )
+    return fill(ClusterOperatorRow, row, cluster=row.cluster.name)
 
 
 def clusteroperator_detail(
@@ -552,21 +480,12 @@ def clusteroperator_detail(
 ) -> ClusterOperatorDetail:
     """`groups` and `explanation` are those of installs.queries.clusteroperators."""
     blocks, leaves = impact_of(row)
-    members = sorted(
-        (member for group in groups for member in group.members), key=lambda member: member.name
-    )
-    return ClusterOperatorDetail(
-        **shallow(clusteroperator_row(row)),
+    members = [_member_row(member) for group in groups for member in group.members]
+    return fill(
+        ClusterOperatorDetail,
+        clusteroperator_row(row),
         conditions=row.conditions,
-        members=[
-            MemberRow(
-                name=member.name,
-                reason=member.reason,
-                operator=_reference(member.operator) if member.operator else None,
-                finding=finding_row(member.operator) if member.operator else None,
-            )
-            for member in members
-        ],
+        members=sorted(members, key=lambda member: member.name),
         blocks=blocks,
         leaves=leaves,
         age=explanation.age if explanation else "",
@@ -574,80 +493,49 @@ def clusteroperator_detail(
     )
 
 
-def _reference(operator: Operator) -> OperatorRef:
-    return OperatorRef(
-        cluster=operator.cluster.name,
-        kind=operator.kind,
-        namespace=operator.namespace,
-        name=operator.name,
-        health=operator.health,
-    )
+def _member_row(member: ClusterOperatorMember) -> MemberRow:
+    operator = member.operator
+    if operator is None:
+        return fill(MemberRow, member, finding=None)
+    reference = fill(OperatorRef, operator, cluster=operator.cluster.name)
+    return fill(MemberRow, member, operator=reference, finding=finding_row(operator))
 
 
 def action_row(action: Action) -> ActionRow:
     """`action` comes with its cluster."""
-    return ActionRow(
-        id=action.pk,
+    return fill(
+        ActionRow,
+        action,
         cluster=action.cluster.name,
-        verb=action.verb,
-        path=action.path,
-        package=action.package,
-        catalog=action.catalog,
-        state=action.state,
-        as_user=action.as_user,
         manifests=as_manifests(action.steps),
-        dry_run=action.dry_run,
-        outcome=action.outcome,
-        object={"kind": action.path, "namespace": action.namespace, "name": action.name},
-        created_at=action.created_at,
-        finished_at=action.finished_at,
+        object=_object_of(action),
     )
+
+
+def _object_of(row: Action | InstallRequest) -> dict[str, str]:
+    return {"kind": row.path, "namespace": row.namespace, "name": row.name}
 
 
 def request_row(request: InstallRequest) -> RequestRow:
     """`request` comes with its cluster and both people."""
-    return RequestRow(
-        id=request.pk,
+    return fill(
+        RequestRow,
+        request,
         cluster=request.cluster.name,
-        path=request.path,
-        package=request.package,
         catalog=request.catalog_name,
-        version=request.version,
-        bundle=request.bundle,
-        object={"kind": request.path, "namespace": request.namespace, "name": request.name},
-        reason=request.reason,
+        object=_object_of(request),
         user=request.user.get_username() if request.user else "",
-        state=request.state,
         decided_by=request.decided_by.get_username() if request.decided_by else "",
-        word=request.word,
         action=request.action_id,
-        created_at=request.created_at,
-        decided_at=request.decided_at,
-    )
-
-
-def event_row(row: Event) -> EventRow:
-    return EventRow(
-        kind=row.kind,
-        namespace=row.namespace,
-        name=row.name,
-        type=row.type,
-        reason=row.reason,
-        message=row.message,
-        source=row.source,
-        count=row.count,
-        first_at=row.first_at,
-        last_at=row.last_at,
     )
 
 
 def approval_row(pending: PendingPlan) -> ApprovalRow:
     approval = pending.approval
-    return ApprovalRow(
-        plan=approval.plan,
-        namespace=approval.namespace,
-        sentence=approval.sentence,
-        changes=[PlannedChangeRow(**shallow(change)) for change in approval.changes],
+    return fill(
+        ApprovalRow,
+        approval,
+        changes=[fill(PlannedChangeRow, change) for change in approval.changes],
         others=list(pending.others),
         objects=dict(approval.objects),
         crds=list(approval.crds),
@@ -658,27 +546,22 @@ def approval_row(pending: PendingPlan) -> ApprovalRow:
 def batch_row(progress: Progress) -> BatchRow:
     """The batch comes with its cluster and user."""
     batch = progress.batch
-    return BatchRow(
-        id=batch.pk,
+    return fill(
+        BatchRow,
+        batch,
         cluster=batch.cluster.name,
-        path=batch.path,
         user=batch.user.get_username() if batch.user else "",
         total=progress.total,
         done=progress.done,
         waiting=progress.waiting,
         actions=[
-            BatchAction(
-                id=row.pk,
-                package=row.package,
-                state=row.state,
+            fill(
+                BatchAction,
+                row,
                 waiting=row.state == Action.State.PENDING and row.begun_at is None,
-                outcome=row.outcome,
-                object={"kind": row.path, "namespace": row.namespace, "name": row.name},
-                finished_at=row.finished_at,
+                object=_object_of(row),
             )
             for row in progress.rows
         ],
         left_out=list(batch.left_out),
-        created_at=batch.created_at,
-        stopped_at=batch.stopped_at,
     )

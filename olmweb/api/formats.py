@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from django.utils.http import parse_etags
 from olmweb.errors import OlmwebError
 
 R = TypeVar("R", bound=HttpResponseBase)
+Row = TypeVar("Row")
 
 MEDIA_TYPES = {"json": "application/json", "ndjson": "application/x-ndjson", "csv": "text/csv"}
 # Raised when the same rows are written differently, so that no client keeps the old writing.
@@ -97,6 +99,12 @@ def answer_one(
 
 def json_response(body: object) -> HttpResponse:
     return HttpResponse(msgspec.json.encode(body), content_type=MEDIA_TYPES["json"])
+
+
+def fill(row_type: type[Row], source: object, **values: Any) -> Row:
+    """A `row_type`: `values`, and for its other fields the attributes of `source` by that name."""
+    names = (field.name for field in fields(row_type) if field.name not in values)  # type: ignore[arg-type]
+    return row_type(**{name: getattr(source, name) for name in names}, **values)
 
 
 def pick(row: object, fields: Sequence[str]) -> dict[str, Any]:
