@@ -110,10 +110,18 @@ def status_words(row: Requirement) -> str:
 
 def facts_of(row: Operator | Component) -> list[Fact]:
     """The facts in the details of a row beyond its conditions; empty for kinds without any."""
-    make = _FACTS.get(row.kind)
     phase = row.phase if isinstance(row, Component) else ""
-    facts = make(details_of(row), phase) if make else []
+    details = {**details_of(row), "phase": phase}
+    facts = [_fact(details, *line) for line in _FACTS.get(row.kind, ())]
     return [fact for fact in facts if fact.text or fact.at]
+
+
+def _fact(
+    details: Mapping[str, Any], term: str, source: str | Callable[..., str], style: str = "text"
+) -> Fact:
+    value = text(details, source) if isinstance(source, str) else source(details)
+    at = moment(value) if style == "time" else None
+    return Fact(term, "" if at else value, style, at)
 
 
 def deployments(components: Sequence[Component]) -> list[DeploymentRow]:
@@ -151,11 +159,13 @@ def waiting_pods(components: Sequence[Component]) -> list[PodRow]:
 
 
 def text(value: Any, name: str) -> str:
-    """The text under `name`; numbers and booleans in words; empty for anything else."""
+    """The text under `name`; numbers, booleans and lists in words; empty for anything else."""
     item = value.get(name) if isinstance(value, Mapping) else None
     if isinstance(item, bool):
         return "yes" if item else "no"
-    return str(item) if isinstance(item, str | int) else ""
+    return (
+        listed(item) if isinstance(item, list) else str(item) if isinstance(item, str | int) else ""
+    )
 
 
 def number(value: Any, name: str) -> int:
@@ -177,112 +187,85 @@ def listed(values: Sequence[Any]) -> str:
     return ", ".join(names[:NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _time(term: str, value: str) -> Fact:
-    at = moment(value)
-    return Fact(term, "" if at else value, "time", at)
-
-
-def _subscription(details: Mapping[str, Any], phase: str) -> list[Fact]:
-    return [
-        Fact("Approval", text(details, "approval")),
-        Fact("State", text(details, "state")),
-        Fact("Installed CSV", text(details, "installed_csv"), "code"),
-        Fact("Current CSV", text(details, "current_csv"), "code"),
-        Fact("Starting CSV", text(details, "starting_csv"), "code"),
-        Fact("Made by InstallPlan", text(details, "generated_by"), "code"),
-    ]
-
-
-def _catalog_source(details: Mapping[str, Any], phase: str) -> list[Fact]:
-    return [
-        Fact("Connection", text(details, "state")),
-        Fact("Reason", text(details, "reason")),
-        Fact("Message", text(details, "message")),
-        Fact("Image", text(details, "image"), "code"),
-        Fact("Address", text(details, "address"), "code"),
-        Fact("Priority", text(details, "priority")),
-        _time("Last connected", text(details, "last_connect")),
-        _time("Last poll", text(details, "last_poll")),
-    ]
-
-
-def _install_plan(details: Mapping[str, Any], phase: str) -> list[Fact]:
-    return [
-        Fact("Phase", phase),
-        Fact("Approval", text(details, "approval")),
-        Fact("Approved", text(details, "approved")),
-        Fact("Installs", listed(items(details, "csvs")), "code"),
-        Fact("Steps", text(details, "steps_total")),
-        Fact("Message", text(details, "message")),
-        _time("Started", text(details, "start_time")),
-    ]
-
-
-def _csv(details: Mapping[str, Any], phase: str) -> list[Fact]:
+def _install_modes(details: Mapping[str, Any]) -> str:
     modes = details.get("install_modes")
-    supported = (
-        [name for name, on in modes.items() if on is True] if isinstance(modes, Mapping) else []
+    return listed(
+        [name for name, on in modes.items() if on is True] if isinstance(modes, dict) else []
     )
-    return [
-        Fact("Phase", phase),
-        Fact("Version", text(details, "version")),
-        Fact("Replaces", text(details, "replaces"), "code"),
-        Fact("Provider", text(details, "provider")),
-        Fact("Install modes", listed(supported)),
-        Fact("Its CRDs", listed(items(details, "owned_crds")), "code"),
-        Fact("Needs CRDs", listed(items(details, "required_crds")), "code"),
-        _time("Last update", text(details, "last_update")),
-    ]
 
 
-def _operator_group(details: Mapping[str, Any], phase: str) -> list[Fact]:
-    watched = [namespace or "all namespaces" for namespace in items(details, "namespaces")]
-    return [
-        Fact("Watches", listed(watched)),
-        Fact("Asked for", listed(items(details, "targets"))),
-        Fact("Service account", text(details, "service_account"), "code"),
-        Fact("Upgrade strategy", text(details, "upgrade_strategy")),
-    ]
+def _watched(details: Mapping[str, Any]) -> str:
+    return listed([namespace or "all namespaces" for namespace in items(details, "namespaces")])
 
 
-def _object_set(details: Mapping[str, Any], phase: str) -> list[Fact]:
-    return [
-        Fact("Revision", text(details, "revision")),
-        Fact("Lifecycle", text(details, "lifecycle")),
-        Fact("Bundle", text(details, "bundle"), "code"),
-        Fact("Version", text(details, "version")),
-    ]
+def _ready(details: Mapping[str, Any]) -> str:
+    return f"{number(details, 'ready')} of {number(details, 'replicas')}"
 
 
-def _deployment(details: Mapping[str, Any], phase: str) -> list[Fact]:
-    ready, replicas = number(details, "ready"), number(details, "replicas")
-    return [
-        Fact("Ready", f"{ready} of {replicas}"),
-        Fact("Updated", text(details, "updated")),
-        Fact("Unavailable", text(details, "unavailable")),
-    ]
+def _reference_count(details: Mapping[str, Any]) -> str:
+    return str(len(items(details, "refs")))
 
 
-def _cluster_extension(details: Mapping[str, Any], phase: str) -> list[Fact]:
-    return [
-        Fact("Installs into", text(details, "namespace")),
-        Fact("Upgrade policy", text(details, "policy")),
-        Fact("Revisions", listed(items(details, "revisions")), "code"),
-    ]
-
-
-def _operator_object(details: Mapping[str, Any], phase: str) -> list[Fact]:
-    return [Fact("Counts objects", str(len(items(details, "refs"))))]
-
-
-_FACTS: dict[str, Callable[[Mapping[str, Any], str], list[Fact]]] = {
-    "Subscription": _subscription,
-    "CatalogSource": _catalog_source,
-    "InstallPlan": _install_plan,
-    "ClusterServiceVersion": _csv,
-    "OperatorGroup": _operator_group,
-    "ClusterObjectSet": _object_set,
-    "Deployment": _deployment,
-    "ClusterExtension": _cluster_extension,
-    "Operator": _operator_object,
+# Kind -> (term, key or function of the details, style of the fact) of each of its facts.
+_FACTS: dict[str, tuple[tuple[Any, ...], ...]] = {
+    "Subscription": (
+        ("Approval", "approval"),
+        ("State", "state"),
+        ("Installed CSV", "installed_csv", "code"),
+        ("Current CSV", "current_csv", "code"),
+        ("Starting CSV", "starting_csv", "code"),
+        ("Made by InstallPlan", "generated_by", "code"),
+    ),
+    "CatalogSource": (
+        ("Connection", "state"),
+        ("Reason", "reason"),
+        ("Message", "message"),
+        ("Image", "image", "code"),
+        ("Address", "address", "code"),
+        ("Priority", "priority"),
+        ("Last connected", "last_connect", "time"),
+        ("Last poll", "last_poll", "time"),
+    ),
+    "InstallPlan": (
+        ("Phase", "phase"),
+        ("Approval", "approval"),
+        ("Approved", "approved"),
+        ("Installs", "csvs", "code"),
+        ("Steps", "steps_total"),
+        ("Message", "message"),
+        ("Started", "start_time", "time"),
+    ),
+    "ClusterServiceVersion": (
+        ("Phase", "phase"),
+        ("Version", "version"),
+        ("Replaces", "replaces", "code"),
+        ("Provider", "provider"),
+        ("Install modes", _install_modes),
+        ("Its CRDs", "owned_crds", "code"),
+        ("Needs CRDs", "required_crds", "code"),
+        ("Last update", "last_update", "time"),
+    ),
+    "OperatorGroup": (
+        ("Watches", _watched),
+        ("Asked for", "targets"),
+        ("Service account", "service_account", "code"),
+        ("Upgrade strategy", "upgrade_strategy"),
+    ),
+    "ClusterObjectSet": (
+        ("Revision", "revision"),
+        ("Lifecycle", "lifecycle"),
+        ("Bundle", "bundle", "code"),
+        ("Version", "version"),
+    ),
+    "Deployment": (
+        ("Ready", _ready),
+        ("Updated", "updated"),
+        ("Unavailable", "unavailable"),
+    ),
+    "ClusterExtension": (
+        ("Installs into", "namespace"),
+        ("Upgrade policy", "policy"),
+        ("Revisions", "revisions", "code"),
+    ),
+    "Operator": (("Counts objects", _reference_count),),
 }
