@@ -19,7 +19,6 @@ from installs.queries.operators import finding_titles
 from olmweb.kube.conditions import status_of
 from olmweb.web.keyset import KeysetPage, paginate
 
-STATES = ("unavailable", "degraded", "progressing", "blocked")
 _STATE_FILTER = {
     "unavailable": Q(available="False"),
     "degraded": Q(degraded="True"),

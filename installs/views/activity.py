@@ -10,7 +10,6 @@ from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_action
 from installs.state.observation import diagnose_row
-from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
@@ -40,7 +39,8 @@ def activity(request: HttpRequest) -> HttpResponse:
     """Actions or sync runs, newest first."""
     show = ActivityForm.read(request.GET)["show"] or "actions"
     syncs = show == "syncs"
-    chosen = (SyncRunsForm if syncs else ActionsForm).read(request.GET)
+    form = SyncRunsForm if syncs else ActionsForm
+    chosen = form.read(request.GET)
     revision = queries.syncs_revision() if syncs else queries.actions_revision()
     token = revision_token(show, revision)
     if (answer := unchanged(request, token)) is not None:
@@ -52,8 +52,7 @@ def activity(request: HttpRequest) -> HttpResponse:
         "page": page,
         "total": page.total,
         "chosen": chosen,
-        "chips": [(name, name.capitalize(), value) for name, value in chosen.items() if value],
-        "cluster_names": [c.name for c in clusters(request)],
+        "chips": form.chips(chosen),
         "outcomes": queries.OUTCOMES,
         "states": Action.State.choices,
     }

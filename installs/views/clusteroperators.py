@@ -22,36 +22,25 @@ STATE_WORDS = {
 
 class ClusterOperatorsForm(FilterForm):
     cluster = TextFilter()
-    state = ChoiceFilter(queries.STATES)
-    q = TextFilter()
+    state = ChoiceFilter(STATE_WORDS)
+    q = TextFilter("Text")
 
 
 @require_safe
 def clusteroperator_list(request: HttpRequest) -> HttpResponse:
     """One row each with four pills and the reason of the worst."""
     chosen = ClusterOperatorsForm.read(request.GET)
-    cluster, state, q = chosen["cluster"], chosen["state"], chosen["q"]
     token = revision_token(cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:
         return answer
-    page = queries.clusteroperator_page(
-        cluster=cluster, state=state, q=q, cursor=request.GET.get("cursor", "")
-    )
-    chips = [
-        ("cluster", "Cluster", cluster),
-        ("state", "State", STATE_WORDS.get(state, "")),
-        ("q", "Text", q),
-    ]
+    page = queries.clusteroperator_page(**chosen, cursor=request.GET.get("cursor", ""))
     context = {
         "page": page,
         "rows": [(row, queries.reasons_of(row)) for row in page.rows],
         "total": page.total,
-        "cluster": cluster,
-        "state": state,
-        "q": q,
+        "chosen": chosen,
         "states": STATE_WORDS.items(),
-        "cluster_names": [c.name for c in clusters(request)],
-        "chips": [chip for chip in chips if chip[2]],
+        "chips": ClusterOperatorsForm.chips(chosen),
         "unserved": [c.name for c in clusters(request) if _not_served(c.kinds)],
         "problems": [
             (c.name, sentence)

@@ -15,8 +15,6 @@ from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
-SHOWS = ("problems", "all")
-
 
 class OverviewForm(FilterForm):
     cluster = TextFilter()
@@ -24,8 +22,8 @@ class OverviewForm(FilterForm):
 
 class CRDsForm(FilterForm):
     cluster = TextFilter()
-    q = TextFilter()
-    show = ChoiceFilter(SHOWS)
+    q = TextFilter("Text")
+    show = ChoiceFilter(("problems", "all"))
 
 
 @require_safe
@@ -97,8 +95,7 @@ def crd_list(request: HttpRequest) -> HttpResponse:
         **chosen, problems=show == "problems", cursor=request.GET.get("cursor", "")
     )
     crd_rows = [crds.crd_row(row) for row in page.rows]
-    words = {"cluster": "Cluster", "q": "Text"}
-    chips = [(name, words[name], value) for name, value in chosen.items() if value]
+    chips = CRDsForm.chips(chosen)
     if show == "problems":
         chips.append(("show", "Only", "with a problem"))
     context = {
@@ -110,7 +107,6 @@ def crd_list(request: HttpRequest) -> HttpResponse:
         "chosen": chosen,
         "show": show,
         "chips": chips,
-        "cluster_names": [cluster.name for cluster in clusters(request)],
         "unread": [cluster.name for cluster in clusters(request) if not _is_read(cluster.kinds)],
     }
     return render_live(request, "installs/crds.html", context, token=token)

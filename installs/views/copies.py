@@ -3,8 +3,6 @@
 A GET sends no request to a cluster: it shows the report that a worker has made.
 """
 
-from typing import Any
-
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -44,7 +42,8 @@ def copied_csvs(request: HttpRequest) -> HttpResponse:
     token = revision_token(cluster and cluster.name, newest and (newest.pk, newest.state))
     if (answer := unchanged(request, token)) is not None:
         return answer
-    context = _context(request, cluster) | {
+    context = {
+        "cluster": cluster,
         "report": newest,
         "running": open_,
         "done": next((report for report in reports if report.state == CopyReport.State.DONE), None),
@@ -54,14 +53,6 @@ def copied_csvs(request: HttpRequest) -> HttpResponse:
         "seconds": SECONDS,
     }
     return render_live(request, "installs/copied_csvs.html", context, token=token)
-
-
-def _context(request: HttpRequest, cluster: Cluster | None) -> dict[str, Any]:
-    return {
-        "cluster": cluster,
-        "cluster_names": [cluster.name for cluster in clusters(request)],
-        "may_ask": request.user.is_authenticated,
-    }
 
 
 def _chosen(request: HttpRequest, name: str) -> Cluster | None:
@@ -77,7 +68,7 @@ def _ask(request: HttpRequest) -> HttpResponse:
     try:
         copies.request_report(cluster, request.user)
     except OlmwebError as error:
-        context = _context(request, cluster) | {"refusal": error, "rev": "refused"}
+        context = {"cluster": cluster, "refusal": error, "rev": "refused"}
         return render_page(request, "installs/copied_csvs.html", context, status=error.status)
     address = reverse("installs:copies") + "?" + urlencode({"cluster": cluster.name})
     response = HttpResponseRedirect(address)

@@ -8,8 +8,6 @@ from django.views.decorators.http import require_safe
 
 from installs.readiness import TITLES, Readiness, ReadinessRow
 from installs.readiness.request import (
-    CODES,
-    WEIGHTS,
     ReadinessRequest,
     catalogs_state,
     catalogs_to_follow,
@@ -17,7 +15,6 @@ from installs.readiness.request import (
     requested_readiness,
     verdict,
 )
-from installs.readiness.v1_migration import Fate
 from installs.readiness.v1_migration_report import narrowed, v1_migrations
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
@@ -42,16 +39,16 @@ FORMATS = (("CSV", "csv"), ("JSON", "ndjson"), ("Markdown", "md"))
 
 class ReadinessForm(FilterForm):
     cluster = TextFilter()
-    q = TextFilter()
+    weight = ChoiceFilter(WORDS, label="Only")
+    code = ChoiceFilter(TITLES, label="Kind")
+    q = TextFilter("Text")
     next = TextFilter()
-    weight = ChoiceFilter(WEIGHTS)
-    code = ChoiceFilter(CODES)
 
 
 class MigrationForm(FilterForm):
     cluster = TextFilter()
-    q = TextFilter()
-    fate = ChoiceFilter(tuple(Fate))
+    fate = ChoiceFilter(FATES, label="Only")
+    q = TextFilter("Text")
 
 
 @require_safe
@@ -72,21 +69,14 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
     )
     results = requested_readiness(clusters(request), query)
     shown = [(result, verdict(result), _tone(result), *_rows(result, query)) for result in results]
-    words = {
-        **chosen,
-        "weight": WORDS.get(chosen["weight"], ""),
-        "code": TITLES.get(chosen["code"], ""),
-    }
-    names = {"cluster": "Cluster", "weight": "Only", "code": "Kind", "q": "Text", "next": "Next"}
     context = {
         "shown": shown,
         "total": sum(len(rows) + more for *_, rows, more in shown),
         "chosen": chosen,
         "weights": WORDS.items(),
         "codes": TITLES.items(),
-        "cluster_names": [cluster.name for cluster in clusters(request)],
         "catalogs": catalogs_to_follow(),
-        "chips": [(name, names[name], words[name]) for name in names if words[name]],
+        "chips": ReadinessForm.chips(chosen),
         "exports": [(label, _api_url("readiness", chosen, form)) for label, form in FORMATS],
     }
     return render_live(request, "installs/readiness.html", context, token=token)
@@ -106,8 +96,6 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
     ]
     every = v1_migrations(chosen_clusters)
     matches = narrowed(every, [chosen["fate"]] if chosen["fate"] else [], chosen["q"])
-    names = {"cluster": "Cluster", "fate": "Only", "q": "Text"}
-    words = {**chosen, "fate": FATES.get(chosen["fate"], "")}
     order = tuple(FATES)
     context = {
         "rows": sorted(matches, key=lambda migration: -order.index(migration.fate))[:SHOWN],
@@ -119,8 +107,7 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
         ],
         "chosen": chosen,
         "fates": FATES.items(),
-        "cluster_names": [cluster.name for cluster in clusters(request)],
-        "chips": [(name, names[name], words[name]) for name in names if words[name]],
+        "chips": MigrationForm.chips(chosen),
         "exports": [(label, _api_url("takeovers", chosen, form)) for label, form in FORMATS],
     }
     return render_live(request, "installs/olm_v1_migration.html", context, token=token)

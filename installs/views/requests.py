@@ -144,8 +144,7 @@ def request_list(request: HttpRequest) -> HttpResponse:
         "page": page,
         "total": page.total,
         "chosen": chosen,
-        "chips": [(name, name.capitalize(), value) for name, value in chosen.items() if value],
-        "cluster_names": [c.name for c in clusters(request)],
+        "chips": RequestsForm.chips(chosen),
         "states": InstallRequest.State.choices,
     }
     return render_live(request, "installs/requests.html", context, token=token)

@@ -246,6 +246,12 @@ def breadcrumbs(current: str, *ancestors: str) -> dict[str, Any]:
     return {"current": current, "ancestors": pairs}
 
 
+@register.inclusion_tag("_columns.html")
+def columns(*names: str) -> dict[str, Any]:
+    """The head of a table. `#` begins the name of a column of numbers; empty names are left out."""
+    return {"columns": [(name.removeprefix("#"), name[0] == "#") for name in names if name]}
+
+
 class AlertNode(template.Node):
     """Renders `_alert.html` with the contents of an `alert` block."""
 
@@ -319,14 +325,6 @@ def query(context: dict[str, Any], **changes: object) -> str:
     return f"?{encoded}" if encoded else "?"
 
 
-@register.simple_tag(takes_context=True)
-def without(context: dict[str, Any], name: str, value: str) -> str:
-    """The current query string without one value of a parameter that may repeat."""
-    request: HttpRequest = context["request"]
-    rest = [item for item in request.GET.getlist(name) if item != value]
-    return query(context, **{name: rest or None})
-
-
 @register.inclusion_tag("_sort_link.html", takes_context=True)
 def sort_link(
     context: dict[str, Any], key: str, words: str, current: str = "", default: bool = False
@@ -355,13 +353,6 @@ def live(context: dict[str, Any], token: str, seconds: float = pages.SECONDS) ->
         params.urlencode(),
         pages.every(seconds),
     )
-
-
-@register.filter
-def bare_kind(value: str) -> str:
-    """A Kubernetes kind in words: 'PlatformOperator' -> 'Platform operator'."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", value)
-    return words[:1] + words[1:].lower()
 
 
 @register.filter

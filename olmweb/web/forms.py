@@ -5,7 +5,7 @@ by the initial value of its field, and the error becomes a notice. A FilterForm 
 BadRequest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django import forms
@@ -111,8 +111,11 @@ class ValuesForm(forms.Form):
 class TextFilter(forms.CharField):
     """Text that a list is narrowed to."""
 
-    def __init__(self) -> None:
-        super().__init__(required=False)
+    def __init__(self, label: str = "") -> None:
+        super().__init__(required=False, label=label)
+
+    def words(self, value: str) -> str:
+        return value
 
     def validate(self, value: str) -> None:
         if len(value) > FILTER_LIMIT or not (value.isprintable() or not value):
@@ -124,10 +127,11 @@ class TextFilter(forms.CharField):
 
 
 class ChoiceFilter(TextFilter):
-    """One of `choices`, or nothing. `noun` names such a value in the error."""
+    """One of `choices`, or nothing; a mapping also has the words of each value. `noun` names such a
+    value in the error."""
 
-    def __init__(self, choices: Sequence[str], noun: str = "") -> None:
-        super().__init__()
+    def __init__(self, choices: Collection[str], noun: str = "", label: str = "") -> None:
+        super().__init__(label)
         self.choices = choices
         self.noun = noun
 
@@ -143,6 +147,9 @@ class ChoiceFilter(TextFilter):
 
     def key(self, value: str) -> str:
         return value
+
+    def words(self, value: str) -> str:
+        return self.choices[value] if isinstance(self.choices, Mapping) else value
 
 
 class SortFilter(ChoiceFilter):
@@ -169,3 +176,12 @@ class FilterForm(forms.Form):
                 **{name: (error.params or {}).get("expected", "plain text")},
             )
         return form.cleaned_data
+
+    @classmethod
+    def chips(cls, chosen: Mapping[str, str]) -> list[tuple[str, str, str]]:
+        """(parameter, its label, value in words) of every filter in use."""
+        return [
+            (name, str(field.label or name.capitalize()), field.words(chosen[name]))
+            for name, field in cls.base_fields.items()
+            if isinstance(field, TextFilter) and chosen.get(name)
+        ]
