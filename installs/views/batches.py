@@ -70,8 +70,8 @@ class BatchForm(ValuesForm):
 def new_batch(request: HttpRequest) -> HttpResponse:
     """The form: packages, target and shared fields; review with dry runs; confirmation."""
     values = request.POST if request.method == "POST" else request.GET
-    context: dict[str, Any] = {"cap": CAP, "key": form_key(request), "fields": {}}
     form = BatchForm(values)
+    context: dict[str, Any] = {"cap": CAP, "key": form_key(request), "form": form}
     try:
         query = _read(request, values, form.cleaned_data)
     except BadRequest as error:
@@ -87,8 +87,8 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     except OlmwebError as error:
         if error.status == 403:
             raise
-        form.refuse(error)
-        context |= {"refusal": error, "fields": form.sentences}
+        form.refuse(error.fields)
+        context["refusal"] = error
         return show_form(request, "batch_new", context, failed=True)
 
 
@@ -155,6 +155,7 @@ def _shown(query: BatchQuery) -> dict[str, Any]:
         "paths": query.places[query.cluster],
         "cluster": query.cluster,
         "path": query.path,
+        "method": method,
         "shared": query.shared,
         "offered": method.offered(choice) if method.needs_namespace else frozenset(),
         "approvals": (methods.AUTOMATIC, methods.MANUAL),

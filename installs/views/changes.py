@@ -11,7 +11,6 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from catalogs.install_methods import InstallMethod
 from installs import methods
 from installs.actions import record
 from installs.actions import retry as retries
@@ -47,29 +46,26 @@ def upgrade(
     values = form.cleaned_data
     package = upgrades.catalog_package(operator)
     context: dict[str, Any] = {
-        "title": f"Upgrade {operator.name}",
         "operator": operator,
-        "back": _page_of(operator),
         "values": values,
         "approvals": (methods.AUTOMATIC, methods.MANUAL),
         "policies": methods.POLICIES,
-        "is_v0": operator.kind == InstallMethod.SUBSCRIPTION,
+        "method": methods.METHODS.get(operator.kind),
         "choices": True,
         "installed": upgrades.installed_bundle(operator),
         "channels": [],
         "targets": [],
-        "fields": {},
-        "key": form_key(request),
-        "verb_word": "Upgrade",
+        "package": package,
     }
-    context["package"] = package
     if package is not None:
         names = package.channels.order_by("name").values_list("name", flat=True)
         context["channels"] = list(names)
         targets = upgrades.targets_of(operator, package, values["channel"])
         verdicts = upgrades.verdicts_on_targets(operator, package, targets)
         context["targets"] = [(target, verdicts.get(target.bundle)) for target in targets]
-    return _carry_out(request, context, lambda: upgrades.plan_upgrade(operator, values), form)
+    return _carry_out(
+        request, "Upgrade", context, lambda: upgrades.plan_upgrade(operator, values), form
+    )
 
 
 @never_cache
@@ -78,15 +74,9 @@ def upgrade(
 def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: str) -> HttpResponse:
     """Lets the controller try again, by the remedy of the failure."""
     operator = get_operator(cluster, kind, namespace, name)
-    context = {
-        "title": f"Retry {operator.name}",
-        "operator": operator,
-        "back": _page_of(operator),
-        "fields": {},
-        "key": form_key(request),
-        "verb_word": "Retry",
-    }
-    return _carry_out(request, context, lambda: retries.plan_retry(operator))
+    return _carry_out(
+        request, "Retry", {"operator": operator}, lambda: retries.plan_retry(operator)
+    )
 
 
 @never_cache
@@ -100,12 +90,11 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
         "title": f"Approve {plan.name}",
         "approval": approval,
         "back": reverse("installs:operators") + f"?view=all&namespace={plan.namespace}",
-        "fields": {},
-        "key": form_key(request),
-        "verb_word": "Approve",
         "cluster": plan.cluster,
     }
-    return _carry_out(request, context, lambda: upgrades.plan_approve(plan.cluster, plan))
+    return _carry_out(
+        request, "Approve", context, lambda: upgrades.plan_approve(plan.cluster, plan)
+    )
 
 
 @never_cache
@@ -124,7 +113,6 @@ def remove(
         "crds": (crds := upgrades.owned_crds(operator)),
         "key": form_key(request),
         "reviewed": record.reviewed([plan], request.user),
-        "fields": {},
     }
     if request.method != "POST":
         return show_form(request, "remove", context)
@@ -152,12 +140,17 @@ def remove(
 
 def _carry_out(
     request: HttpRequest,
+    verb: str,
     context: dict[str, Any],
     make: Callable[[], Plan],
     form: ValuesForm | None = None,
 ) -> HttpResponse:
     """Shows the plan; a POST dry-runs it; a confirmed POST records it."""
     is_post = request.method == "POST"
+    form = form or ValuesForm({})
+    context |= {"form": form, "key": form_key(request), "verb_word": verb}
+    if operator := context.get("operator"):
+        context |= {"title": f"{verb} {operator.name}", "back": _page_of(operator)}
     try:
         plan = make()
         context |= {"plan": plan, "by_hand": remedy_steps(plan.by_hand)}
@@ -167,9 +160,8 @@ def _carry_out(
     except OlmwebError as error:
         if error.status == 403:
             raise
-        form = form or ValuesForm({})
-        form.refuse(error)
-        context |= {"refusal": error, "fields": form.sentences}
+        form.refuse(error.fields)
+        context["refusal"] = error
         return show_form(request, "change", context, failed=is_post)
 
 

@@ -25,11 +25,11 @@ from installs.export.plan import (
     plan_export,
     read_repository,
 )
+from installs.methods import METHODS
+from installs.views.forms import UNPROCESSABLE
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import ValueField, ValuesForm
 from olmweb.web.pages import render_page
-
-UNPROCESSABLE = 422  # which htmx swaps in, too
 
 
 class ExportForm(ValuesForm):
@@ -61,9 +61,9 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
         "package": package_row,
         "chosen": chosen,
         "paths": tuple(InstallMethod),
-        "is_subscription": chosen["path"] == InstallMethod.SUBSCRIPTION,
+        "method": METHODS[chosen["path"]],
         "channels": sorted(package_row.channels.values_list("name", flat=True)),
-        "fields": {},
+        "form": form,
     }
     status = 200
     try:
@@ -77,8 +77,8 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
             }
     except OlmwebError as error:
         status = UNPROCESSABLE
-        form.refuse(error)
-        context |= {"refusal": error, "fields": form.sentences}
+        form.refuse(error.fields)
+        context["refusal"] = error
     return render_page(request, "installs/export.html", context, status=status)
 
 

@@ -8,9 +8,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
+from catalogs.models import Package
 from installs.actions import record
-from installs.actions.plan import Plan
+from installs.actions.plan import Plan, paths_of
 from installs.models import Action
+from olmweb.models import Cluster
+from olmweb.web.context import clusters
 from olmweb.web.pages import render_page, wants_fragment
 
 METHODS = ("GET", "HEAD", "POST")
@@ -24,12 +27,19 @@ def form_key(request: HttpRequest) -> str:
     return key if key and key.isprintable() and len(key) <= KEY_LIMIT else uuid.uuid4().hex
 
 
+def targets_of(request: HttpRequest, package: Package) -> list[Cluster]:
+    """The catalog's own cluster, or for a catalog without one every cluster that could take it."""
+    if package.catalog.cluster is not None:
+        return [package.catalog.cluster]
+    return [cluster for cluster in clusters(request) if paths_of(cluster, package.catalog)]
+
+
 def show_form(
     request: HttpRequest, page: str, context: dict[str, Any], *, failed: bool = False
 ) -> HttpResponse:
     status = UNPROCESSABLE if failed else 200
     context["failed"] = failed
-    return render_page(request, f"installs/{page}.html", context, partial="form", status=status)
+    return render_page(request, f"installs/{page}.html", context, partial="", status=status)
 
 
 def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any]) -> HttpResponse:
@@ -41,7 +51,7 @@ def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any])
     dry_run = record.dry_run(plan, request.user)
     context["dry_run"] = dry_run
     if not dry_run.ok:
-        context["fields"] = dry_run.fields
+        context["form"].refuse(dry_run.fields)
         return show_form(request, page, context, failed=True)
     if request.POST.get("step") != "confirm":
         context["reviewed"] = record.reviewed([plan], request.user)

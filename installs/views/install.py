@@ -16,11 +16,10 @@ from catalogs.lookup import get_package
 from catalogs.models import Package
 from installs import methods
 from installs.actions.plan import choice_for, paths_of, plan_install
-from installs.views.forms import METHODS, form_key, review, show_form
+from installs.views.forms import METHODS, form_key, review, show_form, targets_of
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
-from olmweb.web.context import clusters
 from olmweb.web.forms import ValueField, ValuesForm
 
 NOWHERE = OlmwebError(
@@ -53,7 +52,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     package_row = get_package(cluster, catalog, package)
     form = InstallForm(request.POST if request.method == "POST" else request.GET)
     values = form.cleaned_data
-    targets = _targets(request, package_row)
+    targets = targets_of(request, package_row)
     target = _target(targets, values["cluster"])
     context: dict[str, Any] = {
         "package": package_row,
@@ -61,7 +60,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "target": target,
         "name": values["name"].strip(),
         "key": form_key(request),
-        "fields": {},
+        "form": form,
         "values": values,
         "approvals": (methods.AUTOMATIC, methods.MANUAL),
         "policies": methods.POLICIES,
@@ -81,10 +80,9 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     except OlmwebError as error:
         if error.status == 403:
             raise
-        form.refuse(error)
-        context |= {"refusal": error, "fields": form.sentences}
+        form.refuse(error.fields)
         choice = _choice(target, package_row, context)
-        context |= {"choice": choice, "offered": _offered(choice)}
+        context |= {"refusal": error, "choice": choice, "offered": _offered(choice)}
         return show_form(request, "install", context, failed=request.method == "POST")
 
 
@@ -96,7 +94,12 @@ def _paths(target: Cluster, package: Package, values: Mapping[str, str]) -> dict
     except ValueError:
         path = paths[0] if paths else InstallMethod.PLATFORM_OPERATOR
     channels = package.channels.order_by("name").values_list("name", flat=True)
-    return {"paths": paths, "path": path, "channels": list(channels)}
+    return {
+        "paths": paths,
+        "path": path,
+        "method": methods.METHODS[path],
+        "channels": list(channels),
+    }
 
 
 def _offered(choice: methods.InstallChoice | None) -> frozenset[str]:
@@ -109,13 +112,6 @@ def _choice(target: Cluster, package: Package, context: dict[str, Any]) -> Any:
         return choice_for(target, package, context["name"], context["path"], context["values"])
     except OlmwebError:
         return None
-
-
-def _targets(request: HttpRequest, package: Package) -> list[Cluster]:
-    """The catalog's own cluster, or for a catalog without one every cluster that could take it."""
-    if package.catalog.cluster is not None:
-        return [package.catalog.cluster]
-    return [c for c in clusters(request) if paths_of(c, package.catalog)]
 
 
 def _target(targets: list[Cluster], name: str) -> Cluster | None:

@@ -21,15 +21,13 @@ from installs.actions import requests as install_requests
 from installs.actions.plan import Plan
 from installs.models import InstallRequest
 from installs.queries import activity as queries
+from installs.views.forms import METHODS, UNPROCESSABLE, targets_of
 from olmweb.accounts.roles import sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
-from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter, ValueField, ValuesForm
 from olmweb.web.pages import render_live, revision_token, unchanged
 
-METHODS = ("GET", "HEAD", "POST")
-UNPROCESSABLE = 422
 VERSIONS_SHOWN = 200
 
 
@@ -54,7 +52,7 @@ class DecisionForm(ValuesForm):
 def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """Ask for one package in a version, by a path, with a reason."""
     package_row = get_package(cluster, catalog, package)
-    targets = _targets(request, package_row)
+    targets = targets_of(request, package_row)
     form = RequestForm(request.POST if request.method == "POST" else request.GET)
     values = form.cleaned_data
     target = next((cluster for cluster in targets if cluster.name == values["cluster"]), None)
@@ -78,7 +76,7 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
             "path": values["path"] or (paths[0] if paths else ""),
             "version": values["version"] or package_row.head_version,
         },
-        "fields": {},
+        "form": form,
         "reason_limit": install_requests.REASON_LIMIT,
     }
     if request.method != "POST":
@@ -86,18 +84,11 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
     try:
         made = _ask(request, target, package_row, context["chosen"])
     except OlmwebError as error:
-        form.refuse(error)
-        context |= {"refusal": error, "fields": form.sentences}
+        form.refuse(error.fields)
+        context["refusal"] = error
         status = error.status if error.status == 403 else UNPROCESSABLE
         return render(request, "installs/request_new.html", context, status=status)
     return redirect("installs:request", made.pk)
-
-
-def _targets(request: HttpRequest, package: Package) -> list[Cluster]:
-    """The catalog's own cluster, or for a catalog without one every cluster that could take it."""
-    if package.catalog.cluster is not None:
-        return [package.catalog.cluster]
-    return [c for c in clusters(request) if planning.paths_of(c, package.catalog)]
 
 
 def _ask(
@@ -227,5 +218,4 @@ def _detail(request: HttpRequest, install_request: InstallRequest) -> dict[str, 
         "why_not": why,
         "own": request.user.is_authenticated and install_request.user_id == request.user.pk,
         "one_version": bool(methods.METHODS[install_request.path].version_hint),
-        "fields": {},
     }

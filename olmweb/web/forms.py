@@ -12,7 +12,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
 
-from olmweb.errors import BadRequest, OlmwebError
+from olmweb.errors import BadRequest
 
 FILTER_LIMIT = 1024  # characters of a filter
 
@@ -98,8 +98,8 @@ class ValuesForm(forms.Form):
         super().__init__(params)
         self.full_clean()
 
-    def refuse(self, error: OlmwebError) -> None:
-        for name, sentence in error.fields.items():
+    def refuse(self, sentences: Mapping[str, str]) -> None:
+        for name, sentence in sentences.items():
             self.errors[name] = self.error_class([sentence])
 
     @property

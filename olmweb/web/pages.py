@@ -75,12 +75,13 @@ def render_page(
     request: HttpRequest,
     template: str,
     context: Mapping[str, Any],
-    partial: str = "",
+    partial: str | None = None,
     status: int = 200,
 ) -> TemplateResponse:
-    """The whole page, or `template#partial` for a request of htmx. Adds `fragment` (bool)."""
-    fragment = bool(partial) and wants_fragment(request)
-    name = f"{template}#{partial}" if fragment else template
+    """The whole page, or `template#partial` for a request of htmx. Adds `fragment` (bool), by which
+    a template with an empty `partial` leaves out the shell itself."""
+    fragment = partial is not None and wants_fragment(request)
+    name = f"{template}#{partial}" if fragment and partial else template
     response = TemplateResponse(request, name, {**context, "fragment": fragment}, status=status)
     patch_vary_headers(response, VARY)
     return response
