@@ -230,7 +230,6 @@ def test_links_keep_the_other_parameters_and_drop_cursor_and_poll_token() -> Non
     assert render("{% query view='cause' %}", path) == "?q=a%26b&amp;view=cause"
     assert render("{% query q=None view=None %}", path) == "?"
     assert render("{% drop 'q' %}", path) == "?view=all"
-    assert render("{% without 'k' 'b' %}", "/x?k=a&k=b&k=c") == "?k=a&amp;k=c"
 
 
 def test_a_sort_link_turns_round_when_it_is_in_use() -> None:
