@@ -46,7 +46,7 @@ FILTER_WORDS = {
     "namespace": "Namespace",
     "health": "Health",
     "reason": "Reason",
-    "finding": "CauseGroup",
+    "finding": "Cause",
     "package": "Package",
     "upgrade": "Upgrade",
     "q": "Text",
