@@ -19,58 +19,28 @@ from installs.views import (
 )
 
 app_name = "installs"
+_OPERATOR = "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>"
+_SOFTWARE = "software/<str:cluster>/<str:catalog>/<str:package>"
 urlpatterns = [
     path("operators/", operators.operator_list, name="operators"),
-    path(
-        "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>",
-        operators.operator_detail,
-        name="operator",
-    ),
-    path(
-        "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>/remove",
-        changes.remove,
-        name="remove",
-    ),
-    path(
-        "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>/upgrade",
-        changes.upgrade,
-        name="upgrade",
-    ),
-    path(
-        "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>/retry",
-        changes.retry,
-        name="retry",
-    ),
+    path(_OPERATOR, operators.operator_detail, name="operator"),
+    path(f"{_OPERATOR}/remove", changes.remove, name="remove"),
+    path(f"{_OPERATOR}/upgrade", changes.upgrade, name="upgrade"),
+    path(f"{_OPERATOR}/retry", changes.retry, name="retry"),
     path(
         "installplans/<str:cluster>/<str:namespace>/<str:name>/approve",
         changes.approve,
         name="approve",
     ),
-    path(
-        "software/<str:cluster>/<str:catalog>/<str:package>/install",
-        install.install,
-        name="install",
-    ),
+    path(f"{_SOFTWARE}/install", install.install, name="install"),
     path(
         "contents/<str:cluster>/<str:catalog>/<str:package>/<bundle_name:bundle>",
         contents.contents,
         name="contents",
     ),
-    path(
-        "software/<str:cluster>/<str:catalog>/<str:package>/export",
-        export.export_page,
-        name="export",
-    ),
-    path(
-        "software/<str:cluster>/<str:catalog>/<str:package>/export/<str:form>",
-        export.export_file,
-        name="export-file",
-    ),
-    path(
-        "software/<str:cluster>/<str:catalog>/<str:package>/request",
-        requests.ask,
-        name="ask",
-    ),
+    path(f"{_SOFTWARE}/export", export.export_page, name="export"),
+    path(f"{_SOFTWARE}/export/<str:form>", export.export_file, name="export-file"),
+    path(f"{_SOFTWARE}/request", requests.ask, name="ask"),
     path("cluster-operators/", clusteroperators.clusteroperator_list, name="clusteroperators"),
     path(
         "cluster-operators/<str:cluster>/<str:name>",

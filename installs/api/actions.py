@@ -23,7 +23,7 @@ from olmweb.accounts.api_tokens import require_scope
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import Body, OneOf, Values, values
+from olmweb.api.parameters import OneOf, RequestBody, Values, values
 from olmweb.clusters import get_cluster
 from olmweb.errors import BadRequest, Missing
 from olmweb.models import Cluster
@@ -54,7 +54,7 @@ class RequestParameters(ListParameters):
     ] = values("State.")
 
 
-class ActionBody(Body):
+class ActionBody(RequestBody):
     """An action to take. `name` is the object's; of an install empty for the default."""
 
     cluster: str

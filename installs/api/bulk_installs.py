@@ -16,7 +16,7 @@ from installs.queries.activity import progress_of
 from olmweb.accounts.api_tokens import require_scope
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response
-from olmweb.api.parameters import Body
+from olmweb.api.parameters import RequestBody
 from olmweb.clusters import get_cluster
 from olmweb.errors import BadRequest
 from olmweb.models import Cluster
@@ -24,7 +24,7 @@ from olmweb.models import Cluster
 router = Router(tags=["Actions"])
 
 
-class BulkInstallBody(Body):
+class BulkInstallBody(RequestBody):
     """Packages to install. `packages` are `CATALOG/PACKAGE`; the other values are the
     same for all. `anyway` also installs what is predicted to fail or is there already."""
 

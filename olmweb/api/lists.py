@@ -92,7 +92,7 @@ class Slice:
     count: int
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """The rows of a list in their order; `after` is the key of the row before the first one."""
 
     def page(self, after: Sequence[Any] | None, limit: int) -> Slice: ...
@@ -174,7 +174,7 @@ def answer_list(
     query: ListParameters,
     name: str,
     row: type,
-    source: Source,
+    source: RowSource,
     state: Sequence[object],
     markdown: Callable[[], Iterable[str]] = tuple,
 ) -> HttpResponseBase:

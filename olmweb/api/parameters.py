@@ -1,7 +1,7 @@
 """Query parameters and bodies of the REST API: what every schema of them refuses.
 
 The schemas of the routes derive from `Parameters`, those of lists from `ListParameters` in
-olmweb.api.lists, those of bodies from `Body`. django-ninja reads, checks and documents them.
+olmweb.api.lists, those of bodies from `RequestBody`. django-ninja reads, checks and documents them.
 """
 
 import re
@@ -74,7 +74,7 @@ class BodyParser(Parser):
         return decoded
 
 
-class Body(Schema):
+class RequestBody(Schema):
     """A JSON body, whose values are not converted to other types.
 
     Raises BadRequest for a body that is too large, has a NUL or an unknown key.

@@ -12,7 +12,6 @@ from typing import Any
 import yaml as pyyaml
 from django import template
 from django.http import HttpRequest, QueryDict
-from django.template.base import token_kwargs
 from django.template.defaultfilters import date as format_date
 from django.template.loader import get_template
 from django.templatetags.static import static
@@ -108,6 +107,7 @@ ALERT_ICONS = {
     "warning": "exclamation-triangle",
     "danger": "exclamation-circle",
 }
+_TEXT_BEGINS = "\0"
 _ICON_NAME = re.compile(r"[a-z-]+")
 
 
@@ -252,49 +252,23 @@ def columns(*names: str) -> dict[str, Any]:
     return {"columns": [(name.removeprefix("#"), name[0] == "#") for name in names if name]}
 
 
-class AlertNode(template.Node):
-    """Renders `_alert.html` with the contents of an `alert` block."""
-
-    def __init__(
-        self,
-        tone: template.base.FilterExpression,
-        options: Mapping[str, template.base.FilterExpression],
-        title: template.NodeList,
-        text: template.NodeList | None,
-    ) -> None:
-        self.tone = tone
-        self.options = options
-        self.title = title
-        self.text = text
-
-    def render(self, context: template.Context) -> SafeString:
-        tone = self.tone.resolve(context, ignore_failures=True)
-        tone = tone if tone in ALERT_ICONS else "info"
-        options = {name: value.resolve(context) for name, value in self.options.items()}
-        values = {
-            "tone": tone,
-            "icon_name": options.get("icon", ALERT_ICONS[tone]),
-            "css": options.get("css", ""),
-            "title": SafeString(self.title.render(context).strip()),
-            "text": SafeString(self.text.render(context).strip()) if self.text else "",
-        }
-        return SafeString(get_template("_alert.html").render(values))
-
-
-@register.tag
-def alert(parser: template.base.Parser, token: template.base.Token) -> AlertNode:
+@register.simple_block_tag
+def alert(content: str, tone: str, icon: str = "", css: str = "") -> SafeString:
     """`{% alert "warning" icon="sync" css="" %}title{% alert_text %}text{% endalert %}`.
 
     The tone is success, info, warning or danger; the text is optional.
     """
-    _name, tone, *options = token.split_contents()
-    values = token_kwargs(options, parser)
-    title = parser.parse(("alert_text", "endalert"))
-    text = None
-    if parser.next_token().contents == "alert_text":
-        text = parser.parse(("endalert",))
-        parser.delete_first_token()
-    return AlertNode(parser.compile_filter(tone), values, title, text)
+    title, _, text = content.partition(_TEXT_BEGINS)
+    tone = tone if tone in ALERT_ICONS else "info"
+    values = {"tone": tone, "icon_name": icon or ALERT_ICONS[tone], "css": css}
+    values |= {"title": SafeString(title.strip()), "text": SafeString(text.strip())}
+    return SafeString(get_template("_alert.html").render(values))
+
+
+@register.simple_tag
+def alert_text() -> SafeString:
+    """Separates the title of an alert from its text."""
+    return SafeString(_TEXT_BEGINS)
 
 
 @register.inclusion_tag("_folded_text.html")
