@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, total_ordering
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 KEY_LENGTH = 400  # longest result of sort_key(); cut keys of two versions may become equal
@@ -189,12 +190,12 @@ def _digits(number: int) -> str:
 # -- blang ranges ---------------------------------------------------------------------------------
 
 _COMPARE: dict[str, Callable[[Key, Key], bool]] = {
-    "=": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
+    "=": eq,
+    "!=": ne,
+    ">": gt,
+    ">=": ge,
+    "<": lt,
+    "<=": le,
 }
 _BLANG_ALIASES = {"": "=", "==": "=", "!": "!="}
 _BLANG_TERM = re.compile(r"([^0-9]*)(.*)", re.DOTALL)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 from urllib.parse import urljoin
@@ -31,61 +31,53 @@ class StreamedAnswer(Protocol):
 Opener = Callable[[dict[str, str]], AbstractContextManager[StreamedAnswer]]
 
 
+@dataclass(slots=True)
 class HttpSource:
     """One resource. `whole_lines` for a server whose every blob ends with a newline (catalogd);
     `access_method` as in `Fetched`."""
 
-    def __init__(
-        self,
-        label: str,
-        opener: Opener,
-        *,
-        limits: Limits = LIMITS,
-        whole_lines: bool = False,
-        access_method: str = "",
-    ) -> None:
-        self.label = label
-        self._open = opener
-        self._limits = limits
-        self._whole_lines = whole_lines
-        self._access_method = access_method
-        self._requests = 0
+    label: str
+    opener: Opener
+    limits: Limits = LIMITS
+    whole_lines: bool = False
+    access_method: str = ""
+    requests: int = 0
 
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
         """See ContentSource. 404 and 503 mean "not ready"."""
         headers = {"Accept-Encoding": "zstd, gzip", "Accept": "*/*"}
         if if_modified_since:
             headers["If-Modified-Since"] = if_modified_since
-        self._requests = 0
+        self.requests = 0
         with ExitStack() as stack:
             try:
                 answer = self._ask(stack, headers)
                 modified = answer.headers.get("Last-Modified", "")
                 if answer.status == 304 and if_modified_since:
-                    return Fetched(None, requests=self._requests, last_modified=modified)
+                    return Fetched(None, requests=self.requests, last_modified=modified)
                 if answer.status != 200:
                     raise self._refused(answer.status)
                 fetched = spool(
                     self._body(stack, answer),
                     self.label,
-                    limits=self._limits,
+                    limits=self.limits,
                     last_modified=modified[:60],
-                    whole_lines=self._whole_lines,
+                    whole_lines=self.whole_lines,
                     total=_length(answer),
                 )
-                fetched = unpacked(fetched, self.label, self._limits)
+                fetched = unpacked(fetched, self.label, self.limits)
             except Cut as error:
                 raise SourceError(
-                    str(error), code=error.code, hint=error.hint, requests=self._requests
+                    str(error), code=error.code, hint=error.hint, requests=self.requests
                 ) from error
             except SourceError as error:
-                error.requests = self._requests
+                error.requests = self.requests
                 raise
-        return replace(fetched, requests=self._requests, access_method=self._access_method)
+        return replace(fetched, requests=self.requests, access_method=self.access_method)
 
     def _ask(self, stack: ExitStack, headers: dict[str, str]) -> StreamedAnswer:
-        self._requests += 1
-        return stack.enter_context(self._open(headers))
+        self.requests += 1
+        return stack.enter_context(self.opener(headers))
 
     def _body(self, stack: ExitStack, answer: StreamedAnswer) -> Iterator[bytes]:
         """The body as sent. Resumes after a cut if the resource is still the same; an encoded body

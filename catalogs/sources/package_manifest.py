@@ -20,13 +20,18 @@ import msgspec
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.sources.base import LIMITS, Fetched, Limits, SourceError
 from catalogs.sources.catalogd import OpenClient, cluster_source
-from catalogs.sources.registry.blobs import Deprecation, deprecations_blob
+from catalogs.sources.registry.blobs import (
+    Blob,
+    Deprecation,
+    as_lines,
+    channel_blob,
+    deprecations_blob,
+)
 from catalogs.sources.spool import spool
 
 PATH = "/apis/packages.operators.coreos.com/v1/packagemanifests"
 LARGEST = 512 * 1024**2  # bytes of one answer
 _PROVIDED, _REQUIRED = "owned", "required"
-Blob = dict[str, Any]
 
 
 class _ManifestStatus(msgspec.Struct):
@@ -119,10 +124,7 @@ class PackageManifestSource:
     @staticmethod
     def _blobs(packages: Mapping[str, msgspec.Raw]) -> Iterator[bytes]:
         for name in sorted(packages):
-            status = msgspec.json.decode(packages[name])["status"]
-            for blob in _package(name, status):
-                text = json.dumps(blob, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-                yield text.encode("utf-8", "replace") + b"\n"
+            yield from as_lines(_package(name, msgspec.json.decode(packages[name])["status"]))
 
 
 def _package(name: str, status: Blob) -> Iterator[Blob]:
@@ -149,8 +151,8 @@ def _package(name: str, status: Blob) -> Iterator[Blob]:
             gone += [item for item in _deprecation("olm.bundle", bundle, entry) if item not in gone]
             others += [bundle] if bundle != head else []
         skips = {"skips": others} if others else {}
-        entries = [{"name": head, **skips}, *({"name": other} for other in others)]
-        yield {"schema": "olm.channel", "package": name, "name": title, "entries": entries}
+        entries: list[Blob] = [{"name": head, **skips}, *({"name": other} for other in others)]
+        yield channel_blob(name, title, entries)
     for bundle in sorted(versions):
         yield _bundle(name, bundle, versions[bundle], heads.get(bundle, {}))
     if gone:
@@ -211,11 +213,8 @@ def _gvks(shown: Blob, part: str) -> Iterator[Blob]:
     crds = shown.get("customresourcedefinitions")
     for crd in _dicts(crds.get(part) if isinstance(crds, dict) else None):
         group = _text(crd.get("name")).partition(".")[2]
-        yield {
-            "group": group,
-            "kind": _text(crd.get("kind")),
-            "version": _text(crd.get("version")),
-        }
+        kind, version = _text(crd.get("kind")), _text(crd.get("version"))
+        yield {"group": group, "kind": kind, "version": version}
 
 
 def _dicts(value: Any) -> list[Blob]:

@@ -25,7 +25,9 @@ from catalogs.sources.own_catalogs import KINDS as OWN_KINDS
 from catalogs.sources.own_catalogs import own_source
 from catalogs.sources.package_manifest import PackageManifestSource
 from olmweb.clusters import client_for
+from olmweb.kube import conditions
 from olmweb.kube.errors import KubeError
+from olmweb.kube.fields import dig, items
 from olmweb.kube.resources import PODS
 from olmweb.kube.session import IN_CLUSTER
 from olmweb.models import Cluster
@@ -254,42 +256,31 @@ def serving_pod(pods: Iterable[Mapping[str, Any]]) -> RegistryPod | None:
     Several pods are a replacement in progress: the Service may lead to any of them, so the digest
     is unknown.
     """
-    remaining = [pod for pod in pods if not _dig(pod, "metadata", "deletionTimestamp")]
-    ready = [pod for pod in remaining if _is_ready(pod)]
+    remaining = [pod for pod in pods if not dig(pod, "metadata", "deletionTimestamp")]
+    ready = [
+        pod for pod in remaining if conditions.status_of(conditions.read(pod), "Ready") == "True"
+    ]
     if not ready:
         return None
-    newest = max(ready, key=lambda pod: str(_dig(pod, "metadata", "creationTimestamp")))
+    newest = max(ready, key=lambda pod: str(dig(pod, "metadata", "creationTimestamp")))
     digest = _digest(newest) if len(remaining) == 1 else ""
-    return RegistryPod(str(_dig(newest, "metadata", "name")), digest, _port(newest))
+    return RegistryPod(str(dig(newest, "metadata", "name")), digest, _port(newest))
 
 
 def _digest(pod: Mapping[str, Any]) -> str:
     """Digest of the container that holds the catalog, as OLM compares it (grpc.go, imageID): with
     extractContent that is the second init container, else the only container."""
-    init = _dig(pod, "status", "initContainerStatuses") or ()
-    containers = _dig(pod, "status", "containerStatuses") or ()
+    init = items(pod, "status", "initContainerStatuses")
+    containers = items(pod, "status", "containerStatuses")
     holders = init[1:] if len(init) == 2 and len(containers) == 1 else containers
-    match = _DIGEST.search(str(_dig(holders[0], "imageID") or "")) if holders else None
+    match = _DIGEST.search(str(holders[0].get("imageID") or "")) if holders else None
     return match[0] if match else ""
 
 
 def _port(pod: Mapping[str, Any]) -> int:
-    for container in _dig(pod, "spec", "containers") or ():
-        for port in _dig(container, "ports") or ():
-            number = _dig(port, "containerPort")
-            if _dig(port, "name") == "grpc" and isinstance(number, int):
+    for container in items(pod, "spec", "containers"):
+        for port in items(container, "ports"):
+            number = port.get("containerPort")
+            if port.get("name") == "grpc" and isinstance(number, int):
                 return number
     return REGISTRY_PORT
-
-
-def _is_ready(pod: Mapping[str, Any]) -> bool:
-    return any(
-        _dig(condition, "type") == "Ready" and _dig(condition, "status") == "True"
-        for condition in _dig(pod, "status", "conditions") or ()
-    )
-
-
-def _dig(value: Any, *path: str) -> Any:
-    for part in path:
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value

@@ -7,6 +7,8 @@ from django.db import transaction
 
 from catalogs.models import Catalog
 from catalogs.sync.deletion import delete_catalog
+from olmweb.kube import conditions
+from olmweb.kube.fields import dig, items
 from olmweb.models import Cluster
 from olmweb.tasks import enqueue
 
@@ -52,8 +54,8 @@ def _record_all(
         if only is not None:
             rows = {key: row for key, row in rows.items() if key in only}
         for item in objects:
-            name = _text(_dig(item, "metadata", "name"))
-            namespace = _text(_dig(item, "metadata", "namespace"))
+            name = _text(dig(item, "metadata", "name"))
+            namespace = _text(dig(item, "metadata", "namespace"))
             if not name or len(name) > 253 or len(namespace) > 63:  # invalid in Kubernetes
                 continue
             row = rows.pop((namespace, name), None) or Catalog(
@@ -76,13 +78,6 @@ def _free_slug(row: Catalog) -> str:
     return next(name for name in names if name not in slugs)
 
 
-def _dig(value: Any, *path: str) -> Any:
-    """`value[path[0]][path[1]]...`, or None if a part is missing."""
-    for part in path:
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
 def _text(value: object, limit: int | None = None) -> str:
     """`value` as text without NUL, which PostgreSQL refuses."""
     return str(value or "").replace("\x00", "\ufffd")[:limit]
@@ -96,13 +91,13 @@ def _priority(value: object) -> int:
 def _cluster_catalog(item: Mapping[str, Any]) -> _Fields:
     """Before v1, the status had `contentURL`, the address of the content itself, instead of
     `urls.base`, and `resolvedRef` besides `ref`."""
-    image = _dig(item, "status", "resolvedSource", "image")
-    base = _dig(item, "status", "urls", "base") or _dig(item, "status", "contentURL")
+    image = dig(item, "status", "resolvedSource", "image")
+    base = dig(item, "status", "urls", "base") or dig(item, "status", "contentURL")
     return {
-        "source": _text(_dig(item, "spec", "source", "image", "ref"), 2000),
-        "priority": _priority(_dig(item, "spec", "priority")),
-        "availability": _text(_dig(item, "spec", "availabilityMode") or "Available", 20),
-        "resolved_digest": _text(_dig(image, "resolvedRef") or _dig(image, "ref"), 1000),
+        "source": _text(dig(item, "spec", "source", "image", "ref"), 2000),
+        "priority": _priority(dig(item, "spec", "priority")),
+        "availability": _text(dig(item, "spec", "availabilityMode") or "Available", 20),
+        "resolved_digest": _text(dig(image, "resolvedRef") or dig(image, "ref"), 1000),
         "base_url": _text(base, 2000),
         "conditions": _conditions(item),
     }
@@ -111,35 +106,32 @@ def _cluster_catalog(item: Mapping[str, Any]) -> _Fields:
 def _catalog_source(item: Mapping[str, Any]) -> _Fields:
     """The state of OLM's connection becomes a condition. The status has no digest: a sync reads
     that of the pod."""
-    spec, status = _dig(item, "spec"), _dig(item, "status")
-    connection, service = _dig(status, "connectionState"), _dig(status, "registryService")
-    address = _dig(connection, "address") or _dig(spec, "address")
-    if not address and _dig(service, "serviceName"):
-        namespace, port = _dig(service, "serviceNamespace"), _dig(service, "port")
-        address = f"{_dig(service, 'serviceName')}.{namespace}.svc:{port or 50051}"
-    state = _text(_dig(connection, "lastObservedState"))
+    spec, status = dig(item, "spec"), dig(item, "status")
+    connection, service = dig(status, "connectionState"), dig(status, "registryService")
+    address = dig(connection, "address") or dig(spec, "address")
+    if not address and dig(service, "serviceName"):
+        namespace, port = dig(service, "serviceNamespace"), dig(service, "port")
+        address = f"{dig(service, 'serviceName')}.{namespace}.svc:{port or 50051}"
+    state = _text(dig(connection, "lastObservedState"))
     connected = {
         "type": "Connected",
         "status": str(state == "READY"),
         "reason": state,
-        "message": _text(_dig(status, "message")),
-        "lastTransitionTime": _text(_dig(connection, "lastConnect")),
+        "message": _text(dig(status, "message")),
+        "lastTransitionTime": _text(dig(connection, "lastConnect")),
     }
     return {
-        "source": _text(_dig(spec, "image") or _dig(spec, "address"), 2000),
-        "priority": _priority(_dig(spec, "priority")),
+        "source": _text(dig(spec, "image") or dig(spec, "address"), 2000),
+        "priority": _priority(dig(spec, "priority")),
         "base_url": _text(address, 2000),
         "conditions": ([connected] if state else []) + _conditions(item),
     }
 
 
 def _conditions(item: Mapping[str, Any]) -> list[dict[str, str]]:
-    conditions = _dig(item, "status", "conditions")
-    fields = ("type", "status", "reason", "message", "lastTransitionTime")
     return [
-        {key: _text(condition.get(key)) for key in fields}
-        for condition in (conditions if isinstance(conditions, list) else [])
-        if isinstance(condition, Mapping)
+        {key: _text(condition.get(key)) for key in conditions.TEXTS}
+        for condition in items(item, "status", "conditions")
     ]
 
 

@@ -140,12 +140,12 @@ def source(world: SimpleNamespace, name: str = "teas", port: int = 0, encoding: 
     base = f"https://127.0.0.1:{port or world.catalogd.port}/catalogs/{name}"
     found = direct_source(name, base, ca_file=str(world.catalogd.ca_file), rules=LOOPBACK)
     if encoding:
-        opened = found._open
+        opened = found.opener
 
         def only(headers: dict[str, str]) -> Any:
             return opened({**headers, "Accept-Encoding": encoding})
 
-        found._open = only
+        found.opener = only
     return found
 
 

@@ -1,12 +1,12 @@
-"""FBC blobs rebuilt from a registry's answers.
+"""FBC blobs rebuilt from a registry's answers. Pure.
 
-Pure: messages in, dicts out. Not the author's bytes: answers have no blobs of other schemas, and
-neither manifests nor related images of bundles that are not a channel's head.
+They are not the author's bytes: answers have no blobs of other schemas, and neither manifests nor
+related images of bundles that are not a channel's head.
 """
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 Blob = dict[str, Any]
@@ -22,19 +22,14 @@ class Deprecation(NamedTuple):
 
 # Field of olm.csv.metadata -> field of the CSV's spec that it is taken from, as opm's migration
 # from olm.bundle.object to olm.csv.metadata does (operator-registry, alpha/property/property.go).
+_SAME_NAME = (
+    *("description", "displayName", "installModes", "keywords", "links", "maintainers"),
+    *("maturity", "minKubeVersion", "nativeAPIs", "provider"),
+)
 _FROM_SPEC = {
     "apiServiceDefinitions": "apiservicedefinitions",
     "crdDescriptions": "customresourcedefinitions",
-    "description": "description",
-    "displayName": "displayName",
-    "installModes": "installModes",
-    "keywords": "keywords",
-    "links": "links",
-    "maintainers": "maintainers",
-    "maturity": "maturity",
-    "minKubeVersion": "minKubeVersion",
-    "nativeAPIs": "nativeAPIs",
-    "provider": "provider",
+    **dict(zip(_SAME_NAME, _SAME_NAME, strict=True)),
 }
 _FROM_METADATA = ("annotations", "labels")
 
@@ -173,3 +168,10 @@ def _spec(csv: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 def _base64(text: str) -> str:
     return base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()
+
+
+def as_lines(blobs: Iterable[Blob]) -> Iterator[bytes]:
+    """The blobs as JSON Lines with sorted keys, without lone surrogates, which are refused."""
+    for blob in blobs:
+        text = json.dumps(blob, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        yield text.encode("utf-8", "replace") + b"\n"

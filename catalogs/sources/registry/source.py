@@ -5,7 +5,6 @@ of each channel's head. The order of the answers is undefined, so the blobs are 
 content gives the same bytes.
 """
 
-import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
@@ -30,37 +29,29 @@ class _Package:
     deprecated: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
 class RegistrySource:
     """`open_target` returns a context with the gRPC target, or raises SourceError. `digest` returns
     the digest of the served content, before the content is read. `if_modified_since` is ignored:
     the protocol has no such condition.
     """
 
-    def __init__(
-        self,
-        label: str,
-        open_target: Callable[[], AbstractContextManager[str]],
-        *,
-        digest: Callable[[], str] = str,
-        limits: Limits = LIMITS,
-        timeouts: Timeouts = TIMEOUTS,
-    ) -> None:
-        self.label = label
-        self._digest = digest
-        self._open_target = open_target
-        self._limits = limits
-        self._timeouts = timeouts
+    label: str
+    open_target: Callable[[], AbstractContextManager[str]]
+    digest: Callable[[], str] = str
+    limits: Limits = LIMITS
+    timeouts: Timeouts = TIMEOUTS
 
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
         """See ContentSource; `exact` is False."""
-        digest = self._digest()
-        with self._open_target() as target:
-            calls = Calls(target, self.label, self._limits, self._timeouts)
+        digest = self.digest()
+        with self.open_target() as target:
+            calls = Calls(target, self.label, self.limits, self.timeouts)
             with closing(calls), tempfile.TemporaryFile(prefix="olmweb-") as scratch:
                 calls.connect()
                 packages = self._read(calls, scratch)
                 chunks = self._blobs(calls, packages, scratch)
-                fetched = spool(chunks, self.label, limits=self._limits)
+                fetched = spool(chunks, self.label, limits=self.limits)
             return replace(
                 fetched,
                 digest=digest,
@@ -91,10 +82,7 @@ class RegistrySource:
         self, calls: Calls, packages: dict[str, _Package], scratch: BinaryIO
     ) -> Iterator[bytes]:
         for name in sorted(packages):
-            for blob in _package_blobs(calls, name, packages[name], scratch):
-                text = json.dumps(blob, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-                # For a lone surrogate the reader would refuse the whole body.
-                yield text.encode("utf-8", "replace") + b"\n"
+            yield from blobs.as_lines(_package_blobs(calls, name, packages[name], scratch))
 
 
 def _package_blobs(
