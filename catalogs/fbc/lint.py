@@ -90,14 +90,11 @@ class PackageFaults:
 
     # -- one blob
 
-    def _check_header(self, header: blob.Header) -> None:
-        for key, value in (("package", header.package), ("name", header.name)):
+    def _check_keys(self, keys: blob.Header | blob.BundleIn, subject: str) -> None:
+        for key, value in (("package", keys.package), ("name", keys.name)):
             if value is None:
-                self._null_key(key, "")
-
-    def _null_key(self, key: str, subject: str) -> None:
-        message = f'expected value for key "{key}" to be a string, got null'
-        self._problem("key-type", message, subject, key)
+                message = f'expected value for key "{key}" to be a string, got null'
+                self._problem("key-type", message, subject, key)
 
     def _check_package_blob(self) -> None:
         if not _DNS_LABEL.fullmatch(self.name):
@@ -170,9 +167,7 @@ class PackageFaults:
         csv: Csv | None,
     ) -> None:
         name = bundle.name or ""
-        for key, value in (("package", bundle.package), ("name", bundle.name)):
-            if value is None:
-                self._null_key(key, name)
+        self._check_keys(bundle, name)
         self._faults(faults, name, prefix="parse bundle: ")
         for code, fault in gathered.faults:
             prefix = f'parse properties for bundle "{name}": ' if code == "property" else ""

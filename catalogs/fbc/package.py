@@ -46,7 +46,7 @@ class PackageReader(PackageFaults):
     def read(self, header: blob.Header, json: bytes, offset: int) -> None:
         """Reads a package, channel, deprecations or unknown blob."""
         self._offset = offset
-        self._check_header(header)
+        self._check_keys(header, "")
         try:
             if header.schema == blob.PACKAGE:
                 self._read_package(json)
