@@ -17,7 +17,6 @@ from catalogs.api import bundles, catalogs, changes, fbc, packages
 from installs.api import (
     actions,
     audit,
-    bulk_installs,
     clusteroperators,
     clusters,
     operators,
@@ -51,7 +50,7 @@ api = Api(
 for error in (Exception, AuthenticationError, HttpError, ValidationError):
     api.add_exception_handler(error, handle_exception)
 for module in (
-    *(clusters, operators, clusteroperators, actions, bulk_installs, readiness),
+    *(clusters, operators, clusteroperators, actions, readiness),
     *(fbc, installing),  # before the route of bundles, whose names may hold slashes
     *(catalogs, packages, bundles, changes, audit),
 ):
