@@ -1,5 +1,7 @@
 """The architecture page, the index of the documentation, and the size of each app's top level."""
 
+import re
+
 from tests.conftest import ROOT
 
 APPS = ("olmweb", "catalogs", "installs")
@@ -13,6 +15,8 @@ def test_every_package_is_on_the_architecture_page() -> None:
     names = [f"{path.parent.name}/{path.name}/" for path in folders]
     described = [name for name in names if not name.rstrip("/").endswith(NOT_DESCRIBED)]
     assert not [name for name in described if f"`{name}`" not in page]
+    named = re.findall(r"`((?:olmweb|catalogs|installs)/[a-z_]*/)`", page)
+    assert not [name for name in named if not (ROOT / name).is_dir()]
 
 
 def test_the_top_level_of_an_app_stays_small() -> None:
