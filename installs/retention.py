@@ -1,4 +1,4 @@
-"""The retention periods: which rows are deleted, and when.
+"""Which rows are deleted, and when. The periods are set in olmweb/settings.py.
 
 History and reports stay for OLMWEB_RETENTION_DAYS, Kubernetes Events for
 OLMWEB_EVENT_RETENTION_DAYS, answers of access reviews as long as buttons show them, inspections of

@@ -1,6 +1,8 @@
 """The rules as data: title, verdict and sentence of a hit, source in the controllers' code.
 
-Loaded from `rule_data/`, in the order in which the controllers check.
+Loaded from `rule_data/`, in the order in which the controllers check. The check of a rule is the
+entry of its id in CHECKS (evaluate) or, for the scopes catalog and namespace, in HEALTH_CHECKS
+(health_checks).
 """
 
 from collections.abc import Mapping

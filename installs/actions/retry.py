@@ -16,7 +16,7 @@ from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.stored import facts_of
 from installs.actions.objects import RETRIED, version_of
 from installs.actions.plan import Plan
-from installs.actions.upgrade import (
+from installs.actions.plan_changes import (
     CSV,
     INSTALL_PLAN,
     catalog_package,

@@ -13,7 +13,7 @@ from ninja import FilterLookup, Query, Router
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
-from installs.actions import bulk, record, retry, upgrade
+from installs.actions import bulk, plan_changes, record, retry
 from installs.actions.bulk import Item, Key
 from installs.actions.plan import Plan, plan_install, read_method
 from installs.actions.requests import get_request as get_install_request
@@ -162,14 +162,14 @@ def _plan(body: ActionBody) -> Plan:
         return plan_install(cluster, package, body.name, body.path, fields)
     if body.verb == Action.Verb.APPROVE:
         plan = lookup.get_install_plan(cluster.name, body.namespace, body.name)
-        return upgrade.plan_approve(cluster, plan)
+        return plan_changes.plan_approve(cluster, plan)
     kind = read_method(body.path)
     operator = lookup.get_operator(cluster.name, kind, body.namespace or "-", body.name)
     if body.verb == Action.Verb.UPGRADE:
-        return upgrade.plan_upgrade(operator, fields | {"take": "yes" if body.take else ""})
+        return plan_changes.plan_upgrade(operator, fields | {"take": "yes" if body.take else ""})
     if body.verb == Action.Verb.RETRY:
         return retry.plan_retry(operator)
-    return upgrade.plan_remove(operator)
+    return plan_changes.plan_remove(operator)
 
 
 def _package(body: ActionBody, cluster: Cluster) -> Package:

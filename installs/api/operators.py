@@ -1,6 +1,7 @@
 """REST routes of operators: list, detail, and what changed.
 
-Every GET is answered from rows and asks no cluster.
+The fields are those of OperatorRow and OperatorDetail in installs.api.schemas. Every GET is
+answered from rows and makes no request to a cluster.
 """
 
 from datetime import datetime

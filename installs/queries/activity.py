@@ -9,7 +9,7 @@ from django.db.models import Count, Max, Model, Q, QuerySet
 from installs.models import Action, ActionBatch, InstallRequest, Operator
 from installs.queries import narrow, search
 from olmweb.models import SyncRun
-from olmweb.web.keyset import KeysetPage, paginate
+from olmweb.web.pagination import KeysetPage, paginate
 
 ACTION_STATES = tuple(str(value) for value in Action.State.values)
 OUTCOMES = tuple(str(value) for value in SyncRun.Outcome.values)

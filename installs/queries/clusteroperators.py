@@ -17,7 +17,7 @@ from installs.models import ClusterOperator, ClusterOperatorMember, Operator
 from installs.queries import narrow, search
 from installs.queries.operators import finding_titles
 from olmweb.kube.conditions import status_of
-from olmweb.web.keyset import KeysetPage, paginate
+from olmweb.web.pagination import KeysetPage, paginate
 
 _STATE_FILTER = {
     "unavailable": Q(available="False"),

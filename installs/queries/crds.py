@@ -9,7 +9,7 @@ from installs.diagnosis.knowledge import Finding, finding_for
 from installs.models import CRDState
 from installs.queries import narrow, search
 from olmweb.models import Cluster
-from olmweb.web.keyset import KeysetPage, paginate
+from olmweb.web.pagination import KeysetPage, paginate
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from installs.diagnosis.knowledge import Finding, finding_for, knowledge
 from installs.diagnosis.notes import DAY, flaps, stuck
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
 from installs.queries import narrow, search
-from olmweb.web.keyset import KeysetPage, paginate
+from olmweb.web.pagination import KeysetPage, paginate
 
 ATTENTION = "attention"  # stands for every health that needs a person
 SORTS = ("name", "cluster", "health", "since", "version", "path")

@@ -12,9 +12,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from installs import methods
-from installs.actions import record
+from installs.actions import plan_changes, record
 from installs.actions import retry as retries
-from installs.actions import upgrade as upgrades
 from installs.actions.plan import Plan
 from installs.facts import inventory
 from installs.models import Operator
@@ -44,7 +43,7 @@ def upgrade(
     operator = get_operator(cluster, kind, namespace, name)
     form = UpgradeForm(request.POST if request.method == "POST" else request.GET)
     values = form.cleaned_data
-    package = upgrades.catalog_package(operator)
+    package = plan_changes.catalog_package(operator)
     context: dict[str, Any] = {
         "operator": operator,
         "values": values,
@@ -52,7 +51,7 @@ def upgrade(
         "policies": methods.POLICIES,
         "method": methods.METHODS.get(operator.kind),
         "choices": True,
-        "installed": upgrades.installed_bundle(operator),
+        "installed": plan_changes.installed_bundle(operator),
         "channels": [],
         "targets": [],
         "package": package,
@@ -60,11 +59,11 @@ def upgrade(
     if package is not None:
         names = package.channels.order_by("name").values_list("name", flat=True)
         context["channels"] = list(names)
-        targets = upgrades.targets_of(operator, package, values["channel"])
-        verdicts = upgrades.verdicts_on_targets(operator, package, targets)
+        targets = plan_changes.targets_of(operator, package, values["channel"])
+        verdicts = plan_changes.verdicts_on_targets(operator, package, targets)
         context["targets"] = [(target, verdicts.get(target.bundle)) for target in targets]
     return _carry_out(
-        request, "Upgrade", context, lambda: upgrades.plan_upgrade(operator, values), form
+        request, "Upgrade", context, lambda: plan_changes.plan_upgrade(operator, values), form
     )
 
 
@@ -85,7 +84,7 @@ def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: s
 def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
     """Approves an InstallPlan, with all that it carries shown first."""
     plan = get_install_plan(cluster, namespace, name)
-    approval = upgrades.approval_of(plan.cluster, plan)
+    approval = plan_changes.approval_of(plan.cluster, plan)
     context = {
         "title": f"Approve {plan.name}",
         "approval": approval,
@@ -93,7 +92,7 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
         "cluster": plan.cluster,
     }
     return _carry_out(
-        request, "Approve", context, lambda: upgrades.plan_approve(plan.cluster, plan)
+        request, "Approve", context, lambda: plan_changes.plan_approve(plan.cluster, plan)
     )
 
 
@@ -105,12 +104,12 @@ def remove(
 ) -> HttpResponse:
     """Removes one operator: consequences, counts on request, confirmation, dry run."""
     operator = get_operator(cluster, kind, namespace, name)
-    plan = upgrades.plan_remove(operator)
+    plan = plan_changes.plan_remove(operator)
     context: dict[str, Any] = {
         "operator": operator,
         "consequences": plan.consequences,
         "plan": plan,
-        "crds": (crds := upgrades.owned_crds(operator)),
+        "crds": (crds := plan_changes.owned_crds(operator)),
         "key": form_key(request),
         "reviewed": record.reviewed([plan], request.user),
     }

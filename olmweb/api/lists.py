@@ -33,7 +33,7 @@ from olmweb.api.formats import (
     stream,
 )
 from olmweb.api.parameters import OneOf, Parameters, text
-from olmweb.web import keyset
+from olmweb.web import pagination
 
 M = TypeVar("M", bound=Model)
 R = TypeVar("R")
@@ -104,7 +104,7 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredRows(Generic[M]):
-    """Rows of a queryset. `order` is one of olmweb.web.keyset.
+    """Rows of a queryset. `order` is one of olmweb.web.pagination.
 
     `rows` converts model instances, a chunk at a time, so that what it looks up for them costs a
     fixed number of queries.
@@ -115,21 +115,21 @@ class StoredRows(Generic[M]):
     rows: Callable[[Sequence[M]], Sequence[object]]
 
     def page(self, after: Sequence[Any] | None, limit: int) -> Slice:
-        batch = list(keyset.rows_after(self.queryset, self.order, after)[: limit + 1])
+        batch = list(pagination.rows_after(self.queryset, self.order, after)[: limit + 1])
         more, batch = len(batch) > limit, batch[:limit]
-        last = keyset.key_of(batch[-1], self.order) if more else None
+        last = pagination.key_of(batch[-1], self.order) if more else None
         return Slice(self.rows(batch), last, self.queryset.count())
 
     def chunks(self, after: Sequence[Any] | None, limit: int | None) -> Iterator[Sequence[object]]:
         """Each chunk is its own short query, so a slow reader holds no database cursor open."""
         while limit is None or limit > 0:
             size = CHUNK if limit is None else min(CHUNK, limit)
-            batch = list(keyset.rows_after(self.queryset, self.order, after)[:size])
+            batch = list(pagination.rows_after(self.queryset, self.order, after)[:size])
             if batch:
                 yield self.rows(batch)
             if len(batch) < size:
                 return
-            after = keyset.key_of(batch[-1], self.order)
+            after = pagination.key_of(batch[-1], self.order)
             limit = None if limit is None else limit - size
 
 
@@ -199,7 +199,7 @@ def answer_list(
     page = source.page(after, query.limit or DEFAULT_LIMIT)
     body = {
         "items": [pick(item, names) for item in page.rows],
-        "next": keyset.write_cursor(page.last, seal) if page.last is not None else None,
+        "next": pagination.write_cursor(page.last, seal) if page.last is not None else None,
         "count": page.count,
     }
     return finish(json_response(body), etag)
@@ -221,8 +221,8 @@ def read_fields(value: str, row: type) -> tuple[str, ...]:
 
 def _read_cursor(cursor: str, seal: str) -> Sequence[Any] | None:
     try:
-        return keyset.read_cursor(cursor, seal) if cursor else None
-    except keyset.BadCursor as error:
+        return pagination.read_cursor(cursor, seal) if cursor else None
+    except pagination.BadCursor as error:
         message = "cursor is not one of this list and these filters; start again without it."
         raise refuse("cursor", message) from error
 

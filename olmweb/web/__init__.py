@@ -1,1 +1,1 @@
-"""The frame of every page: shell context, rendering, polling, forms, base of the admin."""
+"""The frame of every page: shell, rendering, polling, forms, pagination, base of the admin."""

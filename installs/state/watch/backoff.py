@@ -1,6 +1,7 @@
 """The backoff of a watch: when it is retried after it ended or failed, and from which position.
 
-Pure policy: times are passed as numbers; uses neither threads nor the database.
+The backoff of a whole cluster is `olmweb.clusters.due`. Pure policy: times are passed as numbers;
+uses neither threads nor the database.
 """
 
 import random

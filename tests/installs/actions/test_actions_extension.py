@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from catalogs.models import Catalog, Package
-from installs.actions import follow, retry, upgrade
+from installs.actions import follow, plan_changes, retry
 from installs.actions.objects import RETRIED
 from installs.actions.plan import plan_install
 from installs.actions.record import dry_run, request
@@ -80,7 +80,7 @@ def test_an_upgrade_is_followed_to_its_target_and_one_that_leads_nowhere_is_told
 ) -> None:
     monkeypatch.setattr(follow, "STALE_FAILURE", timedelta(seconds=1))
     install(cluster, olivia, version="1.8.0")
-    plan = upgrade.plan_upgrade(row(), {"version": "1.8.1"})
+    plan = plan_changes.plan_upgrade(row(), {"version": "1.8.1"})
     assert plan.target == f"{GOOD}.v1.8.1"
     assert plan.consequences == (f"The way: {GOOD}.v1.8.0 to {GOOD}.v1.8.1.",)
     assert dry_run(plan, olivia).ok
@@ -88,7 +88,7 @@ def test_an_upgrade_is_followed_to_its_target_and_one_that_leads_nowhere_is_told
     assert (action.state, action.outcome) == ("succeeded", f"{GOOD} is at {GOOD}.v1.8.1.")
     assert row().version == "1.8.1"
 
-    back = upgrade.plan_upgrade(row(), {"version": "1.8.0"})
+    back = plan_changes.plan_upgrade(row(), {"version": "1.8.0"})
     assert back.target == ""
     refused = carry_out(request(back, olivia))
     assert (refused.state, refused.finding) == ("failed", "ce-no-bundles"), refused.outcome
@@ -118,11 +118,11 @@ def test_a_removal_is_followed_until_its_finalizer_has_let_it_go_with_all_it_own
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
     install(cluster, olivia)
-    assert upgrade.owned_crds(row())
-    plan = upgrade.plan_remove(row())
+    assert plan_changes.owned_crds(row())
+    plan = plan_changes.plan_remove(row())
     assert dry_run(plan, olivia).ok
     assert sandbox.store.get("ClusterExtension", GOOD) is not None, "only tried"
-    crds = [one.name for one in upgrade.owned_crds(row())]
+    crds = [one.name for one in plan_changes.owned_crds(row())]
     action = carry_out(request(plan, olivia))
     assert (action.state, action.outcome) == ("succeeded", f"ClusterExtension {GOOD} is removed.")
     assert sandbox.store.get("ClusterExtension", GOOD) is None

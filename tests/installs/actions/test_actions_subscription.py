@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catalogs.models import Catalog, Package
-from installs.actions import execute, follow, upgrade
+from installs.actions import execute, follow, plan_changes
 from installs.actions.plan import Plan, plan_install
 from installs.actions.record import dry_run, request
 from installs.models import Action, Component, Operator
@@ -90,12 +90,12 @@ def test_from_install_over_approval_to_removal(
     waiting = Component.objects.get(cluster=cluster, kind="InstallPlan", namespace=NAMESPACE)
     assert sandbox.store.items("ClusterServiceVersion", NAMESPACE)[0] == []
 
-    approval = carry_out(request(upgrade.plan_approve(cluster, waiting), olivia))
+    approval = carry_out(request(plan_changes.plan_approve(cluster, waiting), olivia))
     assert approval.state == "succeeded", approval.outcome
     row.refresh_from_db()
     assert row.health == "Healthy"
 
-    removal = upgrade.plan_remove(row)
+    removal = plan_changes.plan_remove(row)
     assert [step.kind for step in removal.steps] == ["Subscription", "ClusterServiceVersion"]
     removed = carry_out(request(removal, olivia))
     assert removed.state == "succeeded", removed.outcome
@@ -155,13 +155,13 @@ def test_what_another_manager_owns_is_left_and_the_manager_named(
     entry |= {"apiVersion": "operators.coreos.com/v1alpha1", "time": "2026-01-01T00:00:00Z"}
     stored["metadata"]["managedFields"] = [{**entry, "fieldsV1": owned}]
     sandbox.store.put(stored)
-    plan = upgrade.plan_upgrade(row, {"channel": "another"})
+    plan = plan_changes.plan_upgrade(row, {"channel": "another"})
     tried = dry_run(plan, olivia)
     assert (tried.ok, tried.code) == (False, "conflict")
     assert "argocd" in tried.message
     action = carry_out(request(plan, olivia))
     assert (action.state, action.outcome_code) == ("refused", "conflict")
-    assert dry_run(upgrade.plan_upgrade(row, {"channel": "another", "take": "yes"}), olivia).ok
+    assert dry_run(plan_changes.plan_upgrade(row, {"channel": "another", "take": "yes"}), olivia).ok
 
 
 def test_a_kind_that_vanishes_between_form_and_apply_is_told(
@@ -195,7 +195,7 @@ def test_a_version_that_succeeded_ends_the_approval_whatever_olm_says_of_resolut
     """As real OLM v0 leaves a Subscription that it resolved while the old version was going."""
     carry_out(request(planned(cluster, package, olivia), olivia))
     waiting = Component.objects.get(cluster=cluster, kind="InstallPlan", namespace=NAMESPACE)
-    approval = request(upgrade.plan_approve(cluster, waiting), olivia)
+    approval = request(plan_changes.plan_approve(cluster, waiting), olivia)
     refresh = follow._refresh
 
     def late(cluster: Cluster) -> bool:
@@ -244,7 +244,7 @@ def test_an_upgrade_to_another_channel_is_followed_to_its_end(
     row = Operator.objects.get(cluster=cluster, namespace=NAMESPACE)
     assert row.details["installed_csv"] == "queue-demo.v2.6.1"
 
-    plan = upgrade.plan_upgrade(row, {"channel": "stable", "approval": approval})
+    plan = plan_changes.plan_upgrade(row, {"channel": "stable", "approval": approval})
     assert plan.target == "queue-demo.v3.0.1"
     action = carry_out(request(plan, olivia))
     assert action.state == "succeeded", action.outcome
@@ -253,7 +253,7 @@ def test_an_upgrade_to_another_channel_is_followed_to_its_end(
         waiting = Component.objects.get(
             cluster=cluster, kind="InstallPlan", namespace=NAMESPACE, phase="RequiresApproval"
         )
-        action = carry_out(request(upgrade.plan_approve(cluster, waiting), olivia))
+        action = carry_out(request(plan_changes.plan_approve(cluster, waiting), olivia))
         assert "is carried out: queue-demo.v3.0.1" in action.outcome
     else:
         assert action.outcome == "queue-demo is at queue-demo.v3.0.1."
