@@ -7,6 +7,7 @@ pre-releases.
 """
 
 import re
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,14 +31,14 @@ _STRICT = re.compile(
 
 
 @total_ordering
-class _Ordered:
+class _Ordered(ABC):
     """Compares and hashes by `key`."""
 
     __slots__ = ()
 
     @property
-    def key(self) -> Key:
-        raise NotImplementedError
+    @abstractmethod
+    def key(self) -> Key: ...
 
     def __eq__(self, other: object) -> bool:
         return self.key == other.key if isinstance(other, type(self)) else NotImplemented
