@@ -29,7 +29,7 @@ from installs.actions.objects import DryRun
 from installs.actions.plan import Plan, paths_of, plan_install
 from installs.models import Action, ActionBatch, Operator
 from olmweb.accounts.roles import AnyUser, person
-from olmweb.errors import BadRequest, Missing, OlmwebError
+from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import LOCAL, Cluster
 from olmweb.tasks import enqueue
 
@@ -399,19 +399,6 @@ def _fill(batch: ActionBatch, items: Sequence[Item], acting: User) -> None:
 def _first_reasons(left_out: list[dict[str, str]]) -> str:
     reasons = "; ".join(f"{entry['package']}: {entry['reason']}" for entry in left_out[:3])
     return reasons + (f"; and {len(left_out) - 3} more." if len(left_out) > 3 else "")
-
-
-def get_batch(pk: int) -> ActionBatch:
-    """The batch with its cluster and user. Raises Missing."""
-    rows = ActionBatch.objects.select_related("cluster", "user")
-    batch = rows.filter(pk=pk).first() if pk < 2**63 else None
-    if batch is None:
-        raise Missing(
-            f"There is no bulk install {pk}.",
-            code="unknown-batch",
-            hint="Old ones are deleted after the retention time; Activity lists the rest.",
-        )
-    return batch
 
 
 def stop(batch: ActionBatch, user: AnyUser) -> int:

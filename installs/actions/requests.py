@@ -21,8 +21,9 @@ from installs.actions import record
 from installs.actions.plan import Plan, plan_install, read_method
 from installs.methods import METHODS
 from installs.models import Action, AllowRule, InstallRequest
+from installs.queries.lookup import get_request
 from olmweb.accounts.roles import ASK, DECIDE, DECIDE_OWN, AnyUser, may, may_act, person
-from olmweb.errors import BadRequest, Missing, OlmwebError
+from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 
 log = structlog.get_logger(__name__)
@@ -30,21 +31,6 @@ log = structlog.get_logger(__name__)
 REASON_LIMIT = 2000  # characters
 WORD_LIMIT = 1000
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,300}")
-
-
-def get_request(pk: int) -> InstallRequest:
-    """The request with its related rows. Raises Missing."""
-    rows = InstallRequest.objects.select_related(
-        "cluster", "catalog", "catalog__cluster", "user", "decided_by", "rule", "action"
-    )
-    request = rows.filter(pk=pk).first() if pk < 2**63 else None
-    if request is None:
-        raise Missing(
-            f"There is no request {pk}.",
-            code="unknown-request",
-            hint="Old requests are deleted after the retention time; Activity lists the rest.",
-        )
-    return request
 
 
 # --- submitting ---------------------------------------------------------------------------------

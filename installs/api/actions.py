@@ -16,7 +16,6 @@ from catalogs.models import Package
 from installs.actions import bulk, plan_changes, record, retry
 from installs.actions.bulk import Item, Key
 from installs.actions.plan import Plan, plan_install, read_method
-from installs.actions.requests import get_request as get_install_request
 from installs.api.operators import OnCluster
 from installs.api.schemas import (
     ActionRow,
@@ -140,7 +139,7 @@ def list_requests(request: HttpRequest, query: Query[RequestParameters]) -> Http
 @router.get("/requests/{id}", response=RequestRow)
 def get_request(request: HttpRequest, id: int) -> HttpResponseBase:
     """One request."""
-    row = request_row(get_install_request(id))
+    row = request_row(lookup.get_request(id))
     return answer_one(request, (row,), lambda: row)
 
 
@@ -225,7 +224,7 @@ def create_batch(request: HttpRequest, body: BulkInstallBody) -> HttpResponseBas
         batch = bulk.record_batch(
             items, cluster, method, request.user, key=key, request_hash=hashed
         )
-    response = json_response(batch_row(progress_of(bulk.get_batch(batch.pk))))
+    response = json_response(batch_row(progress_of(lookup.get_batch(batch.pk))))
     response.status_code = 202
     return response
 
@@ -280,7 +279,7 @@ def _dry_run_row(item: Item) -> DryRunRow:
 @router.get("/bulk-installs/{id}", response=BatchRow)
 def get_batch(request: HttpRequest, id: int) -> HttpResponseBase:
     """One bulk install: each action with its state, how many are done, what was left out."""
-    row = batch_row(progress_of(bulk.get_batch(id)))
+    row = batch_row(progress_of(lookup.get_batch(id)))
     return answer_one(request, (row,), lambda: row)
 
 
@@ -289,5 +288,5 @@ def stop_batch(request: HttpRequest, id: int) -> HttpResponseBase:
     """Stops what of it was not begun; what had begun goes on. Needs a token with the scope act."""
     require_scope(request)
     person(request.user)
-    bulk.stop(bulk.get_batch(id), request.user)
-    return json_response(batch_row(progress_of(bulk.get_batch(id))))
+    bulk.stop(lookup.get_batch(id), request.user)
+    return json_response(batch_row(progress_of(lookup.get_batch(id))))

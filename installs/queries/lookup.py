@@ -1,17 +1,29 @@
-"""Operators, ClusterOperators, InstallPlans and actions by the names that URLs use.
+"""Operators, ClusterOperators, InstallPlans, actions, bulk installs and requests by the names or
+numbers that URLs use.
 
-Every function raises `Missing`, with one code for each kind of thing, for a name that matches no
-row.
+Every function raises `Missing`, with one code for each kind of thing, for a name or
+number that matches no row.
 """
 
-from django.db.models import Count, IntegerField, OuterRef, Subquery
+from typing import TypeVar
+
+from django.db.models import Count, IntegerField, Model, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from installs.models import NEEDS_ATTENTION, Action, ClusterOperator, Component, Operator
+from installs.models import (
+    NEEDS_ATTENTION,
+    Action,
+    ActionBatch,
+    ClusterOperator,
+    Component,
+    InstallRequest,
+    Operator,
+)
 from olmweb.clusters import get_cluster
 from olmweb.errors import Missing
 
 NO_NAMESPACE = "-"
+Row = TypeVar("Row", bound=Model)
 
 
 def get_operator(cluster: str, kind: str, namespace: str, name: str) -> Operator:
@@ -78,11 +90,29 @@ def get_install_plan(cluster: str, namespace: str, name: str) -> Component:
 def get_action(pk: int) -> Action:
     """The action, with its cluster and user; one query."""
     rows = Action.objects.select_related("cluster", "user")
-    action = rows.filter(pk=pk).first() if pk < 2**63 else None
-    if action is None:
+    return _numbered(rows, pk, "action", "unknown-action", "Old actions")
+
+
+def get_batch(pk: int) -> ActionBatch:
+    """The batch of a bulk install, with its cluster and user; one query."""
+    rows = ActionBatch.objects.select_related("cluster", "user")
+    return _numbered(rows, pk, "bulk install", "unknown-batch", "Old ones")
+
+
+def get_request(pk: int) -> InstallRequest:
+    """The install request with its related rows; one query."""
+    rows = InstallRequest.objects.select_related(
+        "cluster", "catalog", "catalog__cluster", "user", "decided_by", "rule", "action"
+    )
+    return _numbered(rows, pk, "request", "unknown-request", "Old requests")
+
+
+def _numbered(rows: QuerySet[Row], pk: int, noun: str, code: str, deleted: str) -> Row:
+    row = rows.filter(pk=pk).first() if pk < 2**63 else None
+    if row is None:
         raise Missing(
-            f"There is no action {pk}.",
-            code="unknown-action",
-            hint="Old actions are deleted after the retention time; Activity lists the rest.",
+            f"There is no {noun} {pk}.",
+            code=code,
+            hint=f"{deleted} are deleted after the retention time; Activity lists the rest.",
         )
-    return action
+    return row

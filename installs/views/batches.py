@@ -20,6 +20,7 @@ from installs.actions import bulk, record
 from installs.actions.bulk import CAP, SHARED, BulkCandidate, Item, Selection
 from installs.actions.plan import known_fields, served_version
 from installs.queries.activity import progress_of
+from installs.queries.lookup import get_batch
 from installs.views.forms import METHODS, form_key, go_to, show_form
 from olmweb.accounts.roles import may_act, person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
@@ -226,7 +227,7 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
 @require_safe
 def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
     """A bulk install: the state of each action and the left-out packages; live until all ended."""
-    progress = progress_of(bulk.get_batch(id))
+    progress = progress_of(get_batch(id))
     states = [(row.pk, row.state, row.begun_at, row.finished_at) for row in progress.rows]
     token = revision_token(states, progress.batch.stopped_at, cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:
@@ -249,7 +250,7 @@ def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
 @sign_in_required(check=person, return_to="installs:batch")
 def stop_batch(request: HttpRequest, id: int) -> HttpResponse:
     """Cancels the actions that have not begun."""
-    batch = bulk.get_batch(id)
+    batch = get_batch(id)
     count = bulk.stop(batch, request.user)
     if count:
         messages.success(request, f"Stopped: {count} not sent. What had begun goes on.")

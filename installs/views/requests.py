@@ -21,6 +21,7 @@ from installs.actions import requests as install_requests
 from installs.actions.plan import Plan
 from installs.models import InstallRequest
 from installs.queries import activity as queries
+from installs.queries.lookup import get_request
 from installs.views.forms import METHODS, UNPROCESSABLE, targets_of
 from olmweb.accounts.roles import sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
@@ -146,7 +147,7 @@ def request_list(request: HttpRequest) -> HttpResponse:
 @sign_in_required(methods=("POST",))
 def request_detail(request: HttpRequest, id: int) -> HttpResponse:
     """One request: the plan, the installed operators, warnings; the decision."""
-    install_request = install_requests.get_request(id)
+    install_request = get_request(id)
     context = _detail(request, install_request)
     if request.method != "POST":
         return render(request, "installs/request.html", context)
