@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -63,63 +64,110 @@ def stop(process: subprocess.Popen[bytes], number: int) -> None:
         process.wait()
 
 
+class PostgresServer:
+    """A PostgreSQL server with data of its own, never run as root; `url` is its DATABASE_URL.
+
+    It can be stopped and started again on the same port with the same data.
+    """
+
+    def __init__(self) -> None:
+        found = postgres_bin()
+        if found is None:
+            raise RuntimeError(HOW_TO_GET["postgres"])
+        self._bin = found
+        self._data = Path(tempfile.mkdtemp(prefix="olmweb-postgres-"))
+        self._as_user: list[str] = []
+        if os.getuid() == 0:
+            shutil.chown(self._data, "postgres", "postgres")
+            self._as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        self._port = free_port()
+        self.url = f"postgres://olmweb@127.0.0.1:{self._port}/olmweb"
+        self.process: subprocess.Popen[bytes] | None = None
+        try:
+            self._run("initdb", "-D", str(self._data / "db"), "-U", "olmweb", "--auth=trust",
+                      "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")  # fmt: skip
+            self.start()
+            self._run("createdb", *self._at(), "olmweb")
+        except BaseException:
+            self.remove()
+            raise
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [*self._as_user, str(self._bin / "postgres"), "-D", str(self._data / "db"),
+             "-p", str(self._port),
+             "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._data}",
+             "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "log_min_messages=fatal"],
+            cwd=self._data, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        wait_for_port(self._port, self.process, "PostgreSQL")
+        # The port is open a moment before the server takes anybody in.
+        for _ in range(100):
+            ready = [*self._as_user, str(self._bin / "pg_isready"), "-q", *self._at()]
+            if subprocess.run(ready, check=False, cwd=self._data).returncode == 0:
+                break
+            time.sleep(0.1)
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """Stops the server; SIGINT is its fast shutdown."""
+        if self.process is not None:
+            stop(self.process, number)
+            self.process = None
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self._data, ignore_errors=True)
+
+    def _at(self) -> list[str]:
+        return ["-h", "127.0.0.1", "-p", str(self._port), "-U", "olmweb"]
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [*self._as_user, str(self._bin / program), *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self._data)
+
+
+class RedisServer:
+    """A Redis server; `url` is its REDIS_URL. With `folder` it keeps an append-only file there, and
+    what is queued survives a restart on the same port, as in compose.yaml."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        found = shutil.which("redis-server")
+        if found is None:
+            raise RuntimeError(HOW_TO_GET["redis"])
+        self._port = free_port()
+        self._command = [found, "--port", str(self._port), "--bind", "127.0.0.1", "--save", "",
+                         "--loglevel", "warning"]  # fmt: skip
+        if folder is not None:
+            self._command += ["--dir", str(folder), "--appendonly", "yes"]
+        self.url = f"redis://127.0.0.1:{self._port}/0"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        wait_for_port(self._port, self.process, "Redis")
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        if self.process is not None:
+            stop(self.process, number)
+            self.process = None
+
+
 @contextmanager
 def postgres() -> Iterator[str]:
-    """A PostgreSQL server of its own, never run as root; yields its DATABASE_URL."""
-    folder = postgres_bin()
-    if folder is None:
-        raise RuntimeError(HOW_TO_GET["postgres"])
-    data = Path(tempfile.mkdtemp(prefix="olmweb-postgres-"))
-    as_user: list[str] = []
-    if os.getuid() == 0:
-        shutil.chown(data, "postgres", "postgres")
-        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-    port = free_port()
+    """A PostgreSQL server of its own; yields its DATABASE_URL."""
+    server = PostgresServer()
     try:
-        subprocess.run(
-            [*as_user, str(folder / "initdb"), "-D", str(data / "db"), "-U", "olmweb",
-             "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"],
-            check=True, stdout=subprocess.DEVNULL, cwd=data,
-        )  # fmt: skip
-        server = subprocess.Popen(
-            [*as_user, str(folder / "postgres"), "-D", str(data / "db"), "-p", str(port),
-             "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={data}",
-             "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "log_min_messages=fatal"],
-            cwd=data, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            wait_for_port(port, server, "PostgreSQL")
-            at = ["-h", "127.0.0.1", "-p", str(port), "-U", "olmweb"]
-            # The port is open a moment before the server takes anybody in.
-            for _ in range(100):
-                ready = [*as_user, str(folder / "pg_isready"), "-q", *at]
-                if subprocess.run(ready, check=False, cwd=data).returncode == 0:
-                    break
-                time.sleep(0.1)
-            subprocess.run(
-                [*as_user, str(folder / "createdb"), *at, "olmweb"], check=True, cwd=data
-            )
-            yield f"postgres://olmweb@127.0.0.1:{port}/olmweb"
-        finally:
-            stop(server, 2)  # SIGINT: fast shutdown
+        yield server.url
     finally:
-        shutil.rmtree(data, ignore_errors=True)
+        server.remove()
 
 
 @contextmanager
 def redis() -> Iterator[str]:
     """A Redis server of its own; yields its URL."""
-    server_path = shutil.which("redis-server")
-    if server_path is None:
-        raise RuntimeError(HOW_TO_GET["redis"])
-    port = free_port()
-    server = subprocess.Popen(
-        [server_path, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--loglevel",
-         "warning"],
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    server = RedisServer()
     try:
-        wait_for_port(port, server, "Redis")
-        yield f"redis://127.0.0.1:{port}/0"
+        yield server.url
     finally:
-        stop(server, 15)
+        server.stop()

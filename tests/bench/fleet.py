@@ -32,7 +32,7 @@ def main() -> None:
     print("ready", flush=True)
     for turn, _ in enumerate(sys.stdin):
         for sandbox in sandboxes:
-            touch(sandbox, turn)
+            touch(sandbox, f"{REASON}{turn}")
         print("touched", flush=True)
     for sandbox in sandboxes:
         sandbox.stop()
@@ -52,14 +52,14 @@ def merged(sandboxes: list[Sandbox]) -> dict[str, Any]:
     return config
 
 
-def touch(sandbox: Sandbox, turn: int) -> None:
+def touch(sandbox: Sandbox, reason: str) -> None:
     """Lets a ClusterOperator be degraded for another reason."""
     found = sandbox.store.get("ClusterOperator", TOUCHED)
     assert found
     changed = copied(found)
     for condition in changed["status"]["conditions"]:
         if condition["type"] == "Degraded":
-            condition |= {"status": "True", "reason": f"{REASON}{turn}"}
+            condition |= {"status": "True", "reason": reason}
     sandbox.store.put(changed)
 
 
