@@ -14,6 +14,7 @@ from catalogs.models import Catalog
 from catalogs.sources import own_catalogs
 from catalogs.sources.base import SourceError
 from catalogs.sources.own_catalogs import check_name, check_source, forget_source
+from olmweb.accounts.roles import SYNC, may
 from olmweb.tasks import enqueue
 from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin
 
@@ -82,11 +83,14 @@ class CatalogAdmin(ReadOnlyAdmin):
     list_select_related = ("cluster",)
     actions = ("sync_now",)
 
-    @admin.action(description="Sync now", permissions=["view"])
+    @admin.action(description="Sync now", permissions=["sync"])
     def sync_now(self, request: HttpRequest, queryset: QuerySet[Catalog]) -> None:
         for catalog in queryset:
             enqueue("catalogs.sync_catalog", catalog.pk)
         messages.success(request, f"Sync of {len(queryset)} catalog(s) was asked for.")
+
+    def has_sync_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, SYNC)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return ModelAdmin.has_add_permission(self, request)

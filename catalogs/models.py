@@ -72,6 +72,7 @@ class Catalog(models.Model):
     problem_count = models.PositiveIntegerField(default=0)
 
     class Meta:
+        permissions = (("sync_catalog", "Can start and cancel syncs"),)
         ordering = ("cluster__name", "name")
         constraints = (
             models.UniqueConstraint(fields=("cluster", "slug"), name="catalog_slug_in_cluster"),

@@ -6,6 +6,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from olmweb.accounts.roles import SYNC, may
 from olmweb.models import ApiToken, Cluster, Lease, OidcIdentity, ResourceWatch, SyncRun
 from olmweb.tasks import enqueue
 from olmweb.web.admin import ReadOnlyAdmin
@@ -18,11 +19,14 @@ class ClusterAdmin(ReadOnlyAdmin):
     search_fields = ("name", "server")
     actions = ("sync_now",)
 
-    @admin.action(description="Sync now", permissions=["view"])
+    @admin.action(description="Sync now", permissions=["sync"])
     def sync_now(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
         for cluster in queryset:
             enqueue("installs.sync_cluster", cluster.pk)
         messages.success(request, f"Sync of {len(queryset)} cluster(s) was asked for.")
+
+    def has_sync_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, SYNC)
 
 
 @admin.register(SyncRun)

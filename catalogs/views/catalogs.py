@@ -7,15 +7,16 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from catalogs import lookup, queries, tasks
+from catalogs import lookup, queries
 from catalogs.models import Catalog
 from catalogs.sync import progress as sync_progress
 from catalogs.views import forms, presenters
 from catalogs.views.changes import changes_tab
 from catalogs.views.problems import problems_tab
-from olmweb.accounts.roles import sign_in_required
+from olmweb.accounts.roles import SYNC, AnyUser, may, sign_in_required
 from olmweb.errors import OlmwebError
 from olmweb.models import SyncRun
+from olmweb.tasks import enqueue
 from olmweb.web.pages import STOP_POLLING, render_page, revision_token, unchanged, wants_fragment
 
 RUNS = 10
@@ -92,24 +93,23 @@ def _catalog_stamp(catalog: Catalog) -> tuple[object, ...]:
     )
 
 
-def _require_staff(request: HttpRequest, verb: str, otherwise: str) -> None:
-    """Raises OlmwebError (403) for others."""
-    if not request.user.is_staff:
+def _require_sync(user: AnyUser) -> None:
+    """Raises OlmwebError (403) for people who may not start and cancel syncs."""
+    if not may(user, SYNC):
         raise OlmwebError(
-            f"Only staff may {verb} a sync.",
-            code="not-staff",
+            "Your role may not start or cancel a sync.",
+            code="not-allowed",
             status=403,
-            hint=f"Ask an administrator, or {otherwise}",
+            hint="Ask an administrator of OLM Web, or wait: catalogs are synced by themselves.",
         )
 
 
 @require_POST
-@sign_in_required(return_to="catalogs:catalog")
+@sign_in_required(return_to="catalogs:catalog", check=_require_sync)
 def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
-    """Staff request a sync of the catalog; a worker does it."""
+    """Requests a sync of the catalog; a worker does it."""
     catalog_row = lookup.get_catalog(cluster, catalog)
-    _require_staff(request, "start", "wait: catalogs are read by themselves.")
-    tasks.sync_catalog.delay_on_commit(catalog_row.pk)
+    enqueue("catalogs.sync_catalog", catalog_row.pk)
     messages.success(request, f"A sync of {catalog_row} was asked for; a worker reads it now.")
     return redirect("catalogs:catalog", catalog_row.cluster_name, catalog_row.slug)
 
@@ -129,11 +129,10 @@ def progress(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
 
 
 @require_POST
-@sign_in_required(return_to="catalogs:catalog")
+@sign_in_required(return_to="catalogs:catalog", check=_require_sync)
 def cancel(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
-    """Staff cancel the running sync; the content read before stays."""
+    """Cancels the running sync; the content read before stays."""
     catalog_row = lookup.get_catalog(cluster, catalog)
-    _require_staff(request, "cancel", "wait until it is done.")
     if sync_progress.cancel(catalog_row):
         messages.success(
             request, f"The sync of {catalog_row} stops now; what was read before stays."

@@ -30,7 +30,7 @@ from installs.actions.objects import WRITTEN, full_name
 from installs.actions.plan import paths_of, plan_install
 from installs.methods import METHODS
 from installs.models import AccessAnswer, Action, Operator
-from olmweb.accounts.roles import NOT_AN_OPERATOR, AnyUser, impersonation_for, is_operator, may_act
+from olmweb.accounts.roles import ACT, NOT_AN_OPERATOR, AnyUser, impersonation_for, may_act
 from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
@@ -83,7 +83,7 @@ def install_offer(user: AnyUser, catalog: Catalog, clusters: Sequence[Cluster]) 
 
 
 def _role_reason(user: AnyUser) -> str:
-    if isinstance(user, User) and not is_operator(user):
+    if isinstance(user, User) and not user.has_perm(ACT):
         return f"{NOT_AN_OPERATOR}; an operator decides."
     return ""
 

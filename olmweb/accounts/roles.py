@@ -33,6 +33,7 @@ ASK = "installs.add_installrequest"  # request a package with a reason
 DECIDE = "installs.decide_installrequest"  # approve or decline requests of others
 DECIDE_OWN = "installs.decide_own_installrequest"  # and one's own requests
 INSPECT = "catalogs.add_bundleinspection"  # have a worker pull the image of a bundle
+SYNC = "catalogs.sync_catalog"  # start and cancel syncs
 _ALLOW_LIST = tuple(f"installs.{verb}_allowrule" for verb in ("view", "add", "change", "delete"))
 _OURS = ("olmweb", "catalogs", "installs")  # the apps whose admin pages an admin may read
 
@@ -57,7 +58,7 @@ ROLES = (
     Role(
         "admin",
         "olmweb-admins",
-        (ASK, ACT, DECIDE, INSPECT, DECIDE_OWN, *_ALLOW_LIST),
+        (ASK, ACT, DECIDE, INSPECT, DECIDE_OWN, SYNC, *_ALLOW_LIST),
         sees_admin=True,
     ),
 )
@@ -137,15 +138,11 @@ def may_act(user: AnyUser) -> tuple[bool, str]:
         return False, "Sign in to change anything on a cluster."
     if not user.is_active:
         return False, "This account is switched off."
-    if not is_operator(user):
+    if not user.has_perm(ACT):
         return False, f"{NOT_AN_OPERATOR}; ask an administrator of OLM Web for the role operator."
     if settings.WRITE_AS != SERVICE_ACCOUNT and user.get_username().startswith("system:"):
         return False, "Names that start with system: belong to the cluster and can't act here."
     return True, ""
-
-
-def is_operator(user: User) -> bool:
-    return user.is_staff or user.has_perm(ACT)
 
 
 def person(user: AnyUser) -> User:

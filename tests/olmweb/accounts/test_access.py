@@ -58,6 +58,13 @@ def test_a_role_says_who_may_try(
     assert "Sign in" in why
 
 
+def test_the_staff_flag_opens_the_admin_site_and_grants_nothing_else(bob: User) -> None:
+    bob.is_staff = True
+    allowed, why = may_act(bob)
+    assert not allowed
+    assert "role operator" in why
+
+
 def test_a_permission_given_to_one_person_counts_too(bob: User) -> None:
     bob.user_permissions.add(Permission.objects.get(codename="add_action"))
     assert may_act(User.objects.get(pk=bob.pk))[0]

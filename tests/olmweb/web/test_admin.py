@@ -149,6 +149,23 @@ def test_sync_now_sends_the_task_after_commit(
     assert sent == [(task, (row.pk,), queue)]
 
 
+@pytest.mark.parametrize("label", ["olmweb.Cluster", "catalogs.Catalog"])
+def test_seeing_the_rows_is_not_enough_to_sync_them(
+    client: Client, bob: User, world: World, monkeypatch: pytest.MonkeyPatch, label: str
+) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(Task, "apply_async", lambda self, *args: sent.append(self.name))
+    model = apps.get_model(label)
+    bob.is_staff = True
+    bob.save()
+    bob.user_permissions.add(Permission.objects.get(codename=f"view_{model._meta.model_name}"))
+    client.force_login(bob)
+    row = model._default_manager.first()
+    chosen = {"action": "sync_now", "_selected_action": [row.pk]}
+    client.post(address(model, "changelist"), chosen)
+    assert sent == []
+
+
 def test_a_notification_that_was_given_up_can_be_sent_again(signed_in: Client) -> None:
     row = Notification.objects.get()
     chosen = {"action": "send_again", "_selected_action": [row.pk]}
