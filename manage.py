@@ -7,11 +7,18 @@ import sys
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "olmweb.settings")
-    from django.core.management import execute_from_command_line
+    import django
+    from django.core.management import ManagementUtility
     from django.db import OperationalError, ProgrammingError
 
     try:
-        execute_from_command_line(sys.argv)
+        utility = ManagementUtility(sys.argv)
+        if sys.argv[1:2] == ["version"]:
+            # `execute` answers this one word with Django's version.
+            django.setup()
+            utility.fetch_command("version").run_from_argv(sys.argv)
+        else:
+            utility.execute()
     except (OperationalError, ProgrammingError) as error:
         if "--traceback" in sys.argv:
             raise

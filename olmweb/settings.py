@@ -8,10 +8,12 @@ from pathlib import Path
 import dj_database_url
 
 from installs.notifications import formats
+from olmweb import __version__
 from olmweb.accounts.oidc_settings import read_oidc
 from olmweb.runtime.env import Env, EnvError
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+VERSION = __version__
 
 env = Env(os.environ, "OLMWEB_", ignore="OLMWEB_TEST_")
 
@@ -32,6 +34,7 @@ EVENT_RETENTION_DAYS = env.integer("OLMWEB_EVENT_RETENTION_DAYS", 7, minimum=1)
 WEBHOOK_URL = env.text("OLMWEB_WEBHOOK_URL")
 WEBHOOK_FORMAT = env.choice("OLMWEB_WEBHOOK_FORMAT", "json", tuple(formats.FORMATS))
 PUBLIC_URL = env.text("OLMWEB_PUBLIC_URL").rstrip("/")
+METRICS_TOKEN = env.text("OLMWEB_METRICS_TOKEN")
 LOG_FORMAT = env.choice("OLMWEB_LOG", "text" if EMBEDDED else "json", ("text", "json"))
 ADMIN_PASSWORD = env.text("OLMWEB_ADMIN_PASSWORD")
 OIDC = read_oidc(env)
@@ -53,6 +56,8 @@ if not EMBEDDED and not ALLOWED_HOSTS:
 for name, address in (("OLMWEB_WEBHOOK_URL", WEBHOOK_URL), ("OLMWEB_PUBLIC_URL", PUBLIC_URL)):
     if address and not address.startswith(("http://", "https://")):
         env.problem(f"{name} is no address of a web server; write https://host/path.")
+if METRICS_TOKEN and len(METRICS_TOKEN) < 16:
+    env.problem("OLMWEB_METRICS_TOKEN is shorter than 16 characters; use random ones.")
 for name in sorted(INSECURE_REGISTRIES):
     if not re.fullmatch(r"[A-Za-z0-9.\-\[\]:]+:\d{1,5}", name):
         env.problem(f'OLMWEB_INSECURE_REGISTRIES names "{name}"; write host:port, comma-separated.')

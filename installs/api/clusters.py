@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+from django.conf import settings
 from django.db.models import Count, Q
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from ninja import FilterLookup, Query, Router
+from ninja import FilterLookup, Query, Router, Schema
 
 from catalogs.models import Catalog
 from installs.api.operators import UPGRADABLE
@@ -39,14 +40,27 @@ class StatusParameters(ListParameters):
     cluster: Annotated[Values, FilterLookup("name__in")] = values("Name of the cluster.")
 
 
-@router.get("/status", response=Page[StatusRow])
+class About(Schema):
+    """The OLM Web that answers."""
+
+    version: str
+
+
+class StatusPage(Page[StatusRow]):
+    """Counts of each cluster, and the version of OLM Web."""
+
+    olmweb: About
+
+
+@router.get("/status", response=StatusPage)
 def list_status(request: HttpRequest, query: Query[StatusParameters]) -> HttpResponseBase:
     """Per cluster: how many operators are in which health, and the causes behind."""
     catalogs = list(Catalog.objects.order_by("id").values_list("id", "cluster", "state"))
     feeds = list(ResourceWatch.objects.order_by("id").values_list("id", "state"))
     source = StoredRows(query.filter(Cluster.objects.all()), ("name", "id"), _status_rows)
     state = [_rows_state(), catalogs, feeds]
-    return answer_list(request, query, "status", StatusRow, source, state)
+    about = {"olmweb": {"version": settings.VERSION}}
+    return answer_list(request, query, "status", StatusRow, source, state, about=about)
 
 
 @router.get("/clusters", response=Page[ClusterRow])

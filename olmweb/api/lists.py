@@ -10,7 +10,7 @@ can't leave out fields. The OpenAPI document is made from the same dataclasses.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
@@ -177,18 +177,20 @@ def answer_list(
     source: RowSource,
     state: Sequence[object],
     markdown: Callable[[], Iterable[str]] = tuple,
+    about: Mapping[str, object] | None = None,
 ) -> HttpResponseBase:
     """The part of `source` that the query selects.
 
     `row` is the dataclass of its rows; `name` that of an exported file. `state` is what changes
     whenever the rows do: it makes the ETag, so that a 304 makes no row. `markdown` gives the whole
-    as text, in pieces. Raises the 400 that names the parameter.
+    as text, in pieces. `about` are fields of the JSON body beside those of `Page`. Raises the 400
+    that names the parameter.
     """
     names = read_fields(query.fields, row)
     seal = _seal(request)
     after = _read_cursor(query.cursor, seal)
     require_acceptable(request, FORMATS[query.format])
-    etag = make_etag(request, *state)
+    etag = make_etag(request, *state, *(about or {}).items())
     unchanged = not_modified(request, etag)
     if unchanged is not None:
         return unchanged
@@ -201,6 +203,7 @@ def answer_list(
         "items": [pick(item, names) for item in page.rows],
         "next": pagination.write_cursor(page.last, seal) if page.last is not None else None,
         "count": page.count,
+        **(about or {}),
     }
     return finish(json_response(body), etag)
 

@@ -6,6 +6,7 @@ Part of the composition root: may import the apps, nothing but `olmweb.urls` imp
 from functools import cache
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import path, re_path
@@ -38,7 +39,7 @@ class Api(NinjaAPI):
 
 api = Api(
     title="OLM Web",
-    version="1",
+    version=settings.VERSION,
     description="Catalogs, what is installed from them and how it fares. Lists answer "
     '{"items", "next", "count"}; errors {"error": {"code", "message", "hint", "fields"}}.',
     auth=[BearerToken(), Session(), PublicRead()],

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import redis
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.crypto import constant_time_compare
 from django.views.decorators.http import require_safe
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -60,17 +62,25 @@ def readyz(request: HttpRequest) -> HttpResponseBase:
 @guard
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponseBase:
-    """Prometheus text; whoever may read the pages or the API may read it."""
-    if not may_read(request):
+    """Prometheus text, for OLMWEB_METRICS_TOKEN and for whoever may read the pages or the API."""
+    if not _has_metrics_token(request) and not may_read(request):
         raise OlmwebError(
             "Metrics need a bearer token.",
             code="unauthorized",
             status=401,
-            hint="Make one with `manage.py apitoken USER --scope read`.",
+            hint="Send OLMWEB_METRICS_TOKEN, or a token of `manage.py apitoken USER --scope read`.",
         )
     registry = CollectorRegistry(auto_describe=False)
     registry.register(StateCollector())
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+def _has_metrics_token(request: HttpRequest) -> bool:
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    expected = settings.METRICS_TOKEN
+    return bool(
+        expected and scheme.lower() == "bearer" and constant_time_compare(secret.strip(), expected)
+    )
 
 
 def check_database() -> Check:
@@ -123,8 +133,10 @@ def check_broker() -> Check:
 
 
 class ProbeMiddleware:
-    """Answers the two probes before hosts are checked and http is redirected: a kubelet or a
-    container engine requests them by address, over plain http.
+    """Answers probes and scrapes before hosts are checked and http is redirected: a kubelet, a
+    container engine and Prometheus request them by address, over plain http.
+
+    /metrics with a session's cookie goes the way of a page, because a session belongs to a host.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -132,6 +144,11 @@ class ProbeMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         probe = PROBES.get(request.path)
+        if probe is metrics:
+            if settings.SESSION_COOKIE_NAME in request.COOKIES:
+                probe = None
+            else:
+                request.user = AnonymousUser()
         if probe is None:
             return self.get_response(request)
         response = probe(request)
@@ -139,7 +156,7 @@ class ProbeMiddleware:
         return response
 
 
-PROBES = {"/livez": livez, "/readyz": readyz}
+PROBES = {"/livez": livez, "/readyz": readyz, "/metrics": metrics}
 CHECKS: dict[str, Callable[[], Check]] = {
     "database": check_database,
     "migrations": check_migrations,

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.apps import apps
+from django.conf import settings
 from django.db.models import Count, Max, Q
 from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -62,6 +63,9 @@ class StateCollector(Collector):
         limited = _gauge(
             "series_limited", f"1 when only the first {SERIES} objects are told.", ["metric"]
         )
+        build = _gauge("build_info", "1 for the version of OLM Web.", ["version"])
+        build.add_metric([settings.VERSION], 1)
+        yield build
         yield from self._clusters(now)
         yield from self._feeds(now)
         yield from self._requests()

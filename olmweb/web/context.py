@@ -80,4 +80,5 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "shell_silent": SimpleLazyObject(lambda: [r for r in rows if r["state"] == "silent"]),
         "shell_states": SimpleLazyObject(lambda: _states(rows)),
         "shell_readable": readable,
+        "shell_version": settings.VERSION,
     }

@@ -57,7 +57,7 @@ def test_every_list_is_tested_here() -> None:
 @every_list
 def test_a_list_answers_items_next_and_count(world: World, get: Get, name: str) -> None:
     body = get(LISTS[name]).json()
-    assert list(body) == ["items", "next", "count"]
+    assert list(body)[:3] == ["items", "next", "count"]
     assert body["next"] is None
     assert len(body["items"]) == body["count"] == SIZES[name]
     assert list(body["items"][0]) == list(read_lists()[0][name])

@@ -14,7 +14,7 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from installs.models import Notification
-from olmweb import clusters
+from olmweb import __version__, clusters
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster, ResourceWatch
@@ -256,3 +256,59 @@ def test_the_documentation_names_every_metric_with_its_labels(
         family.name + ("_total" if family.type == "counter" else ""): ", ".join(family._labelnames)
         for family in families
     }
+
+
+POD = {"host": "10.1.2.3:8000"}  # a scrape by address names no host of OLMWEB_HOSTS
+
+
+def test_a_scrape_by_address_over_http_is_answered_like_a_probe(
+    olm: Cluster, client: Client, settings: Any, token: str
+) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    settings.PUBLIC_READ = False
+    settings.METRICS_TOKEN = "m" * 20
+    for bearer in ("m" * 20, token):
+        headers = {**POD, "authorization": f"Bearer {bearer}"}
+        answer = client.get("/metrics", headers=headers)
+        assert answer.status_code == 200
+        assert "olmweb_build_info" in answer.content.decode()
+        assert answer["X-Content-Type-Options"] == "nosniff"
+        head = client.head("/metrics", headers=headers)
+        assert (head.status_code, head.content) == (200, b"")
+    assert client.get("/metrics", headers=POD).status_code == 401
+    wrong = {**POD, "authorization": "Bearer " + "n" * 20}
+    assert client.get("/metrics", headers=wrong).status_code == 401
+    assert client.post("/metrics", headers=POD).status_code == 405
+    settings.PUBLIC_READ = True
+    assert client.get("/metrics", headers=POD).status_code == 200
+
+
+def test_the_token_of_metrics_opens_nothing_else(
+    world: World, client: Client, settings: Any
+) -> None:
+    settings.METRICS_TOKEN = "m" * 20
+    headers = {"authorization": "Bearer " + "m" * 20}
+    assert client.get("/metrics", headers=headers).status_code == 200
+    assert client.get("/api/v1/clusters", headers=headers).status_code == 401
+    assert client.get("/operators/", headers=headers).status_code == 302
+
+
+def test_without_a_token_of_metrics_an_empty_bearer_is_refused(
+    world: World, client: Client, settings: Any
+) -> None:
+    settings.METRICS_TOKEN = ""
+    for header in ("Bearer ", "Bearer", "", "Basic m"):
+        answer = client.get("/metrics", headers={"authorization": header})
+        assert answer.status_code == 401, header
+
+
+def test_a_session_reads_metrics_under_a_known_host_alone(
+    world: World, client: Client, bob: User
+) -> None:
+    client.force_login(bob)
+    assert client.get("/metrics").status_code == 200
+    assert client.get("/metrics", headers=POD).status_code == 400
+
+
+def test_metrics_tell_the_version(olm: Cluster, client: Client) -> None:
+    assert Scrape(client).value("build_info", version=__version__) == 1
