@@ -92,6 +92,13 @@ PEERS = (
         {"catalogd": f"{OPERATOR_FRAMEWORK}/operator-controller/cmd/catalogd"},
         "containers_image_openpgp",
     ),
+    Peer(
+        "helm",
+        {
+            "helm": "helm.sh/helm/v3/cmd/helm",
+            "kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform",
+        },
+    ),
 )
 
 
@@ -101,7 +108,7 @@ def cache() -> Path:
 
 
 def binary(name: str) -> Path | None:
-    """Path of a built binary (kube-apiserver, etcd, opm, olm, catalog, catalogd), else None."""
+    """Path of a built binary (kube-apiserver, etcd, opm, olm, catalog, catalogd, helm, kubeconform), else None."""
     peer = next(peer for peer in PEERS if name in peer.binaries)
     path = peer.home() / name
     return path if path.is_file() else None
