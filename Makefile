@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ASSET_SOURCES := $(shell find static/src templates -type f 2>/dev/null) package-lock.json static/build.mjs
 
-.PHONY: help install demo dev run clean-demo unit check test peers bench fuzz lint format lock
+.PHONY: help install demo dev run clean-demo unit check test chart peers bench fuzz lint format lock
 
 help:
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -76,10 +76,13 @@ check: lint unit ## what to run before each commit: lint, types, layers, unit te
 test: $(VENV)/.dev static/dist/.built ## every test that this machine can run
 	@$(BIN)/python -m tests.run
 
-peers: $(BIN)/python ## the real components for the tests: Debian's, and API server, OLM, opm, catalogd
-	@echo "PostgreSQL, Redis, Chromium and an image registry (Debian's packages):"
+chart: $(VENV)/.dev ## the Helm chart: lint, render, schemas, a real API server, alert rules
+	@$(BIN)/python -m pytest tests/chart -n 2 --dist loadfile -q
+
+peers: $(BIN)/python ## the real components for the tests: Debian's, and API server, OLM, opm, catalogd, helm
+	@echo "PostgreSQL, Redis, Chromium, an image registry and promtool (Debian's packages):"
 	@deploy/install-services.sh
-	@echo "kube-apiserver, etcd, opm, OLM and catalogd (built from source, once):"
+	@echo "kube-apiserver, etcd, opm, OLM, catalogd and helm (built from source, once):"
 	@$(BIN)/python -m tests.peers.build
 
 bench: $(VENV)/.dev static/dist/.built ## measure; prints a table, writes .local/bench.json

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Installs what the whole test suite can use, from Debian's packages: PostgreSQL, Redis, Chromium,
-# an image registry. Does nothing where all are there.
+# an image registry, promtool. Does nothing where all are there.
 set -euo pipefail
 missing=()
 compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || missing+=(postgresql)
 command -v redis-server >/dev/null || missing+=(redis-server)
 command -v chromium >/dev/null || missing+=(chromium)
 command -v docker-registry >/dev/null || missing+=(docker-registry)
+command -v promtool >/dev/null || missing+=(prometheus)
 command -v openssl >/dev/null || missing+=(openssl)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 if [ ${#missing[@]} -eq 0 ]; then
-  echo "PostgreSQL, Redis, Chromium and docker-registry are installed."
+  echo "PostgreSQL, Redis, Chromium, docker-registry and promtool are installed."
   exit 0
 fi
 echo "Installing ${missing[*]}"

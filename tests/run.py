@@ -60,7 +60,7 @@ def main() -> int:
         failed.append(run_pytest("tests on the real components", *real))
     else:
         print("\nskipped: tests on the real components: none is built (`make peers` builds them)")
-        failed.append(int(bool(required() & {"apiserver", "opm", "olm", "catalogd"})))
+        failed.append(int(bool(required() & {"apiserver", "opm", "olm", "catalogd", "helm"})))
     # Browsers keep the cores busy: more than two at a time wait for each other beyond their limits.
     journeys = ["-n", "2", *by_file, "-m", "e2e", "-p", "no:randomly", *extra]
     failed.append(run_pytest("browser journeys", *journeys))

@@ -19,6 +19,8 @@ HOW_TO_GET = {
     "opm": "opm is not built (`make peers` builds it)",
     "catalogd": "catalogd or docker-registry is missing (`make peers` gets both)",
     "olm": "OLM is not built (`make peers` builds it)",
+    "helm": "helm and kubeconform are not built (`make peers` builds them)",
+    "promtool": "promtool is not installed (Debian: apt-get install prometheus)",
 }
 
 

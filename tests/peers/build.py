@@ -1,12 +1,14 @@
 """Builds the real components that tests run against: `python -m tests.peers.build`.
 
 Each folder beside this file that has a go.mod is one peer: its versions are pinned there as Go
-tool dependencies. A peer is built once per go.sum, into a cache outside the checkout, so that a
-fresh clone does not build again. Standard library only: this runs before anything is installed.
+tool dependencies, or as requirements where only files of a module are needed. A peer is built once
+per go.sum, into a cache outside the checkout, so that a fresh clone does not build again. Standard
+library only: this runs before anything is installed.
 """
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -16,7 +18,7 @@ import time
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -31,11 +33,15 @@ class BuildError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One go.mod and what is built from it: binary name -> Go package."""
+    """One go.mod and what is built from it: binary name -> Go package.
+
+    `files` are copied from its modules as they are: file name -> (module, path in it).
+    """
 
     name: str
     binaries: dict[str, str]
     tags: str = ""
+    files: dict[str, tuple[str, str]] = field(default_factory=dict)
     stamped: bool = False  # whether the Kubernetes version has to be linked in
 
     @property
@@ -48,7 +54,9 @@ class Peer:
 
     def home(self) -> Path:
         """Where its binaries are, or will be: named after everything that they depend on."""
-        asked = "\n".join([*self.flags(), *self.binaries.values()])
+        asked = "\n".join(
+            [*self.flags(), *self.binaries.values(), *map("/".join, self.files.values())]
+        )
         key = hashlib.sha256((self.folder / "go.sum").read_bytes() + asked.encode()).hexdigest()
         return cache() / f"{self.name}-{key[:16]}"
 
@@ -99,6 +107,23 @@ PEERS = (
             "kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform",
         },
     ),
+    Peer(
+        "manifests",
+        {},
+        files={
+            "routes.yaml": (
+                "github.com/openshift/api",
+                "route/v1/zz_generated.crd-manifests/routes.crd.yaml",
+            ),
+            **{
+                f"{kind}.yaml": (
+                    "github.com/prometheus-operator/prometheus-operator",
+                    f"example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml",
+                )
+                for kind in ("servicemonitors", "prometheusrules")
+            },
+        },
+    ),
 )
 
 
@@ -108,8 +133,8 @@ def cache() -> Path:
 
 
 def binary(name: str) -> Path | None:
-    """Path of a built binary (kube-apiserver, etcd, opm, olm, catalog, catalogd, helm, kubeconform), else None."""
-    peer = next(peer for peer in PEERS if name in peer.binaries)
+    """Path of a built binary (kube-apiserver, helm) or file (routes.yaml), None if not built."""
+    peer = next(peer for peer in PEERS if name in peer.binaries or name in peer.files)
     path = peer.home() / name
     return path if path.is_file() else None
 
@@ -167,8 +192,8 @@ def installed_version(path: str) -> tuple[int, ...]:
     return version_of(answer.stdout)
 
 
-def run(command: list[str], *, what: str, hint: str, folder: Path | None = None) -> None:
-    """Runs a command quietly; raises BuildError with its last lines when it fails."""
+def run(command: list[str], *, what: str, hint: str, folder: Path | None = None) -> str:
+    """Runs a command quietly and returns its output; raises BuildError with its last lines."""
     done = subprocess.run(
         command,
         cwd=folder,
@@ -180,6 +205,7 @@ def run(command: list[str], *, what: str, hint: str, folder: Path | None = None)
     if done.returncode:
         last = "\n".join(f"  {line}" for line in done.stdout.splitlines()[-15:])
         raise BuildError(f"{what} failed (exit code {done.returncode}):\n{last}\nTo do: {hint}.")
+    return done.stdout
 
 
 @contextmanager
@@ -196,10 +222,21 @@ def replaced(home: Path) -> Iterator[Path]:
         raise
 
 
+def module_folder(compiler: str, peer: Peer, module: str) -> Path:
+    """Where Go keeps the files of a module of a peer's go.mod, downloaded if need be."""
+    answer = run(
+        [compiler, "mod", "download", "-json", module],
+        what=f"downloading {module}",
+        hint="see whether the Go module proxy can be reached, and run `make peers` again",
+        folder=peer.folder,
+    )
+    return Path(json.loads(answer[answer.index("{") :])["Dir"])  # after lines on the download
+
+
 def build(peer: Peer, compiler: str) -> None:
     """Builds one peer and then deletes older builds of it; raises BuildError."""
     home = peer.home()
-    names = " and ".join(peer.binaries)
+    names = " and ".join([*peer.binaries, *peer.files])
     if home.is_dir():
         print(f"{names}: already built", flush=True)
         return
@@ -213,6 +250,8 @@ def build(peer: Peer, compiler: str) -> None:
                 "and run `make peers` again; what was compiled so far is kept",
                 folder=peer.folder,
             )
+        for name, (module, path) in peer.files.items():
+            shutil.copyfile(module_folder(compiler, peer, module) / path, building / name)
     print(f"{names}: built in {time.monotonic() - started:.0f} s", flush=True)
     for older in cache().glob(f"{peer.name}-*"):
         if older != home:

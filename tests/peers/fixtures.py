@@ -14,6 +14,7 @@ BINARIES = {
     "opm": ("opm",),
     "olm": ("olm", "catalog"),
     "catalogd": ("catalogd",),
+    "helm": ("helm", "kubeconform", "routes.yaml"),
 }
 
 

@@ -143,3 +143,17 @@ def test_an_older_go_on_the_path_is_not_taken(tmp_path, cache, monkeypatch) -> N
     assert Path(found).is_relative_to(cache)
     assert build.go() == found
     assert len(installed) == 1
+
+
+def test_files_of_a_module_are_copied_beside_the_binaries(tmp_path, cache) -> None:
+    (tmp_path / "module" / "crds").mkdir(parents=True)
+    (tmp_path / "module" / "crds" / "a.yaml").write_text("kind: A")
+    answer = f"""#!/bin/sh
+echo "go: downloading example.org/m v1.0.0" >&2
+echo '{{"Path": "example.org/m", "Dir": "{tmp_path / "module"}"}}'
+"""
+    (tmp_path / "go.sum").write_text("one")
+    files = {"a.yaml": ("example.org/m", "crds/a.yaml")}
+    build.build(made := Made("files", {}, files=files, where=tmp_path), compiler(tmp_path, answer))
+    assert (made.home() / "a.yaml").read_text() == "kind: A"
+    assert made.home() != Made("files", {}, where=tmp_path).home()
