@@ -29,7 +29,7 @@ from installs.api.schemas import (
 from installs.models import Action, InstallRequest
 from installs.queries import lookup
 from installs.queries.activity import progress_of, requests_revision
-from olmweb.accounts.api_tokens import require_scope
+from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
@@ -85,7 +85,7 @@ class ActionBody(RequestBody):
     dry_run: bool = False
 
 
-@router.get("/actions", response=Page[ActionRow])
+@router.get("/actions", response=Page[ActionRow], auth=PEOPLE_ONLY)
 def list_actions(request: HttpRequest, query: Query[ActionParameters]) -> HttpResponseBase:
     """What people asked OLM Web to do, newest first."""
     by_state = Action.objects.order_by("state").values_list("state")
@@ -121,14 +121,14 @@ def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
     return response
 
 
-@router.get("/actions/{id}", response=ActionRow)
+@router.get("/actions/{id}", response=ActionRow, auth=PEOPLE_ONLY)
 def get_action(request: HttpRequest, id: int) -> HttpResponseBase:
     """One action."""
     row = action_row(lookup.get_action(id))
     return answer_one(request, (row,), lambda: row)
 
 
-@router.get("/requests", response=Page[RequestRow])
+@router.get("/requests", response=Page[RequestRow], auth=PEOPLE_ONLY)
 def list_requests(request: HttpRequest, query: Query[RequestParameters]) -> HttpResponseBase:
     """What people asked their operators for, newest first, and how it was decided."""
     rows = query.filter(InstallRequest.objects.select_related("cluster", "user", "decided_by"))
@@ -136,7 +136,7 @@ def list_requests(request: HttpRequest, query: Query[RequestParameters]) -> Http
     return answer_list(request, query, "requests", RequestRow, source, requests_revision())
 
 
-@router.get("/requests/{id}", response=RequestRow)
+@router.get("/requests/{id}", response=RequestRow, auth=PEOPLE_ONLY)
 def get_request(request: HttpRequest, id: int) -> HttpResponseBase:
     """One request."""
     row = request_row(lookup.get_request(id))
@@ -276,7 +276,7 @@ def _dry_run_row(item: Item) -> DryRunRow:
     )
 
 
-@router.get("/bulk-installs/{id}", response=BatchRow)
+@router.get("/bulk-installs/{id}", response=BatchRow, auth=PEOPLE_ONLY)
 def get_batch(request: HttpRequest, id: int) -> HttpResponseBase:
     """One bulk install: each action with its state, how many are done, what was left out."""
     row = batch_row(progress_of(lookup.get_batch(id)))

@@ -1,5 +1,6 @@
 """Activity: actions and sync runs; one action followed live."""
 
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
@@ -10,6 +11,7 @@ from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_action
 from installs.state.observation import diagnose_row
+from olmweb.accounts.roles import sign_in_required
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
 from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
 
@@ -36,9 +38,12 @@ class SyncRunsForm(FilterForm):
 
 @require_safe
 def activity(request: HttpRequest) -> HttpResponse:
-    """Actions or sync runs, newest first."""
-    show = ActivityForm.read(request.GET)["show"] or "actions"
+    """Actions or sync runs, newest first; visitors without an account see sync runs only."""
+    signed_in = request.user.is_authenticated
+    show = ActivityForm.read(request.GET)["show"] or ("actions" if signed_in else "syncs")
     syncs = show == "syncs"
+    if not (syncs or signed_in):
+        return redirect_to_login(request.get_full_path())
     form = SyncRunsForm if syncs else ActionsForm
     chosen = form.read(request.GET)
     revision = queries.syncs_revision() if syncs else queries.actions_revision()
@@ -60,6 +65,7 @@ def activity(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
+@sign_in_required()
 def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     """One action: user, manifests, response of the cluster, outcome; live until it ended."""
     action = get_action(id)

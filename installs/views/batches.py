@@ -225,6 +225,7 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
 
 
 @require_safe
+@sign_in_required()
 def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
     """A bulk install: the state of each action and the left-out packages; live until all ended."""
     progress = progress_of(get_batch(id))

@@ -124,6 +124,7 @@ class RequestsForm(FilterForm):
 
 
 @require_safe
+@sign_in_required()
 def request_list(request: HttpRequest) -> HttpResponse:
     """The queue: waiting requests and decided ones, newest first."""
     chosen = RequestsForm.read(request.GET)
@@ -144,7 +145,7 @@ def request_list(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_http_methods(METHODS)
-@sign_in_required(methods=("POST",))
+@sign_in_required()
 def request_detail(request: HttpRequest, id: int) -> HttpResponse:
     """One request: the plan, the installed operators, warnings; the decision."""
     install_request = get_request(id)

@@ -76,6 +76,10 @@ class PublicRead:
         return None
 
 
+# Authentication of the routes that show what people did: OLMWEB_PUBLIC_READ does not open them.
+PEOPLE_ONLY = (BearerToken(), Session())
+
+
 def may_read(request: HttpRequest) -> bool:
     """The rule for reading outside the API; raises OlmwebError (401) for a wrong token."""
     if BearerToken()(request):

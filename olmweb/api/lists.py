@@ -33,6 +33,7 @@ from olmweb.api.formats import (
     stream,
 )
 from olmweb.api.parameters import OneOf, Parameters, text
+from olmweb.errors import OlmwebError
 from olmweb.web import pagination
 
 M = TypeVar("M", bound=Model)
@@ -40,6 +41,7 @@ R = TypeVar("R")
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 500
 CHUNK = 1000  # rows read at once for an export
+PUBLIC_EXPORT = 2000  # rows of an export for readers without an account
 CONTROLS = ("limit", "cursor", "fields", "format")
 MARKDOWN = "md"
 FORMATS = {**MEDIA_TYPES, MARKDOWN: "text/markdown"}
@@ -197,7 +199,10 @@ def answer_list(
     if query.format == MARKDOWN:
         return finish(_as_markdown(markdown(), name), etag)
     if query.format != "json":
-        return finish(stream(source.chunks(after, query.limit), names, query.format, name), etag)
+        chunks = source.chunks(after, query.limit)
+        if not request.user.is_authenticated:
+            chunks = _require_few(chunks)
+        return finish(stream(chunks, names, query.format, name), etag)
     page = source.page(after, query.limit or DEFAULT_LIMIT)
     body = {
         "items": [pick(item, names) for item in page.rows],
@@ -206,6 +211,25 @@ def answer_list(
         **(about or {}),
     }
     return finish(json_response(body), etag)
+
+
+def _require_few(chunks: Iterable[Sequence[object]]) -> Iterator[Sequence[object]]:
+    """The chunks. Raises OlmwebError (403) when they are more than PUBLIC_EXPORT rows: whoever has
+    no account must not make a worker of the web server read whole tables again and again."""
+    read: list[Sequence[object]] = []
+    count = 0
+    for rows in chunks:
+        read.append(rows)
+        count += len(rows)
+        if count > PUBLIC_EXPORT:
+            raise OlmwebError(
+                f"Without signing in, an export has at most {PUBLIC_EXPORT:,} rows; this one has "
+                "more.",
+                code="export-too-large",
+                status=403,
+                hint="Sign in or send a token, narrow the filters, or read it page by page.",
+            )
+    return iter(read)
 
 
 def read_fields(value: str, row: type) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from installs.models import Action
+from installs.models import Action, ActionBatch, InstallRequest
 from installs.models.steps import Apply, to_json
 from olmweb.models import Cluster, SyncRun
 from tests.worlds.html import assert_fragment, assert_page
@@ -26,6 +26,31 @@ def run(**fields: Any) -> SyncRun:
 def test_before_anything_was_asked_it_says_what_will_be_here(reader: Client) -> None:
     assert "Nobody has asked for anything yet" in assert_page(reader.get("/activity/")).text
     assert "No sync run yet" in assert_page(reader.get("/activity/", {"show": "syncs"})).text
+
+
+def test_what_people_did_is_not_public(
+    client: Client, prod: Cluster, alice: Any, settings: Any
+) -> None:
+    settings.PUBLIC_READ = True
+    action = make_action(prod, "etcd", user=alice, as_user="alice@corp")
+    batch = ActionBatch.objects.create(cluster=prod, path=action.path, user=alice)
+    asked = InstallRequest.objects.create(
+        cluster=prod, package="etcd", path=action.path, reason="for the payroll", user=alice
+    )
+    private = [
+        "/activity/?show=actions", "/activity/requests/", f"/activity/requests/{asked.pk}",
+        f"/activity/actions/{action.pk}", f"/activity/bulk-installs/{batch.pk}",
+    ]  # fmt: skip
+    for address in private:
+        assert client.get(address)["Location"].startswith("/login/?next="), address
+    for name in ("actions", f"actions/{action.pk}", "requests", f"requests/{asked.pk}",
+                 f"bulk-installs/{batch.pk}"):  # fmt: skip
+        assert client.get(f"/api/v1/{name}").status_code == 401, name
+    for address in ("/", "/activity/", "/operators/", "/metrics"):
+        text = client.get(address).content.decode()
+        assert "alice" not in text, address
+        assert "payroll" not in text, address
+    assert "No sync run yet" in assert_page(client.get("/activity/")).text
 
 
 def test_actions_say_what_who_as_whom_and_how_it_ended(

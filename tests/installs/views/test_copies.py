@@ -83,6 +83,16 @@ def test_a_stranger_is_asked_to_sign_in_and_refused(
     assert not CopyReport.objects.exists()
 
 
+def test_only_people_with_an_account_see_whom_it_was_counted_for(
+    client: Client, prod: Cluster, bob: Any, settings: Any
+) -> None:
+    settings.PUBLIC_READ = True
+    make_report(prod, user=bob)
+    assert "for bob" not in assert_page(client.get(PAGE)).text
+    client.force_login(bob)
+    assert "for bob" in assert_page(client.get(PAGE)).text
+
+
 def test_a_report_says_what_the_copies_cost_and_what_to_do(reader: Client, prod: Cluster) -> None:
     make_report(prod)
     page = assert_page(reader.get(PAGE))

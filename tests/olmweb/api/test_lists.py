@@ -140,6 +140,21 @@ def test_limit_and_cursor_hold_for_exports_too(
     assert len(list(csv.reader(io.StringIO(capped)))) == 1 + header
 
 
+@pytest.mark.parametrize("form", ["ndjson", "csv"])
+def test_an_export_without_an_account_is_bounded(
+    world: World, get: Get, token: str, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    whole = body_of(get("operators", {"format": form}))
+    monkeypatch.setattr(lists, "PUBLIC_EXPORT", SIZES["operators"])
+    assert body_of(get("operators", {"format": form})) == whole
+    monkeypatch.setattr(lists, "PUBLIC_EXPORT", SIZES["operators"] - 1)
+    refused = get("operators", {"format": form})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "export-too-large")
+    assert get("operators", {"format": form, "limit": 2}).status_code == 200
+    signed_in = get("operators", {"format": form}, Authorization=f"Bearer {token}")
+    assert body_of(signed_in) == whole
+
+
 @every_list
 def test_fields_picks_columns_in_the_order_asked(world: World, get: Get, name: str) -> None:
     fields = read_lists()[0][name]
