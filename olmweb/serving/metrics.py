@@ -9,20 +9,27 @@ name: this module sits below them.
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from datetime import datetime, timedelta
 from typing import Any
 
+import redis
 from django.apps import apps
 from django.conf import settings
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Min, Q
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from olmweb.clusters import request_totals
 from olmweb.models import LOCAL, Cluster, ResourceWatch, SyncRun
+from olmweb.runtime.leases import is_held
 
 FAILURES_OF = timedelta(hours=1)
+QUEUES = ("actions", "sync", "reports", "watch")
+BEAT_LEASE = "beat"
+TIMEOUT = 1  # seconds, for the broker
 SERIES = 5000  # of one metric that has one for each object
 REASON_LIMIT = 100  # characters of a reason used as a label; Kubernetes' own reasons are words
 
@@ -55,6 +62,19 @@ def _age(moment: datetime | None, now: datetime) -> float | None:
     return None if moment is None else max(0.0, (now - moment).total_seconds())
 
 
+def _queue_lengths() -> dict[str, int]:
+    """Number of tasks in each queue of the broker; empty when it can't be reached."""
+    try:
+        with closing(
+            redis.Redis.from_url(
+                settings.REDIS_URL, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
+            )
+        ) as client:
+            return {queue: client.llen(queue) for queue in QUEUES}
+    except (redis.RedisError, OSError, ValueError):
+        return {}
+
+
 class StateCollector(Collector):
     """Reads the rows at each scrape; stores nothing between scrapes."""
 
@@ -73,7 +93,9 @@ class StateCollector(Collector):
         yield from self._olm(limited)
         yield from self._catalogs(now)
         yield from self._syncs(now)
+        yield from self._actions(now)
         yield from self._notifications()
+        yield from self._processes()
         yield limited
 
     def _clusters(self, now: datetime) -> Iterable[Metric]:
@@ -206,6 +228,35 @@ class StateCollector(Collector):
         for *values, state in _cut(rows, ready, limited):
             ready.add_metric(values, 1 if state == "READY" else 0)
         yield from (objects, succeeded, abnormal, subscription, ready)
+
+    def _actions(self, now: datetime) -> Iterable[Metric]:
+        """Open actions: pending ones are not sent yet, applied ones are followed."""
+        labels = ["cluster", "state"]
+        count = _gauge("actions", "Open actions.", labels)
+        age = _gauge(
+            "action_age_seconds",
+            "Since the oldest open action was recorded, or begun by its bulk install, or sent.",
+            labels,
+        )
+        waiting = Q(state="pending", batch__isnull=False, begun_at=None)  # for others of its batch
+        since = Coalesce("sent_at", "begun_at", "created_at")
+        rows = _rows("installs.Action").filter(state__in=("pending", "applied"))
+        for cluster, state, number, oldest in rows.values_list("cluster__name", "state").annotate(
+            number=Count("id"), oldest=Min(since, filter=~waiting)
+        ):
+            count.add_metric([cluster, state], number)
+            age.add_metric([cluster, state], _age(oldest, now) or 0)
+        yield from (count, age)
+
+    def _processes(self) -> Iterable[Metric]:
+        """Whether workers and beat do their part; no samples where they are in this process."""
+        length = _gauge("queue_length", "Tasks that wait for a worker.", ["queue"])
+        scheduling = _gauge("beat_scheduling", "1 while a beat holds the lease to schedule.", [])
+        if not settings.EMBEDDED:
+            for queue, number in _queue_lengths().items():
+                length.add_metric([queue], number)
+            scheduling.add_metric([], int(is_held(BEAT_LEASE)))
+        yield from (length, scheduling)
 
     def _notifications(self) -> Iterable[Metric]:
         count = _gauge("notifications", "Changes of health for the webhook.", ["state"])
