@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
+from installs.actions.authority import owner_problem
 from installs.models import (
     AccessAnswer,
     Action,
@@ -123,8 +124,12 @@ for model, options in READ_ONLY.items():
 class AllowRuleAdmin(ModelAdmin):
     """The allow-list: the one thing here that people keep."""
 
-    fields = ("package", "versions", "path", "cluster", "without_approval", "note")
-    list_display = ("package", "versions", "path", "cluster", "without_approval", "saved_by")
+    fields = (
+        *("package", "versions", "path", "cluster", "note", "without_approval"),
+        *("catalogs", "namespaces", "service_accounts", "approves"),
+    )
+    readonly_fields = ("approves",)
+    list_display = ("package", "versions", "path", "cluster", "approves", "saved_by")
     list_filter = ("without_approval", "path", "cluster")
     search_fields = ("package", "note")
     list_select_related = ("cluster", "saved_by")
@@ -134,6 +139,13 @@ class AllowRuleAdmin(ModelAdmin):
         if isinstance(request.user, User):
             obj.saved_by = request.user
         super().save_model(request, obj, form, change)
+
+    @admin.display(description="approves")
+    def approves(self, rule: AllowRule) -> str:
+        """Whether requests go through by this rule, or why not."""
+        if not rule.without_approval:
+            return "No, requests wait for approval."
+        return owner_problem(rule) or "Yes, what it pins."
 
 
 @admin.register(UnknownMessage)

@@ -4,6 +4,7 @@ import structlog
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
+from kombu.exceptions import OperationalError as BrokerError
 
 from installs import retention
 from installs.actions import bulk, buttons, follow
@@ -33,6 +34,7 @@ PREDICT_LIMIT = 600
 PREDICT_LEASE = 20  # seconds, renewed by a thread: another worker takes over soon after a crash
 # A task that waited this long in the queue is worth nothing: newer ones wait behind it.
 EXPIRES = max(30, 3 * settings.STATE_POLL)
+RESUME_SECONDS = 30  # the period of resume_actions
 
 
 @task(name="installs.sync_clusters", queue="actions", time_limit=60, expires=EXPIRES)
@@ -174,18 +176,24 @@ def run_action(action_id: int) -> None:
         # Nothing is lost: resume_actions starts it again.
         log.exception("action crashed", action=action_id)
         return
-    if again is not None:
-        run_action.apply_async((action_id,), countdown=again)
-        return
-    for next_id in bulk.next_after(action_id):
-        run_action.delay(next_id)
+    try:
+        if again is not None:
+            run_action.apply_async((action_id,), countdown=again)
+            return
+        for next_id in bulk.next_after(action_id):
+            run_action.delay(next_id)
+    except (BrokerError, OSError) as error:
+        log.warning("action not enqueued", action=action_id, error=str(error))
 
 
-@task(name="installs.resume_actions", queue="actions", time_limit=60, expires=30)
+@task(name="installs.resume_actions", queue="actions", time_limit=60, expires=RESUME_SECONDS)
 def resume_actions() -> None:
-    """Picks up open actions whose worker is gone, or whose task never reached a worker."""
+    """Picks up open actions whose worker is gone, or whose task never reached a worker.
+
+    Messages that no worker takes until the next run of this expire, so that they do not pile up.
+    """
     for action_id in follow.waiting():
-        run_action.delay(action_id)
+        run_action.apply_async((action_id,), expires=RESUME_SECONDS)
 
 
 @task(name=copied_csvs.TASK, time_limit=copied_csvs.TASK_LIMIT)

@@ -2,11 +2,14 @@
 
 import hashlib
 import secrets
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import models
+from django.contrib.auth import get_user_model
+from django.db import models, transaction
 from django.utils import timezone
+
+from olmweb.errors import OlmwebError
 
 LOCAL = "-"  # stands for "no cluster" in URLs: a catalog read from a file or URL
 
@@ -156,7 +159,10 @@ class OidcIdentity(models.Model):
 
 
 class ApiToken(models.Model):
-    """A bearer token for the REST API; only its hash is stored."""
+    """A bearer token for the REST API; only its hash is stored. Valid for MAX_DAYS at most."""
+
+    MAX_DAYS = 365
+    MAX_COUNT = 20  # valid tokens of a user
 
     class Scope(models.TextChoices):
         READ = "read"
@@ -172,16 +178,40 @@ class ApiToken(models.Model):
     def __str__(self) -> str:
         return f"{self.user} {self.scope}"
 
+    @property
+    def ends_at(self) -> datetime:
+        """The end of its validity, at most MAX_DAYS after it was made."""
+        latest = self.created_at + timedelta(days=self.MAX_DAYS)
+        return min(self.expires_at or latest, latest)
+
     @classmethod
     def issue(cls, user_id: int, scope: str, days: int = 90) -> tuple[str, "ApiToken"]:
-        """Makes a token valid for `days`; returns (the token, shown once; its row)."""
+        """Makes a token valid for `days`; returns (the token, shown once; its row).
+
+        Raises OlmwebError for more than MAX_DAYS and for a user with MAX_COUNT valid tokens.
+        """
+        if not 0 < days <= cls.MAX_DAYS:
+            text = f"A token is valid for 1 to {cls.MAX_DAYS} days."
+            raise OlmwebError(text, code="invalid", status=400)
         token = f"olmweb_{secrets.token_urlsafe(32)}"
-        row = cls.objects.create(
-            user_id=user_id,
-            digest=cls.hash(token),
-            scope=scope,
-            expires_at=timezone.now() + timedelta(days=days),
-        )
+        now = timezone.now()
+        with transaction.atomic():
+            # The lock makes two calls at once count one after the other.
+            get_user_model().objects.select_for_update().get(pk=user_id)
+            tokens = cls.objects.filter(user=user_id).only("created_at", "expires_at")
+            if sum(row.ends_at > now for row in tokens) >= cls.MAX_COUNT:
+                raise OlmwebError(
+                    f"The user has {cls.MAX_COUNT} valid tokens already.",
+                    code="too-many-tokens",
+                    status=409,
+                    hint="Delete one that is no longer used in the admin pages.",
+                )
+            row = cls.objects.create(
+                user_id=user_id,
+                digest=cls.hash(token),
+                scope=scope,
+                expires_at=now + timedelta(days=days),
+            )
         return token, row
 
     @staticmethod

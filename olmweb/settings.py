@@ -38,6 +38,7 @@ METRICS_TOKEN = env.text("OLMWEB_METRICS_TOKEN")
 LOG_FORMAT = env.choice("OLMWEB_LOG", "text" if EMBEDDED else "json", ("text", "json"))
 ADMIN_PASSWORD = env.text("OLMWEB_ADMIN_PASSWORD")
 OIDC = read_oidc(env)
+OIDC_MAX_AGE = env.seconds("OLMWEB_OIDC_MAX_AGE", "30d")
 HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
 INSECURE_REGISTRIES = frozenset(env.listing("OLMWEB_INSECURE_REGISTRIES"))
 CATALOGD_CA = env.text("OLMWEB_CATALOGD_CA")  # path of PEM certificates

@@ -1,12 +1,14 @@
 """The task decorator and the enqueueing of tasks by name."""
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from celery import current_app, shared_task
 from celery.contrib.django.task import DjangoTask
 from django.conf import settings
+from django.db import transaction
 
 
 def task(
@@ -53,9 +55,11 @@ def task(
 def enqueue(name: str, *args: int | str) -> None:
     """Sends the task `name` ("app.task", defined in `app/tasks.py`) when the transaction commits.
 
+    A broker that does not answer is logged, not raised: what the transaction recorded stays, and
+    the periodic tasks send it when the broker is back.
     By name, because the modules that enqueue a task are imported by the task. The task's own queue
     and limits apply. Raises KeyError for a name that is not registered.
     """
     import_module(f"{name.partition('.')[0]}.tasks")
     registered: Any = current_app.tasks[name]  # a DjangoTask, by the decorator above
-    registered.delay_on_commit(*args)
+    transaction.on_commit(partial(registered.delay, *args), robust=True)

@@ -30,7 +30,7 @@ from installs.actions.plan import Plan, paths_of, plan_install
 from installs.models import Action, ActionBatch, Operator
 from olmweb.accounts.roles import AnyUser, person
 from olmweb.errors import BadRequest, OlmwebError
-from olmweb.models import LOCAL, Cluster
+from olmweb.models import LOCAL, ApiToken, Cluster
 from olmweb.tasks import enqueue
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ SHOWN = 200  # packages read of a selection
 DRY_RUN_SECONDS = 25.0  # for all dry runs together: a person waits
 SHARED = ("namespace", "targets", "approval", "policy", "service_account")
 AT_ONCE = 3
-WAIT = timedelta(hours=6)  # enough for CAP installs that each run into their timeout
+WAIT = timedelta(hours=9)  # enough for CAP installs that are each sent and followed to the timeout
 
 
 # --- selection ----------------------------------------------------------------------------------
@@ -314,18 +314,29 @@ def accepted(items: Sequence[Item]) -> list[Plan]:
 # --- batches ------------------------------------------------------------------------------------
 
 
-def hash_of(cluster: Cluster, path: str, keys: Sequence[Key], values: Mapping[str, str]) -> str:
-    """A hash of a selection and its values of SHARED."""
+def hash_of(
+    cluster: Cluster,
+    path: str,
+    keys: Sequence[Key],
+    values: Mapping[str, str],
+    *,
+    anyway: bool = False,
+) -> str:
+    """A hash of a selection, its values of SHARED, and whether doubtful packages are part of it."""
     shared = [values.get(name, "").strip() for name in SHARED]
-    content = [cluster.pk, path, sorted(str(key) for key in keys), shared]
+    content = [cluster.pk, path, sorted(str(key) for key in keys), shared, anyway]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def earlier_batch(user: AnyUser, key: str, request_hash: str) -> ActionBatch | None:
-    """The user's batch with this key. Raises OlmwebError (409) if its selection is another."""
+    """The user's batch with this key, marked as replayed. Raises OlmwebError (422) if its selection
+    is another."""
     batch = ActionBatch.objects.filter(user=user.pk, idempotency_key=key).first()
-    if batch is not None and batch.asked_hash != request_hash:
+    if batch is None:
+        return None
+    if batch.asked_hash != request_hash:
         raise record.key_reused("bulk install")
+    batch.replayed = True
     return batch
 
 
@@ -337,11 +348,13 @@ def record_batch(
     *,
     key: str,
     request_hash: str,
+    token: ApiToken | None = None,
 ) -> ActionBatch:
     """Records the accepted items as a batch of actions, with the reasons why others are left out.
 
-    A second call with the same key returns the first batch. Raises OlmwebError: 403 for users who
-    may not act, 409 when nothing can be installed or the key was used for another selection.
+    A second call with the same key returns the first batch, marked as replayed. `token` is what
+    the user acts by, if not by a session. Raises OlmwebError: 403 for users who may not act, 409
+    when nothing can be installed, 422 when the key was used for another selection.
     """
     acting = person(user)
     with transaction.atomic():
@@ -351,7 +364,8 @@ def record_batch(
             defaults={"cluster": cluster, "path": path, "asked_hash": request_hash},
         )
         if created:
-            _fill(batch, items, acting)
+            _fill(batch, items, acting, token)
+    batch.replayed = not created
     if batch.asked_hash != request_hash:
         raise record.key_reused("bulk install")
     if created:
@@ -359,24 +373,23 @@ def record_batch(
     return batch
 
 
-def _fill(batch: ActionBatch, items: Sequence[Item], acting: User) -> None:
+def _fill(batch: ActionBatch, items: Sequence[Item], acting: User, token: ApiToken | None) -> None:
     made: list[int] = []
-    for number, item in enumerate(items):
+    for item in items:
         reason = item.problem
         if not reason and item.plan is not None:
-            key = f"batch-{batch.pk}-{number}"
             try:
                 action = record.request(
                     item.plan,
                     acting,
                     dry_run_result=item.dry_run_result,
-                    idempotency_key=key,
-                    waits=True,
+                    token=token,
+                    batch=batch,
                 )
             except OlmwebError as error:
                 reason = error.message
             else:
-                if action.idempotency_key == key:
+                if action.batch_id == batch.pk and action.pk not in made:
                     made.append(action.pk)
                 else:
                     reason = f"Action {action.pk} does this already."
@@ -389,7 +402,6 @@ def _fill(batch: ActionBatch, items: Sequence[Item], acting: User) -> None:
             status=409,
             hint="Review it again.",
         )
-    Action.objects.filter(pk__in=made).update(batch=batch)
     # `next_after` enqueues the others; messages for them would only be in the way.
     for first in made[:AT_ONCE]:
         enqueue("installs.run_action", first)

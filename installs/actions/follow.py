@@ -1,7 +1,8 @@
 """Runs recorded actions: sends each, then follows it until its outcome or its timeout.
 
 Every step can be repeated: what is left is read from the action's row and from the cluster, so a
-worker may die anywhere.
+worker may die anywhere. Messages only say that there may be work: a worker claims each attempt in
+the row, and a message that finds nothing to claim ends there.
 """
 
 import time
@@ -9,19 +10,24 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import structlog
+from django.db.models import F, Q
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from installs.actions import bulk
+from installs.actions.authority import require_authority
 from installs.actions.execute import finish, get, try_to_send, uid_of
 from installs.diagnosis.knowledge import finding_for
 from installs.models import Action, Component, Health, Operator
 from installs.state.full_sync import sync_cluster
 from installs.state.watch.scheduling import cluster_lease, pass_lease
 from olmweb.clusters import client_for
+from olmweb.errors import OlmwebError
 from olmweb.kube.errors import KubeError
 from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS
 from olmweb.models import Cluster, SyncRun
-from olmweb.runtime.leases import Held, held_names, is_held, lease
+from olmweb.runtime.leases import is_held, lease
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +36,8 @@ RUN_SECONDS = 20.0  # one run follows this long, then lets other work pass
 PAUSE_SECONDS = 1.5
 AGAIN_SECONDS = 1.0
 # Longer than a step should take. Two workers at one step do no harm: every step is idempotent.
-LEASE_SECONDS = 90
+CLAIM_SECONDS = 90
+EARLY_SECONDS = 1.0  # an attempt may be claimed this much before its time: clocks differ
 PASS_LEASE_SECONDS = 60
 # A failure that is older than the action counts only after this: clocks differ.
 STALE_FAILURE = timedelta(seconds=60)
@@ -40,39 +47,84 @@ _ENDED_BADLY = (Health.FAILED, Health.BLOCKED, Health.DEGRADED)
 
 def waiting() -> list[int]:
     """Ids of open actions that no worker runs and that need not wait for others of their batch."""
-    busy = held_names("action:")
     wait = bulk.waiting_in_batches()
-    ids = Action.objects.filter(state__in=Action.OPEN).order_by("id").values_list("id", flat=True)
-    return [
-        action_id
-        for action_id in ids
-        if f"action:{action_id}" not in busy and action_id not in wait
-    ]
+    due = Action.objects.filter(_is_due(Now()), state__in=Action.OPEN).order_by("id")
+    return [action_id for action_id in due.values_list("id", flat=True) if action_id not in wait]
+
+
+def claim(action_id: int) -> Action | None:
+    """Claims the next attempt of an open action for CLAIM_SECONDS, by a conditional UPDATE.
+
+    None if its time has not come, another worker has claimed it, or it has ended. Times are the
+    database's, so that workers whose clocks differ agree.
+    """
+    rows = Action.objects.filter(
+        _is_due(Now() + timedelta(seconds=EARLY_SECONDS)), pk=action_id, state__in=Action.OPEN
+    )
+    if not rows.update(attempt=F("attempt") + 1, next_attempt_at=_in(CLAIM_SECONDS)):
+        return None
+    return (
+        Action.objects.select_related("cluster", "user__oidc_identity").filter(pk=action_id).first()
+    )
+
+
+def renew(action: Action) -> bool:
+    """Extends the claim; False when another worker has claimed the action since."""
+    claimed = Action.objects.filter(pk=action.pk, attempt=action.attempt, state__in=Action.OPEN)
+    return bool(claimed.update(next_attempt_at=_in(CLAIM_SECONDS)))
+
+
+def release(action: Action, seconds: float | None) -> None:
+    """Ends the claim; the next attempt is due in `seconds`, None: at once."""
+    claimed = Action.objects.filter(pk=action.pk, attempt=action.attempt, state__in=Action.OPEN)
+    claimed.update(next_attempt_at=None if seconds is None else _in(seconds))
+
+
+def _is_due(now: Combinable) -> Q:
+    return Q(next_attempt_at=None) | Q(next_attempt_at__lte=now)
+
+
+def _in(seconds: float) -> Combinable:
+    return Now() + timedelta(seconds=seconds)
 
 
 def run(action_id: int, pause: Callable[[float], None] = time.sleep) -> float | None:
     """Sends a pending action, then follows it for RUN_SECONDS.
 
     Returns the seconds until the next run; None if the action has ended, is run by another worker,
-    or waits for others of its batch. A refusal of the cluster is stored in the row, not raised.
+    is not due, or waits for others of its batch. A refusal of the cluster is stored in the row, not
+    raised.
     """
-    with lease(f"action:{action_id}", LEASE_SECONDS) as held:
-        action = Action.objects.select_related("cluster").filter(pk=action_id).first()
-        if held is None or action is None or action.state not in Action.OPEN:
+    action = claim(action_id)
+    if action is None:
+        return None
+    again: float | None = None
+    try:
+        again = _attempt(action, pause)
+    finally:
+        release(action, again)
+    return again
+
+
+def _attempt(action: Action, pause: Callable[[float], None]) -> float | None:
+    if action.state == Action.State.PENDING:
+        if not bulk.begin(action):
             return None
-        if action.state == Action.State.PENDING:
-            if not bulk.begin(action):
-                return None
-            if timezone.now() - (action.begun_at or action.created_at) > ACTION_TIMEOUT:
-                _give_up_sending(action)
-                return None
-            again = try_to_send(action)
-            if action.state != Action.State.APPLIED:
-                return again
-        return _follow(action, held, pause)
+        if timezone.now() - (action.begun_at or action.created_at) > ACTION_TIMEOUT:
+            _give_up_sending(action)
+            return None
+        try:
+            require_authority(action)
+        except OlmwebError as error:
+            _refuse_sending(action, error)
+            return None
+        again = try_to_send(action)
+        if action.state != Action.State.APPLIED:
+            return again
+    return _follow(action, pause)
 
 
-def _follow(action: Action, held: Held, pause: Callable[[float], None]) -> float | None:
+def _follow(action: Action, pause: Callable[[float], None]) -> float | None:
     until = time.monotonic() + RUN_SECONDS
     while True:
         is_current = _refresh(action.cluster)
@@ -81,7 +133,7 @@ def _follow(action: Action, held: Held, pause: Callable[[float], None]) -> float
         if timezone.now() - (action.sent_at or action.created_at) > ACTION_TIMEOUT:
             _give_up_following(action)
             return None
-        if time.monotonic() >= until or not held.renew(LEASE_SECONDS):
+        if time.monotonic() >= until or not renew(action):
             return AGAIN_SECONDS
         pause(PAUSE_SECONDS)
 
@@ -248,6 +300,16 @@ def _finish_gone(action: Action, *, replaced: bool) -> None:
         code="vanished",
         hint="Find out who else manages it, then ask again.",
     )
+
+
+def _refuse_sending(action: Action, error: OlmwebError) -> None:
+    if action.sent_at:
+        text = f"It is not known whether the cluster took it, and it is not sent again. {error}"
+        finish(action, Action.State.LOST, text, code=error.code, hint=error.hint)
+        return
+    made = f" Before that, it had made sure of {', '.join(action.done)}." if action.done else ""
+    text = f"It was not sent. {error}{made}"
+    finish(action, Action.State.REFUSED, text, code=error.code, hint=error.hint)
 
 
 def _give_up_sending(action: Action) -> None:

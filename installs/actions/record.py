@@ -25,7 +25,7 @@ from installs.actions.objects import (
     remake_problem,
 )
 from installs.actions.plan import Plan
-from installs.models import Action
+from installs.models import Action, ActionBatch, AllowRule
 from installs.models.steps import Apply, Delete, Manifest, Step, from_json, to_json
 from olmweb.accounts.roles import AnyUser, impersonation_for, person
 from olmweb.clusters import client_for
@@ -33,11 +33,11 @@ from olmweb.errors import OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import KubeError, NotFound
 from olmweb.kube.resources import NAMESPACES
+from olmweb.models import ApiToken
 from olmweb.tasks import enqueue
 
 DRY_RUN_TIMEOUT = (5.0, 5.0)  # seconds to connect and to wait for the answer: a person waits
 REVIEW_SECONDS = 3600  # a reviewed plan may be confirmed this long
-_SALT = "installs.actions.review"
 
 
 def dry_run(plan: Plan, user: AnyUser) -> DryRun:
@@ -104,15 +104,21 @@ def _try(
     return "accepted"
 
 
-def reviewed(plans: Sequence[Plan], user: AnyUser) -> str:
-    """A token that this user was shown exactly these plans; valid for REVIEW_SECONDS."""
-    return signing.dumps([_digest(plan, user) for plan in plans], salt=_SALT, compress=True)
+def reviewed(plans: Sequence[Plan], user: AnyUser, purpose: str) -> str:
+    """A token that this user was shown exactly these plans; valid for REVIEW_SECONDS.
+
+    `purpose` names the decision that it is for, such as one form or one install request: a token
+    of another purpose is refused.
+    """
+    digests = [_digest(plan, user) for plan in plans]
+    return signing.dumps(digests, salt=_salt(purpose), compress=True)
 
 
-def require_reviewed(token: str, plans: Sequence[Plan], user: AnyUser) -> None:
-    """Raises OlmwebError (403) unless the token says that this user was shown all these plans."""
+def require_reviewed(token: str, plans: Sequence[Plan], user: AnyUser, purpose: str) -> None:
+    """Raises OlmwebError (403) unless the token says that this user was shown all these plans for
+    this purpose."""
     try:
-        digests = signing.loads(token, salt=_SALT, max_age=REVIEW_SECONDS)
+        digests = signing.loads(token, salt=_salt(purpose), max_age=REVIEW_SECONDS)
     except signing.BadSignature:
         digests = []
     if not {_digest(plan, user) for plan in plans} <= set(digests):
@@ -124,8 +130,12 @@ def require_reviewed(token: str, plans: Sequence[Plan], user: AnyUser) -> None:
         )
 
 
+def _salt(purpose: str) -> str:
+    return f"installs.actions.review:{purpose}"
+
+
 def _digest(plan: Plan, user: AnyUser) -> str:
-    """A hash of everything that would be sent, and of the user."""
+    """A hash of everything that would be sent, of the bundle that it ends with, and of the user."""
     content = [
         user.pk,
         plan.cluster.pk,
@@ -135,6 +145,7 @@ def _digest(plan: Plan, user: AnyUser) -> str:
         plan.name,
         plan.uid,
         plan.force,
+        plan.target,
         to_json(_untimed(plan.steps)),
     ]
     return hashlib.sha256(msgspec.json.encode(content)).hexdigest()
@@ -161,15 +172,21 @@ def request(
     *,
     dry_run_result: DryRun | None = None,
     idempotency_key: str = "",
-    waits: bool = False,
+    request_hash: str = "",
+    token: ApiToken | None = None,
+    rule: AllowRule | None = None,
+    batch: ActionBatch | None = None,
 ) -> Action:
-    """Records the plan and enqueues the action, unless it `waits` for the caller to do that.
+    """Records the plan and enqueues the action; an action of a `batch` is enqueued by its caller.
 
     Returns an equal open action if there is one, and the user's action with the same
-    `idempotency_key` even if it has ended. Raises OlmwebError: 409 when the object has another open
-    action or the key was used for another object, 403 for users who may not act.
+    `idempotency_key` and `request_hash` (empty: that of the plan) even if it has ended. `token` and
+    `rule` are what the user acts by, if not by a session; the action ends with them. Raises
+    OlmwebError: 409 when the object has another open action, 422 when the key was used for another
+    request, 403 for users who may not act.
     """
     acting, identity = person(user), impersonation_for(user)
+    hashed = (request_hash or _digest(plan, acting)) if idempotency_key else ""
     values = {
         "cluster": plan.cluster,
         "verb": plan.verb,
@@ -188,43 +205,52 @@ def request(
         "user": acting,
         "as_user": identity.user if identity else "",
         "as_groups": list(identity.groups) if identity else [],
+        "by_token": token.pk if token else None,
+        "by_rule": rule.pk if rule else None,
+        "batch": batch,
         "idempotency_key": idempotency_key,
+        "request_hash": hashed,
     }
-    if idempotency_key and (earlier := _with_key(values)):
-        return earlier
     for _ in range(2):  # the open action may be finished before it is read
-        action = _create(values, waits=waits) or _open_action(values)
+        action = (
+            earlier_action(acting, idempotency_key, hashed)
+            or _create(values)
+            or _open_action(values)
+        )
         if action:
             return action
     raise _busy(values, "action")
 
 
-def _with_key(values: dict[str, Any]) -> Action | None:
-    """The user's action with this key. Raises OlmwebError if it is about another object."""
-    earlier = Action.objects.filter(
-        user=values["user"], idempotency_key=values["idempotency_key"]
-    ).first()
-    same = ("cluster", "verb", "path", "namespace", "name")
-    if earlier is None or all(getattr(earlier, field) == values[field] for field in same):
-        return earlier
-    raise key_reused("action")
+def earlier_action(user: AnyUser, key: str, request_hash: str) -> Action | None:
+    """The user's action with this Idempotency-Key, marked as replayed; None for an empty key.
+
+    Raises OlmwebError (422) if the key was used for a request with another hash.
+    """
+    action = Action.objects.filter(user=user.pk, idempotency_key=key).first() if key else None
+    if action is None:
+        return None
+    if action.request_hash != request_hash:
+        raise key_reused("action")
+    action.replayed = True
+    return action
 
 
 def key_reused(thing: str) -> OlmwebError:
     return OlmwebError(
         f"This Idempotency-Key was used for another {thing}.",
         code="key-reused",
-        status=409,
-        hint="Take a new key for each thing you ask for.",
+        status=422,
+        hint="Use a new key for each request.",
     )
 
 
-def _create(values: dict[str, Any], *, waits: bool) -> Action | None:
-    """The recorded action; None if its object has an open one."""
+def _create(values: dict[str, Any]) -> Action | None:
+    """The recorded action; None if its object has an open one or its key was used just now."""
     try:
         with transaction.atomic():
             action = Action.objects.create(**values)
-            if not waits:
+            if action.batch is None:
                 enqueue("installs.run_action", action.pk)
     except IntegrityError:
         return None

@@ -5,19 +5,19 @@ user who approved it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 import structlog
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from catalogs.models import Bundle, Package
+from catalogs.models import Bundle, Catalog, Package
 from catalogs.semver import masterminds_range, parse
-from installs.actions import record
+from installs.actions import authority, record
 from installs.actions.plan import Plan, plan_install, read_method
 from installs.methods import METHODS
 from installs.models import Action, AllowRule, InstallRequest
@@ -30,6 +30,7 @@ log = structlog.get_logger(__name__)
 
 REASON_LIMIT = 2000  # characters
 WORD_LIMIT = 1000
+NOT_ONES_OWN = "Nobody decides their own request; another operator or an admin does."
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,300}")
 
 
@@ -103,9 +104,9 @@ def submit(
 ) -> InstallRequest:
     """Records the request, or returns the user's equal request that waits.
 
-    A rule without approval approves it at once, as the user who saved the rule; if the cluster or
-    the permissions of that user are against it, the request waits, with the reason. Raises
-    OlmwebError with `fields` for invalid values.
+    A rule without approval that pins all of it approves it at once, as the user who saved the rule;
+    if the cluster or the permissions of that user are against it, the request waits, with the
+    reason. Raises OlmwebError with `fields` for invalid values.
     """
     requester = require_requester(user)
     reason = reason.strip()
@@ -139,9 +140,8 @@ def submit(
         ) from None
     if created:
         log.info("install requested", request=request.pk, package=package.name, version=version)
-    if created and rules and rules[0].without_approval:
-        approve_by_rule(request, plan, rules[0])
-        request.refresh_from_db()
+    if created:
+        approve_by_rules(request, plan, package.catalog, rules)
     return request
 
 
@@ -175,7 +175,7 @@ def matching_rules(cluster: Cluster, path: str, package: str, version: str) -> l
     """
     rules = (
         AllowRule.objects.filter(Q(cluster=None) | Q(cluster=cluster), path__in=("", path))
-        .select_related("saved_by")
+        .select_related("saved_by__oidc_identity")
         .order_by("-without_approval", "id")
     )
     matching = [rule for rule in rules if matches(rule, package, version)]
@@ -197,7 +197,7 @@ def may_decide(user: AnyUser, request: InstallRequest) -> tuple[bool, str]:
     if not may(user, DECIDE):
         return False, "Your role may not decide requests; operators and admins do."
     if request.user_id == user.pk and not may(user, DECIDE_OWN):
-        return False, "Nobody decides their own request; another operator or an admin does."
+        return False, NOT_ONES_OWN
     return may_act(user)
 
 
@@ -226,6 +226,15 @@ def package_of(request: InstallRequest) -> Package:
     return package
 
 
+def review_token(request: InstallRequest, plan: Plan, user: AnyUser) -> str:
+    """A token that this user was shown this plan of this request, for `approve`."""
+    return record.reviewed([plan], user, _purpose(request))
+
+
+def _purpose(request: InstallRequest) -> str:
+    return f"request-{request.pk}"
+
+
 def approve(
     request: InstallRequest, plan: Plan, user: AnyUser, *, review_token: str, word: str = ""
 ) -> Action:
@@ -236,7 +245,7 @@ def approve(
     waits as before.
     """
     decider = require_decider(user, request)
-    record.require_reviewed(review_token, [plan], decider)
+    record.require_reviewed(review_token, [plan], decider, _purpose(request))
     _require_waiting(request)
     return _carry_out(request, plan, decider, word=_checked(word))
 
@@ -250,18 +259,40 @@ def decline(request: InstallRequest, user: AnyUser, *, word: str) -> None:
     _end(request, InstallRequest.State.DECLINED, decider, word=word)
 
 
-def approve_by_rule(request: InstallRequest, plan: Plan, rule: AllowRule) -> None:
-    """Approves the request as the user who saved the rule; otherwise notes the reason on it."""
-    owner = rule.saved_by
-    try:
-        if owner is None:
-            raise OlmwebError("nobody saved that rule", code="no-owner", status=409)
-        _carry_out(request, plan, person(owner), word="", rule=rule)
-    except OlmwebError as error:
-        log.info("rule did not let a request through", request=request.pk, reason=error.message)
-        note = f"The rule for {rule} could not let it through: {error.message}"
+def approve_by_rules(
+    request: InstallRequest, plan: Plan, catalog: Catalog, rules: Sequence[AllowRule]
+) -> None:
+    """Approves the request by the first rule without approval that pins all of it, as the user who
+    saved that rule; otherwise notes the reason on the request, which waits for a person."""
+    reason = ""
+    for rule in rules:
+        if not rule.without_approval:
+            continue
+        try:
+            _approve_by_rule(request, plan, catalog, rule)
+        except OlmwebError as error:
+            reason = reason or f"The rule for {rule} could not let it through: {error.message}"
+            log.info("rule did not let a request through", request=request.pk, reason=error.message)
+        else:
+            return
+    if reason:
         waiting = InstallRequest.objects.filter(pk=request.pk, state=InstallRequest.State.WAITING)
-        waiting.update(word=note)
+        waiting.update(word=reason)
+        request.refresh_from_db()
+
+
+def _approve_by_rule(
+    request: InstallRequest, plan: Plan, catalog: Catalog, rule: AllowRule
+) -> None:
+    """Raises OlmwebError with the reason why the rule can't approve the request."""
+    reason = authority.owner_problem(rule)
+    reason = reason or authority.unpinned(rule, plan, catalog, request.version)
+    if reason:
+        raise OlmwebError(reason, code="not-pinned", status=409)
+    owner = person(rule.saved_by or AnonymousUser())
+    if request.user_id == owner.pk and not may(owner, DECIDE_OWN):
+        raise OlmwebError(NOT_ONES_OWN, code="not-allowed", status=403)
+    _carry_out(request, plan, owner, word="", rule=rule)
 
 
 def _end(
@@ -287,9 +318,7 @@ def _carry_out(
     with transaction.atomic():
         # Ended first: the second of two approvers stops here, before there is an action.
         _end(request, InstallRequest.State.APPROVED, decider, word=word, rule=rule)
-        request.action = record.request(
-            plan, decider, dry_run_result=dry_run_result, idempotency_key=f"request-{request.pk}"
-        )
+        request.action = record.request(plan, decider, dry_run_result=dry_run_result, rule=rule)
         request.save(update_fields=["action"])
     return request.action
 

@@ -3,6 +3,8 @@
 They make the same plans, dry runs, refusals and rows as the pages.
 """
 
+import hashlib
+import json
 import uuid
 from typing import Annotated, Any
 
@@ -29,7 +31,7 @@ from installs.api.schemas import (
 from installs.models import Action, InstallRequest
 from installs.queries import lookup
 from installs.queries.activity import progress_of, requests_revision
-from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope
+from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope, token_of_request
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
@@ -99,14 +101,18 @@ def list_actions(request: HttpRequest, query: Query[ActionParameters]) -> HttpRe
 def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
     """Asks for an install, upgrade, approval, retry or removal; the cluster tries it first.
 
-    202 with the action; with `dry_run` 200 with what would be sent and what the cluster said. An
-    `Idempotency-Key` header makes asking twice asking once. Needs a token with the scope act.
+    202 with the action; with `dry_run` 200 with what would be sent and what the cluster said. The
+    same request with the same `Idempotency-Key` header gives the same action again, with the header
+    `Idempotency-Replayed: true`; another request with that key is refused (422, `key-reused`).
+    Needs a token with the scope act.
     """
     require_scope(request)
     person(request.user)
     if body.verb not in VERBS:
         raise BadRequest(f"The verb is one of {', '.join(VERBS)}.", verb="No such verb.")
-    key = read_key(request)
+    key, hashed = read_key(request), _hash_of(body)
+    if not body.dry_run and (earlier := record.earlier_action(request.user, key, hashed)):
+        return _accepted(action_row(earlier), replayed=True)
     plan = _plan(body)
     result = record.dry_run(plan, request.user)
     if body.dry_run:
@@ -115,10 +121,15 @@ def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
     if not result.ok:
         status = 403 if result.code in ("forbidden", "impersonation-forbidden") else 422
         raise result.as_error(status)
-    action = record.request(plan, request.user, dry_run_result=result, idempotency_key=key)
-    response = json_response(action_row(action))
-    response.status_code = 202
-    return response
+    action = record.request(
+        plan,
+        request.user,
+        dry_run_result=result,
+        idempotency_key=key,
+        request_hash=hashed,
+        token=token_of_request(request),
+    )
+    return _accepted(action_row(action), replayed=action.replayed)
 
 
 @router.get("/actions/{id}", response=ActionRow, auth=PEOPLE_ONLY)
@@ -151,6 +162,19 @@ def read_key(request: HttpRequest) -> str:
             f"An Idempotency-Key has at most {KEY_LIMIT} printable characters.", code="bad-key"
         )
     return key
+
+
+def _hash_of(body: RequestBody) -> str:
+    content = json.dumps(body.model_dump(exclude={"dry_run"}), sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _accepted(row: ActionRow | BatchRow, *, replayed: bool) -> HttpResponseBase:
+    response = json_response(row)
+    response.status_code = 202
+    if replayed:
+        response["Idempotency-Replayed"] = "true"
+    return response
 
 
 def _plan(body: ActionBody) -> Plan:
@@ -207,26 +231,33 @@ def create_batch(request: HttpRequest, body: BulkInstallBody) -> HttpResponseBas
     """Asks for many installs at once; the cluster tries each first.
 
     202 with the bulk install; what it would not take is in `left_out` with the reason. With
-    `dry_run` 200 with what would be sent and what the cluster said. An `Idempotency-Key` header
-    makes asking twice asking once. Needs a token with the scope act.
+    `dry_run` 200 with what would be sent and what the cluster said. The same request with the same
+    `Idempotency-Key` header gives the same bulk install again, with the header
+    `Idempotency-Replayed: true`; another request with that key is refused (422, `key-reused`).
+    Needs a token with the scope act.
     """
     require_scope(request)
     person(request.user)
     key = read_key(request) or uuid.uuid4().hex
     cluster, method, keys = _bulk_target(body)
     shared = {name: getattr(body, name) for name in bulk.SHARED}
-    hashed = bulk.hash_of(cluster, method, keys, shared)
+    hashed = bulk.hash_of(cluster, method, keys, shared, anyway=body.anyway)
     batch = None if body.dry_run else bulk.earlier_batch(request.user, key, hashed)
     if batch is None:
         items = _bulk_items(body, cluster, method, keys, shared, request)
         if body.dry_run:
             return json_response({"packages": [_dry_run_row(item) for item in items]})
         batch = bulk.record_batch(
-            items, cluster, method, request.user, key=key, request_hash=hashed
+            items,
+            cluster,
+            method,
+            request.user,
+            key=key,
+            request_hash=hashed,
+            token=token_of_request(request),
         )
-    response = json_response(batch_row(progress_of(lookup.get_batch(batch.pk))))
-    response.status_code = 202
-    return response
+    row = batch_row(progress_of(lookup.get_batch(batch.pk)))
+    return _accepted(row, replayed=batch.replayed)
 
 
 def _bulk_target(body: BulkInstallBody) -> tuple[Cluster, InstallMethod, list[Key]]:

@@ -12,6 +12,8 @@ from olmweb.models import Cluster
 class ActionBatch(models.Model):
     """Many installs that one person confirmed at once: an Action each, sent a few at a time."""
 
+    replayed = False  # not stored: it was returned for an Idempotency-Key that was used before
+
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="batches")
     path = models.CharField(max_length=30)
     user = models.ForeignKey(
@@ -54,6 +56,7 @@ class Action(models.Model):
         STOPPED = "stopped"  # with its batch, before a worker began
 
     OPEN = (State.PENDING, State.APPLIED)
+    replayed = False  # not stored: it was returned for an Idempotency-Key that was used before
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="actions")
     verb = models.CharField(max_length=20, choices=Verb.choices)
@@ -81,10 +84,18 @@ class Action(models.Model):
     finding = models.CharField(max_length=100, blank=True)
     object_uid = models.CharField(max_length=64, blank=True)
     idempotency_key = models.CharField(max_length=100, blank=True)
+    request_hash = models.CharField(max_length=64, blank=True, default="", db_default="")
+    # Primary keys of the API token and the allow rule that it was requested with; they stay when
+    # those are deleted, which ends the right to send it.
+    by_token = models.BigIntegerField(null=True, blank=True)
+    by_rule = models.BigIntegerField(null=True, blank=True)
     batch = models.ForeignKey(
         ActionBatch, null=True, on_delete=models.SET_NULL, related_name="actions"
     )
     begun_at = models.DateTimeField(null=True, blank=True)  # of a batch: a worker has begun
+    # From this time on a worker may claim the next attempt, null: at once; `attempt` counts claims.
+    next_attempt_at = models.DateTimeField(null=True, blank=True)
+    attempt = models.PositiveIntegerField(default=0, db_default=0)
     created_at = models.DateTimeField(default=timezone.now)
     sent_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -96,6 +107,11 @@ class Action(models.Model):
                 fields=("cluster", "path", "namespace", "name"),
                 condition=Q(state__in=("pending", "applied")),
                 name="one_open_action_per_object",
+            ),
+            models.UniqueConstraint(
+                fields=("user", "idempotency_key"),
+                condition=~Q(idempotency_key="") & ~Q(request_hash=""),
+                name="one_action_per_key",
             ),
         )
         indexes = (models.Index(fields=("state",)),)

@@ -1,5 +1,7 @@
 """Install requests of people without the right to install, and the allow-list."""
 
+import re
+
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -11,6 +13,13 @@ from catalogs.models import Catalog
 from catalogs.semver import masterminds_range
 from installs.models.actions import Action
 from olmweb.models import Cluster
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?")
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names in a comma-separated text."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 class AllowRule(models.Model):
@@ -35,7 +44,31 @@ class AllowRule(models.Model):
     )
     without_approval = models.BooleanField(
         default=False,
-        help_text="What matches goes through at once, in the name of whoever saved this rule.",
+        help_text="Requests that match go through at once, in the name of whoever saved this rule. "
+        "Everything that a request names must be pinned here: versions, install method, cluster, "
+        "catalogs, namespaces and ServiceAccounts; any other request waits for approval.",
+    )
+    catalogs = models.CharField(
+        max_length=1000,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Without approval: NAME of a ClusterCatalog or NAMESPACE/NAME of a "
+        "CatalogSource, several with commas.",
+    )
+    namespaces = models.CharField(
+        max_length=1000,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Without approval: the namespaces to install into and to watch, with commas.",
+    )
+    service_accounts = models.CharField(
+        max_length=1000,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Without approval: the ServiceAccounts of a ClusterExtension, with commas.",
     )
     note = models.CharField(max_length=300, blank=True)
     saved_by = models.ForeignKey(
@@ -54,12 +87,33 @@ class AllowRule(models.Model):
         return f"{self.package} {self.versions or 'in every version'}"
 
     def clean(self) -> None:
-        """Raises ValidationError for a range that can't be read."""
+        """Raises ValidationError for a range that can't be read, and for a rule without approval
+        that leaves open what it has to pin."""
+        problems: dict[str, str] = {}
         try:
             if self.versions:
                 masterminds_range(self.versions)
         except ValueError as error:
-            raise ValidationError({"versions": str(error)}) from error
+            problems["versions"] = str(error)
+        if self.without_approval and self.path == InstallMethod.PLATFORM_OPERATOR:
+            problems["path"] = (
+                "A PlatformOperator names neither catalog nor version, so each needs approval."
+            )
+        for name in ("catalogs", "namespaces", "service_accounts"):
+            wrong = [text for text in names_in(getattr(self, name)) if not _NAME.fullmatch(text)]
+            if wrong:
+                problems[name] = f'"{wrong[0][:80]}" is not a name; write names with commas.'
+        if self.without_approval:
+            needed = ["versions", "path", "catalogs", "namespaces"]
+            problems |= {
+                name: "A rule without approval needs this."
+                for name in needed
+                if not getattr(self, name) and name not in problems
+            }
+            if self.cluster_id is None:
+                problems["cluster"] = "A rule without approval needs this."
+        if problems:
+            raise ValidationError(problems)
 
 
 class InstallRequest(models.Model):

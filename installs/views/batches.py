@@ -191,7 +191,8 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
     items = bulk.plan_items(query.chosen, query.cluster, query.path, query.shared)
     if confirming:
         plans = [item.plan for item in items if item.plan is not None]
-        record.require_reviewed(request.POST.get("reviewed", ""), plans, request.user)
+        token = request.POST.get("reviewed", "")
+        record.require_reviewed(token, plans, request.user, "bulk")
     items = bulk.dry_run(items, request.user)
     if confirming:
         left = [
@@ -215,7 +216,7 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
     refused = len(items) - len(accepted)
     context |= {
         "rows": _rows(rows, query),
-        "reviewed": record.reviewed(accepted, request.user) if accepted else "",
+        "reviewed": record.reviewed(accepted, request.user, "bulk") if accepted else "",
         "accepted": len(accepted),
         "refused": refused,
         "ticked_count": len(accepted),

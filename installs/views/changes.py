@@ -111,7 +111,7 @@ def remove(
         "plan": plan,
         "crds": (crds := plan_changes.owned_crds(operator)),
         "key": form_key(request),
-        "reviewed": record.reviewed([plan], request.user),
+        "reviewed": record.reviewed([plan], request.user, "remove"),
     }
     if request.method != "POST":
         return show_form(request, "remove", context)
@@ -122,7 +122,7 @@ def remove(
         sentence = "Tick the box to say that you know what goes with it."
         context["refusal"] = {"message": sentence}
         return show_form(request, "remove", context, failed=True)
-    record.require_reviewed(request.POST.get("reviewed", ""), [plan], request.user)
+    record.require_reviewed(request.POST.get("reviewed", ""), [plan], request.user, "remove")
     dry_run = record.dry_run(plan, request.user)
     context["dry_run"] = dry_run
     if not dry_run.ok:

@@ -54,9 +54,9 @@ def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any])
         context["form"].refuse(dry_run.fields)
         return show_form(request, page, context, failed=True)
     if request.POST.get("step") != "confirm":
-        context["reviewed"] = record.reviewed([plan], request.user)
+        context["reviewed"] = record.reviewed([plan], request.user, page)
         return show_form(request, page, context)
-    record.require_reviewed(request.POST.get("reviewed", ""), [plan], request.user)
+    record.require_reviewed(request.POST.get("reviewed", ""), [plan], request.user, page)
     action = record.request(
         plan, request.user, dry_run_result=dry_run, idempotency_key=context["key"]
     )

@@ -16,7 +16,6 @@ from catalogs.lookup import get_package
 from catalogs.models import Bundle, Package
 from installs import methods
 from installs.actions import plan as planning
-from installs.actions import record
 from installs.actions import requests as install_requests
 from installs.actions.plan import Plan
 from installs.models import InstallRequest
@@ -214,7 +213,9 @@ def _detail(request: HttpRequest, install_request: InstallRequest) -> dict[str, 
         "plan": plan,
         "package": package,
         "hindrance": hindrance,
-        "seen": record.reviewed([plan], request.user) if plan and allowed else "",
+        "seen": install_requests.review_token(install_request, plan, request.user)
+        if plan and allowed
+        else "",
         "installed": queries.installed_of(install_request),
         "may_decide": allowed,
         "why_not": why,

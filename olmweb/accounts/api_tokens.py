@@ -9,6 +9,7 @@ from django.utils import timezone
 from ninja.security import SessionAuth
 from ninja.security.base import AuthBase
 
+from olmweb.accounts.roles import sign_in_problem
 from olmweb.errors import OlmwebError
 from olmweb.models import ApiToken
 
@@ -35,13 +36,16 @@ def token_of(header: str) -> ApiToken:
         raise _refused(
             "invalid-token", "The Authorization header must be `Bearer` and a token of OLM Web."
         )
-    row = ApiToken.objects.select_related("user").filter(digest=ApiToken.hash(secret)).first()
+    rows = ApiToken.objects.select_related("user__oidc_identity")
+    row = rows.filter(digest=ApiToken.hash(secret)).first()
     if row is None:
         raise _refused("invalid-token", "This token is not known; it may have been deleted.")
-    if row.expires_at is not None and row.expires_at <= timezone.now():
-        raise _refused("token-expired", f"This token expired on {row.expires_at:%Y-%m-%d}.")
+    if row.ends_at <= timezone.now():
+        raise _refused("token-expired", f"This token expired on {row.ends_at:%Y-%m-%d}.")
     if not row.user.is_active:
         raise _refused("user-disabled", f"The user of this token, {row.user}, is disabled.")
+    if reason := sign_in_problem(row.user):
+        raise _refused("sign-in-over", f"{reason} Tokens of the account are refused until then.")
     today = timezone.now().date()
     if row.last_used_on != today:
         ApiToken.objects.filter(pk=row.pk).update(last_used_on=today)
@@ -87,10 +91,16 @@ def may_read(request: HttpRequest) -> bool:
     return request.user.is_authenticated or settings.PUBLIC_READ
 
 
+def token_of_request(request: HttpRequest) -> ApiToken | None:
+    """The token that this request of the API was authenticated with; None for a session."""
+    token = getattr(request, "auth", None)
+    return token if isinstance(token, ApiToken) else None
+
+
 def require_scope(request: HttpRequest) -> None:
     """Raises OlmwebError (403) for a token that only reads."""
-    token = getattr(request, "auth", None)
-    if isinstance(token, ApiToken) and token.scope != ApiToken.Scope.ACT:
+    token = token_of_request(request)
+    if token is not None and token.scope != ApiToken.Scope.ACT:
         raise OlmwebError(
             "This token may only read.",
             code="scope",

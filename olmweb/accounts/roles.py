@@ -6,6 +6,7 @@ cluster.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import wraps
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import reverse
+from django.utils import timezone
 
 from olmweb.clusters import as_olmweb_error
 from olmweb.errors import OlmwebError
@@ -168,6 +170,21 @@ def impersonation_for(user: AnyUser) -> Impersonation | None:
         return Impersonation(acting.get_username(), groups)
     except KubeError as error:
         raise as_olmweb_error(error) from error
+
+
+def sign_in_problem(user: User) -> str:
+    """Why an account of OpenID Connect has to sign in again; empty for none and for local accounts.
+
+    Its role and groups are those of its last sign-in, so what acts for it without a session (API
+    tokens, allow rules, queued actions) ends OLMWEB_OIDC_MAX_AGE after that. No query if
+    `oidc_identity` is selected.
+    """
+    if not hasattr(user, "oidc_identity"):
+        return ""
+    max_age = timedelta(seconds=settings.OIDC_MAX_AGE)
+    if user.last_login is not None and timezone.now() - user.last_login <= max_age:
+        return ""
+    return f"{user} has not signed in for {max_age.days} days and has to sign in again."
 
 
 def may(user: AnyUser, permission: str) -> bool:

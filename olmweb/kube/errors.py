@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 import msgspec
 
 TEXT_LIMIT = 256
+RETRY_AFTER_MOST = 86_400  # seconds; more, or less than 0, is not what an API server means
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -203,7 +204,7 @@ def from_answer(
     answer = _read_status(body)
     details = answer.details or _StatusDetails()
     if retry_after is None and details.retryAfterSeconds is not None:
-        retry_after = float(details.retryAfterSeconds)
+        retry_after = float(min(max(details.retryAfterSeconds, 0), RETRY_AFTER_MOST))
     common: dict[str, Any] = {
         "status": status,
         "reason": shorten(answer.reason),

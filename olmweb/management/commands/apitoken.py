@@ -6,6 +6,7 @@ import msgspec
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from olmweb.errors import OlmwebError
 from olmweb.models import ApiToken
 
 
@@ -27,7 +28,10 @@ class Command(BaseCommand):
             )
         if not user.is_active:
             raise CommandError(f'User "{options["user"]}" is disabled; enable it in the admin.')
-        token, row = ApiToken.issue(user.pk, options["scope"])
+        try:
+            token, row = ApiToken.issue(user.pk, options["scope"])
+        except OlmwebError as error:
+            raise CommandError(f"{error.message} {error.hint}") from error
         answer = {"token": token, "scope": row.scope, "expires": row.expires_at}
         if options["json"]:
             self.stdout.write(msgspec.json.encode(answer).decode())

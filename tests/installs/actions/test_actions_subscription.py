@@ -59,6 +59,7 @@ def planned(cluster: Cluster, package: Package, user: User, **asked: str) -> Pla
 
 def carry_out(action: Action) -> Action:
     for _ in range(20):
+        Action.objects.filter(pk=action.pk).update(next_attempt_at=None)  # its time has come
         if follow.run(action.pk, pause=lambda _: time.sleep(0.05)) is None:
             break
     action.refresh_from_db()

@@ -12,7 +12,6 @@ from installs.actions import follow
 from installs.actions.plan import plan_install
 from installs.actions.record import request
 from installs.models import Action
-from olmweb.runtime.leases import acquire
 from tests.factories import make_catalog, make_cluster, make_package
 
 pytestmark = pytest.mark.django_db
@@ -68,15 +67,11 @@ def test_a_crash_of_our_own_is_logged_and_left_for_the_next_pick_up(
     logged.exception.assert_called_once()
 
 
-def test_actions_that_no_worker_is_at_are_picked_up(
-    olivia: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_actions_that_no_worker_is_at_are_picked_up(olivia: User, sent: Mock) -> None:
     action = ask(olivia)
-    delayed = Mock()
-    monkeypatch.setattr(tasks.run_action, "delay", delayed)
     tasks.resume_actions()
-    delayed.assert_called_once_with(action.pk)
-    delayed.reset_mock()
-    assert acquire(f"action:{action.pk}", 60)
+    sent.assert_called_once_with((action.pk,), expires=tasks.RESUME_SECONDS)
+    sent.reset_mock()
+    assert follow.claim(action.pk) is not None
     tasks.resume_actions()
-    delayed.assert_not_called()
+    sent.assert_not_called()

@@ -212,13 +212,13 @@ def test_only_what_was_shown_to_this_person_can_be_confirmed(
     prod: Cluster, olivia: User, alice: User
 ) -> None:
     shown = bulk.accepted(items(prod, olivia, "acme", "brisk"))
-    token = actions.reviewed(shown, olivia)
-    actions.require_reviewed(token, shown, olivia)
-    actions.require_reviewed(token, shown[:1], olivia)  # fewer than shown
+    token = actions.reviewed(shown, olivia, "bulk")
+    actions.require_reviewed(token, shown, olivia, "bulk")
+    actions.require_reviewed(token, shown[:1], olivia, "bulk")  # fewer than shown
     more = bulk.accepted(items(prod, olivia, "acme", "crane"))
     for found, user, text in ((more, olivia, token), (shown, alice, token), (shown, olivia, "x")):
         with pytest.raises(OlmwebError, match="not what was reviewed") as caught:
-            actions.require_reviewed(text, found, user)
+            actions.require_reviewed(text, found, user, "bulk")
         assert caught.value.status == 403
 
 
@@ -245,7 +245,7 @@ def test_pressing_twice_makes_one_batch_and_the_key_stands_for_this_selection_on
     assert Action.objects.count() == 2
     with pytest.raises(OlmwebError, match="another bulk install") as caught:
         record(prod, olivia, "acme", "crane")
-    assert caught.value.status == 409
+    assert caught.value.status == 422
     assert record(prod, oscar, "crane") != batch, "keys are per person"
 
 

@@ -3,15 +3,20 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from kombu.exceptions import OperationalError
+from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from installs.models import Action
-from olmweb.models import ApiToken
+from installs import tasks
+from installs.actions import record
+from installs.models import Action, Operator
+from olmweb.models import ApiToken, Cluster
 from olmweb.sandbox.cluster import Sandbox
-from tests.factories import make_catalog, make_cluster, make_package
+from tests.factories import make_catalog, make_cluster, make_operator, make_package
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/actions"
@@ -44,11 +49,65 @@ def test_an_install_is_recorded_and_asking_twice_with_a_key_is_asking_once(olivi
     assert first.status_code == 202, first.json()
     told = first.json()
     assert (told["state"], told["as_user"], told["object"]["name"]) == ("pending", "olivia", "etcd")
+    assert "Idempotency-Replayed" not in first
     Action.objects.update(state="succeeded")
-    assert post(olivia, INSTALL, **{"Idempotency-Key": "k"}).json()["id"] == told["id"]
-    other = post(olivia, INSTALL | {"name": "other"}, **{"Idempotency-Key": "k"})
-    assert (other.status_code, other.json()["error"]["code"]) == (409, "key-reused")
+    again = post(olivia, INSTALL, **{"Idempotency-Key": "k"})
+    assert (again.status_code, again.json()["id"]) == (202, told["id"])
+    assert again["Idempotency-Replayed"] == "true"
     assert Action.objects.count() == 1
+
+
+@pytest.mark.parametrize("changed", [{"name": "other"}, {"channel": "beta"}, {"take": True}])
+def test_a_key_of_another_body_is_refused(olivia: User, changed: dict[str, Any]) -> None:
+    assert post(olivia, INSTALL, **{"Idempotency-Key": "k"}).status_code == 202
+    Action.objects.update(state="succeeded")
+    other = post(olivia, INSTALL | changed, **{"Idempotency-Key": "k"})
+    assert (other.status_code, other.json()["error"]["code"]) == (422, "key-reused")
+    assert Action.objects.count() == 1
+
+
+def test_a_repeated_removal_gives_the_same_action_when_its_object_is_gone(
+    olivia: User, sandbox: Sandbox
+) -> None:
+    make_operator(cluster=Cluster.objects.get(), name="etcd", uid="u")
+    body = {"cluster": "prod", "verb": "remove", "name": "etcd"}
+    first = post(olivia, body, **{"Idempotency-Key": "k"})
+    assert first.status_code == 202, first.json()
+    Operator.objects.all().delete()
+    again = post(olivia, body, **{"Idempotency-Key": "k"})
+    assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
+
+
+def test_two_requests_with_one_key_at_the_same_moment_make_one_action(
+    olivia: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second looks for the key before the first has written, and writes after it."""
+    first = post(olivia, INSTALL, **{"Idempotency-Key": "k"})
+    Action.objects.update(state="succeeded")
+    look = record.earlier_action
+    early = iter([None, None])  # the route and the recording both look too early
+    monkeypatch.setattr(record, "earlier_action", lambda *asked: next(early, look(*asked)))
+    second = post(olivia, INSTALL, **{"Idempotency-Key": "k"})
+    assert (second.status_code, second.json()["id"]) == (202, first.json()["id"])
+    assert second["Idempotency-Replayed"] == "true"
+    assert Action.objects.count() == 1
+
+
+def test_an_action_is_recorded_and_sent_later_when_the_broker_is_away(
+    olivia: User,
+    monkeypatch: pytest.MonkeyPatch,
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+) -> None:
+    sent = Mock(side_effect=OperationalError("redis is away"))
+    monkeypatch.setattr(tasks.run_action, "apply_async", sent)
+    with django_capture_on_commit_callbacks(execute=True):
+        answer = post(olivia, INSTALL)
+    assert answer.status_code == 202
+    assert sent.called
+    sent = Mock()
+    monkeypatch.setattr(tasks.run_action, "apply_async", sent)
+    tasks.resume_actions()
+    assert sent.call_args.args == ((answer.json()["id"],),)
 
 
 def test_a_dry_run_records_nothing_and_shows_what_would_be_sent(olivia: User) -> None:

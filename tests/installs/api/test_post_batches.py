@@ -52,8 +52,14 @@ def test_asking_twice_with_a_key_is_asking_once_and_progress_can_be_read(olivia:
     assert (told["total"], told["done"], told["waiting"], told["user"]) == (2, 0, 2, "olivia")
     again = post(olivia, BODY, **{"Idempotency-Key": "k"})
     assert again.json()["id"] == told["id"]
+    assert (first.headers.get("Idempotency-Replayed"), again["Idempotency-Replayed"]) == (
+        None,
+        "true",
+    )
+    anyway = post(olivia, BODY | {"anyway": True}, **{"Idempotency-Key": "k"})
+    assert anyway.json()["error"]["code"] == "key-reused"
     other = post(olivia, BODY | {"packages": [CRANE]}, **{"Idempotency-Key": "k"})
-    assert (other.status_code, other.json()["error"]["code"]) == (409, "key-reused")
+    assert (other.status_code, other.json()["error"]["code"]) == (422, "key-reused")
     assert Action.objects.count() == 2
     Action.objects.filter(name="acme").update(state="succeeded")
     client = Client()

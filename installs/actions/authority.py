@@ -1,0 +1,215 @@
+"""Whose authority an action has: what an allow rule may approve, and the check before it is sent.
+
+A rule without approval acts for the user who saved it, on behalf of somebody who may not: it
+approves only what it pins, and ends with the role of its owner. Between the request of an action
+and its sending the user, the token or the rule behind it may have lost the right, so a worker
+checks all of them again.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from catalogs.install_methods import InstallMethod
+from catalogs.models import Catalog
+from installs.actions.plan import Plan
+from installs.methods import MANUAL, METHODS
+from installs.methods.cluster_extension import CATALOG_LABEL
+from installs.models import Action, AllowRule
+from installs.models.requests import names_in
+from installs.models.steps import Apply, remakes
+from olmweb.accounts.roles import DECIDE, impersonation_for, may, may_act, sign_in_problem
+from olmweb.errors import OlmwebError
+from olmweb.kube.resources import NAMESPACES, OPERATOR_GROUPS, SERVICE_ACCOUNTS
+from olmweb.models import ApiToken
+
+Field = tuple[str, ...]  # the keys that lead to a value of a manifest
+Pins = dict[Field, frozenset[str]]  # field -> the values that a rule allows
+
+_NAME, _NAMESPACE = ("metadata", "name"), ("metadata", "namespace")
+_TARGETS = ("spec", "targetNamespaces")
+_CATALOG = ("spec", "source", "catalog")
+_SELECTOR = (*_CATALOG, "selector", "matchLabels", CATALOG_LABEL)
+
+
+# --- rules without approval ---------------------------------------------------------------------
+
+
+def owner_problem(rule: AllowRule) -> str:
+    """Why a rule approves nothing because of the user who saved it; empty if that user may."""
+    owner = rule.saved_by
+    if owner is None:
+        return "Nobody owns this rule; an admin has to save it again."
+    if not owner.is_active:
+        return f"{owner}, who saved this rule, is disabled."
+    if not may_act(owner)[0] or not may(owner, DECIDE):
+        return f"{owner}, who saved this rule, may not approve installs any more."
+    return sign_in_problem(owner)
+
+
+def unpinned(rule: AllowRule, plan: Plan, catalog: Catalog, version: str) -> str:
+    """What of an install the rule does not pin, as a sentence; empty when it pins everything.
+
+    Every field of every manifest has to be pinned, so that a field that is new here waits for a
+    person until somebody decides about it.
+    """
+    for value, name in (
+        (rule.versions, "versions"),
+        (rule.path, "install method"),
+        (rule.cluster_id, "cluster"),
+    ):
+        if not value:
+            return f"The rule names no {name}."
+    if plan.kind == InstallMethod.PLATFORM_OPERATOR:
+        return "A PlatformOperator names neither catalog nor version, so no rule can pin it."
+    name = f"{catalog.namespace}/{catalog.name}" if catalog.namespace else catalog.name
+    if catalog.cluster_id != plan.cluster.pk or name not in names_in(rule.catalogs):
+        return f"The rule does not name the catalog {name}."
+    pins, required = _pins(rule, plan, catalog, version)
+    for step in plan.steps:
+        if not isinstance(step, Apply):
+            return f"The rule does not allow to delete {step.label}."
+        allowed = pins.get(step.kind, {})
+        contents = {k: v for k, v in step.manifest.items() if k not in ("apiVersion", "kind")}
+        fields = list(_fields(contents))
+        present = {field for field, _text in fields}
+        for field in required.get(step.kind, ()):
+            if field not in present:
+                return f"The {step.kind} leaves {'.'.join(field)} open, which the rule can't pin."
+        for field, text in fields:
+            if text not in allowed.get(field, ()):
+                return f"The rule does not pin {'.'.join(field)} {text} of the {step.kind}."
+    return ""
+
+
+def _pins(
+    rule: AllowRule, plan: Plan, catalog: Catalog, version: str
+) -> tuple[dict[str, Pins], dict[str, tuple[Field, ...]]]:
+    """Kind -> the values that the rule allows; kind -> the fields that must be there."""
+    namespaces = frozenset(names_in(rule.namespaces))
+    accounts = frozenset(names_in(rule.service_accounts))
+    name = frozenset({METHODS[plan.kind].default_name(plan.package)})
+    package = frozenset({plan.package})
+    pins: dict[str, Pins] = {
+        NAMESPACES.kind: {_NAME: namespaces},
+        SERVICE_ACCOUNTS.kind: {_NAME: accounts, _NAMESPACE: namespaces},
+        OPERATOR_GROUPS.kind: {
+            _NAME: namespaces,
+            _NAMESPACE: namespaces,
+            _TARGETS: namespaces,
+        },
+        InstallMethod.CLUSTER_EXTENSION: {
+            _NAME: name,
+            ("spec", "namespace"): namespaces,
+            ("spec", "serviceAccount", "name"): accounts,
+            ("spec", "source", "sourceType"): frozenset({"Catalog"}),
+            (*_CATALOG, "packageName"): package,
+            (*_CATALOG, "version"): frozenset({version}),
+            _SELECTOR: frozenset({catalog.name}),
+        },
+        InstallMethod.SUBSCRIPTION: {
+            _NAME: name,
+            _NAMESPACE: namespaces,
+            ("spec", "name"): package,
+            ("spec", "source"): frozenset({catalog.name}),
+            ("spec", "sourceNamespace"): frozenset({catalog.namespace} - {""}),
+            # The channel follows from the version, and none of its later versions comes by itself.
+            ("spec", "channel"): frozenset({plan.channel}),
+            ("spec", "startingCSV"): frozenset({plan.target}),
+            ("spec", "installPlanApproval"): frozenset({MANUAL}),
+        },
+    }
+    required: dict[str, tuple[Field, ...]] = {
+        # Without targets an OperatorGroup selects every namespace.
+        OPERATOR_GROUPS.kind: (_TARGETS,),
+        InstallMethod.CLUSTER_EXTENSION: (
+            *(("spec", "namespace"), (*_CATALOG, "packageName"), (*_CATALOG, "version")),
+            _SELECTOR,
+        ),
+        InstallMethod.SUBSCRIPTION: tuple(
+            ("spec", key)
+            for key in ("name", "source", "sourceNamespace", "startingCSV", "installPlanApproval")
+        ),
+    }
+    return pins, required
+
+
+def _fields(value: Any, field: Field = ()) -> Iterator[tuple[Field, str]]:
+    """Every value of a manifest with the keys that lead to it; the items of a list share theirs."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _fields(inner, (*field, str(key)))
+    elif isinstance(value, list) and value:
+        for inner in value:
+            yield from _fields(inner, field)
+    else:
+        yield field, str(value)
+
+
+# --- before an action is sent --------------------------------------------------------------------
+
+
+def require_authority(action: Action) -> None:
+    """Checks the user, the token and the rule behind an action, and takes the user's present
+    groups for it. Called before each attempt to send it.
+
+    Raises OlmwebError (403) with the reason why it must not be sent. A retry that has begun to
+    delete its object is not checked any more: it has to make the object again.
+    """
+    if action.sent_at is not None and remakes(action.steps):
+        return
+    user = action.user
+    if user is None:
+        raise _refused("The account that requested it was deleted.")
+    if not user.is_active:
+        raise _refused(f"The account of {user}, who requested it, is disabled.")
+    if not may_act(user)[0]:
+        raise _refused(f"{user}, who requested it, may not change clusters any more.")
+    if reason := sign_in_problem(user) or _token_problem(action) or _rule_problem(action, user):
+        raise _refused(reason)
+    identity = impersonation_for(user)
+    username = identity.user if identity else ""
+    groups = list(identity.groups) if identity else []
+    if (action.as_user, action.as_groups) != (username, groups):
+        action.as_user, action.as_groups = username, groups
+        Action.objects.filter(pk=action.pk).update(as_user=username, as_groups=groups)
+
+
+def _token_problem(action: Action) -> str:
+    if action.by_token is None:
+        return ""
+    token = ApiToken.objects.filter(pk=action.by_token).first()
+    if token is None:
+        return "The API token that requested it was deleted."
+    if token.ends_at <= timezone.now():
+        return "The API token that requested it has expired."
+    if token.scope != ApiToken.Scope.ACT:
+        return "The API token that requested it may only read."
+    return ""
+
+
+def _rule_problem(action: Action, user: User) -> str:
+    if action.by_rule is None:
+        return ""
+    rule = (
+        AllowRule.objects.select_related("saved_by__oidc_identity")
+        .filter(pk=action.by_rule)
+        .first()
+    )
+    if rule is None:
+        return "The allow rule that approved it was deleted."
+    is_same = rule.saved_by_id == user.pk and rule.saved_at <= action.created_at
+    if not rule.without_approval or not is_same:
+        return "The allow rule that approved it was changed since."
+    return owner_problem(rule)
+
+
+def _refused(reason: str) -> OlmwebError:
+    return OlmwebError(
+        reason,
+        code="not-allowed",
+        status=403,
+        hint="Somebody with the role operator can request it again.",
+    )

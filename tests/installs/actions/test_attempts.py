@@ -1,0 +1,165 @@
+"""Attempts of an action: one claim each, whatever the number of messages, workers and crashes."""
+
+import heapq
+import itertools
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db.models import F
+
+from installs import tasks
+from installs.actions import execute, follow
+from installs.actions.plan import plan_install
+from installs.actions.record import request
+from installs.models import Action
+from tests.factories import make_catalog, make_cluster, make_package
+
+pytestmark = pytest.mark.django_db
+RESUME_SECONDS = 30  # the period of installs.resume_actions
+
+
+class Broker:
+    """Messages of run_action in the order of their time, and a clock that jumps from one to the
+    next. The rows are made older instead of the database's clock going on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.runs = 0
+        self._messages: list[tuple[float, int, float, int]] = []
+        self._order = itertools.count()
+
+    def send(self, args: tuple[int], _kwargs: Any = None, **options: Any) -> None:
+        due = self.now + options.get("countdown", 0)
+        until = self.now + options.get("expires", 1e9)
+        heapq.heappush(self._messages, (due, next(self._order), until, args[0]))
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        passed = timedelta(seconds=seconds)
+        Action.objects.update(
+            **{name: F(name) - passed for name in ("created_at", "sent_at", "next_attempt_at")}
+        )
+
+    def work(self, seconds: float) -> None:
+        """Delivers what is due within these seconds; every half minute lost actions are resumed."""
+        end, resume = self.now + seconds, self.now
+        while True:
+            due = min([resume, *[message[0] for message in self._messages[:1]]])
+            if due >= end:
+                self.advance(end - self.now)
+                return
+            self.advance(max(0.0, due - self.now))
+            if due == resume:
+                tasks.resume_actions()
+                resume += RESUME_SECONDS
+                continue
+            _due, _order, until, action_id = heapq.heappop(self._messages)
+            if until >= self.now:
+                self.runs += 1
+                tasks.run_action(action_id)
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    made = Broker()
+    monkeypatch.setattr(tasks.run_action, "apply_async", made.send)
+    return made
+
+
+@pytest.fixture
+def action(olivia: User) -> Action:
+    cluster = make_cluster()
+    package = make_package(catalog=make_catalog(cluster=cluster))
+    return request(plan_install(cluster, package, ""), olivia)
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The attempts to send an action; the cluster is away."""
+    made: list[int] = []
+
+    def try_to_send(action: Action) -> float:
+        made.append(action.pk)
+        return execute.RETRY_SECONDS
+
+    monkeypatch.setattr(follow, "try_to_send", try_to_send)
+    return made
+
+
+def test_an_action_that_waits_for_its_cluster_is_tried_once_in_five_seconds(
+    broker: Broker, action: Action, attempts: list[int]
+) -> None:
+    broker.send((action.pk,))
+    broker.work(15 * 60 - 1)
+    assert 150 <= len(attempts) <= 180
+    assert broker.runs <= 180 + 30, "each resumption may meet one message that is under way"
+    broker.work(60)
+    action.refresh_from_db()
+    assert (action.state, action.outcome_code) == ("refused", "not-sent")
+
+
+def test_messages_that_are_delivered_twice_make_no_second_chain(
+    broker: Broker, action: Action, attempts: list[int]
+) -> None:
+    for _ in range(20):
+        broker.send((action.pk,))
+    broker.work(60)
+    assert len(attempts) <= 13
+
+
+def test_a_second_worker_finds_nothing_to_do_while_the_first_sends(
+    action: Action, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second: list[float | None] = []
+
+    def try_to_send(action: Action) -> float:
+        second.append(follow.run(action.pk))
+        assert follow.waiting() == []
+        return execute.RETRY_SECONDS
+
+    monkeypatch.setattr(follow, "try_to_send", try_to_send)
+    assert follow.run(action.pk) == execute.RETRY_SECONDS
+    assert second == [None]
+
+
+def test_an_attempt_is_not_made_before_its_time(
+    broker: Broker, action: Action, attempts: list[int]
+) -> None:
+    assert follow.run(action.pk) == execute.RETRY_SECONDS
+    assert follow.run(action.pk) is None
+    broker.advance(execute.RETRY_SECONDS)
+    assert follow.run(action.pk) == execute.RETRY_SECONDS
+    assert len(attempts) == 2
+
+
+def test_an_action_whose_worker_is_killed_is_claimed_again_within_two_minutes(
+    broker: Broker, action: Action, attempts: list[int]
+) -> None:
+    assert follow.claim(action.pk) is not None  # and then the process is gone
+    broker.work(follow.CLAIM_SECONDS - 2)
+    assert attempts == []
+    broker.work(RESUME_SECONDS + 3)
+    assert attempts, "nothing is lost"
+
+
+def test_a_worker_that_was_paused_past_its_claim_does_not_end_the_claim_of_another(
+    broker: Broker, action: Action
+) -> None:
+    first = follow.claim(action.pk)
+    assert first is not None
+    broker.advance(follow.CLAIM_SECONDS + 1)
+    assert follow.claim(action.pk) is not None
+    assert not follow.renew(first)
+    follow.release(first, None)
+    assert follow.waiting() == []
+
+
+def test_one_message_at_most_waits_for_each_action_when_no_worker_runs(
+    action: Action, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(tasks.run_action, "apply_async", lambda *_, **options: sent.append(options))
+    tasks.resume_actions()
+    assert [options["expires"] for options in sent] == [RESUME_SECONDS]
