@@ -1,14 +1,17 @@
 """The task decorator and the enqueueing of tasks by name."""
 
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from typing import Any
 
+import structlog
 from celery import current_app, shared_task
 from celery.contrib.django.task import DjangoTask
 from django.conf import settings
 from django.db import transaction
+from kombu.exceptions import OperationalError as BrokerError
+
+log = structlog.get_logger(__name__)
 
 
 def task(
@@ -62,4 +65,11 @@ def enqueue(name: str, *args: int | str) -> None:
     """
     import_module(f"{name.partition('.')[0]}.tasks")
     registered: Any = current_app.tasks[name]  # a DjangoTask, by the decorator above
-    transaction.on_commit(partial(registered.delay, *args), robust=True)
+
+    def send() -> None:
+        try:
+            registered.delay(*args)
+        except (BrokerError, OSError) as error:
+            log.error("task not enqueued", task=name, args=args, error=str(error))
+
+    transaction.on_commit(send)

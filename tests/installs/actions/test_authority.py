@@ -1,11 +1,11 @@
 """The rights behind an action are checked again when it is sent: user, role, groups, token."""
 
+import time
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.core import signing
 from django.utils import timezone
 
 from catalogs.install_methods import InstallMethod
@@ -18,20 +18,21 @@ from olmweb.kube.errors import from_answer
 from olmweb.models import ApiToken, Cluster, OidcIdentity
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_package
-from tests.installs.actions.test_actions_followed import GOOD, carry_out, stored, writes
+from tests.installs.actions.test_actions_followed import carry_out, stored, writes
 
 pytestmark = pytest.mark.django_db
+NAME = "icon-demo"  # of the sandbox's catalog, and not installed there
 
 
 @pytest.fixture
 def cluster(sandbox: Sandbox) -> Cluster:
     cluster = make_cluster(name="prod", context="sandbox")
-    make_package(name=GOOD, catalog=make_catalog(cluster=cluster))
+    make_package(name=NAME, catalog=make_catalog(cluster=cluster))
     return cluster
 
 
 def ask(cluster: Cluster, user: User, **more: Any) -> Action:
-    package = cluster.catalogs.get().packages.get(name=GOOD)
+    package = cluster.catalogs.get().packages.get(name=NAME)
     return record.request(plan_install(cluster, package, ""), user, **more)
 
 
@@ -144,7 +145,7 @@ def test_a_cluster_that_was_away_gets_nothing_from_somebody_disabled_meanwhile(
         sandbox.script.failure(path)
     carry_out(action)
     assert action.state == "refused"
-    assert sandbox.store.get("PlatformOperator", GOOD) is None
+    assert sandbox.store.get("PlatformOperator", NAME) is None
 
 
 def test_an_action_that_was_sent_is_followed_to_its_outcome_all_the_same(
@@ -158,7 +159,7 @@ def test_an_action_that_was_sent_is_followed_to_its_outcome_all_the_same(
     disable(olivia)
     carry_out(action)
     assert action.state == "succeeded", action.outcome
-    assert stored(sandbox, GOOD)
+    assert stored(sandbox, NAME)
 
 
 # --- review tokens --------------------------------------------------------------------------------
@@ -167,7 +168,7 @@ def test_an_action_that_was_sent_is_followed_to_its_outcome_all_the_same(
 def test_a_review_token_is_for_one_purpose_user_and_cluster(
     cluster: Cluster, olivia: User, alice: User
 ) -> None:
-    package = cluster.catalogs.get().packages.get(name=GOOD)
+    package = cluster.catalogs.get().packages.get(name=NAME)
     plan = plan_install(cluster, package, "")
     elsewhere = plan_install(make_cluster(name="edge"), package, "")
     token = record.reviewed([plan], olivia, "request-1")
@@ -184,11 +185,11 @@ def test_a_review_token_is_for_one_purpose_user_and_cluster(
 
 def test_a_review_token_is_for_the_bundle_that_was_shown(cluster: Cluster, olivia: User) -> None:
     """A PlatformOperator names no version, so its manifest alone does not tell."""
-    package = cluster.catalogs.get().packages.get(name=GOOD)
+    package = cluster.catalogs.get().packages.get(name=NAME)
     plan = plan_install(cluster, package, "")
     token = record.reviewed([plan], olivia, "install")
-    package.bundles.filter(version="1.1.0").update(name=f"{GOOD}.v1.2.0", version="1.2.0")
-    package.channels.get().entries.filter(name=plan.target).update(name=f"{GOOD}.v1.2.0")
+    package.bundles.filter(version="1.1.0").update(name=f"{NAME}.v1.2.0", version="1.2.0")
+    package.channels.get().entries.filter(name=plan.target).update(name=f"{NAME}.v1.2.0")
     now = plan_install(cluster, package, "")
     assert (now.target, now.steps) != (plan.target, plan.steps)
     with pytest.raises(OlmwebError, match="not what was reviewed"):
@@ -198,10 +199,10 @@ def test_a_review_token_is_for_the_bundle_that_was_shown(cluster: Cluster, olivi
 def test_a_review_token_ends_after_an_hour(
     cluster: Cluster, olivia: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_install(cluster, cluster.catalogs.get().packages.get(name=GOOD), "")
-    now = signing.time.time()
+    plan = plan_install(cluster, cluster.catalogs.get().packages.get(name=NAME), "")
+    now = time.time()
     token = record.reviewed([plan], olivia, "install")
-    monkeypatch.setattr(signing.time, "time", lambda: now + record.REVIEW_SECONDS + 60)
+    monkeypatch.setattr(time, "time", lambda: now + record.REVIEW_SECONDS + 60)
     with pytest.raises(OlmwebError, match="not what was reviewed"):
         record.require_reviewed(token, [plan], olivia, "install")
 
