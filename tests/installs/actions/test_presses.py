@@ -11,8 +11,10 @@ from django.db import connection
 from django.test import Client
 
 from catalogs.models import Package
-from installs.actions import follow
+from installs.actions import follow, record
+from installs.actions.plan import plan_install
 from installs.models import Action, ActionBatch
+from olmweb.models import ApiToken
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_package
 
@@ -141,6 +143,41 @@ def test_one_person_who_presses_twice_makes_one_action_and_one_write(
     late = client.post(FORM_URL, form)
     assert late["Location"] == f"/activity/actions/{action.pk}", "the form's key lasts"
     assert Action.objects.count() == len(applies(sandbox)) == 1
+
+
+def test_one_key_that_is_used_for_two_requests_at_once_makes_one_action(
+    sandbox: Sandbox, package: Package, people: list[User]
+) -> None:
+    """Different bodies, so that the object of the action does not keep them apart."""
+    make_package(name="markup-demo", catalog=package.catalog)
+    token, _row = ApiToken.issue(people[0].pk, "act")
+
+    def post(name: str) -> Any:
+        return Client().post(
+            "/api/v1/actions",
+            {"cluster": "prod", "verb": "install", "package": name},
+            content_type="application/json",
+            headers={"Authorization": f"Bearer {token}", "Idempotency-Key": "k"},
+        )
+
+    answers = at_once(lambda: post(NAME), lambda: post("markup-demo"))
+    assert sorted(one.status_code for one in answers) == [202, 422]
+    assert Action.objects.count() == 1
+    winner = Action.objects.get().package
+    again = at_once(lambda: post(winner), lambda: post(winner), lambda: post(winner))
+    assert {(one.status_code, one["Idempotency-Replayed"]) for one in again} == {(202, "true")}
+
+
+def test_one_attempt_of_an_action_is_claimed_by_one_of_many_workers(
+    sandbox: Sandbox, package: Package, people: list[User]
+) -> None:
+    cluster = package.catalog.cluster
+    assert cluster is not None
+    action = record.request(plan_install(cluster, package, ""), people[0])
+    claims = at_once(*[lambda: follow.claim(action.pk)] * 8)
+    assert sum(claim is not None for claim in claims) == 1
+    action.refresh_from_db()
+    assert action.attempt == 1
 
 
 def test_a_bulk_install_that_is_confirmed_twice_at_once_is_one(
