@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from tests.chart.rendering import (
     ci_values,
     documents,
     helm,
-    named,
     of_kind,
     pod_templates,
     rendered,
@@ -28,7 +28,7 @@ from tests.chart.rendering import (
 from tests.conftest import ROOT
 from tests.peers import servers
 from tests.peers.build import binary
-from tests.peers.client import Client
+from tests.peers.client import ApiRefused, Client
 from tests.peers.controllers import ensure_namespace
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
@@ -312,6 +312,39 @@ def test_only_the_groups_of_the_roles_can_be_impersonated_and_one_proxy_be_read(
     assert not rights.allowed("idle", *proxy, "openshift-catalogd", catalogd)
 
 
+def token_of(server: servers.ApiServer, account: str) -> str:
+    path = server.admin.path("v1", "ServiceAccount", f"olmweb-{account}", NAMESPACE) + "/token"
+    asked: Any = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    return str(server.admin.call("POST", path, asked)["status"]["token"])
+
+
+def test_the_writer_acts_as_a_person_of_the_roles_groups_and_never_as_itself(
+    installed: servers.ApiServer,
+) -> None:
+    subscription = {
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "Subscription",
+        "metadata": {"name": "etcd", "namespace": NAMESPACE},
+        "spec": {"name": "etcd", "source": "catalog", "sourceNamespace": "olm"},
+    }
+    path = f"/apis/operators.coreos.com/v1alpha1/namespaces/{NAMESPACE}/subscriptions?dryRun=All"
+    ca_file = str(installed.ca_file)
+    with closing(Client(installed.url, ca_file, token_of(installed, "writer"))) as writer:
+
+        def create(**headers: str) -> int:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            try:
+                writer.call("POST", path, subscription, headers=named)
+            except ApiRefused as error:
+                return error.status
+            return 201
+
+        assert create(Impersonate_User="olivia", Impersonate_Group="olmweb-operators") == 201
+        assert create(Impersonate_User="bob", Impersonate_Group="olmweb-viewers") == 403
+        assert create(Impersonate_User="root", Impersonate_Group="system:masters") == 403
+        assert create() == 403
+
+
 def manage(home: Path, *arguments: str) -> str:
     environment = {
         **os.environ,
@@ -335,11 +368,7 @@ print({watch.resource: watch.state for watch in ResourceWatch.objects.all()})
 def test_the_readers_rights_are_enough_for_a_sync(
     installed: servers.ApiServer, tmp_path: Path
 ) -> None:
-    account = named(rendered(ci_values("openshift")), "ServiceAccount", "olmweb-reader")
-    path = installed.admin._path_of(account) + "/token"
-    asked: Any = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = installed.admin.call("POST", path, asked)["status"]["token"]
-    installed.write_kubeconfig(tmp_path / "kubeconfig", token=token)
+    installed.write_kubeconfig(tmp_path / "kubeconfig", token=token_of(installed, "reader"))
     manage(tmp_path, "migrate", "--verbosity", "0")
     report = json.loads(manage(tmp_path, "sync_cluster", "real", "--json"))
     assert report["outcome"] == "changed", report
