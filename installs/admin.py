@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
-from installs.actions.authority import owner_problem
+from installs.actions.authority import rule_problem
 from installs.models import (
     AccessAnswer,
     Action,
@@ -132,7 +132,7 @@ class AllowRuleAdmin(ModelAdmin):
     list_display = ("package", "versions", "path", "cluster", "approves", "saved_by")
     list_filter = ("without_approval", "path", "cluster")
     search_fields = ("package", "note")
-    list_select_related = ("cluster", "saved_by")
+    list_select_related = ("cluster", "saved_by__oidc_identity")
 
     def save_model(self, request: HttpRequest, obj: AllowRule, form: Any, change: bool) -> None:
         """What goes through without approval does so as whoever saved the rule last."""
@@ -145,7 +145,8 @@ class AllowRuleAdmin(ModelAdmin):
         """Whether requests go through by this rule, or why not."""
         if not rule.without_approval:
             return "No, requests wait for approval."
-        return owner_problem(rule) or "Yes, what it pins."
+        reason = rule_problem(rule)
+        return f"No. {reason}" if reason else "Yes, what it pins."
 
 
 @admin.register(UnknownMessage)

@@ -49,21 +49,22 @@ def owner_problem(rule: AllowRule) -> str:
     return sign_in_problem(owner)
 
 
+def rule_problem(rule: AllowRule) -> str:
+    """Why a rule without approval approves nothing at all; empty if it approves what it pins."""
+    if rule.left_open:
+        names = ", ".join(rule.left_open).replace("path", "install method")
+        return f"The rule names no {names}."
+    if rule.path == InstallMethod.PLATFORM_OPERATOR:
+        return "A PlatformOperator names neither catalog nor version, so no rule can pin it."
+    return owner_problem(rule)
+
+
 def unpinned(rule: AllowRule, plan: Plan, catalog: Catalog, version: str) -> str:
     """What of an install the rule does not pin, as a sentence; empty when it pins everything.
 
     Every field of every manifest has to be pinned, so that a field that is new here waits for a
     person until somebody decides about it.
     """
-    for value, name in (
-        (rule.versions, "versions"),
-        (rule.path, "install method"),
-        (rule.cluster_id, "cluster"),
-    ):
-        if not value:
-            return f"The rule names no {name}."
-    if plan.kind == InstallMethod.PLATFORM_OPERATOR:
-        return "A PlatformOperator names neither catalog nor version, so no rule can pin it."
     name = f"{catalog.namespace}/{catalog.name}" if catalog.namespace else catalog.name
     if catalog.cluster_id != plan.cluster.pk or name not in names_in(rule.catalogs):
         return f"The rule does not name the catalog {name}."
@@ -203,7 +204,7 @@ def _rule_problem(action: Action, user: User) -> str:
     is_same = rule.saved_by_id == user.pk and rule.saved_at <= action.created_at
     if not rule.without_approval or not is_same:
         return "The allow rule that approved it was changed since."
-    return owner_problem(rule)
+    return rule_problem(rule)
 
 
 def _refused(reason: str) -> OlmwebError:

@@ -285,7 +285,7 @@ def _approve_by_rule(
     request: InstallRequest, plan: Plan, catalog: Catalog, rule: AllowRule
 ) -> None:
     """Raises OlmwebError with the reason why the rule can't approve the request."""
-    reason = authority.owner_problem(rule)
+    reason = authority.rule_problem(rule)
     reason = reason or authority.unpinned(rule, plan, catalog, request.version)
     if reason:
         raise OlmwebError(reason, code="not-pinned", status=409)

@@ -86,6 +86,12 @@ class AllowRule(models.Model):
     def __str__(self) -> str:
         return f"{self.package} {self.versions or 'in every version'}"
 
+    @property
+    def left_open(self) -> list[str]:
+        """The fields that a rule without approval has to pin, and that are empty."""
+        needed = ("versions", "path", "cluster_id", "catalogs", "namespaces")
+        return [name.removesuffix("_id") for name in needed if not getattr(self, name)]
+
     def clean(self) -> None:
         """Raises ValidationError for a range that can't be read, and for a rule without approval
         that leaves open what it has to pin."""
@@ -104,14 +110,8 @@ class AllowRule(models.Model):
             if wrong:
                 problems[name] = f'"{wrong[0][:80]}" is not a name; write names with commas.'
         if self.without_approval:
-            needed = ["versions", "path", "catalogs", "namespaces"]
-            problems |= {
-                name: "A rule without approval needs this."
-                for name in needed
-                if not getattr(self, name) and name not in problems
-            }
-            if self.cluster_id is None:
-                problems["cluster"] = "A rule without approval needs this."
+            open_fields = dict.fromkeys(self.left_open, "A rule without approval needs this.")
+            problems = open_fields | problems
         if problems:
             raise ValidationError(problems)
 

@@ -164,15 +164,15 @@ def test_an_operator_group_for_every_namespace_is_not_pinned(
 @pytest.mark.parametrize(
     ("missing", "reason"),
     [
-        ("catalogs", "does not name the catalog redhat-operators"),
-        ("namespaces", "queues"),
+        ("catalogs", "The rule names no catalogs."),
+        ("namespaces", "The rule names no namespaces."),
         ("service_accounts", "installer"),
         ("versions", "names no versions"),
         ("path", "names no install method"),
     ],
 )
-def test_a_rule_that_leaves_something_open_approves_nothing(
-    extension: Package, bob: User, olivia: User, missing: str, reason: str
+def test_a_rule_that_leaves_something_open_approves_nothing_and_says_so(
+    extension: Package, bob: User, olivia: User, alice: User, missing: str, reason: str
 ) -> None:
     """Among them every rule from before rules could pin catalogs, namespaces and accounts."""
     rule = make_rule(extension, olivia, EXTENSION)
@@ -181,6 +181,10 @@ def test_a_rule_that_leaves_something_open_approves_nothing(
     made = ask(extension, bob, EXTENSION)
     assert made.state == "waiting"
     assert reason in made.word
+    if missing != "service_accounts":  # a Subscription has none
+        client = Client()
+        client.force_login(alice)
+        assert reason in client.get("/admin/installs/allowrule/").content.decode()
 
 
 def test_a_rule_for_every_cluster_approves_nothing(

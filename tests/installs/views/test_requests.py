@@ -277,15 +277,15 @@ def test_while_there_are_rules_only_what_matches_one_may_be_asked_for(
     assert InstallRequest.objects.get().state == "waiting", "a rule only lets it be asked for"
 
 
-def test_a_rule_whose_owner_lost_the_right_leaves_the_request_waiting_with_the_reason(
+def test_a_rule_from_before_rules_pinned_anything_leaves_the_request_waiting_with_the_reason(
     package: Package, bob: User, olivia: User, sandbox: Sandbox
 ) -> None:
     AllowRule.objects.create(package="etcd", without_approval=True, saved_by=olivia)
-    olivia.groups.clear()
     signed_in(bob).post(ASK, FORM)
     made = InstallRequest.objects.get()
     assert made.state == "waiting"
-    assert "olivia, who saved this rule, may not approve installs any more." in made.word
+    reason = "The rule names no versions, install method, cluster, catalogs, namespaces."
+    assert reason in made.word
     assert not Action.objects.exists()
 
 
