@@ -20,9 +20,16 @@ COPY installs installs
 RUN deploy/install-app.sh /venv
 
 FROM docker.io/library/python:3.11-slim-bookworm
-RUN useradd --system --uid 10001 --home-dir /data --create-home olmweb
+LABEL org.opencontainers.image.title="OLM Web" \
+      org.opencontainers.image.description="Web dashboard for operator catalogs and installed operators" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="0.1.0"
+# Any user id of group 0 may run it (OpenShift assigns one): /data belongs to the group, and nothing
+# else is written but /tmp. Spool files are in /data, which is a volume.
+RUN useradd --system --uid 10001 --gid 0 --home-dir /data --create-home olmweb && chmod 0770 /data
 WORKDIR /app
-ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 OLMWEB_DATA_DIR=/data
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/data OLMWEB_DATA_DIR=/data \
+    TMPDIR=/data
 COPY --from=python /venv /venv
 COPY manage.py ./
 COPY olmweb olmweb
@@ -33,7 +40,7 @@ COPY --from=static /app/static/dist static/dist
 COPY deploy/gunicorn.conf.py deploy/gunicorn.conf.py
 RUN REDIS_URL=redis://build OLMWEB_SECRET_KEY=build-only OLMWEB_HOSTS=build \
     python manage.py collectstatic --noinput --verbosity 0 && rm -rf /app/olmweb/sandbox
-USER 10001
+USER 10001:0
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s \
   CMD ["python", "-m", "olmweb.runtime.probe", "http://127.0.0.1:8000/livez"]

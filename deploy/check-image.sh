@@ -11,7 +11,8 @@ cd "$work"
 echo "static assets"
 PATH=$PATH deploy/build-static.sh "$source_tree/.venv" >/dev/null
 echo "Python environment"
-deploy/install-app.sh "$work/venv"
+# A Python that other users may run, too, is needed below.
+PATH=/usr/bin:$PATH deploy/install-app.sh "$work/venv"
 echo "collectstatic, check --deploy"
 export PATH="$work/venv/bin:$PATH" REDIS_URL=redis://127.0.0.1:1 OLMWEB_HOSTS=olmweb.example \
   OLMWEB_SECRET_KEY="$(head -c 40 /dev/urandom | base64 | tr -d '\n')" OLMWEB_DATA_DIR="$work/.local" \
@@ -24,7 +25,18 @@ echo "gunicorn"
 # As in the image: the data folder is empty, and the pages' static files come from the image itself.
 export OLMWEB_DATA_DIR="$work/data" OLMWEB_HOSTS=127.0.0.1 OLMWEB_HTTPS=false
 port=$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-gunicorn --config deploy/gunicorn.conf.py --bind "127.0.0.1:$port" olmweb.wsgi 2>"$work/log" &
+# OpenShift runs the image as any user of group 0, whom no file of the image belongs to.
+as_any_user=()
+if [ "$(id -u)" -eq 0 ]; then
+  chmod 755 "$work"
+  install -d -m 770 -g 0 "$work/data"
+  chown 10001 "$work/data"
+  chgrp 0 "$work"/check.sqlite3*
+  chmod g=u "$work"/check.sqlite3*
+  as_any_user=(setpriv --reuid=1000660000 --regid=0 --clear-groups --inh-caps=-all)
+fi
+HOME=$work/data TMPDIR=$work/data \
+  "${as_any_user[@]}" gunicorn --config deploy/gunicorn.conf.py --bind "127.0.0.1:$port" olmweb.wsgi 2>"$work/log" &
 server=$!
 for _ in $(seq 300); do
   if python -m olmweb.runtime.probe "http://127.0.0.1:$port/livez" 2>/dev/null; then

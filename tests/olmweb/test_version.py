@@ -22,11 +22,13 @@ def run_version(*arguments: str) -> str:
     return run.stdout.strip()
 
 
-def test_pyproject_and_changelog_have_the_version_of_the_package() -> None:
+def test_pyproject_changelog_and_image_have_the_version_of_the_package() -> None:
     pyproject = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text(encoding="utf-8"))
     assert pyproject["project"]["version"] == olmweb.__version__
     changelog = (settings.BASE_DIR / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (\S+)", changelog, re.MULTILINE)[0] == olmweb.__version__
+    dockerfile = (settings.BASE_DIR / "Dockerfile").read_text(encoding="utf-8")
+    assert f'image.version="{olmweb.__version__}"' in dockerfile
 
 
 def test_the_version_command_prints_the_products_version_not_djangos() -> None:
