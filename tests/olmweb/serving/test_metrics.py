@@ -292,7 +292,7 @@ def test_the_documentation_names_every_metric_with_its_labels(
     world: World, public: None, client: Client
 ) -> None:
     text = (settings.BASE_DIR / "docs" / "metrics.md").read_text(encoding="utf-8")
-    documented = dict(re.findall(r"^\| `(\w+)` \| ([\w, ]*?) ?\|", text, re.MULTILINE))
+    documented = dict(re.findall(r"^\| `(olmweb_\w+)` \| ([\w, ]*?) ?\|", text, re.MULTILINE))
     families: list[Any] = list(StateCollector().collect())
     assert documented == {
         family.name + ("_total" if family.type == "counter" else ""): ", ".join(family._labelnames)
