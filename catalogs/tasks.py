@@ -69,7 +69,7 @@ def sync_catalog(catalog_id: int, force: bool = False) -> None:
         sync.sync_catalog(catalog, force=force)
 
 
-@task(name="catalogs.inspect_bundle", time_limit=inspection.LIMIT)
+@task(name="catalogs.inspect_bundle", queue="reports", time_limit=inspection.LIMIT)
 def inspect_bundle(inspection_id: int) -> None:
     """Reads one bundle's image unless another worker does. Safe to repeat and to interrupt."""
     with leases.lease(f"inspection:{inspection_id}", inspection.LIMIT + 30) as held:

@@ -64,11 +64,8 @@ def watch_cluster(cluster_id: int) -> None:
     if cluster is None:
         log.info("cluster is gone", cluster_id=cluster_id)
         return
-    with (
-        scheduling.slot() as free,
-        renewed_lease(scheduling.cluster_lease(cluster_id), WATCH_LEASE) as held,
-    ):
-        if held is None or not free:
+    with renewed_lease(scheduling.cluster_lease(cluster_id), WATCH_LEASE) as held:
+        if held is None:
             return
         started = timezone.now()
         time_slice = scheduling.TimeSlice()
@@ -146,7 +143,7 @@ def read_inventory(cluster_id: int) -> None:
             predict.delay()  # at once, as verdicts waited for the reading or its facts changed
 
 
-@task(name=buttons.TASK, queue=buttons.QUEUE, time_limit=60, expires=60)
+@task(name=buttons.TASK, queue="actions", time_limit=60, expires=60)
 def review_access(user_id: int, cluster_id: int, rights: list[list[str]]) -> None:
     """Sends access reviews about a user to a cluster, for the buttons of pages."""
     user = User.objects.filter(pk=user_id).first()
@@ -196,7 +193,7 @@ def resume_actions() -> None:
         run_action.apply_async((action_id,), expires=RESUME_SECONDS)
 
 
-@task(name=copied_csvs.TASK, time_limit=copied_csvs.TASK_LIMIT)
+@task(name=copied_csvs.TASK, queue="reports", time_limit=copied_csvs.TASK_LIMIT)
 def count_copies(report_id: int) -> None:
     """Makes a report of copied ClusterServiceVersions, unless it is done or in progress."""
     with lease(f"copies:{report_id}", copied_csvs.TASK_LIMIT + 30) as held:

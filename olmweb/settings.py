@@ -153,7 +153,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
     if EMBEDDED
-    else {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
+    else {"BACKEND": "olmweb.runtime.cache.TolerantRedisCache", "LOCATION": REDIS_URL}
 }
 
 AUTH_PASSWORD_VALIDATORS = [
@@ -222,7 +222,17 @@ CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in ALLOWED_HOSTS] if HTTPS el
 # after the visibility timeout, so that must be longer than every task.
 TASK_TIME_LIMIT_MAX = 1800
 CELERY_BROKER_URL = REDIS_URL or "memory://localhost/"
-CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 2 * TASK_TIME_LIMIT_MAX}
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 2 * TASK_TIME_LIMIT_MAX,
+    # Seconds; a request must not wait for a Redis that is away. Workers poll for a second each.
+    "socket_connect_timeout": 2,
+    "socket_timeout": 3,
+    "socket_keepalive": True,
+    "max_retries": 1,  # of a connection; workers have their own loop for that
+    "interval_start": 0,
+    "interval_max": 0.2,
+}
+CELERY_TASK_PUBLISH_RETRY = False  # the client repeats a request by itself, on a new connection
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "sync"
 CELERY_TASK_SERIALIZER = "json"

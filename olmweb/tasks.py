@@ -1,27 +1,80 @@
-"""The task decorator and the enqueueing of tasks by name."""
+"""The task decorator and the enqueueing of tasks by name.
 
+Queues, each with workers of its own, so that short work never waits for long work:
+
+    actions   actions and their follow-ups, access reviews, assignment of clusters
+    sync      catalogs, cluster passes, verdicts, notifications, retention
+    reports   what one person requests and may take long: inspections, reports of copied CSVs
+    watch     watches of clusters, minutes each
+"""
+
+import threading
+import time
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 from celery import current_app, shared_task
 from celery.contrib.django.task import DjangoTask
 from django.conf import settings
-from django.db import transaction
 from kombu.exceptions import OperationalError as BrokerError
 
 log = structlog.get_logger(__name__)
+
+Queue = Literal["actions", "sync", "reports", "watch"]
+PAUSE = 5.0  # seconds without a request to the broker after a failure
+LOG_INTERVAL = 60.0  # seconds
+
+
+class Task(DjangoTask):  # type: ignore[type-arg]  # generic in the stubs alone
+    """A task whose message may be lost: what it does is in rows, which beat's tasks look through.
+
+    So `apply_async`, and what calls it (`delay`, `delay_on_commit`), raise nothing while the broker
+    is away and wait a few seconds at most: they return None, and for PAUSE seconds no message is
+    sent.
+    """
+
+    def apply_async(self, *args: Any, **options: Any) -> Any:
+        if time.monotonic() < _outage.until:
+            return None
+        try:
+            return super().apply_async(*args, **options)
+        except (BrokerError, OSError) as error:
+            _outage.begin(self.name, error)
+            return None
+
+
+class _Outage:
+    """When this process may send to the broker again, and when it logged that it can't."""
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        self._logged_at = -LOG_INTERVAL
+        self._lock = threading.Lock()
+
+    def begin(self, name: str, error: Exception) -> None:
+        with self._lock:
+            now = time.monotonic()
+            self.until = now + PAUSE
+            if now - self._logged_at < LOG_INTERVAL:
+                return
+            self._logged_at = now
+        # Not the text of the error: it may hold the address with its password.
+        log.warning("broker away, tasks not sent", task=name, error=type(error).__name__)
+
+
+_outage = _Outage()
 
 
 def task(
     *,
     name: str,
     time_limit: int,
-    queue: str = "sync",
+    queue: Queue = "sync",
     retry_on: tuple[type[Exception], ...] = (),
     expires: int | None = None,
-) -> Callable[[Callable[..., None]], "DjangoTask[Any, Any]"]:
+) -> Callable[[Callable[..., None]], Task]:
     """Registers a Celery task that may run twice, half-way or late.
 
     Takes named options only, because Celery accepts misspelt ones silently.
@@ -33,7 +86,7 @@ def task(
         raise ValueError(f"task {name}: time_limit {time_limit} s is over TASK_TIME_LIMIT_MAX")
     options: dict[str, Any] = {
         "name": name,
-        "base": DjangoTask,
+        "base": Task,
         "queue": queue,
         "ignore_result": True,
         "acks_late": True,
@@ -48,28 +101,19 @@ def task(
     if expires is not None:
         options["expires"] = expires
 
-    def register(function: Callable[..., None]) -> "DjangoTask[Any, Any]":
-        registered: DjangoTask[Any, Any] = shared_task(**options)(function)
+    def register(function: Callable[..., None]) -> Task:
+        registered: Task = shared_task(**options)(function)
         return registered
 
     return register
 
 
-def enqueue(name: str, *args: int | str) -> None:
+def enqueue(name: str, *args: int | str | list[list[str]]) -> None:
     """Sends the task `name` ("app.task", defined in `app/tasks.py`) when the transaction commits.
 
-    A broker that does not answer is logged, not raised: what the transaction recorded stays, and
-    the periodic tasks send it when the broker is back.
     By name, because the modules that enqueue a task are imported by the task. The task's own queue
     and limits apply. Raises KeyError for a name that is not registered.
     """
     import_module(f"{name.partition('.')[0]}.tasks")
-    registered: Any = current_app.tasks[name]  # a DjangoTask, by the decorator above
-
-    def send() -> None:
-        try:
-            registered.delay(*args)
-        except (BrokerError, OSError) as error:
-            log.error("task not enqueued", task=name, args=args, error=str(error))
-
-    transaction.on_commit(send)
+    registered: Any = current_app.tasks[name]  # a Task, by the decorator above
+    registered.delay_on_commit(*args)

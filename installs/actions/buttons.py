@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
-from celery import current_app
 from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
-from kombu.exceptions import OperationalError as BrokerError
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
@@ -37,6 +35,7 @@ from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Forbidden
 from olmweb.kube.resources import INSTALL_PLANS
 from olmweb.models import Cluster
+from olmweb.tasks import enqueue
 
 log = structlog.get_logger(__name__)
 
@@ -191,7 +190,6 @@ def _is_installable(user: AnyUser, cluster: Cluster, path: str, package: Package
 # --- access reviews -----------------------------------------------------------------------------
 
 TASK = "installs.review_access"
-QUEUE = "actions"
 TIMEOUT = (5.0, 10.0)  # seconds to connect and to wait for an answer
 MAX_AGE = timedelta(hours=1)  # of an answer that is shown
 REVIEW_AGAIN = timedelta(minutes=5)
@@ -332,9 +330,4 @@ def _enqueue_review(user: User, cluster: Cluster, rights: Sequence[Right]) -> No
     digest = hashlib.sha256(json.dumps([user.pk, cluster.pk, values]).encode()).hexdigest()
     if not cache.add(f"rights:{digest}", True, ENQUEUE_SECONDS):
         return
-    try:
-        current_app.send_task(
-            TASK, args=[user.pk, cluster.pk, values], queue=QUEUE, expires=60, retry=False
-        )
-    except (BrokerError, OSError) as error:
-        log.info("rights not asked", error=str(error))
+    enqueue(TASK, user.pk, cluster.pk, values)

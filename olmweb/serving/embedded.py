@@ -21,11 +21,12 @@ from waitress.server import create_server
 from olmweb.celery import app
 from olmweb.clusters import WATCHED_AT_ONCE
 from olmweb.runtime.worker import InMemoryScheduler, clear_stop, request_stop
+from olmweb.tasks import Queue
 
 log = structlog.get_logger(__name__)
 
-QUEUES = ("actions", "sync", "watch")
-OTHER_TASKS = 8  # a followed action waits in its thread most of the time
+# Queue -> threads. Each queue has a pool of its own: slow syncs never keep an action waiting.
+THREADS: dict[Queue, int] = {"actions": 4, "sync": 4, "reports": 2}
 
 
 class Stopped(BaseException):
@@ -40,22 +41,18 @@ def _raise_stopped(_number: int, _frame: FrameType | None) -> None:
 
 
 class Background:
-    """The Celery worker and beat as threads of this process."""
+    """The Celery workers, one for each queue, and beat as threads of this process."""
 
     def __init__(self) -> None:
-        self._worker = WorkController(
-            app=app,
-            pool="threads",
-            # Each watched cluster occupies a thread of its own permanently.
-            concurrency=OTHER_TASKS + min(len(settings.CLUSTERS), WATCHED_AT_ONCE),
-            without_heartbeat=True,
-            without_gossip=True,
-            without_mingle=True,
-            queues=",".join(QUEUES),
-        )
+        # Each watched cluster occupies a thread of its own permanently.
+        threads = {**THREADS, "watch": max(1, min(len(settings.CLUSTERS), WATCHED_AT_ONCE))}
+        self._workers = {queue: _worker(queue, number) for queue, number in threads.items()}
         self._beat = beat.Service(app, scheduler_cls=InMemoryScheduler)
         self._threads = (
-            threading.Thread(target=self._worker.start, name="worker", daemon=True),
+            *(
+                threading.Thread(target=worker.start, name=f"worker-{queue}", daemon=True)
+                for queue, worker in self._workers.items()
+            ),
             threading.Thread(target=self._beat.start, name="beat", daemon=True),
         )
 
@@ -65,12 +62,26 @@ class Background:
             thread.start()
 
     def stop(self) -> None:
-        """Ends both within seconds; running tasks are safe to lose (they are level-triggered)."""
+        """Ends all within seconds; running tasks are safe to lose (they are level-triggered)."""
         request_stop()
         self._beat.stop()
-        self._worker.stop(in_sighandler=False)
+        for worker in self._workers.values():
+            worker.stop(in_sighandler=False)
         for thread in self._threads:
             thread.join(timeout=2)
+
+
+def _worker(queue: Queue, threads: int) -> WorkController:
+    return WorkController(
+        app=app,
+        hostname=f"{queue}@embedded",
+        pool="threads",
+        concurrency=threads,
+        without_heartbeat=True,
+        without_gossip=True,
+        without_mingle=True,
+        queues=queue,
+    )
 
 
 def serve(port: int, on_ready: Callable[[], None]) -> None:

@@ -6,10 +6,8 @@ its position when the queue comes back to its cluster.
 """
 
 import random
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import structlog
@@ -20,7 +18,7 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
-from olmweb.clusters import WATCHED_AT_ONCE, due
+from olmweb.clusters import due
 from olmweb.models import Cluster
 from olmweb.runtime.leases import held_names
 from olmweb.runtime.worker import stop_requested
@@ -32,7 +30,6 @@ CHECK_SECONDS = 2.0
 QUEUED = 15
 _QUEUED = "watch-queued:{}"
 _WATCH = "cluster:"
-_slots = threading.BoundedSemaphore(WATCHED_AT_ONCE)
 
 
 def cluster_lease(cluster_id: int) -> str:
@@ -71,24 +68,6 @@ def enqueue(cluster_id: int, send: Callable[[int], object]) -> None:
 
 def dequeued(cluster_id: int) -> None:
     cache.delete(_QUEUED.format(cluster_id))
-
-
-@contextmanager
-def slot() -> Iterator[bool]:
-    """Yields whether this process may watch one more cluster.
-
-    An embedded worker has one pool for all tasks, of which watches may take only a part. In
-    production the watch queue has its own workers, whose number is the limit.
-    """
-    if not settings.EMBEDDED:
-        yield True
-        return
-    free = _slots.acquire(blocking=False)
-    try:
-        yield free
-    finally:
-        if free:
-            _slots.release()
 
 
 class TimeSlice:

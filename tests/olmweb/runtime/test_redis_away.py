@@ -1,0 +1,214 @@
+"""Redis stops and comes back: the cache counts as empty, tasks are not sent, pages are shown."""
+
+import json
+import pickle
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from django.conf import settings as django_settings
+from django.contrib.auth.models import User
+from django.core.cache import caches
+from django.test import Client
+from kombu.exceptions import OperationalError
+
+from installs.models import AccessAnswer
+from olmweb import celery_app, tasks
+from olmweb.runtime.cache import TolerantRedisCache
+from tests.conftest import need
+from tests.factories import make_cluster, make_operator
+from tests.services import RedisServer
+
+EXPLOITED: list[str] = []
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    need("redis", shutil.which("redis-server") is not None)
+    running = RedisServer()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def shared(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> TolerantRedisCache:
+    monkeypatch.setattr("olmweb.runtime.cache.PAUSE", 0.2)
+    return TolerantRedisCache(server.url, {})
+
+
+@pytest.fixture
+def no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_outage", tasks._Outage())
+
+
+def use_all(store: TolerantRedisCache) -> dict[str, Any]:
+    """Every operation of the cache once; name -> result."""
+    results = {
+        "add": store.add("added", True, 20),
+        "get": store.get("number", "default"),
+        "touch": store.touch("number", 20),
+        "has": store.has_key("number"),
+        "get_many": store.get_many(["number", "text"]),
+        "delete": store.delete("number"),
+    }
+    store.set("number", 1, 20)
+    store.set_many({"text": "x"}, 20)
+    store.delete_many(["text"])
+    return results
+
+
+def test_every_operation_is_a_miss_while_redis_is_away_and_works_when_it_is_back(
+    server: RedisServer, shared: TolerantRedisCache, caplog: pytest.LogCaptureFixture
+) -> None:
+    use_all(shared)
+    assert use_all(shared) == {
+        "add": False, "get": 1, "touch": True, "has": True, "get_many": {"number": 1},
+        "delete": True,
+    }  # fmt: skip
+    server.stop()
+    missing = {
+        "add": True, "get": "default", "touch": False, "has": False, "get_many": {},
+        "delete": False,
+    }  # fmt: skip
+    assert use_all(shared) == missing
+    with pytest.raises(ValueError, match="number"):
+        shared.incr("number")
+    shared.clear()
+    time.sleep(0.3)
+    assert use_all(shared) == missing
+    assert caplog.text.count("cache away") == 1, "logged once a minute"
+    server.start()
+    time.sleep(0.3)
+    use_all(shared)
+    assert use_all(shared)["get"] == 1
+
+
+def test_a_redis_that_does_not_answer_costs_a_page_seconds_once(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = TolerantRedisCache(server.url, {})
+    shared.set("number", 1)
+    assert server.process
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        for _ in range(50):
+            assert shared.get("number") is None
+        assert time.monotonic() - began < 4
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+
+class Exploit:
+    def __reduce__(self) -> Any:
+        return EXPLOITED.append, ("by pickle",)
+
+
+def test_a_pickle_in_redis_is_a_miss_and_is_not_executed(
+    server: RedisServer, shared: TolerantRedisCache
+) -> None:
+    client = redis.Redis.from_url(server.url)
+    client.set(shared.make_key("evil"), pickle.dumps(Exploit()))
+    assert shared.get("evil", "default") == "default"
+    assert EXPLOITED == []
+    # The other values are there at once: nothing is wrong with Redis.
+    shared.set("progress", ("reading", 1, 2), 20)
+    assert shared.get("progress") == ["reading", 1, 2]
+    assert json.loads(client.get(shared.make_key("progress")) or b"") == ["reading", 1, 2]
+
+
+def test_production_uses_this_cache_and_json_alone() -> None:
+    conf = celery_app.conf
+    assert list(conf.accept_content) == ["json"]
+    assert conf.result_accept_content is None, "as accept_content"
+    assert (conf.task_serializer, conf.result_serializer, conf.event_serializer) == ("json",) * 3
+    assert celery_app.control.mailbox.accept == ["json"]  # type: ignore[attr-defined]
+    assert django_settings.SESSION_ENGINE == "django.contrib.sessions.backends.db"
+
+
+def producer(url: str) -> Any:
+    """A task of a broker at `url`, with the settings of the product."""
+    app = Celery("test", broker=url, set_as_current=False)
+    app.conf.broker_transport_options = celery_app.conf.broker_transport_options
+    app.conf.task_publish_retry = celery_app.conf.task_publish_retry
+
+    @app.task(base=tasks.Task, name="tests.nothing", ignore_result=True)
+    def nothing() -> None:
+        """Never runs."""
+
+    return nothing
+
+
+def test_a_task_is_not_sent_while_redis_is_away_and_nothing_is_raised(
+    server: RedisServer,
+    no_outage: None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(tasks, "PAUSE", 0.0)
+    task = producer(server.url)
+    assert task.delay() is not None
+    server.stop()
+    began = time.monotonic()
+    for _ in range(5):
+        assert task.delay() is None
+    assert time.monotonic() - began < 5
+    assert caplog.text.count("broker away") == 1, "logged once a minute"
+    server.start()
+    assert task.delay() is not None
+
+
+def test_a_broker_that_does_not_answer_holds_a_request_for_seconds_once(
+    server: RedisServer, no_outage: None
+) -> None:
+    task = producer(server.url)
+    assert task.delay() is not None
+    assert server.process
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        for _ in range(20):
+            assert task.delay() is None
+        assert time.monotonic() - began < 10
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_page_of_an_operator_is_shown_without_redis(
+    server: RedisServer,
+    no_outage: None,
+    olivia: User,
+    client: Client,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings.CACHES = {
+        "default": {
+            "BACKEND": "olmweb.runtime.cache.TolerantRedisCache",
+            "LOCATION": server.url,
+        }
+    }
+    sent = []
+
+    def away(*args: Any, **_: Any) -> None:
+        sent.append(args)
+        raise OperationalError("no redis")
+
+    monkeypatch.setattr("celery.app.task.Task.apply_async", away)
+    server.stop()
+    make_operator(cluster=make_cluster(name="prod"), kind="PlatformOperator", name="etcd")
+    client.force_login(olivia)
+    began = time.monotonic()
+    for _ in range(3):
+        response = client.get("/operators/prod/PlatformOperator/-/etcd")
+        assert response.status_code == 200
+    assert time.monotonic() - began < 5
+    assert len(sent) == 1
+    assert isinstance(caches["default"], TolerantRedisCache)
+    assert AccessAnswer.objects.count() == 0
