@@ -14,8 +14,8 @@ from catalogs.models import Catalog
 from catalogs.sources import own_catalogs
 from catalogs.sources.base import SourceError
 from catalogs.sources.own_catalogs import check_name, check_source, forget_source
+from catalogs.sync.progress import request_sync
 from olmweb.accounts.roles import SYNC, may
-from olmweb.tasks import enqueue
 from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class CatalogAdmin(ReadOnlyAdmin):
     @admin.action(description="Sync now", permissions=["sync"])
     def sync_now(self, request: HttpRequest, queryset: QuerySet[Catalog]) -> None:
         for catalog in queryset:
-            enqueue("catalogs.sync_catalog", catalog.pk)
+            request_sync(catalog.pk)
         messages.success(request, f"Sync of {len(queryset)} catalog(s) was asked for.")
 
     def has_sync_permission(self, request: HttpRequest) -> bool:
@@ -119,7 +119,7 @@ class CatalogAdmin(ReadOnlyAdmin):
         if {"source", "source_kind"} & set(form.changed_data):
             forget_source(obj)
         super().save_model(request, obj, form, change)
-        enqueue("catalogs.sync_catalog", obj.pk)
+        request_sync(obj.pk)
 
 
 def _is_own(catalog: Catalog | None) -> bool:

@@ -62,6 +62,7 @@ class Catalog(models.Model):
     error_hint = models.TextField(blank=True)
     failing_since = models.DateTimeField(null=True, blank=True)
     checked_at = models.DateTimeField(null=True, blank=True)  # last attempt
+    sync_requested_at = models.DateTimeField(null=True, blank=True)  # by a person
     synced_at = models.DateTimeField(null=True, blank=True)  # last attempt that succeeded
     changed_at = models.DateTimeField(null=True, blank=True)  # content last changed
     last_cost = models.CharField(max_length=100, blank=True)  # "304, 12 ms"

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 import structlog
 from django.conf import settings
+from django.core.cache import cache
 from django.db.models import F, Q
 from django.utils import timezone
 
@@ -16,31 +17,39 @@ from olmweb.tasks import task
 
 log = structlog.get_logger(__name__)
 SYNC_LIMIT = 900  # seconds one catalog may take
+QUEUED = 60  # seconds after which a message of a due catalog counts as lost
+_QUEUED = "catalog-queued:{}"
 FIRST_RETRY = timedelta(seconds=30)
 
 
 @task(name="catalogs.sync_due_catalogs", time_limit=60, expires=60)
 def sync_due_catalogs() -> None:
-    """Enqueues every catalog that is due; the lease of each keeps it from running twice."""
+    """Enqueues every catalog that is due, unless it is queued or a worker syncs it."""
     now = timezone.now()
+    busy = leases.held_names("catalog:")
     catalogs = Catalog.objects.exclude(state=Catalog.State.DISABLED).filter(
         source_kind__in=READABLE
     )
     for catalog in catalogs.filter(~Q(base_url="") | Q(cluster=None)).order_by(
         F("checked_at").asc(nulls_first=True)
     ):
-        if is_due(catalog, now):
+        if f"catalog:{catalog.pk}" in busy or not is_due(catalog, now):
+            continue
+        if cache.add(_QUEUED.format(catalog.pk), True, QUEUED):
             sync_catalog.delay_on_commit(catalog.pk)
 
 
 def is_due(catalog: Catalog, now: datetime) -> bool:
-    """Whether a catalog was never read, has another digest, or was not checked for one poll.
+    """Whether a catalog was never read, has another digest, was not checked for one poll, or a
+    person requested a sync after the last check.
 
     A failed catalog is due after the time for which it has been failing (30 s up to one poll), a
     cancelled one after one poll.
     """
     poll = timedelta(seconds=settings.CATALOG_POLL)
     if catalog.checked_at is None:
+        return True
+    if catalog.sync_requested_at is not None and catalog.sync_requested_at > catalog.checked_at:
         return True
     waited = now - catalog.checked_at
     if catalog.error_code == "cancelled":
@@ -55,10 +64,11 @@ def is_due(catalog: Catalog, now: datetime) -> bool:
     return digest_changed or waited >= poll
 
 
-@task(name="catalogs.sync_catalog", time_limit=SYNC_LIMIT)
+@task(name="catalogs.sync_catalog", time_limit=SYNC_LIMIT, expires=5 * QUEUED)
 def sync_catalog(catalog_id: int, force: bool = False) -> None:
     """Syncs one catalog unless another worker does. Safe to repeat and to interrupt."""
-    with leases.lease(f"catalog:{catalog_id}", SYNC_LIMIT + 30) as held:
+    cache.delete(_QUEUED.format(catalog_id))
+    with leases.renewed_lease(f"catalog:{catalog_id}") as held:
         if held is None:
             log.info("catalog is being synced already", catalog_id=catalog_id)
             return
@@ -66,7 +76,10 @@ def sync_catalog(catalog_id: int, force: bool = False) -> None:
         if catalog is None:
             log.info("catalog is gone", catalog_id=catalog_id)
             return
-        sync.sync_catalog(catalog, force=force)
+        try:
+            sync.sync_catalog(catalog, force=force)
+        except leases.LeaseLost:
+            log.warning("another worker took the catalog over", catalog=str(catalog))
 
 
 @task(name="catalogs.inspect_bundle", queue="reports", time_limit=inspection.LIMIT)

@@ -20,18 +20,16 @@ from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster
-from olmweb.runtime.leases import lease, renewed_lease
+from olmweb.runtime.leases import LEASE_SECONDS, LeaseLost, lease, renewed_lease
 from olmweb.runtime.worker import stop_requested
 from olmweb.tasks import task
 
 log = structlog.get_logger(__name__)
 
 SYNC_LIMIT = 300
-PASS_LEASE = SYNC_LIMIT + 30  # outlives the task: nobody else starts while it still may write
 WATCH_SECONDS = 285
 WATCH_LEASE = 8  # seconds; with the beat's period, how long a killed worker's cluster stays alone
 PREDICT_LIMIT = 600
-PREDICT_LEASE = 20  # seconds, renewed by a thread: another worker takes over soon after a crash
 # A task that waited this long in the queue is worth nothing: newer ones wait behind it.
 EXPIRES = max(30, 3 * settings.STATE_POLL)
 RESUME_SECONDS = 30  # the period of resume_actions
@@ -91,12 +89,12 @@ def sync_cluster(cluster_id: int) -> None:
     if cluster is None:
         log.info("cluster is gone", cluster_id=cluster_id)
         return
-    with lease(scheduling.pass_lease(cluster_id), PASS_LEASE) as held:
+    with renewed_lease(scheduling.pass_lease(cluster_id)) as held:
         if held is None:
             return
         started = timezone.now()
         try:
-            full_sync.sync_cluster(cluster, still_ours=lambda: held.renew(PASS_LEASE))
+            full_sync.sync_cluster(cluster, still_ours=lambda: held.renew(LEASE_SECONDS))
         except Exception as error:
             log.exception("cluster sync crashed", cluster=cluster.name)
             full_sync.record_crash(cluster, error, started)
@@ -109,15 +107,18 @@ def predict() -> None:
         if inventory.is_due(cluster):
             inventory.await_first(cluster)
             read_inventory.delay(cluster.pk)
-    with renewed_lease("predictions", PREDICT_LEASE) as held:
+    with renewed_lease("predictions") as held:
         if held is None:
             return
         waiting = Cluster.objects.filter(inventory.awaited())
         before = waiting.count()
         try:
-            written = evaluate.refresh_all(lambda: held.renew(PREDICT_LEASE))
+            written = evaluate.refresh_all(lambda: held.renew(LEASE_SECONDS))
             if waiting.count() != before:  # its own request for a pass found this one under way
-                written += evaluate.refresh_all(lambda: held.renew(PREDICT_LEASE))
+                written += evaluate.refresh_all(lambda: held.renew(LEASE_SECONDS))
+        except LeaseLost:
+            log.warning("another worker took the predictions over")
+            return
         except Exception:
             log.exception("predictions crashed")  # made again at the next tick
             return
@@ -129,7 +130,7 @@ def predict() -> None:
 def read_inventory(cluster_id: int) -> None:
     """Reads which kinds and namespaces a cluster has, unless another worker does."""
     cluster = Cluster.objects.filter(pk=cluster_id).first()
-    with lease(f"inventory:{cluster_id}", 150) as held:
+    with renewed_lease(f"inventory:{cluster_id}") as held:
         if cluster is None or held is None or not inventory.is_due(cluster):
             return
         changed = False

@@ -5,15 +5,16 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging, worker_ready, worker_shutting_down
+from celery.signals import heartbeat_sent, setup_logging, worker_ready, worker_shutting_down
 
+from olmweb.runtime import heartbeat
 from olmweb.runtime.worker import Every, request_stop
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "olmweb.settings")
 
 app = Celery("olmweb")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.conf.beat_scheduler = "olmweb.runtime.worker:StoredScheduler"
+app.conf.beat_scheduler = "olmweb.runtime.beat:LeaderScheduler"
 app.autodiscover_tasks(["catalogs", "installs", "olmweb"])
 
 
@@ -28,6 +29,12 @@ def freeze_loaded_objects(**_: Any) -> None:
     of the time of a burst of changes."""
     gc.collect()
     gc.freeze()
+
+
+@heartbeat_sent.connect
+def record_heartbeat(**_: Any) -> None:
+    """Sent every two seconds by the main loop of a worker that reaches its broker."""
+    heartbeat.touch()
 
 
 @worker_shutting_down.connect
@@ -47,7 +54,7 @@ def build_schedule(sender: Celery, **_: Any) -> None:
         },
         "content of every catalog": {
             "task": "catalogs.sync_due_catalogs",
-            "schedule": Every(min(60, settings.CATALOG_POLL)),
+            "schedule": Every(min(10, settings.CATALOG_POLL)),
         },
         "follow unfinished actions": {"task": "installs.resume_actions", "schedule": Every(30)},
         "predictions": {"task": "installs.predict", "schedule": Every(10)},

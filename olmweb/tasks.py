@@ -72,15 +72,13 @@ def task(
     name: str,
     time_limit: int,
     queue: Queue = "sync",
-    retry_on: tuple[type[Exception], ...] = (),
     expires: int | None = None,
 ) -> Callable[[Callable[..., None]], Task]:
     """Registers a Celery task that may run twice, half-way or late.
 
     Takes named options only, because Celery accepts misspelt ones silently.
-    `time_limit` in seconds is the hard limit; the soft one is 15 s shorter. `retry_on` errors are
-    retried with backoff and jitter, five times. Arguments must be JSON (ids, never objects).
-    Enqueue with `.delay_on_commit(...)`.
+    `time_limit` in seconds is the hard limit; the soft one is 15 s shorter. Arguments must be JSON
+    (ids, never objects). Enqueue with `.delay_on_commit(...)`.
     """
     if time_limit > settings.TASK_TIME_LIMIT_MAX:
         raise ValueError(f"task {name}: time_limit {time_limit} s is over TASK_TIME_LIMIT_MAX")
@@ -93,10 +91,6 @@ def task(
         "reject_on_worker_lost": True,
         "time_limit": time_limit,
         "soft_time_limit": max(1, time_limit - 15),
-        "autoretry_for": retry_on,
-        "max_retries": 5,
-        "retry_backoff": True,
-        "retry_jitter": True,
     }
     if expires is not None:
         options["expires"] = expires

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import structlog
-from django.db import transaction
 from django.utils import timezone
 
 from catalogs.fbc.package import DERIVATION
@@ -35,6 +34,7 @@ from catalogs.sync.pool import Pool, PoolError
 from catalogs.sync.progress import Run
 from catalogs.sync.replace import ReplacedContent, Replacement, no_cyclic_gc, sweep
 from olmweb.models import SyncRun
+from olmweb.runtime.leases import LeaseLost, fenced_transaction
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +72,8 @@ def sync_catalog(
     (packages done, packages to do). Never raises for a bad source or bad content: the outcome is
     `failed`, the sentence is on the catalog and on a SyncRun. Other errors are recorded and
     raised. A cancelled run (see `catalogs.sync.progress`) ends as `cancelled`. Call it under the
-    catalog's lease and outside a transaction.
+    catalog's lease and outside a transaction. Raises LeaseLost, and has written nothing since, when
+    another worker took the catalog over.
     """
     attempt = _Attempt(catalog, force, limits, progress)
     try:
@@ -80,6 +81,8 @@ def sync_catalog(
             return attempt.run(source)
     except SourceError as error:
         return attempt.failed(error)
+    except LeaseLost:
+        raise
     except BaseException as error:
         attempt.failed(
             SourceError(
@@ -188,7 +191,7 @@ class _Attempt:
     def replace(self, index: CatalogIndex, pool: Pool) -> ReplacedContent:
         catalog, fetched, now = self.catalog, self.fetched, timezone.now()
         self.row.enter()
-        with transaction.atomic():
+        with fenced_transaction():
             if not lock_catalog(catalog.pk):
                 raise SourceError(
                     f"{catalog} was deleted while it was being read.",
@@ -248,7 +251,8 @@ class _Attempt:
 
     def save(self, **values: object) -> None:
         """Writes only these columns: a cluster's sync may write the others meanwhile."""
-        Catalog.objects.filter(pk=self.catalog.pk).update(**values)
+        with fenced_transaction():
+            Catalog.objects.filter(pk=self.catalog.pk).update(**values)
         for name, value in values.items():
             setattr(self.catalog, name, value)
 

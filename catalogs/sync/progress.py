@@ -1,4 +1,4 @@
-"""The progress of a running sync, and its cancellation.
+"""The request for a sync, the progress of a running one, and its cancellation.
 
 The writes of the content's transaction are invisible before its end, and SQLite blocks other
 writers meanwhile. So the row has the step of a run, and the cache, which web and workers share
@@ -17,6 +17,8 @@ from django.utils import timezone
 from catalogs.models import Catalog
 from catalogs.sources.base import SourceError
 from olmweb.models import Lease, SyncRun
+from olmweb.runtime.leases import fenced_transaction
+from olmweb.tasks import enqueue
 
 REPORT_INTERVAL = 0.5  # seconds
 CACHE_SECONDS = 1800  # that a report stays in the cache
@@ -93,16 +95,17 @@ class Run:
         """The row. As this run holds the lease, older running rows are of dead processes."""
         if self.row is None:
             same = {"kind": SyncRun.Kind.CATALOG, "target": str(self._catalog)}
-            SyncRun.objects.filter(outcome=SyncRun.Outcome.RUNNING, **same).update(
-                outcome=SyncRun.Outcome.FAILED,
-                finished_at=timezone.now(),
-                error_code="interrupted",
-                error_text="The process stopped in the middle of this run.",
-                error_hint="Nothing was lost: the run after it started anew.",
-            )
-            self.row = SyncRun.objects.create(
-                cluster=self._catalog.cluster, started_at=self._started_at, **same
-            )
+            with fenced_transaction():
+                SyncRun.objects.filter(outcome=SyncRun.Outcome.RUNNING, **same).update(
+                    outcome=SyncRun.Outcome.FAILED,
+                    finished_at=timezone.now(),
+                    error_code="interrupted",
+                    error_text="The process stopped in the middle of this run.",
+                    error_hint="Nothing was lost: the run after it started anew.",
+                )
+                self.row = SyncRun.objects.create(
+                    cluster=self._catalog.cluster, started_at=self._started_at, **same
+                )
         return self.row
 
     def _is_cancelled(self, run: int) -> bool:
@@ -148,6 +151,12 @@ def standings(catalogs: Iterable[Catalog]) -> dict[int, Standing]:
             cancelling = row.cancel_requested or bool(cache.get(_key(row.pk, "cancel")))
             result[catalog_id] = Standing(row.pk, step, done, total, cancelling)
     return result
+
+
+def request_sync(catalog_id: int) -> None:
+    """Makes the catalog due now, also when its message to a worker is lost."""
+    Catalog.objects.filter(pk=catalog_id).update(sync_requested_at=timezone.now())
+    enqueue("catalogs.sync_catalog", catalog_id)
 
 
 def cancel(catalog: Catalog) -> bool:

@@ -11,7 +11,6 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from django.db import transaction
 from django.db.models import Q
 
 from catalogs.contents.bundle_facts import Contents, read_contents
@@ -37,6 +36,7 @@ from catalogs.verdicts.read import (
 )
 from catalogs.verdicts.rules import NOT_READ, RuleResult, Verdict
 from olmweb.bulk import Table, delete
+from olmweb.runtime.leases import fenced_transaction
 
 PACKAGES_AT_ONCE = 20  # in one transaction; their rows are in memory together
 _FIELDS = (
@@ -323,7 +323,7 @@ def _store(
     """Replaces the differing rows of these contexts; returns the number of deletes and inserts."""
     clusters = [context.cluster_id for context in contexts if context.cluster_id is not None]
     here = Q(cluster=None) | Q(cluster__in=clusters)
-    with transaction.atomic():
+    with fenced_transaction():
         stored = Prediction.objects.filter(here, package__in=packages).order_by()
         gone = []
         for pk, *key_and_values in stored.values_list("id", *(_id(name) for name in _FIELDS)):

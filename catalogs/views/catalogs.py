@@ -16,7 +16,6 @@ from catalogs.views.problems import problems_tab
 from olmweb.accounts.roles import SYNC, AnyUser, may, sign_in_required
 from olmweb.errors import OlmwebError
 from olmweb.models import SyncRun
-from olmweb.tasks import enqueue
 from olmweb.web.pages import STOP_POLLING, render_page, revision_token, unchanged, wants_fragment
 
 RUNS = 10
@@ -109,7 +108,7 @@ def _require_sync(user: AnyUser) -> None:
 def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """Requests a sync of the catalog; a worker does it."""
     catalog_row = lookup.get_catalog(cluster, catalog)
-    enqueue("catalogs.sync_catalog", catalog_row.pk)
+    sync_progress.request_sync(catalog_row.pk)
     messages.success(request, f"A sync of {catalog_row} was asked for; a worker reads it now.")
     return redirect("catalogs:catalog", catalog_row.cluster_name, catalog_row.slug)
 

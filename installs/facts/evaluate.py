@@ -28,6 +28,7 @@ from installs.facts.inventory import awaited
 from installs.state.catalog_offers import usable_catalogs
 from olmweb.clusters import NOT_CONFIGURED
 from olmweb.models import Cluster
+from olmweb.runtime.leases import fenced_transaction
 
 EVALUATOR_VERSION = 5  # increase when the evaluation changes but not the rules
 STORED_RUNS = 200  # of one catalog and cluster
@@ -85,8 +86,9 @@ def refresh(
         if pk is not None
     ]
     summary = evaluate_catalog(catalog, contexts)
-    for pk in due:
-        _record(catalog, pk, inputs[pk], summary, before.get(pk))
+    with fenced_transaction():
+        for pk in due:
+            _record(catalog, pk, inputs[pk], summary, before.get(pk))
     return summary
 
 

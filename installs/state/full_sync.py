@@ -23,6 +23,7 @@ from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import Internal, KubeError
 from olmweb.models import Cluster, SyncRun
+from olmweb.runtime.leases import LeaseLost, fenced_transaction
 
 log = structlog.get_logger(__name__)
 
@@ -76,16 +77,19 @@ def _pass(
     refusal = snapshot.refusal()
     if refusal is not None:
         raise refusal
-    if not still_ours():
+    was_failing = bool(cluster.error_code)
+    try:
+        if not still_ours():
+            raise LeaseLost
+        written = write_snapshot(cluster, snapshot)
+        pods = _pods(cluster, client)
+    except LeaseLost:
         return SyncReport(
             SyncRun.Outcome.FAILED.value,
             requests=client.requests,
             seconds=time.monotonic() - clock,
             error=f"Another worker took over cluster {cluster.name}; nothing was written.",
         )
-    was_failing = bool(cluster.error_code)
-    written = write_snapshot(cluster, snapshot)
-    pods = _pods(cluster, client)
     changed = written.changed or pods.changed
     report = SyncReport(
         (SyncRun.Outcome.CHANGED if changed else SyncRun.Outcome.UNCHANGED).value,
@@ -139,7 +143,8 @@ def record_failure(
 ) -> SyncReport:
     """Stores that the cluster can't be reached or read, in its row and a SyncRun.
 
-    A repeated failure only updates the Cluster row.
+    A repeated failure only updates the Cluster row. Stores nothing when another worker took over
+    the cluster.
     """
     now = timezone.now()
     seconds = (now - started).total_seconds()
@@ -148,15 +153,20 @@ def record_failure(
     )
     stored = (cluster.reachable, cluster.error_code, cluster.error_text)
     differs = stored != (False, error.code, error.message)
-    Cluster.objects.filter(pk=cluster.pk).update(
-        reachable=False,
-        error_code=error.code,
-        error_text=error.message,
-        error_hint=error.hint,
-        unreachable_since=cluster.unreachable_since or now,
-        checked_at=now,
-        revision=F("revision") + int(differs),  # in the database, as others increment it too
-    )
+    try:
+        with fenced_transaction():
+            Cluster.objects.filter(pk=cluster.pk).update(
+                reachable=False,
+                error_code=error.code,
+                error_text=error.message,
+                error_hint=error.hint,
+                unreachable_since=cluster.unreachable_since or now,
+                checked_at=now,
+                revision=F("revision") + int(differs),  # others increment it, too
+            )
+    except LeaseLost:
+        log.info("failure of a lost cluster not stored", cluster=cluster.name)
+        return report
     cluster.refresh_from_db()
     if differs:
         _record(cluster, report, started, WriteResult(), error)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django.db import transaction
 from django.utils import timezone
 
 from installs.models import Component
@@ -17,6 +16,7 @@ from olmweb.kube.errors import KubeError, Unauthorized, Unreachable
 from olmweb.kube.fields import dig, items, number, text
 from olmweb.kube.resources import PODS
 from olmweb.models import Cluster
+from olmweb.runtime.leases import fenced_transaction
 
 DEPLOYMENTS = 50  # limit per refresh; those that changed last come first
 _PODS = 50
@@ -113,7 +113,7 @@ def _waiting_container(
 
 def _write(cluster: Cluster, pods: Mapping[int, Pods]) -> WriteResult:
     written = WriteResult()
-    with transaction.atomic():
+    with fenced_transaction():
         row = lock(cluster)
         context = WriteContext(row.pk, timezone.now())
         operators: set[int] = set()

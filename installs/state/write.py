@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -35,6 +34,7 @@ from installs.state.store import (
 from olmweb import bulk
 from olmweb.kube.fields import Object
 from olmweb.models import Cluster, ResourceWatch
+from olmweb.runtime.leases import fenced_transaction
 
 EVENT = "Event"
 _CLUSTER_CATALOGS = ("ClusterCatalog", "Catalog")  # the kind's present and former name
@@ -100,12 +100,12 @@ def lock(cluster: Cluster) -> Cluster:
 
 
 def write_snapshot(cluster: Cluster, snapshot: Snapshot) -> WriteResult:
-    """Makes the rows equal to the lists, in a transaction of its own, with Streams and Cluster.
+    """Makes the rows equal to the lists, in a fenced transaction, with ResourceWatches and Cluster.
 
     Rows of resources that could not be read stay. A list deletes only rows that it would have
     listed and that are not newer than the list.
     """
-    with transaction.atomic():
+    with fenced_transaction():
         row = lock(cluster)
         now = timezone.now()
         watches = {watch.resource: watch for watch in ResourceWatch.objects.filter(cluster=row)}
@@ -265,13 +265,13 @@ def kind_states(cluster: Cluster, snapshot: Snapshot, now: datetime) -> dict[str
 def apply_changes(
     cluster: Cluster, changes: Sequence[Change], positions: Mapping[str, Position]
 ) -> WriteResult:
-    """Writes watch events and the positions reached, in a transaction of its own.
+    """Writes watch events and the positions reached, in a fenced transaction.
 
     Events may be repeated, late or out of order: versions older than the rows are ignored. The
     work is proportional to the events and the operators that they affect.
     """
     now = timezone.now()
-    with transaction.atomic():
+    with fenced_transaction():
         row = lock(cluster)
         names = {change.resource for change in changes} | set(positions)
         watches = {

@@ -1,6 +1,9 @@
 """Named leases in the database: one worker at a time holds a lease.
 
 Times are the database's, so that workers whose clocks differ or jump agree on the holder.
+
+A lease alone does not keep a worker from writing that was paused until its lease went to another
+worker. So what is done under a lease is written in a `fenced_transaction`.
 """
 
 import os
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import structlog
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
@@ -21,7 +24,22 @@ from olmweb.models import Lease
 
 log = structlog.get_logger(__name__)
 
+LEASE_SECONDS = 20  # of a renewed lease: a killed worker is replaced soon after
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class LeaseLost(Exception):
+    """Another worker took over a lease of this thread; nothing was written."""
+
+
+class _OfThread(threading.local):
+    """The leases that the `with` blocks of this thread hold."""
+
+    def __init__(self) -> None:
+        self.held: list[Held] = []
+
+
+_of_thread = _OfThread()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +91,36 @@ def _in(seconds: int) -> Combinable:
 def lease(name: str, seconds: int) -> Iterator[Held | None]:
     """`with lease(...) as held:`; `held` is None when another worker holds it."""
     held = acquire(name, seconds)
+    if held is None:
+        yield None
+        return
+    _of_thread.held.append(held)
     try:
         yield held
     finally:
-        if held:
-            release(held)
+        _of_thread.held.remove(held)
+        release(held)
 
 
 @contextmanager
-def renewed_lease(name: str, seconds: int) -> Iterator[Held | None]:
+def fenced_transaction() -> Iterator[None]:
+    """A transaction that is committed only if every lease of this thread is still its own.
+
+    Raises LeaseLost, after a rollback, when another worker took one over. The rows of the leases
+    are locked last, so that renewals wait for the commit alone.
+    """
+    with transaction.atomic():
+        yield
+        owners = [held.owner for held in _of_thread.held]
+        if owners:
+            # A worker that takes over updates the row: before this query, or after the commit.
+            rows = Lease.objects.select_for_update().filter(owner__in=owners).order_by("pk")
+            if len(list(rows.values_list("pk"))) < len(owners):
+                raise LeaseLost
+
+
+@contextmanager
+def renewed_lease(name: str, seconds: int = LEASE_SECONDS) -> Iterator[Held | None]:
     """As `lease`, for long work: a thread renews it, so that `seconds` may be few.
 
     A killed worker is then replaced soon, a slow one is not.

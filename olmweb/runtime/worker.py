@@ -9,8 +9,10 @@ import time
 from datetime import datetime, timedelta
 from typing import Any
 
-from celery.beat import PersistentScheduler, Scheduler
+from celery import current_app
+from celery.beat import Scheduler
 from celery.schedules import schedule
+from kombu.exceptions import OperationalError as BrokerError
 
 # A worker that stops waits for its tasks. Those of a prefork pool run in other processes, so the
 # flag lies in anonymous shared memory: children forked later see every change.
@@ -32,6 +34,16 @@ def stop_requested() -> bool:
     return _stop[0] == 1
 
 
+def broker_answers() -> bool:
+    """Whether the broker can be reached; takes a few seconds at most."""
+    try:
+        with current_app.connection_for_write() as broker:
+            broker.ensure_connection(max_retries=1, interval_start=0, timeout=2)
+    except (OSError, BrokerError):
+        return False
+    return True
+
+
 _SET_BACK = 1.0  # seconds; clocks are corrected by less all the time
 
 
@@ -44,7 +56,7 @@ class Every(schedule):
         return super().is_due(now - timedelta(seconds=self.seconds) if ahead else last_run_at)
 
 
-class _ClockAware:
+class ClockAware:
     """Rebuilds the order of the entries when the clock was set back."""
 
     _last_tick = 0.0
@@ -57,9 +69,5 @@ class _ClockAware:
         return super().tick(*args, **kwargs)  # type: ignore[misc]  # of the Scheduler
 
 
-class StoredScheduler(_ClockAware, PersistentScheduler):
-    """Stores the times of the last runs in a file, as `celery beat` does."""
-
-
-class InMemoryScheduler(_ClockAware, Scheduler):
+class InMemoryScheduler(ClockAware, Scheduler):
     """For a beat in the embedded server's process."""

@@ -23,7 +23,6 @@ from olmweb.errors import Missing
 from olmweb.models import SyncRun
 from olmweb.runtime import leases
 
-LEASE_SECONDS = 1800
 BAR_WIDTH = 30
 REDRAW = 0.1  # seconds
 INTERRUPTED = 130  # exit status of a shell for Ctrl-C
@@ -52,7 +51,10 @@ class Command(BaseCommand):
         catalog = _catalog(options["name"], _source(options))
         started = time.monotonic()
         shown = _Terminal() if sys.stderr.isatty() else None
-        with leases.lease(f"catalog:{catalog.pk}", LEASE_SECONDS) as held, _cancellable(catalog):
+        with (
+            leases.renewed_lease(f"catalog:{catalog.pk}") as held,
+            _cancellable(catalog),
+        ):
             if held is None:
                 raise CommandError(
                     f"{catalog} is being synced right now; try again when it is done."

@@ -15,12 +15,11 @@ from installs.facts.inventory import give_up_first, read_inventory
 from installs.state.full_sync import record_crash
 from installs.state.full_sync import sync_cluster as sync
 from installs.state.watch.scheduling import pass_lease
-from installs.tasks import PASS_LEASE
 from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster, SyncRun
-from olmweb.runtime.leases import lease
+from olmweb.runtime.leases import renewed_lease
 
 WAIT = 30  # seconds for a pass that a worker has under way
 
@@ -80,7 +79,7 @@ def _cluster_named(name: str) -> Cluster:
 def _sync_with_lease(cluster: Cluster) -> Any:
     deadline = time.monotonic() + WAIT
     while True:
-        with lease(pass_lease(cluster.pk), PASS_LEASE) as held:
+        with renewed_lease(pass_lease(cluster.pk)) as held:
             if held is not None:
                 started = timezone.now()
                 try:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -29,6 +28,7 @@ from olmweb.kube.client import Discovery, KubeClient
 from olmweb.kube.errors import ConfigError, KubeError, Unauthorized, Unreachable
 from olmweb.kube.resources import EVENTS, Served
 from olmweb.models import Cluster, ResourceWatch
+from olmweb.runtime.leases import fenced_transaction
 
 # A safety net under the watches: a list repairs whatever events were lost, and decodes again what
 # an older version of OLM Web decoded. A few lists per session, so that they never come all at once.
@@ -147,7 +147,7 @@ def watch_rows_of(cluster: Cluster) -> dict[str, ResourceWatch]:
 
 def save_watches(cluster: Cluster, watches: Sequence[WatchState]) -> None:
     """Writes state, error and number of watch requests, in one transaction."""
-    with transaction.atomic():
+    with fenced_transaction():
         for watch in watches:
             rows = ResourceWatch.objects.filter(cluster=cluster, resource=watch.watched.name)
             requests = F("watches") + watch.watches
@@ -168,7 +168,8 @@ def mark_reachable(cluster: Cluster) -> bool:
         reachable=True, error_code="", unreachable_since=None
     )
     values = REACHABLE | {"synced_at": now, "checked_at": now, "revision": F("revision") + 1}
-    return bool(unreachable.update(**values))
+    with fenced_transaction():
+        return bool(unreachable.update(**values))
 
 
 def deployments_wait(cluster: Cluster) -> bool:

@@ -11,17 +11,15 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import structlog
-from celery import current_app
 from django.conf import settings
 from django.core.cache import cache
 from django.db import DatabaseError, connection
 from django.utils import timezone
-from kombu.exceptions import OperationalError as BrokerError
 
 from olmweb.clusters import due
 from olmweb.models import Cluster
 from olmweb.runtime.leases import held_names
-from olmweb.runtime.worker import stop_requested
+from olmweb.runtime.worker import broker_answers, stop_requested
 
 log = structlog.get_logger(__name__)
 
@@ -110,14 +108,4 @@ class TimeSlice:
         # Only as many tasks end as slots are needed, chosen at random.
         if not count or self._chance() >= count / max(1, len(busy)):
             return False
-        return _broker_works()
-
-
-def _broker_works() -> bool:
-    """Whether the broker is reachable; without it no other task would start."""
-    try:
-        with current_app.connection_for_write() as broker:
-            broker.ensure_connection(max_retries=1, interval_start=0, timeout=2)
-    except (OSError, BrokerError):
-        return False
-    return True
+        return broker_answers()  # without it no other task would start

@@ -46,6 +46,7 @@ from olmweb.kube.errors import (
 )
 from olmweb.kube.resources import ALL
 from olmweb.models import Cluster
+from olmweb.runtime.leases import LeaseLost
 
 log = structlog.get_logger(__name__)
 
@@ -460,6 +461,8 @@ class WatchSession:
                 if not self._still_ours():
                     raise _SessionOver(End.LOST)
                 return work()
+            except LeaseLost:
+                raise _SessionOver(End.LOST) from None
             except (OperationalError, InterfaceError) as error:
                 connection.close()
                 log.warning("database away", cluster=self._cluster.name, error=type(error).__name__)

@@ -11,7 +11,7 @@ from installs.state.watch import scheduling
 from installs.state.watch.scheduling import TimeSlice, cluster_lease, waiting, watched
 from olmweb.models import Cluster, Lease
 from olmweb.runtime.leases import acquire
-from olmweb.runtime.worker import clear_stop, request_stop
+from olmweb.runtime.worker import broker_answers, clear_stop, request_stop
 
 pytestmark = pytest.mark.django_db
 
@@ -121,7 +121,7 @@ def test_no_turn_ends_while_no_other_could_begin(
     turn: TimeSlice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make("waiting")
-    monkeypatch.setattr(scheduling, "_broker_works", lambda: False)
+    monkeypatch.setattr(scheduling, "broker_answers", lambda: False)
     assert not turn.is_over()
 
 
@@ -156,10 +156,10 @@ def test_the_broker_is_asked_whether_it_works(
     from kombu import Connection
 
     monkeypatch.setattr(
-        "installs.state.watch.scheduling.current_app.connection_for_write",
+        "olmweb.runtime.worker.current_app.connection_for_write",
         lambda: Connection(address),
     )
-    assert scheduling._broker_works() is works
+    assert broker_answers() is works
 
 
 def test_a_cluster_is_in_the_queue_once() -> None:
