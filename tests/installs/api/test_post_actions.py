@@ -16,6 +16,7 @@ from installs.actions import record
 from installs.models import Action, Operator
 from olmweb.models import ApiToken, Cluster
 from olmweb.sandbox.cluster import Sandbox
+from olmweb.tasks import _Outage
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 
 pytestmark = pytest.mark.django_db
@@ -99,7 +100,8 @@ def test_an_action_is_recorded_and_sent_later_when_the_broker_is_away(
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
     sent = Mock(side_effect=OperationalError("redis is away"))
-    monkeypatch.setattr(tasks.run_action, "apply_async", sent)
+    monkeypatch.setattr("celery.app.task.Task.apply_async", sent)
+    monkeypatch.setattr("olmweb.tasks._outage", _Outage())
     with django_capture_on_commit_callbacks(execute=True):
         answer = post(olivia, INSTALL)
     assert answer.status_code == 202
