@@ -14,7 +14,7 @@ ADD = "/admin/catalogs/catalog/add/"
 @pytest.fixture
 def enqueued(monkeypatch) -> list[int]:
     found: list[int] = []
-    monkeypatch.setattr("catalogs.admin.enqueue", lambda _task, row: found.append(row))
+    monkeypatch.setattr("catalogs.admin.request_sync", found.append)
     return found
 
 

@@ -12,8 +12,10 @@ from catalogs.models import Blob, Bundle, Catalog, CatalogRevision
 from catalogs.sources.file import FileSource
 from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.cluster_catalogs import record_cluster_catalogs
+from catalogs.sync.progress import request_sync
 from olmweb.models import Cluster
 from olmweb.runtime import leases
+from tests.factories import make_catalog
 from tests.worlds.fbc import jsonl, package
 
 pytestmark = pytest.mark.django_db
@@ -197,3 +199,31 @@ def test_the_task_leaves_a_leased_or_vanished_catalog_alone(tmp_path):
     tasks.sync_catalog(catalog.pk)
     catalog.refresh_from_db()
     assert (catalog.revision, catalog.state) == (1, "serving")
+
+
+def test_a_requested_sync_whose_message_is_lost_is_due_until_it_was_tried() -> None:
+    catalog = make_catalog()
+    now = timezone.now()
+    assert not tasks.is_due(catalog, now)
+    request_sync(catalog.pk)  # the message is sent after the commit, which never comes
+    catalog.refresh_from_db()
+    assert tasks.is_due(catalog, now)
+    catalog.checked_at = timezone.now()
+    assert not tasks.is_due(catalog, now)
+
+
+def test_a_due_catalog_is_queued_once_and_not_while_it_is_synced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catalog = make_catalog(checked_at=None)
+    sent: list[int] = []
+    monkeypatch.setattr(tasks.sync_catalog, "delay_on_commit", sent.append)
+    tasks.sync_due_catalogs()
+    tasks.sync_due_catalogs()
+    assert sent == [catalog.pk]
+    with leases.lease(f"catalog:{catalog.pk}", 20):
+        tasks.sync_catalog(catalog.pk)  # left to the holder, and no longer queued
+        tasks.sync_due_catalogs()
+    assert sent == [catalog.pk]
+    tasks.sync_due_catalogs()
+    assert sent == [catalog.pk] * 2
