@@ -34,7 +34,7 @@ from catalogs.sync.pool import Pool, PoolError
 from catalogs.sync.progress import Run
 from catalogs.sync.replace import ReplacedContent, Replacement, no_cyclic_gc, sweep
 from olmweb.models import SyncRun
-from olmweb.runtime.leases import LeaseLost, fenced_transaction
+from olmweb.runtime.leases import LeaseLost, fenced_transaction, still_held
 
 log = structlog.get_logger(__name__)
 
@@ -251,10 +251,15 @@ class _Attempt:
 
     def save(self, **values: object) -> None:
         """Writes only these columns: a cluster's sync may write the others meanwhile."""
-        with fenced_transaction():
-            Catalog.objects.filter(pk=self.catalog.pk).update(**values)
+        if not Catalog.objects.filter(still_held(), pk=self.catalog.pk).update(**values):
+            self.check_lease()
         for name, value in values.items():
             setattr(self.catalog, name, value)
+
+    def check_lease(self) -> None:
+        """Raises LeaseLost; a catalog that was deleted meanwhile has no row to write, either."""
+        if Catalog.objects.filter(pk=self.catalog.pk).exists():
+            raise LeaseLost
 
     def unchanged(self, reason: str) -> SyncResult:
         stamp = self.fetched.last_modified

@@ -23,7 +23,7 @@ from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import Internal, KubeError
 from olmweb.models import Cluster, SyncRun
-from olmweb.runtime.leases import LeaseLost, fenced_transaction
+from olmweb.runtime.leases import LeaseLost, still_held
 
 log = structlog.get_logger(__name__)
 
@@ -153,18 +153,16 @@ def record_failure(
     )
     stored = (cluster.reachable, cluster.error_code, cluster.error_text)
     differs = stored != (False, error.code, error.message)
-    try:
-        with fenced_transaction():
-            Cluster.objects.filter(pk=cluster.pk).update(
-                reachable=False,
-                error_code=error.code,
-                error_text=error.message,
-                error_hint=error.hint,
-                unreachable_since=cluster.unreachable_since or now,
-                checked_at=now,
-                revision=F("revision") + int(differs),  # others increment it, too
-            )
-    except LeaseLost:
+    stored_rows = Cluster.objects.filter(still_held(), pk=cluster.pk).update(
+        reachable=False,
+        error_code=error.code,
+        error_text=error.message,
+        error_hint=error.hint,
+        unreachable_since=cluster.unreachable_since or now,
+        checked_at=now,
+        revision=F("revision") + int(differs),  # in the database, as others increment it too
+    )
+    if not stored_rows:
         log.info("failure of a lost cluster not stored", cluster=cluster.name)
         return report
     cluster.refresh_from_db()

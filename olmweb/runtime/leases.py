@@ -3,7 +3,8 @@
 Times are the database's, so that workers whose clocks differ or jump agree on the holder.
 
 A lease alone does not keep a worker from writing that was paused until its lease went to another
-worker. So what is done under a lease is written in a `fenced_transaction`.
+worker. So what is done under a lease is written in a `fenced_transaction`, or on the condition
+`still_held`.
 """
 
 import os
@@ -17,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 from django.db import DatabaseError, connection, transaction
+from django.db.models import Exists, Q
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
@@ -117,6 +119,15 @@ def fenced_transaction() -> Iterator[None]:
             rows = Lease.objects.select_for_update().filter(owner__in=owners).order_by("pk")
             if len(list(rows.values_list("pk"))) < len(owners):
                 raise LeaseLost
+
+
+def still_held() -> Q:
+    """A condition for a single UPDATE, instead of a `fenced_transaction`: every lease of this
+    thread is still its own."""
+    condition = Q()
+    for held in _of_thread.held:
+        condition &= Q(Exists(Lease.objects.filter(owner=held.owner)))
+    return condition
 
 
 @contextmanager

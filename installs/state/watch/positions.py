@@ -28,7 +28,7 @@ from olmweb.kube.client import Discovery, KubeClient
 from olmweb.kube.errors import ConfigError, KubeError, Unauthorized, Unreachable
 from olmweb.kube.resources import EVENTS, Served
 from olmweb.models import Cluster, ResourceWatch
-from olmweb.runtime.leases import fenced_transaction
+from olmweb.runtime.leases import fenced_transaction, still_held
 
 # A safety net under the watches: a list repairs whatever events were lost, and decodes again what
 # an older version of OLM Web decoded. A few lists per session, so that they never come all at once.
@@ -158,18 +158,17 @@ def save_watches(cluster: Cluster, watches: Sequence[WatchState]) -> None:
 
 def confirm_current(cluster: Cluster, now: datetime) -> None:
     """Sets the times of a cluster that is being watched, without a change."""
-    Cluster.objects.filter(pk=cluster.pk).update(synced_at=now, checked_at=now)
+    Cluster.objects.filter(still_held(), pk=cluster.pk).update(synced_at=now, checked_at=now)
 
 
 def mark_reachable(cluster: Cluster) -> bool:
     """Marks the cluster as reachable; returns whether it was not."""
     now = timezone.now()
-    unreachable = Cluster.objects.filter(pk=cluster.pk).exclude(
+    unreachable = Cluster.objects.filter(still_held(), pk=cluster.pk).exclude(
         reachable=True, error_code="", unreachable_since=None
     )
     values = REACHABLE | {"synced_at": now, "checked_at": now, "revision": F("revision") + 1}
-    with fenced_transaction():
-        return bool(unreachable.update(**values))
+    return bool(unreachable.update(**values))
 
 
 def deployments_wait(cluster: Cluster) -> bool:
