@@ -184,7 +184,7 @@ def sign_in_problem(user: User) -> str:
     max_age = timedelta(seconds=settings.OIDC_MAX_AGE)
     if user.last_login is not None and timezone.now() - user.last_login <= max_age:
         return ""
-    return f"{user} has not signed in for {max_age.days} days and has to sign in again."
+    return f"The last sign-in of {user} is too long ago; {user} has to sign in again."
 
 
 def may(user: AnyUser, permission: str) -> bool:

@@ -56,7 +56,7 @@ def stay_away(user: User) -> None:
     [
         (disable, "The account of olivia, who requested it, is disabled."),
         (demote, "olivia, who requested it, may not change clusters any more."),
-        (stay_away, "olivia has not signed in for 30 days and has to sign in again."),
+        (stay_away, "The last sign-in of olivia is too long ago; olivia has to sign in again."),
         (User.delete, "The account that requested it was deleted."),
     ],
 )

@@ -263,7 +263,7 @@ def stay_away(user: User) -> None:
     [
         (switch_off, "olivia, who saved this rule, is disabled."),
         (demote, "olivia, who saved this rule, may not approve installs any more."),
-        (stay_away, "olivia has not signed in for 30 days"),
+        (stay_away, "The last sign-in of olivia is too long ago"),
         (User.delete, "Nobody owns this rule"),
     ],
 )
