@@ -24,11 +24,11 @@ from prometheus_client.registry import Collector
 
 from olmweb.clusters import request_totals
 from olmweb.models import LOCAL, Cluster, ResourceWatch, SyncRun
+from olmweb.runtime import beat
 from olmweb.runtime.leases import is_held
 
 FAILURES_OF = timedelta(hours=1)
 QUEUES = ("actions", "sync", "reports", "watch")
-BEAT_LEASE = "beat"
 TIMEOUT = 1  # seconds, for the broker
 SERIES = 5000  # of one metric that has one for each object
 REASON_LIMIT = 100  # characters of a reason used as a label; Kubernetes' own reasons are words
@@ -255,7 +255,7 @@ class StateCollector(Collector):
         if not settings.EMBEDDED:
             for queue, number in _queue_lengths().items():
                 length.add_metric([queue], number)
-            scheduling.add_metric([], int(is_held(BEAT_LEASE)))
+            scheduling.add_metric([], int(is_held(beat.LEASE)))
         yield from (length, scheduling)
 
     def _notifications(self) -> Iterable[Metric]:

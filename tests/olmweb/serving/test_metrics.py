@@ -19,7 +19,7 @@ from olmweb import __version__, clusters
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster, ResourceWatch
-from olmweb.runtime import leases
+from olmweb.runtime import beat, leases
 from olmweb.serving import metrics
 from olmweb.serving.metrics import StateCollector
 from tests.factories import (
@@ -218,7 +218,7 @@ def test_queues_and_beat_are_reported_where_they_are_other_processes(
     assert scrape.value("queue_length", queue="sync") == 2
     assert scrape.value("queue_length", queue="actions") == 0
     assert scrape.value("beat_scheduling") == 0
-    assert leases.acquire(metrics.BEAT_LEASE, 30)
+    assert leases.acquire(beat.LEASE, 30)
     assert Scrape(client).value("beat_scheduling") == 1
 
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
