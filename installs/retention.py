@@ -2,7 +2,8 @@
 
 History and reports stay for OLMWEB_RETENTION_DAYS, Kubernetes Events for
 OLMWEB_EVENT_RETENTION_DAYS, answers of access reviews as long as buttons show them, inspections of
-images that no catalog names for a day. Unfinished work stays, however old.
+images that no catalog names and expired leases for a day, sessions until they expire, expired API
+tokens and the admin pages' log for OLMWEB_RETENTION_DAYS. Unfinished work stays, however old.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.contrib.admin.models import LogEntry
+from django.contrib.sessions.models import Session
 from django.db.models import QuerySet
 
 from catalogs.contents import stored
@@ -26,10 +29,11 @@ from installs.models import (
     UnknownMessage,
 )
 from installs.notifications.select import ongoing
-from olmweb.models import SyncRun
+from olmweb.models import ApiToken, Lease, SyncRun
 
 BATCH = 1000
 INSPECTIONS = timedelta(days=1)  # a catalog may be missing for a while
+LEASES = timedelta(days=1)  # their names are made again when they are needed
 
 
 def prune(now: datetime) -> dict[str, int]:
@@ -51,6 +55,10 @@ def prune(now: datetime) -> dict[str, int]:
         "requests": InstallRequest.objects.filter(decided_at__lt=limit),
         "reports": CopyReport.objects.filter(created_at__lt=limit),
         "messages": UnknownMessage.objects.filter(last_at__lt=limit),
+        "sessions": Session.objects.filter(expire_date__lt=now),
+        "leases": Lease.objects.filter(expires_at__lt=now - LEASES),
+        "tokens": ApiToken.objects.filter(expires_at__lt=limit),
+        "admin_log": LogEntry.objects.filter(action_time__lt=limit),
         "rights": AccessAnswer.objects.filter(checked_at__lt=now - buttons.MAX_AGE),
     }
     deleted = {name: sum(_delete(rows)) for name, rows in old.items()}

@@ -11,6 +11,7 @@ from installs.notifications import formats
 from olmweb import __version__
 from olmweb.accounts.oidc_settings import read_oidc
 from olmweb.runtime.env import Env, EnvError
+from olmweb.runtime.postgres import connection_options
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = __version__
@@ -148,6 +149,7 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     }
 else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+    DATABASES["default"]["OPTIONS"] = connection_options(DATABASES["default"].get("OPTIONS", {}))
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {

@@ -4,11 +4,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from installs import retention, tasks
 from installs.models import ActionBatch, CopyReport, Event, Notification, Transition, UnknownMessage
-from olmweb.models import Cluster
+from olmweb.models import ApiToken, Cluster, Lease
 from tests.factories import make_cluster, make_event, make_operator
 from tests.installs.notifications.test_notify import walk
 from tests.worlds.operators import make_action
@@ -94,7 +96,34 @@ def test_much_goes_in_small_parts(cluster: Cluster, monkeypatch: pytest.MonkeyPa
         "reports": 0,
         "rights": 0,
         "inspections": 0,
+        **dict.fromkeys(("sessions", "leases", "tokens", "admin_log"), 0),
         "messages": 0,
         "revisions": 0,
         "outlines": 0,
     }
+
+
+def test_sessions_leases_and_tokens_that_ended_go_and_others_stay(cluster: Cluster) -> None:
+    user = User.objects.create_user("ida")
+    for name, days in (("past", 0.1), ("ahead", -1)):
+        Session.objects.create(session_key=name, session_data="", expire_date=days_ago(days))
+    for name, days in (("old", 1.1), ("yesterday", 0.9), ("held", -0.1)):
+        Lease.objects.create(name=name, owner=name, expires_at=days_ago(days))
+    for days in (11, 9, -1):
+        _, token = ApiToken.issue(user.pk, "read")
+        ApiToken.objects.filter(pk=token.pk).update(expires_at=days_ago(days))
+    ApiToken.objects.create(user=user, digest="endless", expires_at=None)
+    tasks.prune()
+    assert [row.session_key for row in Session.objects.all()] == ["ahead"]
+    assert set(Lease.objects.values_list("name", flat=True)) == {"yesterday", "held"}
+    assert ApiToken.objects.count() == 3
+
+
+def test_many_expired_sessions_go_in_batches(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 10)
+    rows = [Session(session_key=str(n), expire_date=days_ago(1)) for n in range(25)]
+    Session.objects.bulk_create(rows)
+    assert retention.prune(timezone.now())["sessions"] == 25
+    assert not Session.objects.exists()
