@@ -25,11 +25,10 @@ LABEL org.opencontainers.image.title="OLM Web" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="0.1.0"
 # Any user id of group 0 may run it (OpenShift assigns one): /data belongs to the group, and nothing
-# else is written but /tmp. Spool files are in /data, which is a volume.
+# else is written but /tmp.
 RUN useradd --system --uid 10001 --gid 0 --home-dir /data --create-home olmweb && chmod 0770 /data
 WORKDIR /app
-ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/data OLMWEB_DATA_DIR=/data \
-    TMPDIR=/data
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/data OLMWEB_DATA_DIR=/data
 COPY --from=python /venv /venv
 COPY manage.py ./
 COPY olmweb olmweb

@@ -36,7 +36,6 @@ class Stack:
     def local(self, text: str) -> str:
         """A word of a command or value, with the paths and ports of this machine."""
         for old, new in (
-            ("/tmp/", f"{self.folder}/"),  # noqa: S108 - what compose.yaml names
             ("/run/secrets/redis-conf", f"{self.folder}/deploy/secrets/redis.conf"),
             ("/run/secrets/registry-auth", f"{self.folder}/deploy/secrets/registry-auth.json"),
             (SECRETS, f"{self.folder}/deploy/secrets/"),
@@ -53,7 +52,9 @@ class Stack:
             return base
         file = compose.read_env_file(compose.EXAMPLE)
         resolved = compose.environment(service, file)
-        resolved["TMPDIR"] = str(self.folder)
+        own = self.folder / name
+        own.mkdir(exist_ok=True)
+        resolved["TMPDIR"] = str(own)
         # From the environment of the image.
         resolved["OLMWEB_DATA_DIR"] = str(self.folder)
         # Several nodes on one host; gunicorn's address.
