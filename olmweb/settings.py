@@ -42,6 +42,7 @@ OIDC = read_oidc(env)
 OIDC_MAX_AGE = env.seconds("OLMWEB_OIDC_MAX_AGE", "30d")
 HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
 INSECURE_REGISTRIES = frozenset(env.listing("OLMWEB_INSECURE_REGISTRIES"))
+GRPC_HOSTS = frozenset(env.listing("OLMWEB_GRPC_HOSTS"))
 CATALOGD_CA = env.text("OLMWEB_CATALOGD_CA")  # path of PEM certificates
 # Credentials of podman or docker; the file need not exist.
 _LOGINS = env.text("REGISTRY_AUTH_FILE")
@@ -63,6 +64,9 @@ if METRICS_TOKEN and len(METRICS_TOKEN) < 16:
 for name in sorted(INSECURE_REGISTRIES):
     if not re.fullmatch(r"[A-Za-z0-9.\-\[\]:]+:\d{1,5}", name):
         env.problem(f'OLMWEB_INSECURE_REGISTRIES names "{name}"; write host:port, comma-separated.')
+for name in sorted(GRPC_HOSTS):
+    if not re.fullmatch(r"[A-Za-z0-9.\-\[\]:]+", name):
+        env.problem(f'OLMWEB_GRPC_HOSTS names "{name}"; write host or host:port, comma-separated.')
 DATABASE_URL = env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'olmweb.sqlite3'}")
 try:
     DATABASE = dj_database_url.parse(DATABASE_URL, conn_max_age=60)

@@ -40,6 +40,7 @@ RULES = guard.Rules()  # for addresses that a cluster names
 POD_LABEL = "olm.catalogSource"
 REGISTRY_PORT = 50051
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_SERVICE = re.compile(r"([a-z0-9](?:[-a-z0-9]*)\.[a-z0-9](?:[-a-z0-9]*)\.svc)(?:\.[-a-z0-9.]+)?")
 ELSEWHERE = "OLM Web runs outside of the cluster, where a Service has no address"
 
 
@@ -176,12 +177,26 @@ class _CatalogSource(_ClusterSource):
         return pod.digest if pod else ""
 
     def _direct(self) -> AccessMethod:
+        """The address is written by whoever may write CatalogSources, so it may lead to a Service
+        of the same cluster, or to a host that the administrator allows."""
         address = self.catalog.base_url
         if not address:
             return AccessMethod(access_methods.GRPC, why="the CatalogSource has no address yet")
-        if is_service(f"//{address}") and not self.inside:
-            return AccessMethod(access_methods.GRPC, why=ELSEWHERE)
-        return AccessMethod(access_methods.GRPC, lambda: self._registry(self._target))
+        host, _, port = address.rpartition(":")
+        service = service_host(host)
+        if not {host, address} & settings.GRPC_HOSTS:
+            if not service:
+                why = (
+                    f"its address {address[:200]} is neither a Service of the cluster "
+                    "(name.namespace.svc:port) nor listed in OLMWEB_GRPC_HOSTS"
+                )
+                return AccessMethod(access_methods.GRPC, why=why)
+            if not self.inside:
+                return AccessMethod(access_methods.GRPC, why=ELSEWHERE)
+            host = service
+        return AccessMethod(
+            access_methods.GRPC, lambda: self._registry(partial(self._target, host, port))
+        )
 
     def _registry(self, open_target: object) -> ContentSource:
         # Imported when a registry is read: its libraries are 28 MB that most processes never use.
@@ -192,10 +207,9 @@ class _CatalogSource(_ClusterSource):
         return source
 
     @contextmanager
-    def _target(self) -> Iterator[str]:
+    def _target(self, host: str, port: str) -> Iterator[str]:
         """The checked address, so that the name can't resolve to another one meanwhile."""
         address = self.catalog.base_url
-        host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise SourceError(
                 f"{self.label} has the address {address[:200]!r}, which is no host:port.",
@@ -244,6 +258,14 @@ class _CatalogSource(_ClusterSource):
                 raise _source_error(error) from error
             self._pod_read = True
         return self._pod
+
+
+def service_host(host: str) -> str:
+    """`name.namespace.svc` of a Service's host name, "" for any other name.
+
+    Without the cluster's domain: another domain after `svc` would lead out of the cluster."""
+    match = _SERVICE.fullmatch(host)
+    return match[1] if match else ""
 
 
 def _source_error(error: KubeError) -> SourceError:

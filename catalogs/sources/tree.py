@@ -30,6 +30,8 @@ HOPS = 40  # links followed for one file, as the kernel does
 DEPTH = 64  # folders in each other
 NAME_LENGTH = 255
 PATH_LENGTH = 4096
+TREE_BYTES = 128 * 1024**2  # of memory for the names of a tree
+NODE_BYTES = 300  # of memory for a folder or file beside its name, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +81,21 @@ def clean_path(name: str, label: str) -> tuple[str, ...]:
 
 class Tree:
     """Folders of leaves. `base` is the path of the folder in its image, for absolute links; None
-    forbids them."""
+    forbids them. `weight` is the memory of all nodes that were added, about."""
 
     def __init__(self, label: str, base: tuple[str, ...] | None = None) -> None:
         self.root: Folder = {}
+        self.weight = 0
         self._label = label
         self._base = base
 
     def put(self, parts: tuple[str, ...], leaf: Leaf | None) -> None:
-        """Adds a leaf, or a folder for None; as in unpacking, a later one replaces an earlier."""
+        """Adds a leaf, or a folder for None; as in unpacking, a later one replaces an earlier.
+        Raises SourceError when the names take too much memory."""
         if not parts:
             return
         folder = self._folder(parts[:-1])
+        self._weigh(parts[-1], leaf)
         existing = folder.get(parts[-1])
         if leaf is not None:
             folder[parts[-1]] = leaf
@@ -103,8 +108,20 @@ class Tree:
             below = folder.get(part)
             if not isinstance(below, dict):
                 below = folder[part] = {}
+                self._weigh(part)
             folder = below
         return folder
+
+    def _weigh(self, name: str, leaf: Leaf | None = None) -> None:
+        self.weight += NODE_BYTES + len(name)
+        if isinstance(leaf, Symlink):
+            self.weight += len(leaf.target)
+        if self.weight > TREE_BYTES:
+            raise SourceError(
+                f"{self._label} holds paths of more than {TREE_BYTES // 1024**2} MiB together.",
+                code="too-many-files",
+                hint="Give the folder of one catalog, not a whole file system.",
+            )
 
     def get(self, parts: tuple[str, ...]) -> Leaf | Folder | None:
         """The node at exactly this path."""

@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from catalogs.sources.archive import StrictInfo, broken, leaf_of
+from catalogs.sources.archive import BoundedTar, broken, leaf_of
 from catalogs.sources.base import Limits, SourceError
 from catalogs.sources.spool import CHUNK, check_ratio, decoded, too_large
 from catalogs.sources.tree import File, Symlink, Tree, clean_path, too_many
@@ -34,16 +34,15 @@ class Unpacker:
         """Applies one layer, encoded as in the registry. Raises SourceError."""
         what = f"layer {number} of {self._label}"
         upper, members = Tree(self._label), 0
+        upper.weight = self._lower.weight
         parts = self._checked(chunks, what)
         try:
-            with tarfile.open(
+            with BoundedTar.open(
                 fileobj=_Reader(parts),  # type: ignore[call-overload]
                 mode="r|",
                 bufsize=_BUFFER,
-                tarinfo=StrictInfo,
             ) as tar:
                 while (member := tar.next()) is not None:
-                    tar.members = []  # it would keep every header
                     members += 1
                     if members > 10 * self._limits.files:
                         raise too_many(what, self._limits)
@@ -53,6 +52,7 @@ class Unpacker:
         for _ in parts:
             pass  # the digest includes bytes after the tar
         self._lower.overlay(upper)
+        self._lower.weight = upper.weight
 
     def _checked(self, chunks: Iterator[bytes], what: str) -> Iterator[bytes]:
         """The layer decoded, within the limits."""
