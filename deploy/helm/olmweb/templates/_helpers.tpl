@@ -121,8 +121,8 @@ env:
   - name: {{ $name }}_FILE
     value: /etc/olmweb/secrets/{{ $name }}
 {{- end }}
-  - name: HOME
-    value: /data
+  - {name: HOME, value: /data}
+  - {name: TMPDIR, value: /data}
 {{- if and .cluster $root.Values.kubeconfig.existingSecret }}
   - name: KUBECONFIG
     value: /etc/olmweb/kubeconfig/config
@@ -168,9 +168,9 @@ volumeMounts:
 {{- $root := .root }}
 volumes:
   - name: tmp
-    emptyDir: {sizeLimit: {{ .spool | default "256Mi" }}}
+    emptyDir: {sizeLimit: 64Mi}
   - name: data
-    emptyDir: {sizeLimit: 256Mi}
+    emptyDir: {sizeLimit: {{ .spool | default "256Mi" }}}
   - name: secrets
     projected:
       sources:
