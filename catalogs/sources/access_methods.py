@@ -1,5 +1,6 @@
 """Reads a catalog by the best access method that works: names, fidelity, attempts, outcomes."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ EXACT, REBUILT, WITHOUT_GRAPH = 2, 1, 0
 CATALOGD, PROXIED = "catalogd", "catalogd through the API server"
 GRPC, FORWARDED = "gRPC", "gRPC by port-forward"
 PACKAGE_MANIFEST, IMAGE = "PackageManifest", "image"
+LATEST_TRY = 240  # seconds after the first try began; a later one would not end in time
 _FIDELITY = {GRPC: REBUILT, FORWARDED: REBUILT, PACKAGE_MANIFEST: WITHOUT_GRAPH}
 
 
@@ -69,6 +71,7 @@ class FallbackSource:
         """Uses the first method that works. Raises the SourceError of the best one that failed."""
         first: SourceError | None = None
         requests = read = 0
+        started = time.monotonic()
         for method, outcome in zip(self._methods, self.outcomes, strict=True):
             if method.open is None:
                 continue
@@ -84,6 +87,8 @@ class FallbackSource:
                 requests, read = requests + error.requests, read + error.bytes_read
                 if error.code == "cancelled":
                     raise
+                if time.monotonic() - started > LATEST_TRY:
+                    break
                 continue
             outcome |= {"state": USED, "why": ""}
             return replace(

@@ -1,5 +1,6 @@
 """The interface of sources: results, errors, limits and progress."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -47,9 +48,37 @@ class Limits:
     files: int = 100_000  # in a folder, an archive or one layer of an image
     layers: int = 8 * 1024**3  # all layers of an image, encoded
     unpacked: int = 32 * 1024**3  # all layers of an image, decoded; most of it is skipped
+    seconds: int = 600  # for a download; less than a sync may take, which also writes
 
 
 LIMITS = Limits()
+GRACE_SECONDS = 60
+MIN_RATE = 64 * 1024  # bytes a second
+
+
+class Deadline:
+    """The time of one download: GRACE_SECONDS, and more while at least MIN_RATE bytes a second
+    come, at most `seconds` in all. A server that sends a byte now and then passes every timeout of
+    a read."""
+
+    def __init__(
+        self, label: str, seconds: float, clock: Callable[[], float] | None = None
+    ) -> None:
+        self._label = label
+        self._seconds = seconds
+        self._clock = clock or time.monotonic
+        self._started = self._clock()
+
+    def check(self, received: int) -> None:
+        """Raises SourceError when the time for so many bytes is over."""
+        elapsed = self._clock() - self._started
+        if elapsed > min(self._seconds, GRACE_SECONDS + received / MIN_RATE):
+            raise SourceError(
+                f"{self._label} is read too slowly: {received:,} bytes came in {elapsed:,.0f} s.",
+                code="too-slow",
+                hint="Check the network and the load of the server; what was read before stays.",
+                bytes_read=received,
+            )
 
 
 def _no_check() -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 
 from catalogs.sources import guard
 from catalogs.sources.archive import unpacked
-from catalogs.sources.base import LIMITS, Cut, Fetched, Limits, SourceError
+from catalogs.sources.base import LIMITS, Cut, Deadline, Fetched, Limits, SourceError
 from catalogs.sources.spool import spool
 
 READ = 1 << 18
@@ -49,6 +49,7 @@ class HttpSource:
         if if_modified_since:
             headers["If-Modified-Since"] = if_modified_since
         self.requests = 0
+        deadline = Deadline(self.label, self.limits.seconds)
         with ExitStack() as stack:
             try:
                 answer = self._ask(stack, headers)
@@ -58,7 +59,7 @@ class HttpSource:
                 if answer.status != 200:
                     raise self._refused(answer.status)
                 fetched = spool(
-                    self._body(stack, answer),
+                    self._body(stack, answer, deadline),
                     self.label,
                     limits=self.limits,
                     last_modified=modified[:60],
@@ -79,7 +80,9 @@ class HttpSource:
         self.requests += 1
         return stack.enter_context(self.opener(headers))
 
-    def _body(self, stack: ExitStack, answer: StreamedAnswer) -> Iterator[bytes]:
+    def _body(
+        self, stack: ExitStack, answer: StreamedAnswer, deadline: Deadline
+    ) -> Iterator[bytes]:
         """The body as sent. Resumes after a cut if the resource is still the same; an encoded body
         is made anew for each answer and can't be resumed."""
         identity = answer.headers.get("Content-Encoding", "identity") == "identity"
@@ -89,6 +92,7 @@ class HttpSource:
             try:
                 while chunk := answer.read(READ):
                     received += len(chunk)
+                    deadline.check(received)
                     yield chunk
                 return
             except Cut:

@@ -26,7 +26,7 @@ import msgspec
 from catalogs.fbc.split import PackageIndex
 from catalogs.storage.packs import Pack, PackSink
 from catalogs.sync.package_rows import Files, PackageJob, PackageRows, RowBuilder
-from catalogs.sync.pool_process import LENGTH_BYTES, TICKET
+from catalogs.sync.pool_process import LENGTH_BYTES, MEMORY_LIMIT, TICKET, OutOfMemory
 
 PROCESSES = 2
 MIN_BYTES = 16 * 1024**2  # of blobs: with less, starting a process costs more than it saves
@@ -35,7 +35,7 @@ BLOB_COST = 25_000  # the rows of a blob take as long as so many more bytes of i
 # Tickets written before the first result; a write of so many is atomic.
 TICKETS = select.PIPE_BUF // TICKET.size
 _ROOT = Path(__file__).resolve().parent.parent.parent
-_decode = msgspec.msgpack.Decoder(Pack | PackageRows).decode
+_decode = msgspec.msgpack.Decoder(Pack | PackageRows | OutOfMemory).decode
 
 
 class PoolError(RuntimeError):
@@ -49,7 +49,18 @@ class PoolError(RuntimeError):
 
 def _process_ended(reason: str) -> PoolError:
     return PoolError(
-        "reader-ended", reason, "Most likely the worker is short of memory: give it more."
+        "reader-ended",
+        reason,
+        "Most likely the worker is short of memory: give it more; or a package takes more than the "
+        f"{MEMORY_LIMIT // 1024**2:,} MiB that a reading process may use.",
+    )
+
+
+def _too_much_memory(package: str) -> PoolError:
+    return PoolError(
+        "out-of-memory",
+        f"package {package[:200]} takes more than {MEMORY_LIMIT // 1024**2:,} MiB of memory",
+        "No real package does; check where the catalog comes from.",
     )
 
 
@@ -88,7 +99,7 @@ class _Process:
         program = [sys.executable, "-P", "-m", "catalogs.sync.pool_process"]
         self._program = subprocess.Popen(
             # -P: import nothing from the current folder of the worker
-            [*program, *map(str, files), str(jobs.files_size)],
+            [*program, *map(str, files), str(jobs.files_size), str(MEMORY_LIMIT)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -108,7 +119,9 @@ class _Process:
             size = int.from_bytes(head, "big")
             body = self._read(size)
             if len(body) == size:
-                result: Pack | PackageRows = _decode(body)
+                result: Pack | PackageRows | OutOfMemory = _decode(body)
+                if isinstance(result, OutOfMemory):
+                    raise _too_much_memory(result.name)
                 return result
         code = self._program.wait()
         if code or head:

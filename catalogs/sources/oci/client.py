@@ -16,7 +16,7 @@ from urllib.parse import urljoin
 import urllib3
 
 from catalogs.sources import guard
-from catalogs.sources.base import Cut, SourceError
+from catalogs.sources.base import LIMITS, Cut, Deadline, SourceError
 from catalogs.sources.http import READ
 from catalogs.sources.oci.auth import Challenge, Credentials, fetch_token, read_challenge
 from catalogs.sources.oci.manifest import ACCEPT, Descriptor, digest_of
@@ -32,7 +32,7 @@ _ERROR_CODE = re.compile(rb'"code"\s*:\s*"([A-Z_]{1,40})"')
 
 class RegistryClient:
     """Reads one image. `requests` and `bytes_read` are the cost so far. With `public_only` neither
-    the registry nor its token server may have a private address."""
+    the registry nor its token server may have a private address. `seconds` is the time for all."""
 
     def __init__(
         self,
@@ -41,8 +41,10 @@ class RegistryClient:
         insecure: frozenset[str],
         *,
         public_only: bool = False,
+        seconds: float = LIMITS.seconds,
     ) -> None:
         self.requests = self.bytes_read = 0
+        self._deadline = Deadline(str(reference), seconds)
         self._label = str(reference)
         self._reference = reference
         self._credentials = credentials
@@ -84,6 +86,7 @@ class RegistryClient:
                 for chunk in self._blob_from(descriptor, received):
                     received += len(chunk)
                     self.bytes_read += len(chunk)
+                    self._deadline.check(self.bytes_read)
                     if received > descriptor.size:
                         raise self._too_long(what, descriptor.size)
                     hashed.update(chunk)
@@ -122,6 +125,7 @@ class RegistryClient:
         body, data = guard.ResponseBody(answer), b""
         while chunk := body.read(READ):
             data += chunk
+            self._deadline.check(self.bytes_read + len(data))
             if len(data) > SMALL:
                 raise self._too_long(what, SMALL)
         self.bytes_read += len(data)

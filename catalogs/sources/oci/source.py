@@ -36,7 +36,12 @@ MANIFESTS_LABEL = "operators.operatorframework.io.bundle.manifests.v1"
 METADATA_LABEL = "operators.operatorframework.io.bundle.metadata.v1"
 _MIB = 1024**2
 BUNDLE_LIMITS = Limits(
-    body=32 * _MIB, files=2_000, layers=64 * _MIB, unpacked=1024 * _MIB, ratio_from=16 * _MIB
+    body=32 * _MIB,
+    files=2_000,
+    layers=64 * _MIB,
+    unpacked=1024 * _MIB,
+    ratio_from=16 * _MIB,
+    seconds=200,
 )
 LARGEST_FILE = 8 * _MIB
 # A step as written by BuildKit, and by Docker and buildah.
@@ -89,6 +94,7 @@ class RemoteImage:
             credentials,
             access.insecure,
             public_only=access.named_by_others and not credentials.complete,
+            seconds=self._limits.seconds,
         )
         try:
             yield client

@@ -14,7 +14,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from catalogs.sources.base import Limits, SourceError, report_progress
+from catalogs.sources.base import Deadline, Limits, SourceError, report_progress
 from catalogs.sources.spool import too_large
 
 SERVICE = "api.Registry"
@@ -110,6 +110,7 @@ class Calls:
                 ("grpc.enable_retries", 0),  # an attempt that failed is the caller's to repeat
             ),
         )
+        self._deadline = Deadline(label, limits.seconds)
         self.requests = 0
         self.bytes_read = 0
 
@@ -195,6 +196,11 @@ class Calls:
         if self.bytes_read > self._limits.body:
             error = too_large(self._label, self._limits)
             raise self.error(error.message, error.code, error.hint)
+        try:
+            self._deadline.check(self.bytes_read)
+        except SourceError as slow:
+            slow.requests = self.requests
+            raise
         report_progress(self.bytes_read)
 
     def error(self, message: str, code: str, hint: str) -> SourceError:

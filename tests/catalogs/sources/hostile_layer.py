@@ -31,20 +31,20 @@ def filler(count: int, byte: bytes = b"x") -> Iterator[bytes]:
         yield byte * MIB
 
 
-def long(kind: bytes, *, mib: int = 1500) -> Iterator[bytes]:
+def long(kind: bytes, *, mib: int = 300) -> Iterator[bytes]:
     yield header("x", kind, mib * MIB)
     yield from filler(mib)
     yield header("configs/a.json") + END
 
 
 def chain() -> Iterator[bytes]:
-    for _ in range(900):
+    for _ in range(300):
         yield header("x", XHDTYPE, MIB) + b"11 a=xxxxx\n".ljust(MIB, b"\0")
     yield header("configs/a.json") + END
 
 
 def records() -> Iterator[bytes]:
-    for part in range(1000):
+    for part in range(100):
         data = b"".join(b"25 k%05d%09d=xxxxx\n" % (part, i) for i in range(2000))
         yield header("x", XGLTYPE, len(data)) + data.ljust(-(-len(data) // 512) * 512, b"\0")
     yield header("configs/a.json") + END
@@ -67,14 +67,14 @@ def sparse_blocks() -> Iterator[bytes]:
 def sparse_map() -> Iterator[bytes]:
     data = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
     yield header("x", XHDTYPE, len(data)) + data.ljust(512, b"\0")
-    yield header("configs/a.json", size=1000 * MIB + 512)
+    yield header("configs/a.json", size=300 * MIB + 512)
     yield b"99999999\n".ljust(512, b"1")
-    yield from filler(1000, b"1")
+    yield from filler(300, b"1")
     yield END
 
 
 def links() -> Iterator[bytes]:
-    for number in range(1000):
+    for number in range(300):
         yield header("x", GNUTYPE_LONGLINK, MIB - 1) + b"y" * (MIB - 1) + b"\0"
         yield header(f"configs/{number}", b"2")
     yield END

@@ -121,6 +121,30 @@ def test_a_killed_process_fails_the_sync_and_the_next_one_completes(tmp_path, mo
     assert sync_catalog(catalog).packages == 3
 
 
+def test_a_package_that_takes_too_much_memory_fails_the_sync_and_not_the_worker(
+    tmp_path, monkeypatch
+):
+    catalog = make(tmp_path, package("etcd"))
+    sync_catalog(catalog)
+    (huge,) = [blob for blob in package("mongo") if blob["schema"] == "olm.package"]
+    rest = [blob for blob in package("mongo") if blob["schema"] != "olm.package"]
+    huge = huge | {"description": "x" * 30_000_000}
+    rewrite(catalog, [*package("etcd"), huge, *rest, *package("nats")])
+    monkeypatch.setattr(pool, "MIN_BYTES", 0)
+    monkeypatch.setattr(pool, "MEMORY_LIMIT", 64 * 1024**2)
+    result = sync_catalog(catalog)
+    # A library that can't allocate may end the process instead of raising MemoryError.
+    assert result.outcome == "failed"
+    assert result.error_code in ("out-of-memory", "reader-ended")
+    assert "64 MiB" in result.error_hint or "takes more than" in result.error
+    assert list(Package.objects.values_list("name", flat=True)) == ["etcd"]
+    rewrite(catalog, [*package("etcd"), *package("nats")])
+    assert sync_catalog(catalog).packages == 2, "a package of usual size fits"
+    monkeypatch.setattr(pool, "MEMORY_LIMIT", 1024**3)
+    rewrite(catalog, [*package("etcd"), huge, *rest, *package("nats")])
+    assert sync_catalog(catalog).packages == 3
+
+
 @pytest.mark.parametrize("fails", ["TemporaryFile", "write"])
 def test_no_room_for_the_jobs_fails_the_sync_with_a_sentence(tmp_path, monkeypatch, fails):
     catalog = make(tmp_path, package("etcd"))
