@@ -515,6 +515,8 @@ class BundleInspection(models.Model):
     )  # of the last inspection
     asked_by = models.CharField(max_length=150, blank=True)
     asked_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)  # the last attempt
+    attempts = models.PositiveSmallIntegerField(default=0, db_default=0)
     finished_at = models.DateTimeField(null=True, blank=True)
     done = models.PositiveBigIntegerField(default=0)  # bytes, while it is read
     total = models.PositiveBigIntegerField(default=0)

@@ -12,6 +12,7 @@ from catalogs.contents import inspection
 from catalogs.models import BundleInspection, Catalog
 from catalogs.sources.select import READABLE
 from catalogs.sync import catalog as sync
+from olmweb import reports
 from olmweb.runtime import leases
 from olmweb.tasks import task
 
@@ -82,16 +83,19 @@ def sync_catalog(catalog_id: int, force: bool = False) -> None:
             log.warning("another worker took the catalog over", catalog=str(catalog))
 
 
-@task(name="catalogs.inspect_bundle", queue="reports", time_limit=inspection.LIMIT)
 def inspect_bundle(inspection_id: int) -> None:
-    """Reads one bundle's image unless another worker does. Safe to repeat and to interrupt."""
-    with leases.lease(f"inspection:{inspection_id}", inspection.LIMIT + 30) as held:
-        row = BundleInspection.objects.filter(pk=inspection_id).first()
-        if held is None or row is None or row.state == BundleInspection.State.READ:
-            log.info("nothing to inspect", inspection_id=inspection_id, held=held is not None)
-            return
-        try:
-            inspection.run(row)
-        except Exception:
-            inspection.fail(row)
-            raise
+    """Reads one bundle's image under its lease. Safe to repeat and to interrupt."""
+    row = BundleInspection.objects.filter(pk=inspection_id).first()
+    if row is None or row.state not in inspection.IN_PROGRESS:
+        log.info("nothing to inspect", inspection_id=inspection_id)
+        return
+    try:
+        inspection.run(row)
+    except Exception:
+        inspection.fail(row)
+        raise
+
+
+reports.register(
+    reports.Kind("inspection", inspection.unfinished, inspection.served, inspect_bundle)
+)

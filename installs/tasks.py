@@ -16,11 +16,12 @@ from installs.state import full_sync
 from installs.state.watch import scheduling
 from installs.state.watch.run import watch_cluster as watch
 from installs.state.watch.session import End
+from olmweb import reports
 from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster
-from olmweb.runtime.leases import LEASE_SECONDS, LeaseLost, lease, renewed_lease
+from olmweb.runtime.leases import LEASE_SECONDS, LeaseLost, renewed_lease
 from olmweb.runtime.worker import stop_requested
 from olmweb.tasks import task
 
@@ -194,20 +195,21 @@ def resume_actions() -> None:
         run_action.apply_async((action_id,), expires=RESUME_SECONDS)
 
 
-@task(name=copied_csvs.TASK, queue="reports", time_limit=copied_csvs.TASK_LIMIT)
 def count_copies(report_id: int) -> None:
-    """Makes a report of copied ClusterServiceVersions, unless it is done or in progress."""
-    with lease(f"copies:{report_id}", copied_csvs.TASK_LIMIT + 30) as held:
-        waiting = CopyReport.objects.filter(pk=report_id, state__in=copied_csvs.OPEN)
-        report = waiting.select_related("cluster").first()
-        if held is None or report is None:
-            return
-        try:
-            copied_csvs.make_report(report)
-        except Exception as error:
-            log.exception("report of copies crashed", report=report_id)
-            text = f"The report could not be made ({type(error).__name__})."
-            copied_csvs.fail(report, text, "The log of the worker says more; ask for it again.")
+    """Makes a report of copied ClusterServiceVersions under its lease, unless it is done."""
+    waiting = CopyReport.objects.filter(pk=report_id, state__in=copied_csvs.OPEN)
+    report = waiting.select_related("cluster").first()
+    if report is None:
+        return
+    try:
+        copied_csvs.make_report(report)
+    except Exception as error:
+        log.exception("report of copies crashed", report=report_id)
+        text = f"The report could not be made ({type(error).__name__})."
+        copied_csvs.fail(report, text, "The log of the worker says more; ask for it again.")
+
+
+reports.register(reports.Kind("copies", copied_csvs.unfinished, copied_csvs.served, count_copies))
 
 
 @task(name="installs.notify", time_limit=send.TASK_LIMIT, expires=60)

@@ -58,6 +58,7 @@ def build_schedule(sender: Celery, **_: Any) -> None:
         },
         "follow unfinished actions": {"task": "installs.resume_actions", "schedule": Every(30)},
         "predictions": {"task": "installs.predict", "schedule": Every(10)},
+        "reports that wait": {"task": "olmweb.resume_reports", "schedule": Every(15)},
         "retention": {"task": "installs.prune", "schedule": Every(3600)},
     }
     if settings.WEBHOOK_URL:

@@ -1,11 +1,12 @@
 """Inspection of bundle images: users request it, a worker pulls the image, a row has the state."""
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Max, Q
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from catalogs.contents import stored
@@ -15,14 +16,14 @@ from catalogs.sources.base import SourceError, progress_callback
 from catalogs.sources.oci.source import BundleSource, RegistryAccess
 from olmweb.accounts.roles import AnyUser, may_inspect
 from olmweb.errors import OlmwebError
-from olmweb.tasks import enqueue
+from olmweb.reports import ATTEMPTS, Job, run_report
 
 log = structlog.get_logger(__name__)
 LIMIT = 300  # seconds
 PROGRESS_INTERVAL = 0.5  # seconds between two writes of the progress
 USERNAME_LENGTH = 150  # characters, as the column holds
 State = BundleInspection.State
-_IN_PROGRESS = (State.QUEUED, State.READING)
+IN_PROGRESS = (State.QUEUED, State.READING)
 _NO_ERROR = {"error_code": "", "error_text": "", "error_hint": ""}
 _HINTS = {
     "too-large": "Only the layers with manifests are pulled, and those of real bundles are small: "
@@ -58,7 +59,7 @@ def request_inspection(bundle: Bundle, user: AnyUser) -> tuple[BundleInspection,
     row = start(bundle.image, user.get_username()[:USERNAME_LENGTH])
     if row is None:
         return BundleInspection.objects.get(image=bundle.image), False
-    enqueue("catalogs.inspect_bundle", row.pk)
+    run_report.delay_on_commit()
     return row, True
 
 
@@ -70,13 +71,13 @@ def start(image: str, username: str) -> BundleInspection | None:
     if created:
         return row
     now = timezone.now()
-    stuck = Q(asked_at__lt=now - timedelta(seconds=LIMIT + 60))
-    updated = BundleInspection.objects.filter(
-        Q(pk=row.pk), ~Q(state__in=_IN_PROGRESS) | stuck
-    ).update(
+    stuck = Q(state=State.READING, began__lt=now - timedelta(seconds=LIMIT + 60))
+    rows = BundleInspection.objects.annotate(began=Coalesce("started_at", "asked_at"))
+    updated = rows.filter(Q(pk=row.pk), ~Q(state__in=IN_PROGRESS) | stuck).update(
         state=State.QUEUED,
         asked_by=username,
         asked_at=now,
+        attempts=0,
         done=0,
         total=0,
         **_NO_ERROR,
@@ -85,12 +86,10 @@ def start(image: str, username: str) -> BundleInspection | None:
 
 
 def in_progress(row: BundleInspection | None) -> bool:
-    """Whether the inspection is queued or running. One requested too long ago counts as lost."""
-    return (
-        row is not None
-        and row.state in _IN_PROGRESS
-        and timezone.now() - row.asked_at < timedelta(seconds=LIMIT + 60)
-    )
+    """Whether the inspection is queued or running. One that runs for too long counts as lost."""
+    if row is None or row.state != State.READING:
+        return row is not None and row.state == State.QUEUED
+    return timezone.now() - (row.started_at or row.asked_at) < timedelta(seconds=LIMIT + 60)
 
 
 def access() -> RegistryAccess:
@@ -101,10 +100,32 @@ def access() -> RegistryAccess:
     )
 
 
+def unfinished() -> list[Job]:
+    """The inspections that wait or run."""
+    rows = BundleInspection.objects.filter(state__in=IN_PROGRESS)
+    values = rows.values_list("pk", "asked_by", "asked_at")
+    return [Job("inspection", key, person, at) for key, person, at in values]
+
+
+def served() -> dict[str, datetime]:
+    """When the last inspection of each person began."""
+    rows = BundleInspection.objects.exclude(started_at=None).order_by()
+    return dict(rows.values_list("asked_by").annotate(Max("started_at")))
+
+
 def run(row: BundleInspection) -> None:
     """Reads the image and stores the result or the error. An image whose objects are stored by
-    digest is not pulled again."""
-    _update(row, state=State.READING)
+    digest is not pulled again. Given up after ATTEMPTS, of which the workers died."""
+    if row.attempts >= ATTEMPTS:
+        error = SourceError(
+            f"The inspection ended {ATTEMPTS} times without a result.",
+            code="interrupted",
+            hint="The workers of the queue reports may lack memory; look at their logs.",
+        )
+        _fail(row, error)
+        return
+    attempts = row.attempts + 1
+    _update(row, state=State.READING, started_at=timezone.now(), attempts=attempts)
     try:
         manifests, cost = _read(row)
     except SourceError as error:

@@ -82,6 +82,8 @@ class CopyReport(models.Model):
     error_text = models.TextField(blank=True)
     error_hint = models.TextField(blank=True)
     created_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)  # the last attempt
+    attempts = models.PositiveSmallIntegerField(default=0, db_default=0)
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

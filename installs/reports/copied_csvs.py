@@ -43,12 +43,13 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import transaction
+from django.db.models import Max
 from django.utils import timezone
 
 from installs.models import CopyReport
@@ -62,14 +63,13 @@ from olmweb.kube.resources import Resource, Served
 from olmweb.kube.transport import Call
 from olmweb.kube.watch import CHANGES, MetadataWatch
 from olmweb.models import Cluster
-from olmweb.tasks import enqueue
+from olmweb.reports import ATTEMPTS, Job, run_report
 
 ROWS = 500
 PAGES = 400  # of 500 objects: 200,000 copies
 MEASURED = 200
 WATCH_SECONDS = 60
 SILENCE = 15  # seconds that a server may take to end a watch whose time is over
-TASK = "installs.count_copies"
 TASK_LIMIT = 600  # seconds
 OPEN = (CopyReport.State.PENDING, CopyReport.State.RUNNING)
 COPIED = "olm.copiedFrom"
@@ -143,14 +143,36 @@ def request_report(cluster: Cluster, user: User | AnonymousUser) -> CopyReport:
             report = None
         report = report or CopyReport.objects.create(cluster=cluster, user=user)
         # Also for a pending report: its message may be lost, and a second one does no harm.
-        enqueue(TASK, report.pk)
+        run_report.delay_on_commit()
     return report
 
 
+def unfinished() -> list[Job]:
+    """The reports that wait or run."""
+    rows = CopyReport.objects.filter(state__in=OPEN)
+    values = rows.values_list("pk", "user__username", "created_at")
+    return [Job("copies", key, person or "", at) for key, person, at in values]
+
+
+def served() -> dict[str, datetime]:
+    """When the last report of each person began."""
+    rows = CopyReport.objects.exclude(started_at=None).order_by()
+    values = rows.values_list("user__username").annotate(Max("started_at"))
+    return {person or "": began for person, began in values}
+
+
 def make_report(report: CopyReport) -> None:
-    """Reads the cluster and completes the report as done or failed. Takes a minute or more."""
-    report.state = CopyReport.State.RUNNING
-    report.save(update_fields=["state"])
+    """Reads the cluster and completes the report as done or failed. Takes a minute or more.
+
+    Given up after ATTEMPTS, of which the workers died.
+    """
+    if report.attempts >= ATTEMPTS:
+        text = f"The report ended {ATTEMPTS} times without a result."
+        fail(report, text, "The workers of the queue reports may lack memory; look at their logs.")
+        return
+    report.state, report.started_at = CopyReport.State.RUNNING, timezone.now()
+    report.attempts += 1
+    report.save(update_fields=["state", "started_at", "attempts"])
     began = time.monotonic()
     try:
         with client_for(report.cluster) as client:

@@ -15,6 +15,7 @@ from catalogs.models import Bundle, BundleInspection, BundleManifests, Predictio
 from catalogs.sources.oci.source import BundleSource
 from installs.facts import evaluate
 from olmweb.models import ApiToken
+from olmweb.reports import run_next, run_report
 from olmweb.runtime import leases
 from tests.factories import make_bundle, make_catalog, make_package
 from tests.worlds.bundle_images import CRD, SERVICE, bundle_image, csv, files
@@ -54,7 +55,11 @@ def bundle(fake: RegistryFake) -> Bundle:
 @pytest.fixture
 def queued(monkeypatch) -> list[int]:
     found: list[int] = []
-    monkeypatch.setattr(tasks.inspect_bundle, "delay_on_commit", found.append)
+    monkeypatch.setattr(
+        run_report,
+        "delay_on_commit",
+        lambda: found.append(BundleInspection.objects.latest("asked_at").pk),
+    )
     return found
 
 
@@ -182,11 +187,12 @@ def test_a_task_that_is_delivered_again_or_while_another_works_does_nothing(bund
     BundleInspection.objects.update(state=State.QUEUED, manifests=None)
     BundleManifests.objects.all().delete()
     with leases.lease(f"inspection:{row.pk}", 60):
-        tasks.inspect_bundle(row.pk)
+        assert not run_next()
     assert fake.seen == []
     tasks.inspect_bundle(row.pk + 1)
-    tasks.inspect_bundle(row.pk)
+    assert run_next()
     assert BundleInspection.objects.get().state == State.READ
+    assert not run_next()
 
 
 def test_a_failure_is_one_sentence_with_what_to_do_and_can_be_tried_again(
