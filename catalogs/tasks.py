@@ -12,8 +12,7 @@ from catalogs.contents import inspection
 from catalogs.models import BundleInspection, Catalog
 from catalogs.sources.select import READABLE
 from catalogs.sync import catalog as sync
-from olmweb import reports
-from olmweb.runtime import leases
+from olmweb.runtime import leases, reports
 from olmweb.tasks import task
 
 log = structlog.get_logger(__name__)

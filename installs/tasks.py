@@ -16,11 +16,11 @@ from installs.state import full_sync
 from installs.state.watch import scheduling
 from installs.state.watch.run import watch_cluster as watch
 from installs.state.watch.session import End
-from olmweb import reports
 from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster
+from olmweb.runtime import reports
 from olmweb.runtime.leases import LEASE_SECONDS, LeaseLost, renewed_lease
 from olmweb.runtime.worker import stop_requested
 from olmweb.tasks import task

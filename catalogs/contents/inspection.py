@@ -16,7 +16,7 @@ from catalogs.sources.base import SourceError, progress_callback
 from catalogs.sources.oci.source import BundleSource, RegistryAccess
 from olmweb.accounts.roles import AnyUser, may_inspect
 from olmweb.errors import OlmwebError
-from olmweb.reports import ATTEMPTS, Job, run_report
+from olmweb.runtime.reports import ATTEMPTS, Job, run_report
 
 log = structlog.get_logger(__name__)
 LIMIT = 300  # seconds

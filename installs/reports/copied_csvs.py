@@ -63,7 +63,7 @@ from olmweb.kube.resources import Resource, Served
 from olmweb.kube.transport import Call
 from olmweb.kube.watch import CHANGES, MetadataWatch
 from olmweb.models import Cluster
-from olmweb.reports import ATTEMPTS, Job, run_report
+from olmweb.runtime.reports import ATTEMPTS, Job, run_report
 
 ROWS = 500
 PAGES = 400  # of 500 objects: 200,000 copies

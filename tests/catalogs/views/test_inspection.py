@@ -15,8 +15,8 @@ from catalogs.models import Bundle, BundleInspection, BundleManifests, Predictio
 from catalogs.sources.oci.source import BundleSource
 from installs.facts import evaluate
 from olmweb.models import ApiToken
-from olmweb.reports import run_next, run_report
 from olmweb.runtime import leases
+from olmweb.runtime.reports import run_next, run_report
 from tests.factories import make_bundle, make_catalog, make_package
 from tests.worlds.bundle_images import CRD, SERVICE, bundle_image, csv, files
 from tests.worlds.image_registry_fake import RegistryFake, registry_fake, status, tar

@@ -16,8 +16,8 @@ from installs.reports import copied_csvs
 from installs.reports.copied_csvs import CopyCounts, CopyEvents, request_report, summarise
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
-from olmweb.reports import run_next, run_report
 from olmweb.runtime.leases import lease
+from olmweb.runtime.reports import run_next, run_report
 from tests.kubefake import Answer, KubeFake, status_answer
 
 CSVS = "/apis/operators.coreos.com/v1alpha1/clusterserviceversions"

@@ -15,14 +15,21 @@ from catalogs.sources.base import SourceError
 from installs import tasks
 from installs.models import CopyReport
 from installs.reports import copied_csvs
-from olmweb import reports
-from olmweb.reports import ATTEMPTS, Job, in_order, resume_reports, run_next, run_report
+from olmweb import celery_app
+from olmweb.runtime import reports
 from olmweb.runtime.leases import lease
+from olmweb.runtime.reports import ATTEMPTS, Job, in_order, resume_reports, run_next, run_report
 from tests.factories import make_cluster
 
 pytestmark = pytest.mark.django_db
 State = BundleInspection.State
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def kinds() -> None:
+    """Workers import the tasks of the apps, which register what they do."""
+    celery_app.loader.import_default_modules()
 
 
 def job(person: str, key: int, minute: int = 0) -> Job:
