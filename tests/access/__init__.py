@@ -1,0 +1,1 @@
+"""Who may do what: the table of routes and the requests that keep it true."""
