@@ -43,6 +43,7 @@ OIDC_MAX_AGE = env.seconds("OLMWEB_OIDC_MAX_AGE", "30d")
 HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
 INSECURE_REGISTRIES = frozenset(env.listing("OLMWEB_INSECURE_REGISTRIES"))
 GRPC_HOSTS = frozenset(env.listing("OLMWEB_GRPC_HOSTS"))
+SPOOL_LIMIT = env.size("OLMWEB_SPOOL_LIMIT", "4GiB")
 CATALOGD_CA = env.text("OLMWEB_CATALOGD_CA")  # path of PEM certificates
 # Credentials of podman or docker; the file need not exist.
 _LOGINS = env.text("REGISTRY_AUTH_FILE")

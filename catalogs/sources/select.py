@@ -24,6 +24,7 @@ from catalogs.sources.oci.source import ImageSource, RegistryAccess
 from catalogs.sources.own_catalogs import KINDS as OWN_KINDS
 from catalogs.sources.own_catalogs import own_source
 from catalogs.sources.package_manifest import PackageManifestSource
+from catalogs.sources.spool import SPACE
 from olmweb.clusters import client_for
 from olmweb.kube import conditions
 from olmweb.kube.errors import KubeError
@@ -36,6 +37,7 @@ KINDS = Catalog.SourceKind
 READABLE = (*OWN_KINDS, KINDS.CLUSTER_CATALOG, KINDS.CATALOG_SOURCE)
 # After a longer failure, content of lower fidelity replaces the old content.
 KEEP = timedelta(days=1)
+SPACE.limit = settings.SPOOL_LIMIT
 RULES = guard.Rules()  # for addresses that a cluster names
 POD_LABEL = "olm.catalogSource"
 REGISTRY_PORT = 50051

@@ -1,24 +1,113 @@
 """Decodes a stream into a temporary file in bounded memory: plain, gzip, xz or zstd.
 
 The first bytes decide the encoding, never a file name.
+
+Temporary files have no name: the kernel frees them with their process, however it ends, and no
+process can remove those of another. `SPACE` limits those of one process together.
 """
 
+import errno
 import hashlib
+import io
 import lzma
+import os
+import shutil
 import tempfile
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
+from typing import TYPE_CHECKING, BinaryIO
 
 import zstandard
 
 from catalogs.sources.base import LIMITS, Fetched, Limits, SourceError, report_progress
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 CHUNK = 1 << 20  # bytes that one step may decode to
 XZ_MEMORY = 256 * 1024**2
 ZSTD_WINDOW = 128 * 1024**2
 ZSTD_STEP = 1024  # a block of 4 bytes can stand for 128 kB: small steps bound what one decodes to
+
+
+FREE_FLOOR = 256 * 1024**2  # bytes that stay free on the disk of temporary files
+FREE_STEP = 16 * 1024**2  # bytes written between two looks at the disk
+
+
+class Space:
+    """Bytes in the temporary files of this process, at most `limit`."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._unseen = FREE_STEP  # bytes since the disk was looked at
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> None:
+        """Raises OSError (ENOSPC) when there is no room for so many bytes more."""
+        with self._lock:
+            if self.used + count > self.limit:
+                raise OSError(
+                    errno.ENOSPC,
+                    f"the temporary files of one process may have {self.limit // 1024**2:,} MiB "
+                    "(OLMWEB_SPOOL_LIMIT)",
+                )
+            self._unseen += count
+            if self._unseen >= FREE_STEP:
+                free = shutil.disk_usage(tempfile.gettempdir()).free
+                if free < FREE_FLOOR:
+                    raise OSError(errno.ENOSPC, f"the disk has only {free // 1024**2:,} MiB free")
+                self._unseen = 0
+            self.used += count
+
+    def give_back(self, count: int) -> None:
+        with self._lock:
+            self.used -= count
+
+
+SPACE = Space(4 * 1024**3)
+
+
+class _SpaceFile(io.FileIO):
+    """A temporary file without a name, whose bytes are taken from SPACE until it is closed."""
+
+    def __init__(self) -> None:
+        self._end = 0
+        with tempfile.TemporaryFile(prefix="olmweb-", buffering=0) as unnamed:
+            super().__init__(os.dup(unnamed.fileno()), "rb+")
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        end = self.tell() + memoryview(data).nbytes
+        if end > self._end:
+            SPACE.take(end - self._end)
+            self._end = end
+        return super().write(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            SPACE.give_back(self._end)
+        super().close()
+
+
+def temporary_file() -> BinaryIO:
+    """A temporary file without a name, within SPACE. Writing raises OSError without room."""
+    return io.BufferedRandom(_SpaceFile())
+
+
+@contextmanager
+def room(label: str) -> Iterator[None]:
+    """Raises SourceError, about `label`, for an OSError of a temporary file."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceError(
+            f"{label} can't be kept in {tempfile.gettempdir()}: {error.strerror}.",
+            code="no-room",
+            hint="Make room there; what was read before stays.",
+        ) from error
 
 
 class _Gzip:
@@ -131,8 +220,8 @@ class Spool:
         self._digest = hashlib.sha256()
         self._files: list[tuple[int, str]] = []
         self._given = False
-        with self._room():
-            self._body = tempfile.TemporaryFile(prefix="olmweb-", suffix=".fbc")  # noqa: SIM115
+        with room(self._label):
+            self._body = temporary_file()
 
     def __enter__(self) -> "Spool":
         return self
@@ -143,17 +232,6 @@ class Spool:
         if not self._given:
             with suppress(OSError):  # what couldn't be written can't be flushed either
                 self._body.close()
-
-    @contextmanager
-    def _room(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise SourceError(
-                f"{self._label} can't be kept in {tempfile.gettempdir()}: {error.strerror}.",
-                code="no-room",
-                hint="Make room there; what was read before stays.",
-            ) from error
 
     def add(self, chunks: Iterable[bytes], name: str = "") -> None:
         """Adds a body. `name` is the name of its file if there are several; each begins a line."""
@@ -179,7 +257,7 @@ class Spool:
             raise too_large(self._label, self._limits)
         check_ratio(self._label, self._limits, self.size, self.read)
         self._digest.update(part)
-        with self._room():
+        with room(self._label):
             self._body.write(part)
         self.last = part[-1:]
 
@@ -192,7 +270,7 @@ class Spool:
                 hint="Check that the catalog was written completely; a catalog has at least one "
                 "package.",
             )
-        with self._room():
+        with room(self._label):
             self._body.seek(0)
         self._given = True
         return Fetched(

@@ -67,6 +67,15 @@ class Env:
         )
         return 0
 
+    def size(self, name: str, default: str) -> int:
+        """A number of bytes such as `512MiB` or `4GiB`."""
+        value = self.text(name, default)
+        match = re.fullmatch(r"([1-9]\d{0,6})(MiB|GiB)", value)
+        if match:
+            return int(match[1]) * 1024 ** (2 if match[2] == "MiB" else 3)
+        self._problems.append(f'{name} must be a size such as 512MiB or 4GiB, not "{value}".')
+        return 0
+
     def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
         value = self.text(name, default)
         if value in choices:

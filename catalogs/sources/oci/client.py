@@ -211,6 +211,16 @@ class RegistryClient:
             raise self._unauthorized(401, "")
         scope = f"repository:{self._reference.repository}:pull"
         plain = self._base.startswith("http:")
+        token_host = guard.parse(challenge.realm).hostname or ""
+        own = guard.parse(self._base).hostname or ""
+        if self._credentials.complete and not _one_domain(own, token_host):
+            raise SourceError(
+                f"{self._label} may not be read: its registry asks to send the credentials to "
+                f"{token_host[:200]}, which is of another domain.",
+                code="token-server",
+                hint=f"The credentials are for {own} and are not sent elsewhere; ask whoever runs "
+                "the registry for a token server in its domain.",
+            )
         self.requests += 1
         status, token = fetch_token(challenge, scope, self._credentials, self._rules, plain=plain)
         if status in (400, 401, 403):
@@ -285,6 +295,15 @@ class RegistryClient:
             code="too-large",
             hint="The registry sends more than its manifest says; what was read before stays.",
         )
+
+
+def _one_domain(registry: str, token_server: str) -> bool:
+    """Whether both are one host, or names in one domain (registry-1.docker.io, auth.docker.io)."""
+    if registry == token_server:
+        return True
+    domain = registry.split(".")[-2:]
+    is_name = len(domain) == 2 and not domain[1].isdecimal() and ":" not in registry
+    return is_name and token_server.split(".")[-2:] == domain
 
 
 class _Unanswered(Exception):

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from catalogs.sources.archive import BoundedTar, broken, leaf_of
 from catalogs.sources.base import Limits, SourceError
-from catalogs.sources.spool import CHUNK, check_ratio, decoded, too_large
+from catalogs.sources.spool import CHUNK, check_ratio, decoded, room, too_large
 from catalogs.sources.tree import File, Symlink, Tree, clean_path, too_many
 
 _WHITEOUT = ".wh."
@@ -124,7 +124,8 @@ class Unpacker:
             raise too_large(self._label, self._limits)
         source = tar.extractfile(member)
         while source is not None and (part := source.read(CHUNK)):
-            self._store.write(part)
+            with room(self._label):
+                self._store.write(part)
             self._stored += len(part)
 
     def folder(self, number: int = 0) -> Tree:

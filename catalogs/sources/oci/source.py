@@ -6,7 +6,6 @@ pkg/lib/bundle/generate.go); layers that the image's history copied elsewhere ar
 """
 
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from catalogs.sources.oci.manifest import (
     read_manifest,
 )
 from catalogs.sources.oci.reference import parse_reference
-from catalogs.sources.spool import Spool
+from catalogs.sources.spool import Spool, temporary_file
 from catalogs.sources.tree import File, Tree
 
 CONFIGS_LABEL = "operators.operatorframework.io.index.configs.v1"
@@ -160,7 +159,7 @@ class ImageSource(RemoteImage):
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
         """See ContentSource. `Fetched.digest` equals the result of `resolve`. `if_modified_since`
         is ignored: images have no "not modified"."""
-        with self.client() as client, tempfile.TemporaryFile(prefix="olmweb-") as store:
+        with self.client() as client, temporary_file() as store:
             manifest, config, digest = self.manifest(client)
             folder = config.labels.get(CONFIGS_LABEL)
             if not folder:
@@ -224,7 +223,7 @@ class BundleSource(RemoteImage):
 
     def fetch(self) -> BundleFiles:
         """Pulls the layers and reads the two folders. Raises SourceError."""
-        with self.client() as client, tempfile.TemporaryFile(prefix="olmweb-") as store:
+        with self.client() as client, temporary_file() as store:
             manifest, config, digest = self.manifest(client)
             names = [
                 config.labels.get(MANIFESTS_LABEL) or "manifests",

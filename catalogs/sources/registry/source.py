@@ -5,7 +5,6 @@ of each channel's head. The order of the answers is undefined, so the blobs are 
 content gives the same bytes.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from catalogs.semver import sort_key
 from catalogs.sources.base import LIMITS, Fetched, Limits
 from catalogs.sources.registry import blobs
 from catalogs.sources.registry.calls import TIMEOUTS, Bundle, Calls, Timeouts
-from catalogs.sources.spool import spool
+from catalogs.sources.spool import room, spool, temporary_file
 
 
 @dataclass(slots=True)
@@ -47,9 +46,9 @@ class RegistrySource:
         digest = self.digest()
         with self.open_target() as target:
             calls = Calls(target, self.label, self.limits, self.timeouts)
-            with closing(calls), tempfile.TemporaryFile(prefix="olmweb-") as scratch:
+            with closing(calls), temporary_file() as scratch:
                 calls.connect()
-                packages = self._read(calls, scratch)
+                packages = self._read(calls, scratch, self.label)
                 chunks = self._blobs(calls, packages, scratch)
                 fetched = spool(chunks, self.label, limits=self.limits)
             return replace(
@@ -61,7 +60,7 @@ class RegistrySource:
             )
 
     @staticmethod
-    def _read(calls: Calls, scratch: BinaryIO) -> dict[str, _Package]:
+    def _read(calls: Calls, scratch: BinaryIO, label: str) -> dict[str, _Package]:
         """The graph in memory, the bundles in `scratch`, each once."""
         packages: dict[str, _Package] = {name: _Package() for name in calls.packages()}
         for bundle in calls.bundles():
@@ -73,7 +72,8 @@ class RegistrySource:
                 data = bundle.SerializeToString()
                 package.bundles[name] = (scratch.tell(), len(data))
                 package.versions[name] = bundle.version
-                scratch.write(data)
+                with room(label):
+                    scratch.write(data)
             if bundle.HasField("deprecation"):
                 package.deprecated[name] = bundle.deprecation.message
         return packages

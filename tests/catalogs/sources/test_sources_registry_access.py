@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from catalogs.sources.base import SourceError
+from catalogs.sources.oci import client
 from catalogs.sources.oci.auth import Challenge, Credentials, credentials_for, read_challenge
 from catalogs.sources.oci.reference import parse_reference
 from catalogs.sources.oci.source import RegistryAccess
@@ -253,6 +254,45 @@ def test_a_token_server_that_may_not_be_asked_is_refused(fake, realm, words):
     fake.bearer, fake.realm = True, realm or " "
     error = failure(fake)
     assert (error.code, words in error.message) == ("bad-url", True)
+
+
+@pytest.mark.parametrize(
+    ("registry", "server", "sent"),
+    [
+        ("registry-1.docker.io", "auth.docker.io", True),
+        ("registry.gitlab.com", "gitlab.com", True),
+        ("quay.io", "quay.io", True),
+        ("localhost", "localhost", True),
+        ("quay.io", "evil.io", False),
+        ("quay.io", "quay.io.evil.example", False),
+        ("10.0.0.1", "10.1.0.1", False),
+        ("localhost", "evil", False),
+        ("fd00::1", "fd00::2", False),
+    ],
+)
+def test_credentials_go_to_token_servers_of_the_same_domain_only(
+    registry, server, sent, monkeypatch
+):
+    requested: list[str] = []
+
+    def fetch(challenge, *_, **__):
+        requested.append(challenge.realm)
+        return 200, "token"
+
+    monkeypatch.setattr(client, "fetch_token", fetch)
+    host = f"[{registry}]" if ":" in registry else registry
+    reference = parse_reference(f"{'docker.io' if 'docker' in host else host}/team/catalog:v1")
+    reader = client.RegistryClient(reference, Credentials("user", "secret"), frozenset())
+    named = f"[{server}]" if ":" in server else server
+    challenge = Challenge("bearer", f"https://{named}/token")
+    if sent:
+        assert reader._authorize(challenge) == "Bearer token"
+    else:
+        with pytest.raises(SourceError, match="another domain"):
+            reader._authorize(challenge)
+        assert requested == []
+        anonymous = client.RegistryClient(reference, Credentials(), frozenset())
+        assert anonymous._authorize(challenge) == "Bearer token"
 
 
 @pytest.mark.parametrize(
