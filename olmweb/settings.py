@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import dj_database_url
@@ -39,6 +40,7 @@ METRICS_TOKEN = env.text("OLMWEB_METRICS_TOKEN")
 LOG_FORMAT = env.choice("OLMWEB_LOG", "text" if EMBEDDED else "json", ("text", "json"))
 ADMIN_PASSWORD = env.text("OLMWEB_ADMIN_PASSWORD")
 OIDC = read_oidc(env)
+LOCAL_SIGN_IN = env.boolean("OLMWEB_LOCAL_SIGN_IN", default=True)
 OIDC_MAX_AGE = env.seconds("OLMWEB_OIDC_MAX_AGE", "30d")
 HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
 INSECURE_REGISTRIES = frozenset(env.listing("OLMWEB_INSECURE_REGISTRIES"))
@@ -60,6 +62,10 @@ if not EMBEDDED and not ALLOWED_HOSTS:
 for name, address in (("OLMWEB_WEBHOOK_URL", WEBHOOK_URL), ("OLMWEB_PUBLIC_URL", PUBLIC_URL)):
     if address and not address.startswith(("http://", "https://")):
         env.problem(f"{name} is no address of a web server; write https://host/path.")
+if not LOCAL_SIGN_IN and not OIDC:
+    env.problem(
+        "OLMWEB_LOCAL_SIGN_IN is false but OLMWEB_OIDC_ISSUER is not set, so nobody could sign in."
+    )
 if METRICS_TOKEN and len(METRICS_TOKEN) < 16:
     env.problem("OLMWEB_METRICS_TOKEN is shorter than 16 characters; use random ones.")
 for name in sorted(INSECURE_REGISTRIES):
@@ -104,6 +110,7 @@ INSTALLED_APPS = [
     "template_partials",
     "ninja",
     "csp",
+    "axes",
     "olmweb",
     "catalogs",
     "installs",
@@ -124,6 +131,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "olmweb.errors.ErrorPageMiddleware",
+    "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "olmweb.urls"
 WSGI_APPLICATION = "olmweb.wsgi.application"
@@ -164,14 +172,31 @@ CACHES = {
 }
 
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = [
+    "olmweb.accounts.throttling.ThrottledSignIn",  # first: a locked account checks no password
+    "django.contrib.auth.backends.ModelBackend",
+]
 if OIDC:
     AUTHENTICATION_BACKENDS.append("olmweb.accounts.oidc.OidcBackend")
     OIDC_RP_SCOPES = OIDC.scopes
 OIDC_USE_PKCE = True
+# Limits of failed sign-ins; olmweb.accounts.throttling has those of addresses and accounts.
+AXES_HANDLER = "olmweb.accounts.throttling.FailedSignIns"
+AXES_FAILURE_LIMIT = 5
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_RESET_ON_SUCCESS = True
+AXES_CLIENT_IP_CALLABLE = "olmweb.accounts.throttling.client_address"
+AXES_LOCKOUT_CALLABLE = "olmweb.accounts.views.locked_out"
+AXES_DISABLE_ACCESS_LOG = True
+AXES_VERBOSE = False
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/"
@@ -221,6 +246,7 @@ SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 12 * 3600
 SESSION_COOKIE_NAME = "olmweb_session"
 CSRF_COOKIE_NAME = "olmweb_csrf"
 CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in ALLOWED_HOSTS] if HTTPS else []

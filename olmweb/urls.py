@@ -16,6 +16,7 @@ urlpatterns = [
     path("login/oidc/", views.OidcStart.as_view(), name="oidc_start"),
     path("login/oidc/callback", views.OidcCallback.as_view(), name="oidc_authentication_callback"),
     path("logout/", views.SignOut.as_view(), name="logout"),
+    path("admin/login/", views.admin_sign_in),
     path("admin/", admin.site.urls),
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),

@@ -10,6 +10,7 @@ from ninja.security import SessionAuth
 from ninja.security.base import AuthBase
 
 from olmweb.accounts.roles import sign_in_problem
+from olmweb.accounts.throttling import WRONG_TOKENS, check_rate, count
 from olmweb.errors import OlmwebError
 from olmweb.models import ApiToken
 
@@ -62,7 +63,13 @@ class BearerToken(AuthBase):
         header = request.headers.get("Authorization")
         if header is None:
             return None
-        token = token_of(header)
+        check_rate(request, WRONG_TOKENS)
+        try:
+            token = token_of(header)
+        except OlmwebError as error:
+            if error.code == "invalid-token":
+                count(request, WRONG_TOKENS)
+            raise
         request.user = token.user
         return token
 

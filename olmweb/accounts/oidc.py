@@ -5,6 +5,7 @@ leaves out: discovery at sign-in, the checks of the ID token, the account, its r
 Failures are OlmwebErrors.
 """
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,7 @@ DOCUMENT_LIMIT = 1_000_000  # bytes
 # Signed with the provider's private key; never "none", never HMAC with the client secret.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 NAME_LIMIT = 150
+DISCOVERY_AGE = 300  # seconds
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -44,6 +46,9 @@ class Provider(msgspec.Struct, frozen=True):
     userinfo_endpoint: str = ""
     end_session_endpoint: str = ""
     token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
+
+
+_discovered: dict[str, tuple[float, Provider]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,19 @@ def configured() -> OidcSettings:
 
 
 def discover(issuer: str) -> Provider:
-    """Reads the provider's discovery document. Raises OlmwebError (502)."""
+    """The provider's discovery document, read every DISCOVERY_AGE. Raises OlmwebError (502).
+
+    Stored in the process: visitors without an account must not make one request each.
+    """
+    known = _discovered.get(issuer)
+    if known is not None and time.monotonic() - known[0] < DISCOVERY_AGE:
+        return known[1]
+    provider = _read_discovery(issuer)
+    _discovered[issuer] = time.monotonic(), provider
+    return provider
+
+
+def _read_discovery(issuer: str) -> Provider:
     address = f"{issuer}/.well-known/openid-configuration"
     try:
         with requests.get(address, timeout=TIMEOUT, allow_redirects=False, stream=True) as response:
@@ -153,7 +170,8 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
         except (requests.RequestException, ValueError, KeyError, TypeError) as error:
             raise _broken(config.issuer, "gave an answer that can't be read") from error
         if user is not None:
-            request.session["oidc_end_session"] = self.provider.end_session_endpoint
+            # For the view, which signs in: a failure must not touch a running session.
+            request.oidc_end_session = self.provider.end_session_endpoint  # type: ignore[attr-defined]
         return user
 
     @staticmethod
@@ -254,6 +272,11 @@ def read_claims(payload: dict[str, Any], config: OidcSettings) -> Claims:
             "An administrator can set OLMWEB_OIDC_USERNAME_CLAIM or OLMWEB_OIDC_SCOPES.",
         )
     name = name.strip()
+    if name.startswith("system:"):
+        raise _refused(
+            "User names that begin with system: are the cluster's and can't be used here.", ""
+        )
+    name = config.username_prefix + name
     if len(name) > NAME_LIMIT or not name.isprintable() or name.startswith("system:"):
         raise _refused("The user name that the provider tells can't be used here.", "")
     groups = payload.get(config.groups_claim)

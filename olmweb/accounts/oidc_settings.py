@@ -27,6 +27,7 @@ class OidcSettings:
     roles: dict[str, str]
     cluster_groups: dict[str, str]
     default_role: str
+    username_prefix: str = ""
 
 
 def read_oidc(env: Env) -> OidcSettings | None:
@@ -43,6 +44,7 @@ def read_oidc(env: Env) -> OidcSettings | None:
         roles=_pairs(env, "OLMWEB_OIDC_ROLES"),
         cluster_groups=_pairs(env, "OLMWEB_OIDC_CLUSTER_GROUPS"),
         default_role="" if default == "none" else default,
+        username_prefix=env.text("OLMWEB_OIDC_USERNAME_PREFIX"),
     )
     if not issuer:
         _refuse_lonely(env, config)
@@ -116,6 +118,12 @@ def _problems(config: OidcSettings) -> list[str]:
         for group, name in config.cluster_groups.items()
         if not group or not re.fullmatch(r"[!-~]{1,150}", name) or name.startswith("system:")
     ]
+    prefix = config.username_prefix
+    if not re.fullmatch(r"[!-~]{0,50}", prefix) or prefix.startswith("system:"):
+        problems.append(
+            f'OLMWEB_OIDC_USERNAME_PREFIX is "{prefix}"; write up to 50 ASCII characters without '
+            "blanks that do not begin with system:."
+        )
     if not config.roles and not config.default_role:
         problems.append(
             "OLMWEB_OIDC_ROLES is not set, so nobody could sign in; write group=role,... or give "

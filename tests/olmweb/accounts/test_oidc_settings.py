@@ -61,6 +61,7 @@ def test_groups_may_hold_equals_signs_and_stand_for_themselves() -> None:
         ({"SCOPES": "profile"}, 'must name "openid"'),
         ({"USERNAME_CLAIM": ""}, "OLMWEB_OIDC_USERNAME_CLAIM is empty"),
         ({"CLUSTER_GROUPS": "sre=system:masters"}, "system:masters"),
+        ({"USERNAME_PREFIX": "system:"}, "OLMWEB_OIDC_USERNAME_PREFIX"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(changed: dict[str, str], sentence: str) -> None:
@@ -89,3 +90,13 @@ def test_the_check_command_stops_with_that_sentence(tmp_path: Path) -> None:
     environment["OLMWEB_OIDC_CLIENT_ID"] = "olmweb"
     right = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert right.returncode == 0, "the provider is not asked at the start"
+
+
+def test_no_local_sign_in_without_a_provider_stops_the_start(tmp_path: Path) -> None:
+    environment = {
+        **os.environ, "OLMWEB_DATA_DIR": str(tmp_path), "OLMWEB_LOCAL_SIGN_IN": "false",
+    }  # fmt: skip
+    command = [sys.executable, "manage.py", "check"]
+    answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert answer.returncode == 1
+    assert "OLMWEB_LOCAL_SIGN_IN is false but OLMWEB_OIDC_ISSUER is not set" in answer.stderr

@@ -3,11 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.core.cache import cache
 from django.test import Client
 
+from olmweb.accounts import oidc
 from olmweb.accounts.oidc_settings import OidcSettings
 from olmweb.accounts.roles import impersonation_for
 from olmweb.models import OidcIdentity
@@ -25,7 +29,10 @@ def idp() -> Iterator[RunningProvider]:
 
 @pytest.fixture(autouse=True)
 def clean_end(settings: Any) -> None:
+    oidc._discovered.clear()
+    cache.clear()
     settings.AUTHENTICATION_BACKENDS = [
+        "olmweb.accounts.throttling.ThrottledSignIn",
         "django.contrib.auth.backends.ModelBackend",
         "olmweb.accounts.oidc.OidcBackend",
     ]
@@ -175,6 +182,7 @@ def test_a_provider_that_is_down_is_told_before_and_after_the_way_to_it(
         begun = client.get("/login/oidc/")
         back = running.sign_in(begun["Location"], "s")
         running.stop()
+    oidc._discovered.clear()
     for path in ("/login/oidc/", back.removeprefix("http://testserver")):
         page = assert_page(client.get(path), 502)
         assert "does not answer" in page.text
@@ -210,7 +218,10 @@ def test_a_person_who_says_no_at_the_provider_is_back_at_the_sign_in_page(
     client: Client, settings: Any, idp: RunningProvider
 ) -> None:
     use(settings, idp)
-    back = idp.deny(client.get("/login/oidc/")["Location"]).removeprefix("http://testserver")
+    begun = client.get("/login/oidc/")["Location"]
+    back = idp.deny(begun).removeprefix("http://testserver")
+    if "state=" not in back:  # this provider leaves it out, against RFC 6749, 4.1.2.1
+        back += "&state=" + parse_qs(urlsplit(begun).query)["state"][0]
     page = assert_page(client.get(back), 403)
     assert "access was denied" in page.text
 
@@ -248,3 +259,84 @@ def test_the_sign_in_page_calls_nobody_and_has_a_button_only_where_it_is_set_up(
     assert "/login/oidc/?next=/crds/" in page.links
     assert "Sign in with nowhere.example" in page.text
     assert client.login(username="nobody", password="x") is False, "passwords go on working"
+
+
+def test_a_start_without_an_end_changes_no_session_and_asks_the_provider_once(
+    client: Client, alice: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with provider() as running:
+        use(settings, running)
+        for _ in range(3):
+            assert client.get("/login/oidc/").status_code == 302
+        assert not Session.objects.exists()
+        client.force_login(alice)
+        before = Session.objects.values().get()
+        running.stop()
+    assert client.get("/login/oidc/").status_code == 302, "the discovery document is stored"
+    assert Session.objects.values().get() == before
+
+
+@pytest.mark.parametrize("state", ["", "&state=x"])
+def test_a_forged_error_ends_no_session_and_shows_none_of_its_text(
+    client: Client, alice: User, settings: Any, idp: RunningProvider, state: str
+) -> None:
+    use(settings, idp)
+    client.force_login(alice)
+    client.get("/login/oidc/")
+    page = assert_page(client.get(f"/login/oidc/callback?error=call-0800-evil{state}"), 403)
+    assert "was not started in this browser" in page.text
+    assert "0800" not in page.text
+    assert client.get("/operators/").status_code == 200
+
+
+def test_a_sign_in_gets_a_new_session_key_and_an_end_that_activity_does_not_move(
+    client: Client, settings: Any, idp: RunningProvider
+) -> None:
+    use(settings, idp)
+    idp.set_user("s-9", preferred_username="otto")
+    come_back(client, idp, "s-9")
+    session = client.session
+    key, end = session.session_key, session.get_expiry_date()
+    session["anything"] = 1
+    session.save()
+    assert client.session.get_expiry_date() == end
+    come_back(client, idp, "s-9")
+    assert client.session.session_key != key
+
+
+def test_a_session_of_a_local_account_ends_after_twelve_hours(client: Client) -> None:
+    User.objects.create_user("mia", password="correct-horse-battery")
+    client.post("/login/", {"username": "mia", "password": "correct-horse-battery"})
+    assert 0 < client.session.get_expiry_age() <= 12 * 3600
+    assert isinstance(client.session["_session_expiry"], str), "a time, not an age"
+
+
+def test_names_get_the_prefix_and_subjects_of_one_name_stay_apart(
+    client: Client, alice: User, settings: Any, idp: RunningProvider
+) -> None:
+    use(settings, idp, username_prefix="oidc:")
+    idp.set_user("s-10", preferred_username="alice", groups=["sre"])
+    come_back(client, idp, "s-10")
+    who = impersonation_for(User.objects.get(username="oidc:alice"))
+    assert who is not None
+    assert who.user == "oidc:alice"
+    idp.set_user("s-11", preferred_username="alice", groups=["sre"])
+    assert "Another account" in assert_page(come_back(Client(), idp, "s-11"), 403).text
+    idp.set_user("s-12", preferred_username="system:admin")
+    assert "system:" in assert_page(come_back(Client(), idp, "s-12"), 403).text
+
+
+def test_without_local_sign_in_there_is_no_password_form_and_none_is_taken(
+    client: Client, settings: Any, idp: RunningProvider
+) -> None:
+    User.objects.create_user("mia", password="correct-horse-battery")
+    use(settings, idp)
+    settings.LOCAL_SIGN_IN = False
+    for path in ("/login/", "/admin/login/"):
+        body = client.get(path, follow=True).content.decode()
+        assert 'type="password"' not in body
+        assert "Sign in with" in body
+        client.post(path, {"username": "mia", "password": "correct-horse-battery"}, follow=True)
+        assert "_auth_user_id" not in client.session
+    refused = client.post("/login/", {"username": "mia", "password": "correct-horse-battery"})
+    assert "switched off" in assert_page(refused, 403).text
