@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -345,3 +346,18 @@ def test_an_operator_or_admin_does_not_withdraw_for_another_person(
         )
         assert response.status_code == 403
     assert InstallRequest.objects.get(pk=numbers["requests"]).state == "waiting"
+
+
+def test_the_documentation_says_what_the_matrix_says() -> None:
+    text = (Path(__file__).parents[2] / "docs/identity.md").read_text()
+    table = text.partition("## Who may do what\n\n")[2].partition("\n\n")[0].splitlines()[2:]
+    documented = [tuple(cell.strip() for cell in line.strip("|").split("|"))[1:] for line in table]
+    columns = ("no role", "viewer", "operator", "admin", "superuser")
+    expected = [
+        (
+            "yes" if "anonymous" in may else "with public reading" if "public" in may else "no",
+            *("yes" if role in may else "no" for role in columns),
+        )
+        for may in NEEDS.values()
+    ]
+    assert documented == expected
