@@ -24,7 +24,7 @@ from catalogs.sources.oci.reference import DIGEST, ImageReference
 
 REDIRECTS = 5
 TRIES = 4  # of a request with the answer 429, 5xx or none
-LONGEST_WAIT = 20  # seconds; a longer wait is left to the next sync
+LONGEST_WAIT = 5  # seconds; a longer wait is left to the next sync, and the worker to others
 RESUMES = 5
 SMALL = 8 * 1024**2  # bytes of a manifest or config
 _ERROR_CODE = re.compile(rb'"code"\s*:\s*"([A-Z_]{1,40})"')

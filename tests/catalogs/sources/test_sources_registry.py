@@ -107,11 +107,14 @@ def test_a_registry_that_is_busy_is_asked_again(fake, waits, code):
     assert waits == [3.0, 1.0]
 
 
-def test_a_registry_that_asks_for_long_patience_is_left_to_the_next_sync(fake, waits):
-    fake.script = [status(429, Retry_After="3600")]
+@pytest.mark.parametrize(("seconds", "shown"), [("10", "10"), ("3600", "3,600")])
+def test_a_registry_that_asks_for_long_patience_is_left_to_the_next_sync(
+    fake, waits, seconds, shown
+):
+    fake.script = [status(429, Retry_After=seconds)]
     error = failure(fake)
     assert (error.code, waits) == ("rate-limited", [])
-    assert error.hint.startswith("It asks to wait 3,600 s.")
+    assert error.hint.startswith(f"It asks to wait {shown} s.")
 
 
 def test_a_registry_that_does_not_answer_is_told(fake):
