@@ -36,11 +36,10 @@ COPY catalogs catalogs
 COPY installs installs
 COPY templates templates
 COPY --from=static /app/static/dist static/dist
-COPY deploy/gunicorn.conf.py deploy/gunicorn.conf.py
 RUN REDIS_URL=redis://build OLMWEB_SECRET_KEY=build-only OLMWEB_HOSTS=build \
     python manage.py collectstatic --noinput --verbosity 0 && rm -rf /app/olmweb/sandbox
 USER 10001:0
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s \
   CMD ["python", "-m", "olmweb.runtime.probe", "http://127.0.0.1:8000/livez"]
-CMD ["gunicorn", "--config", "deploy/gunicorn.conf.py", "olmweb.wsgi"]
+CMD ["python", "manage.py", "web"]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the image's own install steps in a clean folder, without an engine: the same scripts, files
-# and commands as the Dockerfile, then the start of gunicorn and its health check.
+# and commands as the Dockerfile, then the start of the web server and its health check.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source_tree=$(pwd)
@@ -21,7 +21,7 @@ rm -rf olmweb/sandbox
 python manage.py collectstatic --noinput --verbosity 0
 python manage.py check --deploy --fail-level WARNING
 python manage.py migrate --verbosity 0
-echo "gunicorn"
+echo "web server"
 # As in the image: the data folder is empty, and the pages' static files come from the image itself.
 export OLMWEB_DATA_DIR="$work/data" OLMWEB_HOSTS=127.0.0.1 OLMWEB_HTTPS=false
 port=$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
@@ -36,7 +36,7 @@ if [ "$(id -u)" -eq 0 ]; then
   as_any_user=(setpriv --reuid=1000660000 --regid=0 --clear-groups --inh-caps=-all)
 fi
 HOME=$work/data TMPDIR=$work/data \
-  "${as_any_user[@]}" gunicorn --config deploy/gunicorn.conf.py --bind "127.0.0.1:$port" olmweb.wsgi 2>"$work/log" &
+  "${as_any_user[@]}" python manage.py web --host 127.0.0.1 --port "$port" 2>"$work/log" &
 server=$!
 for _ in $(seq 300); do
   if python -m olmweb.runtime.probe "http://127.0.0.1:$port/livez" 2>/dev/null; then
@@ -47,5 +47,5 @@ for _ in $(seq 300); do
   sleep 0.1
 done
 cat "$work/log" >&2
-echo "gunicorn did not answer /livez within 30 s" >&2
+echo "the web server did not answer /livez within 30 s" >&2
 exit 1

@@ -1,5 +1,6 @@
 """Django settings. The environment is read only here, through olmweb.runtime.env."""
 
+import ipaddress
 import os
 import re
 import sys
@@ -43,6 +44,11 @@ OIDC = read_oidc(env)
 LOCAL_SIGN_IN = env.boolean("OLMWEB_LOCAL_SIGN_IN", default=True)
 OIDC_MAX_AGE = env.seconds("OLMWEB_OIDC_MAX_AGE", "30d")
 HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
+# From these addresses X-Forwarded-For and X-Forwarded-Proto count.
+PRIVATE = "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,::1/128,fc00::/7"
+TRUSTED_PROXIES = env.listing("OLMWEB_TRUSTED_PROXIES", "" if EMBEDDED else PRIVATE)
+WEB_THREADS = env.integer("OLMWEB_WEB_THREADS", 8, minimum=1)
+WEB_PROCESSES = env.integer("OLMWEB_WEB_PROCESSES", 2, minimum=1)
 INSECURE_REGISTRIES = frozenset(env.listing("OLMWEB_INSECURE_REGISTRIES"))
 GRPC_HOSTS = frozenset(env.listing("OLMWEB_GRPC_HOSTS"))
 SPOOL_LIMIT = env.size("OLMWEB_SPOOL_LIMIT", "4GiB")
@@ -74,6 +80,14 @@ for name in sorted(INSECURE_REGISTRIES):
 for name in sorted(GRPC_HOSTS):
     if not re.fullmatch(r"[A-Za-z0-9.\-\[\]:]+", name):
         env.problem(f'OLMWEB_GRPC_HOSTS names "{name}"; write host or host:port, comma-separated.')
+for name in TRUSTED_PROXIES:
+    try:
+        ipaddress.ip_network(name)
+    except ValueError:
+        env.problem(
+            f'OLMWEB_TRUSTED_PROXIES names "{name}"; write addresses or networks such as '
+            "10.0.0.0/8, comma-separated."
+        )
 DATABASE_URL = env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'olmweb.sqlite3'}")
 try:
     DATABASE = dj_database_url.parse(DATABASE_URL, conn_max_age=60)
@@ -134,7 +148,7 @@ MIDDLEWARE = [
     "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "olmweb.urls"
-WSGI_APPLICATION = "olmweb.wsgi.application"
+ASGI_APPLICATION = "olmweb.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
@@ -241,7 +255,6 @@ SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True

@@ -39,7 +39,7 @@ def configure_logging(log_format: str) -> None:
         "celery.worker.strategy",
         "kombu",
         "urllib3",
-        "waitress",
+        "uvicorn.error",
         "celery.beat",
         "celery.redirected",
     ):

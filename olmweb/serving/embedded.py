@@ -8,36 +8,24 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 import structlog
+import uvicorn
 from celery import beat
 from celery.worker import WorkController
 from django.conf import settings
-from django.core.wsgi import get_wsgi_application
-from waitress.server import create_server
 
 from olmweb.celery import app
 from olmweb.clusters import WATCHED_AT_ONCE
 from olmweb.runtime.worker import InMemoryScheduler, clear_stop, request_stop
+from olmweb.serving import server
+from olmweb.serving.application import make_application
 from olmweb.tasks import Queue
 
 log = structlog.get_logger(__name__)
 
 # Queue -> threads. Each queue has a pool of its own: slow syncs never keep an action waiting.
 THREADS: dict[Queue, int] = {"actions": 4, "sync": 4, "reports": 2}
-
-
-class Stopped(BaseException):
-    """Raised in the main thread by SIGTERM or SIGINT; no `except Exception` may swallow it."""
-
-
-def _raise_stopped(_number: int, _frame: FrameType | None) -> None:
-    # Once is enough: a second Ctrl-C must not break the orderly end.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise Stopped
 
 
 class Background:
@@ -90,21 +78,19 @@ def serve(port: int, on_ready: Callable[[], None]) -> None:
     `on_ready` is called in a thread of its own once the server answers.
     """
     app.loader.import_default_modules()
-    server: Any = create_server(
-        get_wsgi_application(), host="127.0.0.1", port=port, threads=8, ident=None
-    )
+    listener = server.listen("127.0.0.1", port)
+    web = uvicorn.Server(server.configure(make_application(), server.GRACE_SECONDS))
+    # uvicorn raises the signal that ended it once more when it is done; the rest ends after that.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     background = Background()
-    signal.signal(signal.SIGTERM, _raise_stopped)
-    signal.signal(signal.SIGINT, _raise_stopped)
     try:
         background.start()
         app.send_task("installs.sync_clusters", queue="actions")
         threading.Thread(target=on_ready, name="ready", daemon=True).start()
-        server.run()
-    except Stopped:
+        web.run(sockets=[listener])
         log.info("stopping")
     finally:
-        server.close()
         background.stop()
 
 

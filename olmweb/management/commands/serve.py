@@ -34,7 +34,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if not settings.EMBEDDED:
             raise CommandError(
-                "REDIS_URL is set, so this is a production set-up: start gunicorn, "
+                "REDIS_URL is set, so this is a production set-up: start `manage.py web`, "
                 "`celery worker` and `celery beat` instead (compose.yaml shows how)."
             )
         if not settings.CLUSTERS:

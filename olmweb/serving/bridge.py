@@ -1,0 +1,228 @@
+"""Runs the synchronous Django application behind an ASGI server, in a bounded pool of threads.
+
+A thread works on a request from the moment at which its body is complete until its response is
+made, and never waits for a client: the event loop reads the body and sends the response. Django's
+own ASGI handler takes a thread for each request, however many there are, and with it a database
+connection.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from io import BytesIO
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any
+from urllib.parse import unquote_to_bytes
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+BODY_SECONDS = 30.0  # for all of a request's body
+SEND_SECONDS = 60.0  # for a client to take one block of a response
+WAITING = 500  # requests that wait for a thread; more are refused
+TARGET_LIMIT = 8190  # bytes of an address: that of a bulk install names each package
+IN_MEMORY = 4_000_000  # bytes of a response; what is longer waits in a temporary file
+BLOCK = 65_536
+
+
+@dataclass(slots=True)
+class Response:
+    """A complete response; `body` is read from its start."""
+
+    status: int
+    headers: Headers
+    body: IO[bytes]
+
+
+class Refused(Exception):
+    """A request that is answered without Django: a status, a code and a sentence."""
+
+    def __init__(self, status: int, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.code, self.sentence = status, code, sentence
+
+    def response(self, path: str) -> Response:
+        """JSON for the REST API, else text. Ends the connection: a body may not have been read."""
+        kind, text = b"text/plain; charset=utf-8", f"{self.sentence}\n"
+        if path.startswith("/api/"):
+            error = {"code": self.code, "message": self.sentence, "hint": "", "fields": {}}
+            kind, text = b"application/json", json.dumps({"error": error})
+        body = text.encode()
+        headers = [
+            (b"content-type", kind), (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"), (b"x-content-type-options", b"nosniff"),
+        ]  # fmt: skip
+        return Response(self.status, headers, BytesIO(body))
+
+
+class ThreadedWsgi:
+    """A WSGI application as an ASGI one. `body_limit` is in bytes."""
+
+    def __init__(self, application: WsgiApplication, threads: int, body_limit: int) -> None:
+        self._application = application
+        self._body_limit = body_limit
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="web")
+        self._waiting = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send_response(await self.respond(scope, receive), send)
+
+    async def respond(self, scope: Scope, receive: Receive) -> Response:
+        """The application's response, or the refusal of a request that it must not see."""
+        try:
+            self._check_head(scope)
+            body = await self._read_body(receive)
+            if self._waiting >= WAITING:
+                raise Refused(503, "busy", "OLM Web is busy; try again in a moment.")
+        except Refused as refusal:
+            return refusal.response(scope["path"])
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._pool, self._call, scope, body)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """Ends the threads; requests that wait for one are dropped."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _check_head(self, scope: Scope) -> None:
+        if len(scope["raw_path"]) + len(scope["query_string"]) > TARGET_LIMIT:
+            raise Refused(414, "too-long", f"An address has at most {TARGET_LIMIT} bytes.")
+        headers = dict(scope["headers"])
+        if headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
+            raise Refused(415, "no-files", "OLM Web takes no files: multipart bodies are refused.")
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self._body_limit:
+            raise self._too_large()
+
+    def _too_large(self) -> Refused:
+        return Refused(413, "too-large", f"A request has at most {self._body_limit} bytes.")
+
+    async def _read_body(self, receive: Receive) -> bytes:
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refused(400, "disconnected", "The client went away.")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > self._body_limit:
+                        raise self._too_large()
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError as error:
+            sentence = f"The body did not arrive within {BODY_SECONDS:g} s."
+            raise Refused(408, "too-slow", sentence) from error
+
+    def _call(self, scope: Scope, body: bytes) -> Response:
+        """Calls the application and reads its response to the end; runs in a thread."""
+        spool: IO[bytes] = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 - read later
+        try:
+            return self._read_response(scope, body, spool)
+        except BaseException:
+            spool.close()
+            raise
+
+    def _read_response(self, scope: Scope, body: bytes, spool: IO[bytes]) -> Response:
+        started: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def start_response(status: str, headers: list[tuple[str, str]], _: Any = None) -> None:
+            started.append((status, headers))
+
+        chunks = self._application(make_environ(scope, body), start_response)
+        try:
+            for chunk in chunks:
+                spool.write(chunk)
+        finally:
+            if hasattr(chunks, "close"):
+                chunks.close()
+        length = spool.tell()
+        spool.seek(0)
+        status, headers = started[-1]
+        if length and not any(name.lower() == "content-length" for name, _ in headers):
+            headers = [*headers, ("Content-Length", str(length))]
+        encoded = [(name.lower().encode("latin1"), text.encode("latin1")) for name, text in headers]
+        return Response(int(status.split(" ", 1)[0]), encoded, spool)
+
+
+async def send_response(response: Response, send: Send) -> None:
+    """Sends a response block by block; gives up on a client that takes none for SEND_SECONDS."""
+    start = {"type": "http.response.start", "status": response.status, "headers": response.headers}
+    with response.body as body:
+        await send(start)
+        for block in _blocks(body):
+            try:
+                async with asyncio.timeout(SEND_SECONDS):
+                    await send({"type": "http.response.body", "body": block, "more_body": True})
+            except TimeoutError:
+                log.info("a client took too long to read its response")
+                return  # the server closes the connection of an incomplete response
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _blocks(body: IO[bytes]) -> Iterator[bytes]:
+    while block := body.read(BLOCK):
+        yield block
+
+
+def make_environ(scope: Scope, body: bytes) -> dict[str, Any]:
+    """The WSGI environment (PEP 3333) of an HTTP request in ASGI's form.
+
+    A header whose name has an underscore is left out, as nginx does: it would be taken for the one
+    with hyphens.
+    """
+    server, port = scope.get("server") or ("localhost", 80)
+    client, client_port = scope.get("client") or ("", 0)
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(scope["raw_path"]).decode("latin1"),
+        "QUERY_STRING": scope["query_string"].decode("latin1"),
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "SERVER_NAME": server,
+        "SERVER_PORT": str(port),
+        "REMOTE_ADDR": client,
+        "REMOTE_PORT": str(client_port),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope["scheme"],
+        "wsgi.input": BytesIO(body),
+        "wsgi.errors": _Errors(),
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+    }
+    for name, value in scope["headers"]:
+        if b"_" in name:
+            continue
+        key = name.decode("latin1").upper().replace("-", "_")
+        if key not in ("CONTENT_LENGTH", "CONTENT_TYPE"):
+            key = f"HTTP_{key}"
+        text = value.decode("latin1")
+        joint = "; " if key == "HTTP_COOKIE" else ","
+        environ[key] = f"{environ[key]}{joint}{text}" if key in environ else text
+    environ["CONTENT_LENGTH"] = str(len(body))  # also of a chunked body, which is complete here
+    environ.pop("HTTP_TRANSFER_ENCODING", None)
+    return environ
+
+
+class _Errors:
+    """`wsgi.errors`, which Django does not use: its log goes through structlog."""
+
+    def write(self, text: str) -> None:
+        log.warning("wsgi.errors", text=text)
+
+    def flush(self) -> None:
+        pass

@@ -1,0 +1,101 @@
+"""The web server: uvicorn with limits on connections, the same embedded and in production.
+
+uvicorn ends an idle connection after a response, but waits without end for the head of a first
+request; `Protocol` ends those, too.
+"""
+
+import asyncio
+import socket
+from typing import Any
+
+import h11
+import uvicorn
+from django.conf import settings
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.supervisors import Multiprocess
+
+HEAD_SECONDS = 15.0  # for the head of a request, from its first byte or the connection
+IDLE_SECONDS = 65  # between two requests; longer than most proxies', which then close first
+HEAD_LIMIT = 32_768  # bytes of a request's head
+CONNECTIONS = 4000  # of one process
+BACKLOG = 1024
+GRACE_SECONDS = 3  # for requests under way when the process is told to end
+PRODUCTION_GRACE_SECONDS = 20
+APPLICATION = "olmweb.asgi:application"
+EVENTS_PATH = "/events/"
+
+
+class Protocol(H11Protocol):
+    """HTTP/1.1 with a limit on connections and on the time for the head of a request."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS:
+            transport.close()
+            return
+        self._watch_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Ends an event stream at once: it would last as long as the grace."""
+        super().shutdown()
+        if self.scope is not None and self.scope["path"] == EVENTS_PATH:
+            self.transport.close()
+
+    def _watch_head(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_timer()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises OSError when the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    listener.set_inheritable(True)
+    return listener
+
+
+def configure(application: Any, grace: int) -> uvicorn.Config:
+    """uvicorn's settings for `application`, an ASGI application or its import path."""
+    return uvicorn.Config(
+        application,
+        http=Protocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.TRUSTED_PROXIES),
+        forwarded_allow_ips=settings.TRUSTED_PROXIES,
+        backlog=BACKLOG,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=grace,
+        h11_max_incomplete_event_size=HEAD_LIMIT,
+    )
+
+
+def serve(host: str, port: int, processes: int) -> None:
+    """Serves in production until SIGTERM or Ctrl-C. Raises OSError when the port is taken."""
+    listener = listen(host, port)
+    config = configure(APPLICATION, PRODUCTION_GRACE_SECONDS)
+    if processes == 1:
+        uvicorn.Server(config).run(sockets=[listener])
+    else:
+        config.workers = processes
+        Multiprocess(config, sockets=[listener]).run()

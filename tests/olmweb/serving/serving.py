@@ -1,0 +1,64 @@
+"""The web server in a thread or a process, around any WSGI application; raw requests to it."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from olmweb.serving import server
+from olmweb.serving.application import Application
+from olmweb.serving.bridge import ThreadedWsgi
+
+BODY_LIMIT = 100_000
+App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+@contextmanager
+def running(app: App, threads: int = 2) -> Iterator[int]:
+    """Serves `app` in a thread; yields the port."""
+    listener = server.listen("127.0.0.1", 0)
+    application = Application(ThreadedWsgi(app, threads, BODY_LIMIT))
+    web = uvicorn.Server(server.configure(application, grace=1))
+    thread = threading.Thread(target=lambda: asyncio.run(web.serve(sockets=[listener])))
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        web.should_exit = True
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def connect(port: int, sent: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+    connection.sendall(sent)
+    return connection
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Everything until the server closes the connection."""
+    parts = []
+    try:
+        while part := connection.recv(65_536):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+def get(port: int, target: str = "/", headers: str = "") -> bytes:
+    """The whole answer of a GET."""
+    head = f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n"
+    with connect(port, head.encode("latin1")) as connection:
+        return read_all(connection)
+
+
+def seconds_of(port: int, target: str = "/") -> float:
+    started = time.monotonic()
+    assert b" 200 " in get(port, target).partition(b"\r\n")[0]
+    return time.monotonic() - started

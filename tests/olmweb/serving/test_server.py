@@ -1,0 +1,268 @@
+"""The web server: slow clients hold no thread, bodies have limits, a signal always ends it."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from olmweb.serving import bridge, server
+from tests.conftest import ROOT
+from tests.olmweb.serving.serving import (
+    BODY_LIMIT,
+    connect,
+    get,
+    read_all,
+    running,
+    seconds_of,
+)
+
+POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
+
+
+def echo(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    names = ("PATH_INFO", "REMOTE_ADDR", "wsgi.url_scheme", "HTTP_X_REAL", "HTTP_COOKIE")
+    yield repr({name: environ.get(name) for name in names}).encode()
+    yield environ["wsgi.input"].read()
+
+
+def test_slow_clients_hold_no_thread(settings: Any) -> None:
+    settings.TRUSTED_PROXIES = []
+    with running(echo, threads=1) as port:
+        held = [connect(port, POST[:10]) for _ in range(200)]
+        held += [connect(port, POST + b"Content-Length: 50\r\n\r\nsome") for _ in range(200)]
+        held += [connect(port) for _ in range(50)]
+        time.sleep(0.2)
+        assert max(seconds_of(port) for _ in range(5)) < 0.5
+        for connection in held:
+            connection.close()
+
+
+def test_a_head_that_does_not_come_ends_the_connection(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TRUSTED_PROXIES = []
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    with running(echo) as port:
+        for sent in (b"", POST):
+            with connect(port, sent) as connection:
+                assert read_all(connection) == b""
+        with connect(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") as idle:
+            time.sleep(0.6)  # longer than for a head: between two requests there is more time
+            idle.sendall(b"GET /again HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert b"/again" in read_all(idle)
+
+
+def test_a_body_that_does_not_come_is_a_408(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.TRUSTED_PROXIES = []
+    monkeypatch.setattr(bridge, "BODY_SECONDS", 0.3)
+    with running(echo) as port, connect(port, POST + b"Content-Length: 9\r\n\r\nabc") as slow:
+        assert read_all(slow).startswith(b"HTTP/1.1 408 ")
+
+
+def test_more_connections_than_the_limit_are_closed(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TRUSTED_PROXIES = []
+    monkeypatch.setattr(server, "CONNECTIONS", 5)
+    with running(echo) as port:
+        held = [connect(port) for _ in range(5)]
+        time.sleep(0.1)
+        with connect(port) as refused:
+            assert read_all(refused) == b""
+        for connection in held:
+            connection.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "status"),
+    [
+        (b"Content-Length: 300000000\r\n", b"x" * 1000, b"413"),
+        (b"Transfer-Encoding: chunked\r\n", b"4000\r\n" + b"x" * 0x4000 + b"\r\n", b"413"),
+        (b"Content-Type: Multipart/form-data; boundary=b\r\nContent-Length: 900\r\n",
+         b"--b", b"415"),
+        (b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 300000000\r\n",
+         b"--b", b"415"),
+    ],
+)  # fmt: skip
+def test_a_body_that_is_too_large_or_a_file_is_refused_unread(
+    settings: Any, head: bytes, body: bytes, status: bytes
+) -> None:
+    settings.TRUSTED_PROXIES = []
+    seen: list[str] = []
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        seen.append(environ["PATH_INFO"])
+        return echo(environ, start_response)
+
+    with running(app) as port, connect(port, POST + head + b"\r\n") as connection:
+        answer, sent = b"", 0
+        connection.settimeout(0.05)
+        while not answer and sent < 50_000_000:  # a client that sends on as long as it can
+            try:
+                sent += connection.send(body)
+                answer = connection.recv(65_536)
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        assert answer.startswith(b"HTTP/1.1 " + status)
+        assert b"connection: close" in answer
+        assert sent < 20 * BODY_LIMIT
+        assert seen == []
+
+
+def test_a_body_within_the_limit_arrives_whole(settings: Any) -> None:
+    settings.TRUSTED_PROXIES = []
+    body = os.urandom(BODY_LIMIT)
+    with running(echo) as port:
+        head = f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+        with connect(port, POST + head + body) as connection:
+            assert read_all(connection).endswith(body)
+        chunks = b"".join(
+            b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:5000], body[5000:])
+        )
+        head = b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        with connect(port, POST + head + chunks + b"0\r\n\r\n") as connection:
+            assert read_all(connection).endswith(body)
+
+
+def test_a_refusal_below_the_api_is_json_and_an_address_has_a_limit(settings: Any) -> None:
+    settings.TRUSTED_PROXIES = []
+    with running(echo) as port:
+        answer = get(port, "/api/v1/status?q=" + "x" * bridge.TARGET_LIMIT)
+        assert answer.startswith(b"HTTP/1.1 414 ")
+        assert b'"code": "too-long"' in answer
+        assert get(port, "/" + "x" * (bridge.TARGET_LIMIT - 10)).startswith(b"HTTP/1.1 200 ")
+        # A head that does not end, in more pieces than the server reads at once.
+        with connect(port, b"GET / HTTP/1.1\r\nX-A: ") as endless:
+            assert _sent_until_refused(endless, b"a" * server.HEAD_LIMIT) < 5_000_000
+
+
+def _sent_until_refused(connection: socket.socket, part: bytes) -> int:
+    """Bytes that the server took before it ended the connection, 50 MB at most."""
+    sent = 0
+    try:
+        while sent < 50_000_000:
+            sent += connection.send(part)
+    except OSError:
+        pass
+    return sent
+
+
+def test_a_client_that_reads_slowly_holds_no_thread(settings: Any) -> None:
+    settings.TRUSTED_PROXIES = []
+    size = 30_000_000
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [])
+        length = size if environ["PATH_INFO"] == "/large" else 1
+        return (b"x" * min(1_000_000, length) for _ in range(max(1, length // 1_000_000)))
+
+    with running(app, threads=1) as port:
+        slow = connect(port, b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert slow.recv(10)
+        assert seconds_of(port) < 1
+        assert len(read_all(slow)) > size
+        slow.close()
+
+
+def test_the_clients_address_comes_from_a_trusted_proxy_only(settings: Any) -> None:
+    forwarded = "X-Forwarded-For: 203.0.113.9, 198.51.100.7\r\nX-Forwarded-Proto: https\r\n"
+    settings.TRUSTED_PROXIES = []
+    with running(echo) as port:
+        answer = get(port, headers=forwarded)
+        assert b"'REMOTE_ADDR': '127.0.0.1', 'wsgi.url_scheme': 'http'" in answer
+    settings.TRUSTED_PROXIES = ["127.0.0.0/8", "198.51.100.0/24"]
+    with running(echo) as port:
+        answer = get(port, headers=forwarded)
+        assert b"'REMOTE_ADDR': '203.0.113.9', 'wsgi.url_scheme': 'https'" in answer
+
+
+def test_the_environment_is_that_of_a_wsgi_server(settings: Any) -> None:
+    settings.TRUSTED_PROXIES = []
+    headers = "X_Real: 1\r\nX-Real: 2\r\nCookie: a=1\r\nCookie: b=2\r\n"
+    with running(echo) as port:
+        answer = get(port, "/caf%C3%A9/%ff", headers=headers).decode()
+        assert f"'PATH_INFO': {'/café/'.encode().decode('latin1') + 'ÿ'!r}" in answer
+        assert "'HTTP_X_REAL': '2'" in answer
+        assert "'HTTP_COOKIE': 'a=1; b=2'" in answer
+
+
+def test_a_crash_of_the_application_is_a_500(settings: Any) -> None:
+    settings.TRUSTED_PROXIES = []
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        raise RuntimeError("no")
+
+    with running(app) as port:
+        assert get(port).startswith(b"HTTP/1.1 500 ")
+
+
+SERVER = """
+import signal, sys
+from django.conf import settings
+settings.configure(TRUSTED_PROXIES=[])
+import uvicorn
+from olmweb.serving import server
+from olmweb.serving.application import Application
+from olmweb.serving.bridge import ThreadedWsgi
+
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"x" * 10_000]
+
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda *_: None)
+listener = server.listen("127.0.0.1", 0)
+web = uvicorn.Server(server.configure(Application(ThreadedWsgi(app, 4, 1000)), 3))
+print(listener.getsockname()[1], flush=True)
+web.run(sockets=[listener])
+print("ended", flush=True)
+"""
+STARTS = int(os.environ.get("OLMWEB_TEST_STARTS", "12"))
+
+
+@pytest.mark.slow
+def test_a_signal_at_any_moment_under_load_ends_the_server() -> None:
+    """The server before this one lost signals that arrived while it handled a socket."""
+    moments = random.Random(20261123)
+    for start in range(STARTS):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVER], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout
+        port = int(process.stdout.readline())
+        over = threading.Event()
+        clients = [threading.Thread(target=_load, args=(port, over), daemon=True) for _ in range(6)]
+        for client in clients:
+            client.start()
+        time.sleep(0.1 + moments.random() * 0.4)
+        started = time.monotonic()
+        process.send_signal(moments.choice((signal.SIGTERM, signal.SIGINT)))
+        try:
+            assert process.wait(timeout=8) == 0, f"start {start}"
+        finally:
+            over.set()
+            process.kill()
+        assert time.monotonic() - started < 5
+        assert process.stdout.read() == "ended\n"
+        process.stdout.close()
+
+
+def _load(port: int, over: threading.Event) -> None:
+    while not over.is_set():
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+                connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+                connection.recv(5)
+        except OSError:
+            time.sleep(0.01)
