@@ -154,7 +154,10 @@ class ThreadedWsgi:
         status, headers = started[-1]
         if length and not any(name.lower() == "content-length" for name, _ in headers):
             headers = [*headers, ("Content-Length", str(length))]
-        encoded = [(name.lower().encode("latin1"), text.encode("latin1")) for name, text in headers]
+        # Django's cookies begin with a blank, which h11 refuses in a value.
+        encoded = [
+            (name.lower().encode("latin1"), text.strip().encode("latin1")) for name, text in headers
+        ]
         return Response(int(status.split(" ", 1)[0]), encoded, spool)
 
 

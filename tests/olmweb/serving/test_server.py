@@ -28,7 +28,7 @@ POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
 
 
 def echo(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    start_response("200 OK", [("Content-Type", "text/plain")])
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Set-Cookie", " a=1; Path=/")])
     names = ("PATH_INFO", "REMOTE_ADDR", "wsgi.url_scheme", "HTTP_X_REAL", "HTTP_COOKIE")
     yield repr({name: environ.get(name) for name in names}).encode()
     yield environ["wsgi.input"].read()
