@@ -32,6 +32,9 @@ class Background:
     """The Celery workers, one for each queue, and beat as threads of this process."""
 
     def __init__(self) -> None:
+        # Before the workers, which would do it at the same time.
+        app.loader.import_default_modules()
+        app.finalize()
         # Each watched cluster occupies a thread of its own permanently.
         threads = {**THREADS, "watch": max(1, min(len(settings.CLUSTERS), WATCHED_AT_ONCE))}
         self._workers = {queue: _worker(queue, number) for queue, number in threads.items()}
@@ -77,7 +80,6 @@ def serve(port: int, on_ready: Callable[[], None]) -> None:
 
     `on_ready` is called in a thread of its own once the server answers.
     """
-    app.loader.import_default_modules()
     listener = server.listen("127.0.0.1", port)
     web = uvicorn.Server(server.configure(make_application(), server.GRACE_SECONDS))
     # uvicorn raises the signal that ended it once more when it is done; the rest ends after that.

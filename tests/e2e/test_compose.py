@@ -57,14 +57,14 @@ class Stack:
         resolved["TMPDIR"] = str(own)
         # From the environment of the image.
         resolved["OLMWEB_DATA_DIR"] = str(self.folder)
-        # Several nodes on one host; gunicorn's address.
-        resolved["GUNICORN_CMD_ARGS"] = f"--bind 127.0.0.1:{self.web_port}"
         return base | {name: self.local(value) for name, value in resolved.items()}
 
     def command(self, name: str, service: Service) -> list[str]:
         command = [self.local(word) for word in service.get("command") or compose.image_command()]
-        if "worker" in command:
+        if "worker" in command:  # several nodes on one host
             command += ["--hostname", f"celery@{name}"]
+        if command[-1] == "web":
+            command += ["--host", "127.0.0.1", "--port", str(self.web_port)]
         return command
 
     def healthy(self, name: str, service: Service) -> bool:
