@@ -8,10 +8,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import structlog
 import uvicorn
 from celery import beat
+from celery.concurrency.thread import TaskPool
 from celery.worker import WorkController
 from django.conf import settings
 
@@ -28,22 +31,54 @@ log = structlog.get_logger(__name__)
 THREADS: dict[Queue, int] = {"actions": 4, "sync": 4, "reports": 2}
 
 
+class QueueThreads(TaskPool):
+    """Celery's pool of threads, with an executor for each queue.
+
+    One worker with this pool, and not a worker for each queue: the selection of queues belongs to
+    the Celery app, so that workers in one process would all consume the queues of the last one.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._executors = {
+            queue: ThreadPoolExecutor(number, thread_name_prefix=f"worker-{queue}")
+            for queue, number in threads_by_queue().items()
+        }
+
+    def on_apply(self, target: Any, args: Any = None, *more: Any, **options: Any) -> Any:
+        """`args` are those of celery.worker.request.Request.execute_using_pool."""
+        self.executor = self._executors[args[2]["delivery_info"]["routing_key"]]
+        return super().on_apply(target, args, *more, **options)
+
+    def on_stop(self) -> None:
+        for executor in self._executors.values():
+            executor.shutdown(wait=False, cancel_futures=True)
+
+
+def threads_by_queue() -> dict[Queue, int]:
+    """Each watched cluster occupies a thread of its own permanently."""
+    return {**THREADS, "watch": max(1, min(len(settings.CLUSTERS), WATCHED_AT_ONCE))}
+
+
 class Background:
-    """The Celery workers, one for each queue, and beat as threads of this process."""
+    """The Celery worker and beat as threads of this process."""
 
     def __init__(self) -> None:
-        # Before the workers, which would do it at the same time.
-        app.loader.import_default_modules()
-        app.finalize()
-        # Each watched cluster occupies a thread of its own permanently.
-        threads = {**THREADS, "watch": max(1, min(len(settings.CLUSTERS), WATCHED_AT_ONCE))}
-        self._workers = {queue: _worker(queue, number) for queue, number in threads.items()}
+        threads = threads_by_queue()
+        # No limit of messages taken: those of a busy queue wait in its executor.
+        app.conf.worker_prefetch_multiplier = 0
+        self._worker = WorkController(
+            app=app,
+            pool=QueueThreads,
+            concurrency=sum(threads.values()),
+            without_heartbeat=True,
+            without_gossip=True,
+            without_mingle=True,
+            queues=",".join(threads),
+        )
         self._beat = beat.Service(app, scheduler_cls=InMemoryScheduler)
         self._threads = (
-            *(
-                threading.Thread(target=worker.start, name=f"worker-{queue}", daemon=True)
-                for queue, worker in self._workers.items()
-            ),
+            threading.Thread(target=self._worker.start, name="worker", daemon=True),
             threading.Thread(target=self._beat.start, name="beat", daemon=True),
         )
 
@@ -53,26 +88,12 @@ class Background:
             thread.start()
 
     def stop(self) -> None:
-        """Ends all within seconds; running tasks are safe to lose (they are level-triggered)."""
+        """Ends both within seconds; running tasks are safe to lose (they are level-triggered)."""
         request_stop()
         self._beat.stop()
-        for worker in self._workers.values():
-            worker.stop(in_sighandler=False)
+        self._worker.stop(in_sighandler=False)
         for thread in self._threads:
             thread.join(timeout=2)
-
-
-def _worker(queue: Queue, threads: int) -> WorkController:
-    return WorkController(
-        app=app,
-        hostname=f"{queue}@embedded",
-        pool="threads",
-        concurrency=threads,
-        without_heartbeat=True,
-        without_gossip=True,
-        without_mingle=True,
-        queues=queue,
-    )
 
 
 def serve(port: int, on_ready: Callable[[], None]) -> None:
@@ -80,6 +101,7 @@ def serve(port: int, on_ready: Callable[[], None]) -> None:
 
     `on_ready` is called in a thread of its own once the server answers.
     """
+    app.loader.import_default_modules()
     listener = server.listen("127.0.0.1", port)
     web = uvicorn.Server(server.configure(make_application(), server.GRACE_SECONDS))
     # uvicorn raises the signal that ended it once more when it is done; the rest ends after that.

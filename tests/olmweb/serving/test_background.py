@@ -12,17 +12,6 @@ from olmweb.serving.embedded import THREADS, Background
 
 
 @pytest.fixture
-def background(monkeypatch: pytest.MonkeyPatch) -> Iterator[Background]:
-    """Started without a schedule."""
-    monkeypatch.setattr(InMemoryScheduler, "setup_schedule", lambda _: None)
-    app.loader.import_default_modules()
-    running = Background()
-    running.start()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
 def probes() -> Iterator[Any]:
     """Two tasks: one that blocks until the end of the test, one that reports that it ran."""
     over, blocked, ran = threading.Event(), threading.Semaphore(0), threading.Event()
@@ -41,9 +30,19 @@ def probes() -> Iterator[Any]:
     del app.tasks["tests.block"], app.tasks["tests.report"]
 
 
+@pytest.fixture
+def background(probes: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Background]:
+    """Started without a schedule, when the probes are there: a worker looks for tasks once."""
+    monkeypatch.setattr(InMemoryScheduler, "setup_schedule", lambda _: None)
+    running = Background()
+    running.start()
+    yield running
+    running.stop()
+
+
 @pytest.mark.parametrize("busy", ["sync", "reports", "watch"])
 def test_an_action_runs_while_every_slot_of_another_queue_is_busy(
-    background: Background, probes: Any, busy: str
+    probes: Any, background: Background, busy: str
 ) -> None:
     block, report, blocked, ran = probes
     slots = {**THREADS, "watch": 1}[busy]  # type: ignore[index]
