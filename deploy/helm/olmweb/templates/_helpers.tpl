@@ -66,6 +66,7 @@ OLMWEB_HOSTS: {{ join "," .Values.hosts | quote }}
 OLMWEB_CLUSTERS: {{ join "," .Values.clusters | quote }}
 OLMWEB_PUBLIC_URL: {{ printf "https://%s" (first .Values.hosts) | quote }}
 OLMWEB_TRUSTED_PROXIES: {{ join "," .Values.trustedProxies | quote }}
+OLMWEB_WEB_PROCESSES: "1"
 OLMWEB_WEB_THREADS: {{ .Values.web.threads | int64 | quote }}
 {{- end }}
 
