@@ -27,6 +27,7 @@ Headers = list[tuple[bytes, bytes]]
 WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 BODY_SECONDS = 30.0  # for all of a request's body
+BODIES_LIMIT = 64_000_000  # bytes of all bodies that a process holds at a time
 SEND_SECONDS = 60.0  # for a client to take one block of a response
 WAITING = 500  # requests that wait for a thread; more are refused
 TARGET_LIMIT = 8190  # bytes of an address: that of a bulk install names each package
@@ -72,6 +73,7 @@ class ThreadedWsgi:
         self._body_limit = body_limit
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="web")
         self._waiting = 0
+        self._held = 0  # bytes of bodies, complete or not
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send_response(await self.respond(scope, receive), send)
@@ -81,16 +83,17 @@ class ThreadedWsgi:
         try:
             self._check_head(scope)
             body = await self._read_body(receive)
-            if self._waiting >= WAITING:
-                raise Refused(503, "busy", "OLM Web is busy; try again in a moment.")
         except Refused as refusal:
             return refusal.response(scope["path"])
         self._waiting += 1
         try:
+            if self._waiting > WAITING:
+                return self._busy().response(scope["path"])
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._pool, self._call, scope, body)
         finally:
             self._waiting -= 1
+            self._held -= len(body)
 
     def close(self) -> None:
         """Ends the threads; requests that wait for one are dropped."""
@@ -109,7 +112,11 @@ class ThreadedWsgi:
     def _too_large(self) -> Refused:
         return Refused(413, "too-large", f"A request has at most {self._body_limit} bytes.")
 
+    def _busy(self) -> Refused:
+        return Refused(503, "busy", "OLM Web is busy; try again in a moment.")
+
     async def _read_body(self, receive: Receive) -> bytes:
+        """The complete body, which counts as held until the caller gives it back."""
         parts, size = [], 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
@@ -119,11 +126,17 @@ class ThreadedWsgi:
                         raise Refused(400, "disconnected", "The client went away.")
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
+                    self._held += len(parts[-1])
                     if size > self._body_limit:
                         raise self._too_large()
+                    if parts[-1] and self._held > BODIES_LIMIT:
+                        raise self._busy()
                     if not message.get("more_body"):
                         return b"".join(parts)
-        except TimeoutError as error:
+        except BaseException as error:
+            self._held -= size
+            if not isinstance(error, TimeoutError):
+                raise
             sentence = f"The body did not arrive within {BODY_SECONDS:g} s."
             raise Refused(408, "too-slow", sentence) from error
 

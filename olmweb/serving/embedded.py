@@ -4,7 +4,6 @@ The same code runs in production as separate processes; only settings differ (me
 SQLite). Must not know what the tasks do.
 """
 
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -104,9 +103,7 @@ def serve(port: int, on_ready: Callable[[], None]) -> None:
     app.loader.import_default_modules()
     listener = server.listen("127.0.0.1", port)
     web = uvicorn.Server(server.configure(make_application(), server.GRACE_SECONDS))
-    # uvicorn raises the signal that ended it once more when it is done; the rest ends after that.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+    server.end_on_signals(web)
     background = Background()
     try:
         background.start()

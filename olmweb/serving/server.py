@@ -5,6 +5,7 @@ request; `Protocol` ends those, too.
 """
 
 import asyncio
+import signal
 import socket
 from typing import Any
 
@@ -90,12 +91,27 @@ def configure(application: Any, grace: int) -> uvicorn.Config:
     )
 
 
+def end_on_signals(web: uvicorn.Server) -> None:
+    """Ends `web` on SIGTERM and Ctrl-C, also when the signal arrives before it runs.
+
+    uvicorn raises the signal that ended it once more when it is done; by then this is harmless.
+    """
+
+    def end(*_: object) -> None:
+        web.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+
+
 def serve(host: str, port: int, processes: int) -> None:
     """Serves in production until SIGTERM or Ctrl-C. Raises OSError when the port is taken."""
     listener = listen(host, port)
     config = configure(APPLICATION, PRODUCTION_GRACE_SECONDS)
     if processes == 1:
-        uvicorn.Server(config).run(sockets=[listener])
+        web = uvicorn.Server(config)
+        end_on_signals(web)
+        web.run(sockets=[listener])
     else:
         config.workers = processes
         Multiprocess(config, sockets=[listener]).run()

@@ -1,7 +1,6 @@
 """`manage.py web`: the web server of a production set-up; compose.yaml and the chart run it."""
 
 import argparse
-import signal
 from typing import Any
 
 from django.conf import settings
@@ -23,9 +22,6 @@ class Command(BaseCommand):
                 "REDIS_URL is not set, so no worker would get what pages enqueue. Set it, or use "
                 "`manage.py serve`, which runs everything in one process."
             )
-        # uvicorn raises the signal that ended it once more when it is done.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
         try:
             server.serve(options["host"], options["port"], settings.WEB_PROCESSES)
         except OSError as error:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from olmweb.serving import bridge, server
+from olmweb.celery import app as celery_app
+from olmweb.serving import bridge, embedded, server
 from tests.conftest import ROOT
 from tests.olmweb.serving.serving import (
     BODY_LIMIT,
@@ -135,6 +136,27 @@ def test_a_body_within_the_limit_arrives_whole(settings: Any) -> None:
             assert read_all(connection).endswith(body)
 
 
+def test_the_bodies_of_all_requests_have_a_limit_together(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TRUSTED_PROXIES = []
+    monkeypatch.setattr(bridge, "BODIES_LIMIT", 5 * BODY_LIMIT, raising=False)
+    part = b"Content-Length: %d\r\n\r\n" % BODY_LIMIT + b"x" * (BODY_LIMIT - 1000)
+    small = POST + b"Content-Length: 2000\r\nConnection: close\r\n\r\n" + b"y" * 2000
+    with running(echo) as port:
+        held = [connect(port, POST + part) for _ in range(5)]
+        time.sleep(0.2)
+        with connect(port, POST + part) as refused:
+            assert read_all(refused).startswith(b"HTTP/1.1 503 ")
+        assert get(port).startswith(b"HTTP/1.1 200 ")  # a request without a body is answered
+        for connection in held:
+            connection.close()
+        time.sleep(0.2)
+        for _ in range(300):  # what was received is counted once, and given back
+            with connect(port, small) as served:
+                assert read_all(served).endswith(b"y" * 2000)
+
+
 def test_a_refusal_below_the_api_is_json_and_an_address_has_a_limit(settings: Any) -> None:
     settings.TRUSTED_PROXIES = []
     with running(echo) as port:
@@ -205,6 +227,37 @@ def test_a_crash_of_the_application_is_a_500(settings: Any) -> None:
 
     with running(app) as port:
         assert get(port).startswith(b"HTTP/1.1 500 ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_before_the_web_server_runs_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    ends: list[str] = []
+
+    class SignalledAtStart:
+        def start(self) -> None:
+            signal.raise_signal(number)
+
+        def stop(self) -> None:
+            ends.append("stopped")
+
+    def give_up() -> None:
+        ends.append("lost")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(embedded, "Background", SignalledAtStart)
+    monkeypatch.setattr(celery_app, "send_task", lambda *_, **__: None)
+    handlers = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGINT)}
+    timer = threading.Timer(5, give_up)
+    timer.start()
+    try:
+        embedded.serve(0, lambda: None)
+    finally:
+        timer.cancel()
+        for name, handler in handlers.items():
+            signal.signal(name, handler)
+    assert ends == ["stopped"]
 
 
 SERVER = """
