@@ -1,4 +1,4 @@
-"""ASGI entry point: everything is Django's synchronous application, but event streams."""
+"""ASGI entry point of the production web server."""
 
 import os
 

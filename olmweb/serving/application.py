@@ -1,4 +1,4 @@
-"""The ASGI application: Django in its threads, and the event streams beside them."""
+"""The ASGI application: Django in a pool of threads."""
 
 from django.conf import settings
 from django.core.handlers.wsgi import WSGIHandler

@@ -23,7 +23,6 @@ BACKLOG = 1024
 GRACE_SECONDS = 3  # for requests under way when the process is told to end
 PRODUCTION_GRACE_SECONDS = 20
 APPLICATION = "olmweb.asgi:application"
-EVENTS_PATH = "/events/"
 
 
 class Protocol(H11Protocol):
@@ -47,9 +46,9 @@ class Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Ends an event stream at once: it would last as long as the grace."""
+        """Ends the connection at once if its request is not complete; it would use up the grace."""
         super().shutdown()
-        if self.scope is not None and self.scope["path"] == EVENTS_PATH:
+        if self.conn.their_state is h11.SEND_BODY:
             self.transport.close()
 
     def _watch_head(self) -> None:

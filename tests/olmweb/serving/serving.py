@@ -19,18 +19,18 @@ App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 @contextmanager
-def running(app: App, threads: int = 2) -> Iterator[int]:
+def running(app: App, threads: int = 2, grace: int = 1) -> Iterator[int]:
     """Serves `app` in a thread; yields the port."""
     listener = server.listen("127.0.0.1", 0)
     application = Application(ThreadedWsgi(app, threads, BODY_LIMIT))
-    web = uvicorn.Server(server.configure(application, grace=1))
+    web = uvicorn.Server(server.configure(application, grace=grace))
     thread = threading.Thread(target=lambda: asyncio.run(web.serve(sockets=[listener])))
     thread.start()
     try:
         yield listener.getsockname()[1]
     finally:
         web.should_exit = True
-        thread.join(10)
+        thread.join(grace + 10)
         assert not thread.is_alive()
 
 

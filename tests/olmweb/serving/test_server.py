@@ -69,6 +69,17 @@ def test_a_body_that_does_not_come_is_a_408(settings: Any, monkeypatch: pytest.M
         assert read_all(slow).startswith(b"HTTP/1.1 408 ")
 
 
+def test_bodies_that_do_not_come_do_not_delay_the_end(settings: Any) -> None:
+    settings.TRUSTED_PROXIES = []
+    with running(echo, grace=20) as port:
+        held = [connect(port, POST + b"Content-Length: 50\r\n\r\nsome") for _ in range(50)]
+        time.sleep(0.2)
+        started = time.monotonic()
+    assert time.monotonic() - started < 5
+    for connection in held:
+        connection.close()
+
+
 def test_more_connections_than_the_limit_are_closed(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
