@@ -1,5 +1,6 @@
 """REST routes of bundles: list, detail, and the inspection of their images."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from django.db.models import Exists, OuterRef, Q
@@ -152,4 +153,6 @@ def get_inspection(
     """How the inspection of the bundle's image stands."""
     row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     inspection = inspection_row(row, stored.inspection_of(row))
+    if not request.user.is_authenticated:
+        inspection = replace(inspection, asked_by="")  # names of people are not public
     return answer_one(request, (inspection,), lambda: inspection)

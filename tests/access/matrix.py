@@ -126,6 +126,14 @@ REST: dict[str, dict[str, str]] = {
 _SHOWN = (("view",), ("view",))
 _ALL = ("view", "add", "change", "delete")
 ADMIN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    # Deleting an attempt unlocks its account and address. The action asks for no permission, but
+    # the page that offers it does.
+    "axes.AccessAttempt": (
+        ("cleanup_expired_attempts",),
+        ("view", "change", "delete", "cleanup_expired_attempts"),
+    ),
+    "axes.AccessFailureLog": ((), ("view", "change", "delete")),
+    "axes.AccessLog": ((), ("view", "change", "delete")),
     "auth.Group": ((), _ALL),
     "auth.User": ((), _ALL),
     "catalogs.Catalog": (("view", "sync_now"), ("view", "add", "sync_now")),

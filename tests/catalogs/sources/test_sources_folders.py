@@ -12,6 +12,7 @@ import pytest
 import zstandard
 
 from catalogs.fbc.split import CutShort, index_spool
+from catalogs.sources import spool
 from catalogs.sources.base import Limits, SourceError, opened, progress_callback
 from catalogs.sources.file import DirectorySource, path_source
 from catalogs.sources.tree import content_paths
@@ -293,14 +294,10 @@ def test_a_tar_of_too_many_members_is_refused(tmp_path):
 
 
 def test_a_full_disk_is_told_in_a_sentence(tmp_path, monkeypatch):
-    class Full:
-        def write(self, _: bytes) -> int:
-            raise OSError(28, "No space left on device")
+    def write(*_: object) -> int:
+        raise OSError(28, "No space left on device")
 
-        def close(self) -> None:
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Full())
+    monkeypatch.setattr(spool._SpaceFile, "write", write)
     error = failure(fill(tmp_path, {"a": ONE}))
     assert error.code == "no-room"
     assert error.message.endswith(": No space left on device.")

@@ -243,6 +243,19 @@ def test_htmx_polls_while_it_goes_on_and_stops_then(admin, bundle, queued):
     assert admin.get(url(bundle))["Location"] == url(bundle, "catalogs:bundle")
 
 
+def test_only_people_with_an_account_see_whom_it_was_inspected_for(client, bob, bundle, settings):
+    settings.PUBLIC_READ = True
+    inspected(bundle)
+    addresses = [url(bundle, "catalogs:bundle"), url(bundle, "api:get_inspection")]
+    for address in addresses:
+        answer = client.get(address)
+        assert answer.status_code == 200
+        assert b"alice" not in answer.content, address
+    client.force_login(bob)
+    for address in addresses:
+        assert b"alice" in client.get(address).content, address
+
+
 def test_an_inspected_bundle_costs_few_queries(client, bob, bundle, django_assert_max_num_queries):
     inspected(bundle)
     client.force_login(bob)

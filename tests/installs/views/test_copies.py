@@ -7,8 +7,8 @@ from django.test import Client
 from django.utils import timezone
 
 from installs.models import CopyReport
-from installs.reports import copied_csvs
 from olmweb.models import Cluster
+from olmweb.runtime.reports import run_report
 from tests.factories import make_cluster
 from tests.worlds.html import assert_fragment, assert_page
 
@@ -19,10 +19,14 @@ EVIL = '"><img src=x onerror=alert(1)>'
 
 @pytest.fixture(autouse=True)
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Ids of the reports that a worker was asked for."""
-    ids: list[int] = []
-    monkeypatch.setattr(copied_csvs, "enqueue", lambda task, pk: ids.append(pk))
-    return ids
+    """How many reports there were whenever a worker was woken."""
+    counts: list[int] = []
+    monkeypatch.setattr(
+        run_report,
+        "delay_on_commit",
+        lambda: counts.append(CopyReport.objects.count()),
+    )
+    return counts
 
 
 def result(**changes: Any) -> dict[str, Any]:
@@ -66,7 +70,7 @@ def test_asking_is_a_post_that_leads_back_to_the_page(
     assert response.status_code == 303
     assert response["Location"] == PAGE + "?cluster=prod"
     report = CopyReport.objects.get()
-    assert (report.user, sent) == (bob, [report.pk])
+    assert (report.user, sent) == (bob, [1])
     page = assert_page(reader.get(response["Location"]))
     assert "are being counted" in page.text
 

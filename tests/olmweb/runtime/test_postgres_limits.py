@@ -36,13 +36,13 @@ def shown(url: str, before: str = "", after: str = "", **environ: str) -> list[s
 
 def test_workers_and_commands_have_long_limits_and_web_short_ones(postgres_server: str) -> None:
     assert shown(postgres_server) == ["10min", "1min", "1min"]
-    assert shown(postgres_server, before="import olmweb.wsgi") == ["30s", "10s", "30s"]
+    assert shown(postgres_server, before="import olmweb.asgi") == ["30s", "10s", "30s"]
 
 
 def test_a_database_url_with_options_of_its_own_keeps_them(postgres_server: str) -> None:
     url = f"{postgres_server}?options=-c%20statement_timeout%3D7s"
     assert shown(url) == ["7s", "0", "0"]
-    assert shown(url, before="import olmweb.wsgi") == ["7s", "0", "0"]
+    assert shown(url, before="import olmweb.asgi") == ["7s", "0", "0"]
 
 
 def test_a_vanished_server_is_noticed() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from olmweb.celery import app
 from olmweb.runtime.worker import InMemoryScheduler
-from olmweb.serving.embedded import THREADS, Background
+from olmweb.serving.embedded import THREADS, Background, threads_by_queue
 
 
 @pytest.fixture
@@ -34,6 +34,10 @@ def probes() -> Iterator[Any]:
 def background(probes: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Background]:
     """Started without a schedule, when the probes are there: a worker looks for tasks once."""
     monkeypatch.setattr(InMemoryScheduler, "setup_schedule", lambda _: None)
+    with app.connection_for_write() as broker:  # other tests leave messages in this process
+        channel: Any = broker.default_channel
+        for queue in threads_by_queue():
+            channel.queue_purge(queue)
     running = Background()
     running.start()
     yield running
