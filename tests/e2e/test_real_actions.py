@@ -94,6 +94,7 @@ def product(olm: World) -> Iterator[Product]:
             "KUBECONFIG": str(kubeconfig),
             "OLMWEB_CLUSTERS": "real=real",
             "OLMWEB_ADMIN_PASSWORD": steps.PASSWORDS["admin"],
+            "OLMWEB_GRPC_HOSTS": own_address(),  # no pod network: opm runs on this host
         }
         with serve(where, environment) as running:
             add_person(where)

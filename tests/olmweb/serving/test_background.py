@@ -1,4 +1,4 @@
-"""The workers of the embedded server: each queue has threads of its own."""
+"""The worker of the embedded server: each queue has threads of its own."""
 
 import threading
 from collections.abc import Iterator
@@ -11,49 +11,62 @@ from olmweb.runtime.worker import InMemoryScheduler
 from olmweb.serving.embedded import THREADS, Background, threads_by_queue
 
 
-@pytest.fixture
-def probes() -> Iterator[Any]:
-    """Two tasks: one that blocks until the end of the test, one that reports that it ran."""
-    over, blocked, ran = threading.Event(), threading.Semaphore(0), threading.Event()
+class Probes:
+    """Two tasks: one that blocks until `over`, one that reports that it ran."""
 
-    @app.task(name="tests.block", ignore_result=True)
-    def block() -> None:
-        blocked.release()
-        over.wait(30)
+    def __init__(self) -> None:
+        self.reset("")
 
-    @app.task(name="tests.report", ignore_result=True)
-    def report() -> None:
-        ran.set()
+        @app.task(name="tests.block", ignore_result=True)
+        def block(test: str) -> None:
+            if test == self.test:  # those of an earlier test end at once
+                over = self.over
+                self.blocked.release()
+                over.wait(30)
 
-    yield block, report, blocked, ran
-    over.set()
-    del app.tasks["tests.block"], app.tasks["tests.report"]
+        @app.task(name="tests.report", ignore_result=True)
+        def report() -> None:
+            self.ran.set()
+
+        self.block: Any = block
+        self.report: Any = report
+
+    def reset(self, test: str) -> None:
+        self.test = test
+        self.over, self.ran = threading.Event(), threading.Event()
+        self.blocked = threading.Semaphore(0)
 
 
-@pytest.fixture
-def background(probes: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Background]:
-    """Started without a schedule, when the probes are there: a worker looks for tasks once."""
-    monkeypatch.setattr(InMemoryScheduler, "setup_schedule", lambda _: None)
+@pytest.fixture(scope="module")
+def background() -> Iterator[Probes]:
+    """A worker without a schedule, started when the probes are there: it looks for tasks once."""
+    probes = Probes()
     with app.connection_for_write() as broker:  # other tests leave messages in this process
         channel: Any = broker.default_channel
         for queue in threads_by_queue():
             channel.queue_purge(queue)
-    running = Background()
-    running.start()
-    yield running
-    running.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InMemoryScheduler, "setup_schedule", lambda _: None)
+        running = Background()
+        running.start()
+        yield probes
+        running.stop()
+    del app.tasks["tests.block"], app.tasks["tests.report"]
 
 
 @pytest.mark.parametrize("busy", ["sync", "reports", "watch"])
 def test_an_action_runs_while_every_slot_of_another_queue_is_busy(
-    probes: Any, background: Background, busy: str
+    background: Probes, busy: str
 ) -> None:
-    block, report, blocked, ran = probes
+    background.reset(busy)
     slots = {**THREADS, "watch": 1}[busy]  # type: ignore[index]
-    for _ in range(slots + 8):
-        block.apply_async(queue=busy)
-    for _ in range(slots):
-        assert blocked.acquire(timeout=10)
-    report.apply_async(queue="actions")
-    assert ran.wait(10)
-    assert not blocked.acquire(timeout=0.2), "more run than the queue has threads"
+    try:
+        for _ in range(slots + 8):
+            background.block.apply_async((busy,), queue=busy)
+        for _ in range(slots):
+            assert background.blocked.acquire(timeout=20)
+        background.report.apply_async(queue="actions")
+        assert background.ran.wait(20)
+        assert not background.blocked.acquire(timeout=0.2), "more run than the queue has threads"
+    finally:
+        background.over.set()
