@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+import redis
 from django.conf import settings
 
 from olmweb.sandbox.cluster import Sandbox
@@ -53,6 +54,7 @@ def count(database: str, query: str) -> int:
 def test_a_worker_behind_redis_reads_cluster_and_catalogs(
     redis_server: str, database: str, tmp_path: Path
 ) -> None:
+    redis.Redis.from_url(redis_server).flushall()  # other tests leave odd messages in its queues
     sandbox = Sandbox(scenario="audit")
     sandbox.start()
     environ = {
