@@ -8,6 +8,7 @@ connection.
 
 import asyncio
 import json
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -76,7 +77,19 @@ class ThreadedWsgi:
         self._held = 0  # bytes of bodies, complete or not
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send_response(await self.respond(scope, receive), send)
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await send_response(await self.respond(scope, receive), send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Answers the start and the end of the server, which ends the threads."""
+        while True:
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                self.close()
+                return
 
     async def respond(self, scope: Scope, receive: Receive) -> Response:
         """The application's response, or the refusal of a request that it must not see."""
@@ -215,7 +228,7 @@ def make_environ(scope: Scope, body: bytes) -> dict[str, Any]:
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope["scheme"],
         "wsgi.input": BytesIO(body),
-        "wsgi.errors": _Errors(),
+        "wsgi.errors": sys.stderr,
         "wsgi.multithread": True,
         "wsgi.multiprocess": True,
         "wsgi.run_once": False,
@@ -232,13 +245,3 @@ def make_environ(scope: Scope, body: bytes) -> dict[str, Any]:
     environ["CONTENT_LENGTH"] = str(len(body))  # also of a chunked body, which is complete here
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     return environ
-
-
-class _Errors:
-    """`wsgi.errors`, which Django does not use: its log goes through structlog."""
-
-    def write(self, text: str) -> None:
-        log.warning("wsgi.errors", text=text)
-
-    def flush(self) -> None:
-        pass

@@ -21,7 +21,6 @@ from olmweb.celery import app
 from olmweb.clusters import WATCHED_AT_ONCE
 from olmweb.runtime.worker import InMemoryScheduler, clear_stop, request_stop
 from olmweb.serving import server
-from olmweb.serving.application import make_application
 from olmweb.tasks import Queue
 
 log = structlog.get_logger(__name__)
@@ -102,7 +101,7 @@ def serve(port: int, on_ready: Callable[[], None]) -> None:
     """
     app.loader.import_default_modules()
     listener = server.listen("127.0.0.1", port)
-    web = uvicorn.Server(server.configure(make_application(), server.GRACE_SECONDS))
+    web = uvicorn.Server(server.configure(server.make_application(), server.GRACE_SECONDS))
     server.end_on_signals(web)
     background = Background()
     try:

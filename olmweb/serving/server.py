@@ -12,8 +12,11 @@ from typing import Any
 import h11
 import uvicorn
 from django.conf import settings
+from django.core.handlers.wsgi import WSGIHandler
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
+
+from olmweb.serving.bridge import ThreadedWsgi
 
 HEAD_SECONDS = 15.0  # for the head of a request, from its first byte or the connection
 IDLE_SECONDS = 65  # between two requests; longer than most proxies', which then close first
@@ -61,6 +64,11 @@ class Protocol(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def make_application() -> ThreadedWsgi:
+    """Django with the settings' number of threads. The apps must be loaded."""
+    return ThreadedWsgi(WSGIHandler(), settings.WEB_THREADS, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -11,7 +11,6 @@ from typing import Any
 import uvicorn
 
 from olmweb.serving import server
-from olmweb.serving.application import Application
 from olmweb.serving.bridge import ThreadedWsgi
 
 BODY_LIMIT = 100_000
@@ -22,7 +21,7 @@ App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 def running(app: App, threads: int = 2, grace: int = 1) -> Iterator[int]:
     """Serves `app` in a thread; yields the port."""
     listener = server.listen("127.0.0.1", 0)
-    application = Application(ThreadedWsgi(app, threads, BODY_LIMIT))
+    application = ThreadedWsgi(app, threads, BODY_LIMIT)
     web = uvicorn.Server(server.configure(application, grace=grace))
     thread = threading.Thread(target=lambda: asyncio.run(web.serve(sockets=[listener])))
     thread.start()

@@ -277,7 +277,6 @@ from django.conf import settings
 settings.configure(TRUSTED_PROXIES=[])
 import uvicorn
 from olmweb.serving import server
-from olmweb.serving.application import Application
 from olmweb.serving.bridge import ThreadedWsgi
 
 def app(environ, start_response):
@@ -287,7 +286,7 @@ def app(environ, start_response):
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda *_: None)
 listener = server.listen("127.0.0.1", 0)
-web = uvicorn.Server(server.configure(Application(ThreadedWsgi(app, 4, 1000)), 3))
+web = uvicorn.Server(server.configure(ThreadedWsgi(app, 4, 1000), 3))
 print(listener.getsockname()[1], flush=True)
 web.run(sockets=[listener])
 print("ended", flush=True)
