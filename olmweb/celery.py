@@ -7,8 +7,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import heartbeat_sent, setup_logging, worker_ready, worker_shutting_down
 
-from olmweb.runtime import heartbeat
-from olmweb.runtime.worker import Every, request_stop
+from olmweb.runtime.worker import Every, request_stop, touch_heartbeat
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "olmweb.settings")
 
@@ -34,7 +33,7 @@ def freeze_loaded_objects(**_: Any) -> None:
 @heartbeat_sent.connect
 def record_heartbeat(**_: Any) -> None:
     """Sent every two seconds by the main loop of a worker that reaches its broker."""
-    heartbeat.touch()
+    touch_heartbeat()
 
 
 @worker_shutting_down.connect

@@ -1,5 +1,8 @@
-"""Errors with a sentence for a person, and the middleware that shows them as error pages."""
+"""Errors with a sentence for a person, the middleware that shows them as error pages, and servers
+that do not answer."""
 
+import threading
+import time
 from collections.abc import Callable, Mapping
 
 import structlog
@@ -33,6 +36,39 @@ class OlmwebError(Exception):
         self.retryable = retryable
         self.hint = hint
         self.fields = dict(fields or {})
+
+
+class Outage:
+    """Keeps a process from asking a server again that did not answer a moment ago.
+
+    `event` is logged with the class of the error, at most every LOG_SECONDS, and not with its text:
+    that may hold the address of the server with its password.
+    """
+
+    PAUSE = 5.0  # seconds without a request after a failure
+    LOG_SECONDS = 60.0
+
+    def __init__(self, event: str) -> None:
+        self._event = event
+        self._until = 0.0
+        self._logged_at = -self.LOG_SECONDS
+        self._lock = threading.Lock()
+
+    @property
+    def is_on(self) -> bool:
+        return time.monotonic() < self._until
+
+    def begin(self, error: Exception) -> None:
+        self._until = time.monotonic() + self.PAUSE
+        self.log(error)
+
+    def log(self, error: Exception) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if now - self._logged_at < self.LOG_SECONDS:
+                return
+            self._logged_at = now
+        log.warning(self._event, error=type(error).__name__)
 
 
 class BadRequest(OlmwebError):

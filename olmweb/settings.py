@@ -45,8 +45,8 @@ LOCAL_SIGN_IN = env.boolean("OLMWEB_LOCAL_SIGN_IN", default=True)
 OIDC_MAX_AGE = env.seconds("OLMWEB_OIDC_MAX_AGE", "30d")
 HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
 # From these addresses X-Forwarded-For and X-Forwarded-Proto count.
-PRIVATE = "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,::1/128,fc00::/7"
-TRUSTED_PROXIES = env.listing("OLMWEB_TRUSTED_PROXIES", "" if EMBEDDED else PRIVATE)
+_PRIVATE = "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,::1/128,fc00::/7"
+TRUSTED_PROXIES = env.listing("OLMWEB_TRUSTED_PROXIES", "" if EMBEDDED else _PRIVATE)
 WEB_THREADS = env.integer("OLMWEB_WEB_THREADS", 8, minimum=1)
 WEB_PROCESSES = env.integer("OLMWEB_WEB_PROCESSES", 2, minimum=1)
 INSECURE_REGISTRIES = frozenset(env.listing("OLMWEB_INSECURE_REGISTRIES"))

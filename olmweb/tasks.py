@@ -8,63 +8,38 @@ Queues, each with workers of its own, so that short work never waits for long wo
     watch     watches of clusters, minutes each
 """
 
-import threading
-import time
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Literal
 
-import structlog
 from celery import current_app, shared_task
 from celery.contrib.django.task import DjangoTask
 from django.conf import settings
 from kombu.exceptions import OperationalError as BrokerError
 
-log = structlog.get_logger(__name__)
+from olmweb.errors import Outage
 
 Queue = Literal["actions", "sync", "reports", "watch"]
-PAUSE = 5.0  # seconds without a request to the broker after a failure
-LOG_INTERVAL = 60.0  # seconds
 
 
 class Task(DjangoTask):  # type: ignore[type-arg]  # generic in the stubs alone
     """A task whose message may be lost: what it does is in rows, which beat's tasks look through.
 
     So `apply_async`, and what calls it (`delay`, `delay_on_commit`), raise nothing while the broker
-    is away and wait a few seconds at most: they return None, and for PAUSE seconds no message is
-    sent.
+    is away and wait a few seconds at most: they return None, and no message is sent for a few more.
     """
 
     def apply_async(self, *args: Any, **options: Any) -> Any:
-        if time.monotonic() < _outage.until:
+        if _outage.is_on:
             return None
         try:
             return super().apply_async(*args, **options)
         except (BrokerError, OSError) as error:
-            _outage.begin(self.name, error)
+            _outage.begin(error)
             return None
 
 
-class _Outage:
-    """When this process may send to the broker again, and when it logged that it can't."""
-
-    def __init__(self) -> None:
-        self.until = 0.0
-        self._logged_at = -LOG_INTERVAL
-        self._lock = threading.Lock()
-
-    def begin(self, name: str, error: Exception) -> None:
-        with self._lock:
-            now = time.monotonic()
-            self.until = now + PAUSE
-            if now - self._logged_at < LOG_INTERVAL:
-                return
-            self._logged_at = now
-        # Not the text of the error: it may hold the address with its password.
-        log.warning("broker away, tasks not sent", task=name, error=type(error).__name__)
-
-
-_outage = _Outage()
+_outage = Outage("broker away, tasks not sent")
 
 
 def task(

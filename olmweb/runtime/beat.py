@@ -7,9 +7,8 @@ import structlog
 from celery.beat import Scheduler
 from django.db import DatabaseError, connection
 
-from olmweb.runtime.heartbeat import touch
 from olmweb.runtime.leases import Held, acquire, release
-from olmweb.runtime.worker import ClockAware
+from olmweb.runtime.worker import ClockAware, touch_heartbeat
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +36,7 @@ class LeaderScheduler(ClockAware, Scheduler):
         super().__init__(*args, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> Any:
-        touch()
+        touch_heartbeat()
         return super().tick(*args, **kwargs) if self._leads() else CHECK_SECONDS
 
     def _leads(self) -> bool:

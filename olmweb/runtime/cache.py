@@ -4,25 +4,21 @@ Nothing in it is needed: it holds the progress of running syncs and keeps reques
 being repeated. Values are JSON, because whoever can write to Redis must not get code executed.
 """
 
-import threading
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
-import structlog
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 from django.core.cache.backends.redis import RedisCache
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-log = structlog.get_logger(__name__)
+from olmweb.errors import Outage
+
 Result = TypeVar("Result")
 
 TIMEOUT = 1.0  # seconds to connect, and to wait for an answer
-PAUSE = 5.0  # seconds without a request after a failure: a page must not wait for each of its keys
-LOG_INTERVAL = 60.0  # seconds
 
 
 class JsonSerializer:
@@ -39,8 +35,8 @@ class JsonSerializer:
 class TolerantRedisCache(RedisCache):
     """Django's Redis cache; an error of Redis, or a value that isn't JSON, counts as a miss.
 
-    After an error no request is sent for PAUSE seconds. Meanwhile `add` returns True, as for an
-    empty cache. `incr` raises ValueError, as for a missing key.
+    After an error no request is sent for some seconds (see Outage). Meanwhile `add` returns True,
+    as for an empty cache. `incr` raises ValueError, as for a missing key.
     """
 
     def __init__(self, server: Any, params: dict[str, Any]) -> None:
@@ -52,30 +48,19 @@ class TolerantRedisCache(RedisCache):
             **params.get("OPTIONS", {}),
         }
         super().__init__(server, params)
-        self._lock = threading.Lock()
-        self._resume_at = 0.0
-        self._logged_at = -LOG_INTERVAL
+        self._outage = Outage("cache away")
 
     def _or(self, otherwise: Result, request: Callable[..., Result], *args: Any) -> Result:
         """The result of the request, or `otherwise` when Redis can't answer it."""
-        if time.monotonic() < self._resume_at:
+        if self._outage.is_on:  # a page must not wait for each of its keys
             return otherwise
         try:
             return request(*args)
-        except (RedisError, OSError, msgspec.DecodeError) as error:
-            self._failed(error)
-            return otherwise
-
-    def _failed(self, error: Exception) -> None:
-        with self._lock:
-            now = time.monotonic()
-            if not isinstance(error, msgspec.DecodeError):
-                self._resume_at = now + PAUSE
-            if now - self._logged_at < LOG_INTERVAL:
-                return
-            self._logged_at = now
-        # Not the text of the error: it may hold the address with its password.
-        log.warning("cache away", error=type(error).__name__)
+        except (RedisError, OSError) as error:
+            self._outage.begin(error)
+        except msgspec.DecodeError as error:
+            self._outage.log(error)
+        return otherwise
 
     def add(
         self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None

@@ -11,8 +11,7 @@ import sys
 
 import urllib3
 
-from olmweb.runtime import heartbeat
-from olmweb.runtime.worker import broker_answers
+from olmweb.runtime.worker import HEARTBEAT_FILE, broker_answers, heartbeat_age
 
 OLDEST = 60.0  # seconds; a loop that is busy for longer hangs
 
@@ -27,12 +26,12 @@ def probe_url(url: str) -> int:
 
 
 def probe_loop(*, needs_broker: bool) -> int:
-    age = heartbeat.age()
+    age = heartbeat_age()
     if age <= OLDEST:
         return 0
     if needs_broker and not broker_answers():
         return 0  # a restart would not help, and later it would only cost time
-    print(f"{heartbeat.FILE}: the last heartbeat was {age:.0f} s ago", file=sys.stderr)
+    print(f"{HEARTBEAT_FILE}: the last heartbeat was {age:.0f} s ago", file=sys.stderr)
     return 1
 
 

@@ -1,12 +1,15 @@
-"""Celery's worker and beat: the request to stop, and schedules that survive a clock set back.
+"""Celery's worker and beat: the request to stop, the heartbeat file, and schedules that survive a
+clock set back.
 
 Celery's own beat compares dates and looks only at the entry that is next by them: after a jump back
 by an hour nothing would be due for an hour, and nobody would take over a killed worker's clusters.
 """
 
 import mmap
+import tempfile
 import time
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from celery import current_app
@@ -42,6 +45,30 @@ def broker_answers() -> bool:
     except (OSError, BrokerError):
         return False
     return True
+
+
+# Its time says that the main loop of a worker or beat goes on; for one of them in a container. A
+# ping through the broker would fail while Redis is away, and a restart would not help.
+HEARTBEAT_FILE = Path(tempfile.gettempdir(), "olmweb-heartbeat")
+_HEARTBEAT_SECONDS = 2.0
+_touched_at = 0.0
+
+
+def touch_heartbeat() -> None:
+    """Sets the time of the file, at most every two seconds."""
+    global _touched_at
+    now = time.monotonic()
+    if now - _touched_at >= _HEARTBEAT_SECONDS:
+        _touched_at = now
+        HEARTBEAT_FILE.touch(mode=0o600)
+
+
+def heartbeat_age() -> float:
+    """Seconds since the last heartbeat; infinite when there was none."""
+    try:
+        return max(0.0, time.time() - HEARTBEAT_FILE.stat().st_mtime)
+    except FileNotFoundError:
+        return float("inf")
 
 
 _SET_BACK = 1.0  # seconds; clocks are corrected by less all the time

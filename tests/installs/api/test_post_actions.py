@@ -14,9 +14,9 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 from installs import tasks
 from installs.actions import record
 from installs.models import Action, Operator
+from olmweb.errors import Outage
 from olmweb.models import ApiToken, Cluster
 from olmweb.sandbox.cluster import Sandbox
-from olmweb.tasks import _Outage
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 
 pytestmark = pytest.mark.django_db
@@ -101,7 +101,7 @@ def test_an_action_is_recorded_and_sent_later_when_the_broker_is_away(
 ) -> None:
     sent = Mock(side_effect=OperationalError("redis is away"))
     monkeypatch.setattr("celery.app.task.Task.apply_async", sent)
-    monkeypatch.setattr("olmweb.tasks._outage", _Outage())
+    monkeypatch.setattr("olmweb.tasks._outage", Outage(""))
     with django_capture_on_commit_callbacks(execute=True):
         answer = post(olivia, INSTALL)
     assert answer.status_code == 202

@@ -18,7 +18,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from olmweb.models import Lease
-from olmweb.runtime import beat, heartbeat, probe
+from olmweb.runtime import beat, probe, worker
 from olmweb.runtime.beat import LeaderScheduler
 from olmweb.runtime.worker import Every
 from tests.conftest import ROOT
@@ -30,8 +30,9 @@ database = test_redis_worker.database
 
 @pytest.fixture(autouse=True)
 def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(heartbeat, "FILE", tmp_path / "heartbeat")
-    monkeypatch.setattr(heartbeat, "_touched_at", 0.0)
+    for module in (worker, probe):
+        monkeypatch.setattr(module, "HEARTBEAT_FILE", tmp_path / "heartbeat")
+    monkeypatch.setattr(worker, "_touched_at", 0.0)
 
 
 @pytest.fixture
@@ -126,22 +127,22 @@ def test_the_probe_tells_a_waiting_beat_from_a_dead_one(
     assert probe.main("beat") == 1, "never started"
     first, second = scheduler(), scheduler()
     ticks(first)
-    heartbeat.FILE.unlink()
-    monkeypatch.setattr(heartbeat, "_touched_at", 0.0)
+    worker.HEARTBEAT_FILE.unlink()
+    monkeypatch.setattr(worker, "_touched_at", 0.0)
     ticks(second)
     assert probe.main("beat") == 0
     old = time.time() - 61
-    os.utime(heartbeat.FILE, (old, old))
+    os.utime(worker.HEARTBEAT_FILE, (old, old))
     assert probe.main("beat") == 1
 
 
 def test_the_probe_of_a_worker_does_not_fail_while_redis_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    heartbeat.touch()
+    worker.touch_heartbeat()
     assert probe.main("worker") == 0
     old = time.time() - 61
-    os.utime(heartbeat.FILE, (old, old))
+    os.utime(worker.HEARTBEAT_FILE, (old, old))
     monkeypatch.setattr(probe, "broker_answers", lambda: False)
     assert probe.main("worker") == 0
     monkeypatch.setattr(probe, "broker_answers", lambda: True)

@@ -19,6 +19,7 @@ from kombu.exceptions import OperationalError
 
 from installs.models import AccessAnswer
 from olmweb import celery_app, tasks
+from olmweb.errors import Outage
 from olmweb.runtime.cache import TolerantRedisCache
 from tests.conftest import need
 from tests.factories import make_cluster, make_operator
@@ -37,13 +38,13 @@ def server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def shared(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> TolerantRedisCache:
-    monkeypatch.setattr("olmweb.runtime.cache.PAUSE", 0.2)
+    monkeypatch.setattr(Outage, "PAUSE", 0.2)
     return TolerantRedisCache(server.url, {})
 
 
 @pytest.fixture
 def no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "_outage", tasks._Outage())
+    monkeypatch.setattr(tasks, "_outage", Outage("broker away"))
 
 
 def use_all(store: TolerantRedisCache) -> dict[str, Any]:
@@ -150,7 +151,7 @@ def test_a_task_is_not_sent_while_redis_is_away_and_nothing_is_raised(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(tasks, "PAUSE", 0.0)
+    monkeypatch.setattr(Outage, "PAUSE", 0.0)
     task = producer(server.url)
     assert task.delay() is not None
     server.stop()
