@@ -39,6 +39,7 @@ def configure_logging(log_format: str) -> None:
         "celery.worker.strategy",
         "kombu",
         "urllib3",
+        "axes",
         "uvicorn.error",
         "celery.beat",
         "celery.redirected",
