@@ -41,9 +41,11 @@ class OversizedHeaders(tarfile.TarError):
 
 
 class StrictInfo(tarfile.TarInfo):
-    """Raises for an invalid header, which tarfile takes for the end of the archive after a valid
-    one: the rest would be lost silently. Checks extension headers before tarfile reads them into
-    memory, and never reads the map of a sparse file, whose length nothing bounds."""
+    """Raises for an invalid header, and checks extension headers before tarfile reads them.
+
+    tarfile takes an invalid header that follows a valid one for the end of the archive, so the rest
+    would be lost silently. The map of a sparse file, whose length nothing bounds, is never read.
+    """
 
     @classmethod
     def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:  # its parameter has that name

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -29,7 +28,7 @@ from tests.conftest import ROOT
 from tests.peers import servers
 from tests.peers.build import binary
 from tests.peers.client import ApiRefused, Client
-from tests.peers.controllers import ensure_namespace
+from tests.peers.controllers import ensure_namespace, service_account_token
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
@@ -116,9 +115,9 @@ def test_every_object_is_accepted_and_a_second_apply_changes_nothing(
     first = [apply(server.admin, thing) for thing in objects]
     second = [apply(server.admin, thing) for thing in objects]
     versions = [
-        (one["kind"], one["metadata"]["name"])
-        for one, other in zip(first, second, strict=True)
-        if one["metadata"]["resourceVersion"] != other["metadata"]["resourceVersion"]
+        (before["kind"], before["metadata"]["name"])
+        for before, after in zip(first, second, strict=True)
+        if before["metadata"]["resourceVersion"] != after["metadata"]["resourceVersion"]
     ]
     assert versions == []
     for thing in objects:
@@ -158,8 +157,8 @@ def test_install_upgrade_rollback_and_uninstall_keep_the_generated_secret(
     values = ("--values", ci_values("minimal"))
 
     def secret() -> Object:
-        found = server.admin.get("v1", "Secret", f"{RELEASE}-olmweb-generated", "elsewhere")
-        return dict(found["data"])
+        name = f"{RELEASE}-olmweb-generated"
+        return dict(server.admin.get("v1", "Secret", name, "elsewhere")["data"])
 
     def versions() -> dict[tuple[str, str], str]:
         manifest = documents(install(server, tmp_path, "get manifest"))
@@ -283,15 +282,15 @@ def test_the_accounts_may_do_what_the_roles_say_and_nothing_else(
         ("reader", granted("reader")),
         ("writer", granted("reader") | {("impersonate", "", "users")}),
     ):
-        found = {
+        allowed = {
             (verb, group, resource)
             for group, resource in served
             for verb in VERBS
             if rights.allowed(account, verb, group, resource)
         }
         served_here = {rule for rule in expected if rule[1:] in served}
-        everyone = {rule for rule in found if rule[2].startswith("self")}  # reviews of oneself
-        assert found - everyone == served_here, account
+        everyone = {rule for rule in allowed if rule[2].startswith("self")}  # reviews of oneself
+        assert allowed - everyone == served_here, account
     assert {("", "secrets"), ("", "pods/exec"), ("apps", "deployments")} <= served
 
 
@@ -312,12 +311,6 @@ def test_only_the_groups_of_the_roles_can_be_impersonated_and_one_proxy_be_read(
     assert not rights.allowed("idle", *proxy, "openshift-catalogd", catalogd)
 
 
-def token_of(server: servers.ApiServer, account: str) -> str:
-    path = server.admin.path("v1", "ServiceAccount", f"olmweb-{account}", NAMESPACE) + "/token"
-    asked: Any = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    return str(server.admin.call("POST", path, asked)["status"]["token"])
-
-
 def test_the_writer_acts_as_a_person_of_the_roles_groups_and_never_as_itself(
     installed: servers.ApiServer,
 ) -> None:
@@ -329,7 +322,8 @@ def test_the_writer_acts_as_a_person_of_the_roles_groups_and_never_as_itself(
     }
     path = f"/apis/operators.coreos.com/v1alpha1/namespaces/{NAMESPACE}/subscriptions?dryRun=All"
     ca_file = str(installed.ca_file)
-    with closing(Client(installed.url, ca_file, token_of(installed, "writer"))) as writer:
+    token = service_account_token(installed.admin, NAMESPACE, "olmweb-writer")
+    with closing(Client(installed.url, ca_file, token)) as writer:
 
         def create(**headers: str) -> int:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -368,7 +362,8 @@ print({watch.resource: watch.state for watch in ResourceWatch.objects.all()})
 def test_the_readers_rights_are_enough_for_a_sync(
     installed: servers.ApiServer, tmp_path: Path
 ) -> None:
-    installed.write_kubeconfig(tmp_path / "kubeconfig", token=token_of(installed, "reader"))
+    token = service_account_token(installed.admin, NAMESPACE, "olmweb-reader")
+    installed.write_kubeconfig(tmp_path / "kubeconfig", token=token)
     manage(tmp_path, "migrate", "--verbosity", "0")
     report = json.loads(manage(tmp_path, "sync_cluster", "real", "--json"))
     assert report["outcome"] == "changed", report

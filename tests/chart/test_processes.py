@@ -67,8 +67,7 @@ class Pods:
         return path
 
     def container(self, component: str, kind: str = "containers") -> dict[str, Any]:
-        found: dict[str, Any] = self.templates[component]["spec"][kind][0]
-        return found
+        return dict(self.templates[component]["spec"][kind][0])
 
     def environment(self, pod: str, container: dict[str, Any]) -> dict[str, str]:
         """What the container sees, with the paths of its mounts moved to this machine."""

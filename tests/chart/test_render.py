@@ -66,13 +66,13 @@ def test_every_documented_value_is_in_the_schema_and_has_a_default() -> None:
         if "$ref" in part:
             part = schema["definitions"][part["$ref"].rpartition("/")[2]]
         inner = part.get("properties", {})
-        return {prefix, *(found for key in inner for found in names(inner[key], f"{prefix}.{key}"))}
+        return {prefix, *(name for key in inner for name in names(inner[key], f"{prefix}.{key}"))}
 
     def defaults(part: Any, prefix: str = "") -> set[str]:
         inner = part if isinstance(part, dict) else {}
         return {
             prefix,
-            *(found for key in inner for found in defaults(inner[key], f"{prefix}.{key}")),
+            *(name for key in inner for name in defaults(inner[key], f"{prefix}.{key}")),
         }
 
     free = (".labels.", ".requests.", ".limits.")

@@ -277,8 +277,8 @@ def service_account_token(client: Client, namespace: str, name: str) -> str:
     account = {"name": name, "namespace": namespace}
     client.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
     path = client.path("v1", "ServiceAccount", name, namespace) + "/token"
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    return client.call("POST", path, asked)["status"]["token"]
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    return client.call("POST", path, request)["status"]["token"]
 
 
 @contextmanager
