@@ -44,8 +44,9 @@ OIDC = read_oidc(env)
 LOCAL_SIGN_IN = env.boolean("OLMWEB_LOCAL_SIGN_IN", default=True)
 OIDC_MAX_AGE = env.seconds("OLMWEB_OIDC_MAX_AGE", "30d")
 HTTPS = env.boolean("OLMWEB_HTTPS", default=not EMBEDDED)
-# From these addresses X-Forwarded-For and X-Forwarded-Proto count.
-_PRIVATE = "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,::1/128,fc00::/7"
+# From these addresses X-Forwarded-For and X-Forwarded-Proto count. Some clusters take 100.64.0.0/10
+# for pods and nodes.
+_PRIVATE = "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,::1/128,fc00::/7"
 TRUSTED_PROXIES = env.listing("OLMWEB_TRUSTED_PROXIES", "" if EMBEDDED else _PRIVATE)
 WEB_THREADS = env.integer("OLMWEB_WEB_THREADS", 8, minimum=1)
 WEB_PROCESSES = env.integer("OLMWEB_WEB_PROCESSES", 2, minimum=1)

@@ -269,6 +269,12 @@ def test_large_numbers_and_booleans_reach_the_settings_as_written() -> None:
     assert data["OLMWEB_PUBLIC_READ"] == "true"
     assert data["OLMWEB_HOSTS"] == "olmweb.example.com,catalog.example.com"
     assert data["OLMWEB_CLUSTERS"] == "in-cluster,east=east"
+    assert data["OLMWEB_TRUSTED_PROXIES"] == "10.128.0.0/14"
+
+
+def test_the_default_of_trusted_proxies_is_that_of_the_settings() -> None:
+    data = named(rendered(MINIMAL), "ConfigMap", "olmweb-settings")["data"]
+    assert "OLMWEB_TRUSTED_PROXIES" not in data
 
 
 def test_no_secret_is_rendered_where_all_exist() -> None:

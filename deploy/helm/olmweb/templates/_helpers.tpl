@@ -65,7 +65,9 @@ OLMWEB_METRICS_TOKEN: {{ include "olmweb.secretRef" (dict "root" . "ref" .Values
 OLMWEB_HOSTS: {{ join "," .Values.hosts | quote }}
 OLMWEB_CLUSTERS: {{ join "," .Values.clusters | quote }}
 OLMWEB_PUBLIC_URL: {{ printf "https://%s" (first .Values.hosts) | quote }}
-OLMWEB_TRUSTED_PROXIES: {{ join "," .Values.trustedProxies | quote }}
+{{- with .Values.trustedProxies }}
+OLMWEB_TRUSTED_PROXIES: {{ join "," . | quote }}
+{{- end }}
 OLMWEB_WEB_PROCESSES: "1"
 OLMWEB_WEB_THREADS: {{ .Values.web.threads | int64 | quote }}
 {{- end }}
