@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import redis
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.db import DatabaseError, connection
@@ -25,9 +24,7 @@ from olmweb.accounts.api_tokens import may_read
 from olmweb.api.errors import guard
 from olmweb.api.formats import json_response
 from olmweb.errors import OlmwebError
-from olmweb.serving.metrics import StateCollector
-
-BROKER_TIMEOUT = 2  # seconds; a probe must answer before its own timeout
+from olmweb.serving.metrics import BROKER_ERRORS, StateCollector, broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +121,9 @@ def check_broker() -> Check:
     if settings.EMBEDDED:
         return Check(True, "The broker is in this process.")
     try:
-        client = redis.Redis.from_url(
-            settings.REDIS_URL, socket_timeout=BROKER_TIMEOUT, socket_connect_timeout=BROKER_TIMEOUT
-        )
-        try:
+        with broker() as client:
             client.ping()
-        finally:
-            client.close()
-    except (redis.RedisError, OSError, ValueError) as error:
+    except BROKER_ERRORS as error:
         return Check(False, f"The broker can't be reached ({type(error).__name__}).")
     return Check(True, "The broker answers.")
 

@@ -9,9 +9,8 @@ name: this module sits below them.
 
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import closing
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 import redis
 from django.apps import apps
@@ -26,10 +25,12 @@ from olmweb.clusters import request_totals
 from olmweb.models import LOCAL, Cluster, ResourceWatch, SyncRun
 from olmweb.runtime import beat
 from olmweb.runtime.leases import is_held
+from olmweb.tasks import Queue
 
 FAILURES_OF = timedelta(hours=1)
-QUEUES = ("actions", "sync", "reports", "watch")
-TIMEOUT = 1  # seconds, for the broker
+QUEUES: tuple[str, ...] = get_args(Queue)
+BROKER_TIMEOUT = 2  # seconds; a probe or a scrape must answer before its own timeout
+BROKER_ERRORS = (redis.RedisError, OSError, ValueError)  # ValueError: REDIS_URL is no address
 SERIES = 5000  # of one metric that has one for each object
 REASON_LIMIT = 100  # characters of a reason used as a label; Kubernetes' own reasons are words
 
@@ -62,16 +63,21 @@ def _age(moment: datetime | None, now: datetime) -> float | None:
     return None if moment is None else max(0.0, (now - moment).total_seconds())
 
 
+def broker() -> redis.Redis:
+    """A client of the broker, to be used as a context manager. Requests raise BROKER_ERRORS."""
+    return redis.Redis.from_url(
+        settings.REDIS_URL, socket_timeout=BROKER_TIMEOUT, socket_connect_timeout=BROKER_TIMEOUT
+    )
+
+
 def _queue_lengths() -> dict[str, int]:
     """Number of tasks in each queue of the broker; empty when it can't be reached."""
     try:
-        with closing(
-            redis.Redis.from_url(
-                settings.REDIS_URL, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
-            )
-        ) as client:
-            return {queue: client.llen(queue) for queue in QUEUES}
-    except (redis.RedisError, OSError, ValueError):
+        with broker() as client, client.pipeline(transaction=False) as requests:
+            for queue in QUEUES:
+                requests.llen(queue)
+            return dict(zip(QUEUES, requests.execute(), strict=True))
+    except BROKER_ERRORS:
         return {}
 
 
