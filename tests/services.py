@@ -20,6 +20,7 @@ HOW_TO_GET = {
     "catalogd": "catalogd or docker-registry is missing (`make peers` gets both)",
     "olm": "OLM is not built (`make peers` builds it)",
     "helm": "helm and kubeconform are not built (`make peers` builds them)",
+    "history": "the history of the version before is missing (`git fetch --unshallow --tags`)",
     "promtool": "promtool is not installed (Debian: apt-get install prometheus)",
 }
 
