@@ -1,4 +1,4 @@
-"""docs/operations.md and docs/security.md name what exists."""
+"""docs/operations.md, docs/metrics.md and docs/security.md name what exists."""
 
 import re
 from importlib import import_module
@@ -8,6 +8,7 @@ import yaml
 from tests.conftest import ROOT
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 
 
@@ -18,8 +19,9 @@ def test_every_limit_names_a_constant_that_exists() -> None:
     assert not missing
 
 
-def test_every_alert_has_a_line_that_says_what_to_do() -> None:
+def test_every_alert_has_a_line_when_it_fires_and_one_what_to_do() -> None:
     path = ROOT / "deploy" / "helm" / "olmweb" / "files" / "alerts.yaml"
     rules = yaml.safe_load(path.read_text(encoding="utf-8"))
     alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
     assert alerts == set(re.findall(r"`(Olmweb\w+)`", OPERATIONS))
+    assert alerts == set(re.findall(r"`(Olmweb\w+)`", METRICS))
