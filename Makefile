@@ -68,7 +68,7 @@ run: install ## on your own cluster: make run [KUBECONFIG=..] [CONTEXT=..] [PORT
 		OLMWEB_CLUSTERS="$${OLMWEB_CLUSTERS:-$$name=$${CONTEXT:-}}" \
 		$(BIN)/python manage.py serve --port $(PORT)
 
-unit: $(VENV)/.dev ## the tests without database, server or process: under a minute
+unit: $(VENV)/.dev ## the tests without database, server or process
 	@$(BIN)/python -m tests.run --unit
 
 check: lint unit ## what to run before each commit: lint, types, layers, unit tests
@@ -76,7 +76,7 @@ check: lint unit ## what to run before each commit: lint, types, layers, unit te
 test: $(VENV)/.dev static/dist/.built ## every test that this machine can run
 	@$(BIN)/python -m tests.run
 
-chart: $(VENV)/.dev ## the Helm chart: lint, render, schemas, a real API server, alert rules
+chart: $(VENV)/.dev ## the Helm chart: lint, render, schemas, a real API server, alert rules, its processes
 	@$(BIN)/python -m pytest tests/chart -n 2 --dist loadfile -q
 
 peers: $(BIN)/python ## the real components for the tests: Debian's, and API server, OLM, opm, catalogd, helm

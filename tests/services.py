@@ -67,6 +67,16 @@ def stop(process: subprocess.Popen[bytes], number: int) -> None:
         process.wait()
 
 
+def memory(process: subprocess.Popen[bytes]) -> int:
+    """Proportional share of memory of a process and its children, in MB."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    total = 0
+    for pid in [str(process.pid), *children]:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        total += next(int(line.split()[1]) for line in rollup.splitlines() if "Pss:" in line)
+    return total // 1024
+
+
 class PostgresServer:
     """A PostgreSQL server with data of its own, never run as root; `url` is its DATABASE_URL.
 

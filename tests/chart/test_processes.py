@@ -20,7 +20,7 @@ from tests.chart.rendering import ci_values, named, pod_templates, rendered
 from tests.conftest import ROOT, need
 from tests.peers.client import wait_until
 from tests.peers.processes import with_parent
-from tests.services import free_port, postgres, postgres_bin
+from tests.services import free_port, memory, postgres, postgres_bin
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
@@ -152,16 +152,6 @@ def pods(tmp_path: Path, redis_server: str) -> Iterator[Pods]:
             yield running
         finally:
             running.close()
-
-
-def memory(process: subprocess.Popen[bytes]) -> int:
-    """Proportional share of memory of a process and its children, in MB."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    total = 0
-    for pid in [str(process.pid), *children]:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        total += next(int(line.split()[1]) for line in rollup.splitlines() if "Pss:" in line)
-    return total // 1024
 
 
 def test_every_process_starts_answers_its_probe_and_ends_within_its_grace(

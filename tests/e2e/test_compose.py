@@ -18,7 +18,7 @@ import pytest
 from tests import compose
 from tests.compose import SECRETS, Service
 from tests.conftest import ROOT, need
-from tests.services import free_port, postgres, postgres_bin, stop
+from tests.services import free_port, memory, postgres, postgres_bin, stop
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -114,7 +114,9 @@ def wait_until_healthy(stack: Stack, name: str, service: Service) -> None:
         time.sleep(0.5)
 
 
-def test_every_service_becomes_healthy_and_stops_within_its_grace(stack: Stack) -> None:
+def test_every_service_becomes_healthy_and_stops_within_its_grace(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
     services = compose.compose()["services"]
     apps = compose.app_services()
     running: dict[str, subprocess.Popen[bytes]] = {}
@@ -130,6 +132,8 @@ def test_every_service_becomes_healthy_and_stops_within_its_grace(stack: Stack) 
         for name, service in apps.items():
             wait_until_healthy(stack, name, service)
             assert running[name].poll() is None
+        with capsys.disabled():
+            print(f"\nMB: { {name: memory(running[name]) for name in apps} }")
         begun = time.monotonic()
         for name in apps:
             running[name].send_signal(signal.SIGTERM)
