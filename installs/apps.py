@@ -7,7 +7,10 @@ class InstallsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from installs.actions import authority
         from olmweb.accounts.roles import create_roles
+
+        authority.connect_audit()
 
         # Of the last app: the permissions of all of ours exist when it is migrated.
         post_migrate.connect(create_roles, sender=self, dispatch_uid="olmweb-roles")

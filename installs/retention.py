@@ -3,7 +3,8 @@
 History and reports stay for OLMWEB_RETENTION_DAYS, Kubernetes Events for
 OLMWEB_EVENT_RETENTION_DAYS, answers of access reviews as long as buttons show them, inspections of
 images that no catalog names and expired leases for a day, sessions until they expire, expired API
-tokens and the admin pages' log for OLMWEB_RETENTION_DAYS. Unfinished work stays, however old.
+tokens and the admin pages' log for OLMWEB_RETENTION_DAYS, the audit log for
+OLMWEB_AUDIT_RETENTION_DAYS (0: for ever). Unfinished work stays, however old.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from installs.models import (
     UnknownMessage,
 )
 from installs.notifications.select import ongoing
-from olmweb.models import ApiToken, Lease, SyncRun
+from olmweb.models import ApiToken, AuditEvent, Lease, SyncRun
 
 BATCH = 1000
 INSPECTIONS = timedelta(days=1)  # a catalog may be missing for a while
@@ -61,6 +62,10 @@ def prune(now: datetime) -> dict[str, int]:
         "admin_log": LogEntry.objects.filter(action_time__lt=limit),
         "rights": AccessAnswer.objects.filter(checked_at__lt=now - buttons.MAX_AGE),
     }
+    if settings.AUDIT_RETENTION_DAYS:
+        limit_of_audit = now - timedelta(days=settings.AUDIT_RETENTION_DAYS)
+        # The base manager: the default one refuses to delete.
+        old["audit"] = AuditEvent._base_manager.filter(at__lt=limit_of_audit)
     deleted = {name: sum(_delete(rows)) for name, rows in old.items()}
     deleted["inspections"] = stored.prune(now - INSPECTIONS)
     return deleted | prune_revisions(limit)
@@ -68,7 +73,7 @@ def prune(now: datetime) -> dict[str, int]:
 
 def _delete(rows: QuerySet[Any]) -> Iterator[int]:
     """In small transactions, so that other writers wait for one batch only."""
-    manager = rows.model._default_manager
+    manager = rows.model._base_manager
     while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:BATCH]):
         manager.filter(pk__in=ids).delete()
         yield len(ids)

@@ -1,13 +1,27 @@
-"""Admin of clusters, sync runs, leases, watches and API tokens."""
+"""Admin of clusters, sync runs, leases, watches, API tokens, the audit log and locked accounts."""
 
 from typing import Any
 
+from axes.admin import AccessAttemptAdmin
+from axes.models import AccessAttempt
 from django.contrib import admin, messages
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
 
+from olmweb.accounts import audit
 from olmweb.accounts.roles import SYNC, may
-from olmweb.models import ApiToken, Cluster, Lease, OidcIdentity, ResourceWatch, SyncRun
+from olmweb.models import (
+    ApiToken,
+    AuditEvent,
+    Cluster,
+    Lease,
+    OidcIdentity,
+    ResourceWatch,
+    SyncRun,
+)
 from olmweb.tasks import enqueue
 from olmweb.web.admin import ReadOnlyAdmin
 
@@ -80,3 +94,63 @@ class OidcIdentityAdmin(ReadOnlyAdmin):
     list_display = ("user", "issuer", "subject")
     list_filter = ("issuer",)
     search_fields = ("user__username", "subject")
+
+
+class AuditUserFilter(admin.SimpleListFilter):
+    """One user name: the chosen one, or one of the latest events. Never all accounts."""
+
+    title = "user"
+    parameter_name = "username"
+    latest = 200  # events
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        rows = AuditEvent.objects.values_list("username", flat=True)[: self.latest]
+        return [(name, name) for name in sorted({*rows, self.value() or ""} - {""})]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[AuditEvent]) -> Any:
+        return queryset.filter(username=self.value()) if self.value() else queryset
+
+
+@admin.register(AuditEvent)
+class AuditEventAdmin(ReadOnlyAdmin):
+    list_display = ("at", "event", "of_user", "actor", "address", "details")
+    list_filter = ("event", AuditUserFilter, "at")
+    search_fields = ("username", "actor", "address")
+
+    @admin.display(description="user", ordering="username")
+    def of_user(self, row: AuditEvent) -> str:
+        """The name, which leads to all events of it."""
+        address = reverse("admin:olmweb_auditevent_changelist", query={"username": row.username})
+        return format_html('<a href="{}">{}</a>', address, row.username) if row.username else "-"
+
+    @admin.display(description="details")
+    def details(self, row: AuditEvent) -> str:
+        return "; ".join(f"{key.replace('_', ' ')}: {_text(row.detail[key])}" for key in row.detail)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(value[key])}" for key in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value in (None, "") else str(value)
+
+
+admin.site.unregister(AccessAttempt)
+
+
+@admin.register(AccessAttempt)
+class UnlockingAdmin(AccessAttemptAdmin):  # type: ignore[misc]
+    """Deleting an attempt unlocks its account and address, which the audit log records."""
+
+    def delete_model(self, request: HttpRequest, obj: AccessAttempt) -> None:
+        audit.unlocked(obj.username or "", obj.ip_address or "")
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[AccessAttempt]) -> None:
+        with transaction.atomic():
+            for username, address in set(queryset.values_list("username", "ip_address")):
+                audit.unlocked(username or "", address or "")
+            super().delete_queryset(request, queryset)

@@ -1,8 +1,9 @@
-"""Rows shared by both apps: clusters, sync runs, leases, watches, API tokens."""
+"""Rows shared by both apps: clusters, sync runs, leases, watches, API tokens, the audit log."""
 
 import hashlib
 import secrets
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -217,3 +218,80 @@ class ApiToken(models.Model):
     @staticmethod
     def hash(token: str) -> str:
         return hashlib.sha256(token.encode()).hexdigest()
+
+
+class AppendOnlyQuerySet(models.QuerySet["AuditEvent"]):
+    """Refuses to change or delete rows; `bulk_update` and `update_or_create` end here, too."""
+
+    def update(self, **kwargs: Any) -> int:
+        raise TypeError("Audit events can't be changed.")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise TypeError("Audit events can't be deleted; retention deletes them.")
+
+
+class AuditEvent(models.Model):
+    """One entry of the audit log: a sign-in, a use of a token, a change of somebody's rights.
+
+    Written by `olmweb.accounts.audit`. Append-only: retention and the deletion of an account, which
+    empties `user`, use the base manager. `username` is the name at the time and stays, like
+    `actor`, the user name of who did it if that is another person. `detail` never holds a secret.
+    """
+
+    class Event(models.TextChoices):
+        SIGNED_IN = "signed-in", "Signed in"
+        SIGN_IN_FAILED = "sign-in-failed", "Sign-in failed"
+        LOCKED_OUT = "locked-out", "Locked out"
+        UNLOCKED = "unlocked", "Unlocked"
+        SIGNED_OUT = "signed-out", "Signed out"
+        PASSWORD_CHANGED = "password-changed", "Password changed"
+        TOKEN_ISSUED = "token-issued", "Token issued"
+        TOKEN_REVOKED = "token-revoked", "Token revoked"
+        TOKEN_USED = "token-used", "Token used"
+        TOKEN_REFUSED = "token-refused", "Token refused"
+        ACCOUNT_CREATED = "account-created", "Account created"
+        ACCOUNT_RENAMED = "account-renamed", "Account renamed"
+        ACCOUNT_DELETED = "account-deleted", "Account deleted"
+        ROLES_CHANGED = "roles-changed", "Roles changed"
+        GROUP_CHANGED = "group-changed", "Group changed"
+        RULE_CREATED = "rule-created", "Allow rule created"
+        RULE_CHANGED = "rule-changed", "Allow rule changed"
+        RULE_DELETED = "rule-deleted", "Allow rule deleted"
+        RULE_ENDED = "rule-ended", "Allow rule ended with its owner"
+        RULE_RESUMED = "rule-resumed", "Allow rule resumed with its owner"
+
+    at = models.DateTimeField("time", default=timezone.now)
+    event = models.CharField(max_length=40, choices=Event.choices)
+    username = models.CharField("user", max_length=150, blank=True)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        verbose_name="account",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+    )
+    actor = models.CharField(max_length=150, blank=True)
+    address = models.CharField("client address", max_length=45, blank=True)
+    user_agent = models.CharField(max_length=200, blank=True)
+    detail = models.JSONField(default=dict, blank=True)
+
+    objects = AppendOnlyQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-at", "-id")
+        indexes = (
+            models.Index(fields=("-at", "-id"), name="audit_by_time"),
+            models.Index(fields=("event", "at"), name="audit_by_event"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.get_event_display()} {self.username}".rstrip()
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if not self._state.adding:
+            raise TypeError("Audit events can't be changed.")
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        raise TypeError("Audit events can't be deleted; retention deletes them.")

@@ -34,6 +34,7 @@ CATALOG_POLL = env.seconds("OLMWEB_CATALOG_POLL", "10m")
 STATE_POLL = env.seconds("OLMWEB_STATE_POLL", "10s")
 RETENTION_DAYS = env.integer("OLMWEB_RETENTION_DAYS", 90, minimum=1)
 EVENT_RETENTION_DAYS = env.integer("OLMWEB_EVENT_RETENTION_DAYS", 7, minimum=1)
+AUDIT_RETENTION_DAYS = env.integer("OLMWEB_AUDIT_RETENTION_DAYS", 365, minimum=0)  # 0: for ever
 WEBHOOK_URL = env.text("OLMWEB_WEBHOOK_URL")
 WEBHOOK_FORMAT = env.choice("OLMWEB_WEBHOOK_FORMAT", "json", tuple(formats.FORMATS))
 PUBLIC_URL = env.text("OLMWEB_PUBLIC_URL").rstrip("/")
@@ -141,6 +142,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "olmweb.accounts.audit.AuditMiddleware",
     "olmweb.accounts.roles.ReadAccessMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -208,7 +210,7 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_RESET_ON_SUCCESS = True
-AXES_CLIENT_IP_CALLABLE = "olmweb.accounts.throttling.client_address"
+AXES_CLIENT_IP_CALLABLE = "olmweb.accounts.audit.client_address"
 AXES_LOCKOUT_CALLABLE = "olmweb.accounts.views.locked_out"
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False

@@ -3,13 +3,16 @@
 A rule without approval acts for the user who saved it, on behalf of somebody who may not: it
 approves only what it pins, and ends with the role of its owner. Between the request of an action
 and its sending the user, the token or the rule behind it may have lost the right, so a worker
-checks all of them again.
+checks all of them again. The audit log gets the changes of rules, and when one ends with its owner.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models.signals import post_save, pre_delete, pre_save
 from django.utils import timezone
 
 from catalogs.install_methods import InstallMethod
@@ -20,10 +23,11 @@ from installs.methods.cluster_extension import CATALOG_LABEL
 from installs.models import Action, AllowRule
 from installs.models.requests import names_in
 from installs.models.steps import Apply, remakes
+from olmweb.accounts import audit
 from olmweb.accounts.roles import DECIDE, impersonation_for, may, may_act, sign_in_problem
 from olmweb.errors import OlmwebError
 from olmweb.kube.resources import NAMESPACES, OPERATOR_GROUPS, SERVICE_ACCOUNTS
-from olmweb.models import ApiToken
+from olmweb.models import ApiToken, AuditEvent
 
 Field = tuple[str, ...]  # the keys that lead to a value of a manifest
 Pins = dict[Field, frozenset[str]]  # field -> the values that a rule allows
@@ -214,3 +218,78 @@ def _refused(reason: str) -> OlmwebError:
         status=403,
         hint="Somebody with the role operator can request it again.",
     )
+
+
+# --- the audit log of the rules ------------------------------------------------------------------
+
+_AUDITED = (
+    *("package", "versions", "path", "cluster_id", "without_approval"),
+    *("catalogs", "namespaces", "service_accounts", "saved_by_id"),
+)
+_STATES = (
+    *(audit.Event.RULE_CREATED, audit.Event.RULE_CHANGED),
+    *(audit.Event.RULE_ENDED, audit.Event.RULE_RESUMED),
+)
+
+
+def _before_rule(instance: AllowRule, update_fields: Any, raw: bool, **_: Any) -> None:
+    if not raw:
+        audit.before_save(instance, _AUDITED, update_fields)
+
+
+def _rule_saved(instance: AllowRule, created: bool, raw: bool, **_: Any) -> None:
+    changed = {} if created or raw else audit.changes(instance)
+    if created and not raw:
+        _record(audit.Event.RULE_CREATED, instance, without_approval=instance.without_approval)
+    elif changed:
+        values = {name: f"{old or '-'} → {new or '-'}" for name, (old, new) in changed.items()}
+        _record(audit.Event.RULE_CHANGED, instance, changed=values)
+
+
+def _rule_deleted(instance: AllowRule, **_: Any) -> None:
+    _record(audit.Event.RULE_DELETED, instance)
+
+
+def _record(event: str, rule: AllowRule, **detail: Any) -> None:
+    audit.record(event, rule.saved_by, rule=rule.pk, package=rule.package, **detail)
+
+
+def _owner_changed(instance: AuditEvent, **_: Any) -> None:
+    """When the transaction ends: it may take a role and give another."""
+    if instance.event == audit.Event.ROLES_CHANGED and instance.user_id:
+        transaction.on_commit(partial(_follow_owner, instance.user_id), robust=True)
+
+
+def _follow_owner(user_id: int) -> None:
+    for rule in _rules_of(user_id):
+        problem = owner_problem(rule)
+        if problem and not _has_ended(rule):
+            _record(audit.Event.RULE_ENDED, rule, reason=problem)
+        elif not problem and _has_ended(rule):
+            _record(audit.Event.RULE_RESUMED, rule)
+
+
+def _owner_deleted(instance: User, **_: Any) -> None:
+    for rule in _rules_of(instance.pk):
+        if not _has_ended(rule):
+            _record(audit.Event.RULE_ENDED, rule, reason=f"The account {instance} was deleted.")
+
+
+def _rules_of(user_id: int) -> list[AllowRule]:
+    rules = AllowRule.objects.select_related("saved_by__oidc_identity")
+    return list(rules.filter(saved_by=user_id, without_approval=True))
+
+
+def _has_ended(rule: AllowRule) -> bool:
+    events = AuditEvent.objects.filter(event__in=_STATES, detail__rule=rule.pk)
+    last = events.values_list("event", flat=True).first()
+    return last == audit.Event.RULE_ENDED
+
+
+def connect_audit() -> None:
+    """Connects the receivers that record changes of rules, and of the rights of their owners."""
+    pre_save.connect(_before_rule, sender=AllowRule)
+    post_save.connect(_rule_saved, sender=AllowRule)
+    pre_delete.connect(_rule_deleted, sender=AllowRule)
+    pre_delete.connect(_owner_deleted, sender=User)
+    post_save.connect(_owner_changed, sender=AuditEvent)

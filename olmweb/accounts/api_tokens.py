@@ -9,6 +9,7 @@ from django.utils import timezone
 from ninja.security import SessionAuth
 from ninja.security.base import AuthBase
 
+from olmweb.accounts import audit
 from olmweb.accounts.roles import sign_in_problem
 from olmweb.accounts.throttling import WRONG_TOKENS, check_rate, count
 from olmweb.errors import OlmwebError
@@ -41,16 +42,27 @@ def token_of(header: str) -> ApiToken:
     row = rows.filter(digest=ApiToken.hash(secret)).first()
     if row is None:
         raise _refused("invalid-token", "This token is not known; it may have been deleted.")
+    try:
+        _check(row)
+    except OlmwebError as error:
+        audit.attempt(
+            audit.Event.TOKEN_REFUSED, row.user, once=True, token=row.pk, reason=error.code
+        )
+        raise
+    today = timezone.now().date()
+    if row.last_used_on != today:
+        ApiToken.objects.filter(pk=row.pk).update(last_used_on=today)
+    audit.token_used(row)
+    return row
+
+
+def _check(row: ApiToken) -> None:
     if row.ends_at <= timezone.now():
         raise _refused("token-expired", f"This token expired on {row.ends_at:%Y-%m-%d}.")
     if not row.user.is_active:
         raise _refused("user-disabled", f"The user of this token, {row.user}, is disabled.")
     if reason := sign_in_problem(row.user):
         raise _refused("sign-in-over", f"{reason} Tokens of the account are refused until then.")
-    today = timezone.now().date()
-    if row.last_used_on != today:
-        ApiToken.objects.filter(pk=row.pk).update(last_used_on=today)
-    return row
 
 
 class BearerToken(AuthBase):
@@ -68,7 +80,9 @@ class BearerToken(AuthBase):
             token = token_of(header)
         except OlmwebError as error:
             if error.code == "invalid-token":
-                count(request, WRONG_TOKENS)
+                audit.attempt(audit.Event.TOKEN_REFUSED, once=True, reason=error.code)
+                if count(request, WRONG_TOKENS):
+                    audit.attempt(audit.Event.TOKEN_REFUSED, reason="too many wrong tokens")
             raise
         request.user = token.user
         return token

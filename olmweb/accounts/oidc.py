@@ -20,6 +20,7 @@ from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 
+from olmweb.accounts import audit
 from olmweb.accounts.oidc_settings import OidcSettings, is_safe_address
 from olmweb.accounts.roles import ROLES
 from olmweb.errors import OlmwebError
@@ -315,7 +316,7 @@ def account_of(claims: Claims, config: OidcSettings) -> User:
     }
     groups = [Group.objects.get_or_create(name=name)[0] for name in {role.group, *extra}]
     try:
-        with transaction.atomic():
+        with transaction.atomic(), audit.source(audit.OIDC):
             user = _row_of(claims, config.issuer)
             user.username, user.email, user.is_staff = (
                 claims.username,

@@ -3,7 +3,7 @@
 Failures are counted for 15 minutes after the last one, in the database: they hold for all web
 processes and without Redis. An account is locked for one address after five failures, so nobody
 locks out others by that; an address after 50 and an account, over all addresses, after 100.
-Refused attempts write nothing. The address is REMOTE_ADDR.
+Refused attempts are not counted.
 """
 
 from datetime import timedelta
@@ -15,9 +15,12 @@ from axes.handlers.proxy import AxesProxyHandler
 from django.conf import settings
 from django.core.cache import cache
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.db.models import Sum
 from django.http import HttpRequest
 
+from olmweb.accounts import audit
+from olmweb.accounts.audit import client_address
 from olmweb.errors import OlmwebError
 
 # For an account at an address, an address, and an account: the order of AXES_LOCKOUT_PARAMETERS.
@@ -46,6 +49,22 @@ class FailedSignIns(AxesDatabaseHandler):  # type: ignore[misc]
         own = self.filter_user_attempts(request, credentials)[0]
         return int(own.delete()[0])
 
+    def reset_attempts(
+        self,
+        *,
+        ip_address: str | None = None,
+        username: str | None = None,
+        ip_or_username: bool = False,
+    ) -> int:
+        """Unlocks by command: everything, or an account, an address, or one of both."""
+        with transaction.atomic():
+            deleted: int = super().reset_attempts(
+                ip_address=ip_address, username=username, ip_or_username=ip_or_username
+            )
+            if deleted:
+                audit.unlocked(username or "", ip_address or "")
+        return deleted
+
 
 class ThrottledSignIn(AxesStandaloneBackend):  # type: ignore[misc]
     """The first authentication backend: refuses passwords while the account or address is locked.
@@ -61,11 +80,6 @@ class ThrottledSignIn(AxesStandaloneBackend):  # type: ignore[misc]
         request.axes_locked_out = True  # type: ignore[attr-defined]
         request.sign_in_refused = True  # type: ignore[attr-defined]
         raise PermissionDenied
-
-
-def client_address(request: HttpRequest) -> str | None:
-    """The address of the client; django-axes asks for it here."""
-    return request.META.get("REMOTE_ADDR") or None
 
 
 def too_many_failures() -> OlmwebError:
@@ -91,14 +105,18 @@ def check_rate(request: HttpRequest, kind: str) -> None:
         )
 
 
-def count(request: HttpRequest, kind: str) -> None:
-    """Counts one of this kind for the address; without the cache nothing is counted."""
+def count(request: HttpRequest, kind: str) -> bool:
+    """Counts one of this kind for the address and tells whether it reached the limit.
+
+    Without the cache nothing is counted.
+    """
     key = _key(request, kind)
-    if not cache.add(key, 1, RATE_WINDOW):
-        try:
-            cache.incr(key)
-        except ValueError:  # it expired in between, or the cache is away
-            return
+    if cache.add(key, 1, RATE_WINDOW):
+        return False
+    try:
+        return cache.incr(key) == RATE_LIMIT
+    except ValueError:  # it expired in between, or the cache is away
+        return False
 
 
 def _key(request: HttpRequest, kind: str) -> str:

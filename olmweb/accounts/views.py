@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-import structlog
 from django.conf import settings
 from django.contrib import admin, auth
 from django.contrib.auth.views import LoginView, LogoutView, redirect_to_login
 from django.core import signing
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -22,10 +22,8 @@ from django.views.decorators.cache import never_cache
 from django.views.generic import View
 from mozilla_django_oidc.views import OIDCAuthenticationRequestView
 
-from olmweb.accounts import oidc, throttling
+from olmweb.accounts import audit, oidc, throttling
 from olmweb.errors import OlmwebError
-
-log = structlog.get_logger(__name__)
 
 # Absolute ends of sessions. A group removed at the provider is removed here within a working day.
 OIDC_SESSION = timedelta(hours=8)
@@ -53,7 +51,8 @@ class SignIn(LoginView):
         return super().post(request, *args, **kwargs)
 
     def form_valid(self, form: Any) -> HttpResponse:
-        response = super().form_valid(form)
+        with transaction.atomic():  # no sign-in without its audit event
+            response = super().form_valid(form)
         self.request.session.set_expiry(timezone.now() + LOCAL_SESSION)
         return response
 
@@ -149,7 +148,9 @@ class OidcCallback(View):
         try:
             response = self._sign_in(request)
         except OlmwebError as error:
-            log.info("oidc sign-in refused", reason=error.message)
+            audit.attempt(
+                audit.Event.SIGN_IN_FAILED, once=True, method=audit.OIDC, reason=error.message
+            )
             response = _failed(request, error)
         response.delete_cookie(FLOW_COOKIE, path=reverse("oidc_start"))
         return response
@@ -177,7 +178,8 @@ class OidcCallback(View):
         )
         if user is None:
             raise _stale()
-        auth.login(request, user)
+        with transaction.atomic():
+            auth.login(request, user)
         request.session.cycle_key()  # login does not where the same person was signed in
         request.session["oidc_end_session"] = getattr(request, "oidc_end_session", "")
         request.session.set_expiry(timezone.now() + OIDC_SESSION)

@@ -176,6 +176,7 @@ ADMIN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "installs.OperatorReference": _SHOWN,
     "installs.Transition": _SHOWN,
     "installs.UnknownMessage": _SHOWN,
+    "olmweb.AuditEvent": _SHOWN,
     "olmweb.Lease": _SHOWN,
     "olmweb.OidcIdentity": _SHOWN,
     "olmweb.ResourceWatch": _SHOWN,

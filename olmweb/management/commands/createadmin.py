@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
 
 
 class Command(BaseCommand):
@@ -34,7 +35,8 @@ class Command(BaseCommand):
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
         admin.set_password(password)
-        admin.save()
+        with transaction.atomic():  # no administrator without an audit event
+            admin.save()
         self.stdout.write(
             f'The password of "{name}" was set.' if user else f'Created the administrator "{name}".'
         )

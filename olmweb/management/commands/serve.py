@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.core.management import BaseCommand, CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 from django.db.migrations.loader import MigrationLoader
 
 from olmweb.clusters import parse_entries
@@ -101,7 +101,8 @@ class Command(BaseCommand):
         if User.objects.filter(is_superuser=True).exists():
             return
         if settings.ADMIN_PASSWORD:
-            User.objects.create_superuser("admin", password=settings.ADMIN_PASSWORD)
+            with transaction.atomic():
+                User.objects.create_superuser("admin", password=settings.ADMIN_PASSWORD)
             self.stdout.write("Created the user admin with the password of OLMWEB_ADMIN_PASSWORD.")
         elif sys.stdin.isatty():
             self.stdout.write("The first start makes an administrator of OLM Web.")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
@@ -16,7 +17,7 @@ from installs.actions import requests as install_requests
 from installs.actions.plan import Plan, plan_install
 from installs.models import Action, AllowRule, InstallRequest
 from installs.models.steps import Apply
-from olmweb.models import Cluster, OidcIdentity
+from olmweb.models import AuditEvent, Cluster, OidcIdentity
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_package
 from tests.installs.actions.test_actions_extension import catalog_of, make_cluster_read
@@ -310,6 +311,65 @@ def test_an_approved_action_is_not_sent_when_its_rule_has_ended_since(
     assert action.outcome.startswith("It was not sent. ")
     assert sandbox.store.get("Namespace", NAMESPACE) is None
     assert sandbox.store.get(EXTENSION, NAME) is None
+
+
+# --- the audit log -------------------------------------------------------------------------------
+
+
+def rule_events() -> list[tuple[str, str, str]]:
+    rows = AuditEvent.objects.filter(event__startswith="rule-").order_by("id")
+    return [(row.event, row.username, row.actor) for row in rows]
+
+
+def test_a_rule_that_is_made_changed_and_deleted_is_in_the_audit_log(
+    extension: Package, olivia: User, alice: User
+) -> None:
+    rule = make_rule(extension, olivia, EXTENSION)
+    rule.note = "the note alone"
+    rule.save()
+    client = Client()
+    client.force_login(alice)
+    address = f"/admin/installs/allowrule/{rule.pk}"
+    names = ("package", "versions", "path", "catalogs", "namespaces", "service_accounts")
+    form = {name: getattr(rule, name) for name in names} | {"cluster": rule.cluster_id}
+    form |= {"without_approval": "on", "namespaces": "elsewhere", "note": ""}
+    assert client.post(f"{address}/change/", form).status_code == 302
+    client.post(f"{address}/delete/", {"post": "yes"})
+    assert rule_events() == [
+        ("rule-created", "olivia", ""),
+        ("rule-changed", "alice", ""),
+        ("rule-deleted", "alice", ""),
+    ]
+    changed = AuditEvent.objects.get(event="rule-changed").detail
+    assert (changed["rule"], changed["package"]) == (rule.pk, NAME)
+    assert changed["changed"]["namespaces"] == f"{NAMESPACE}, more-queues → elsewhere"
+    assert set(changed["changed"]) == {"namespaces", "saved_by_id"}
+
+
+def test_a_rule_ends_in_the_audit_log_with_its_owner_once_and_resumes(
+    extension: Package, olivia: User, django_capture_on_commit_callbacks: Any
+) -> None:
+    make_rule(extension, olivia, EXTENSION)
+    admins = Group.objects.get(name="olmweb-admins")
+    operators = Group.objects.get(name="olmweb-operators")
+    for change in (
+        lambda: olivia.groups.set([admins]),  # takes one role and gives another
+        lambda: demote(olivia),
+        lambda: switch_off(olivia),
+        lambda: User.objects.get(pk=olivia.pk).groups.add(operators),
+    ):
+        with django_capture_on_commit_callbacks(execute=True), transaction.atomic():
+            change()
+    assert [event for event, *_ in rule_events()] == ["rule-created", "rule-ended"]
+    olivia.is_active = True
+    with django_capture_on_commit_callbacks(execute=True):
+        olivia.save()
+    assert rule_events()[-1] == ("rule-resumed", "olivia", "")
+    olivia.delete()
+    assert [event for event, *_ in rule_events()[2:]] == ["rule-resumed", "rule-ended"]
+    ended = AuditEvent.objects.filter(event="rule-ended").first()
+    assert ended is not None
+    assert ended.detail["reason"] == "The account olivia was deleted."
 
 
 # --- the admin page ------------------------------------------------------------------------------

@@ -9,12 +9,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.core.cache import cache
+from django.db import OperationalError
 from django.test import Client
 
 from olmweb.accounts import oidc
 from olmweb.accounts.oidc_settings import OidcSettings
 from olmweb.accounts.roles import impersonation_for
-from olmweb.models import OidcIdentity
+from olmweb.models import AuditEvent, OidcIdentity
 from tests.worlds.html import assert_page
 from tests.worlds.oidc_provider import RunningProvider, provider
 
@@ -340,3 +341,51 @@ def test_without_local_sign_in_there_is_no_password_form_and_none_is_taken(
         assert "_auth_user_id" not in client.session
     refused = client.post("/login/", {"username": "mia", "password": "correct-horse-battery"})
     assert "switched off" in assert_page(refused, 403).text
+
+
+def test_the_audit_log_has_sign_ins_what_the_provider_changed_and_failures(
+    client: Client, alice: User, settings: Any, idp: RunningProvider
+) -> None:
+    use(settings, idp)
+    client.force_login(alice)  # whose session is replaced: she changed nothing
+    idp.set_user("s-80", preferred_username="vera", groups=["platform"])
+    first = AuditEvent.objects.count()
+    come_back(client, idp, "s-80")
+    idp.set_user("s-80", preferred_username="vera", groups=[])
+    come_back(Client(), idp, "s-80")
+    come_back(Client(), idp, "s-80")
+    rows = list(AuditEvent.objects.order_by("id"))[first:]
+    by = {"by": "OpenID Connect"}
+    signed_in = ("signed-in", {"method": "OpenID Connect"})
+    assert [(row.event, row.detail) for row in rows] == [
+        ("account-created", by),
+        ("roles-changed", {"is_staff": True, **by}),
+        ("roles-changed", {"groups_added": ["olmweb-admins"], **by}),
+        signed_in,
+        ("roles-changed", {"is_staff": False, **by}),
+        ("roles-changed", {"groups_removed": ["olmweb-admins"], **by}),
+        ("roles-changed", {"groups_added": ["olmweb-viewers"], **by}),
+        signed_in,
+        signed_in,
+    ]
+    assert {(row.username, row.actor, row.address) for row in rows} == {("vera", "", "127.0.0.1")}
+    for _ in range(3):
+        assert Client().get("/login/oidc/callback?state=forged").status_code == 403
+    failed = AuditEvent.objects.get(event="sign-in-failed")
+    assert failed.detail["method"] == "OpenID Connect"
+    assert failed.detail["reason"].startswith("This sign-in was not started in this browser")
+
+
+def test_a_sign_in_at_the_provider_that_cannot_be_recorded_fails(
+    client: Client, settings: Any, idp: RunningProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(settings, idp)
+    idp.set_user("s-81", preferred_username="wanda")
+    come_back(Client(), idp, "s-81")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OperationalError("disk full")
+
+    monkeypatch.setattr(AuditEvent, "save", fail)
+    assert come_back(client, idp, "s-81").status_code == 503
+    assert client.get("/activity/requests/").status_code == 302
