@@ -113,9 +113,18 @@ class AuditUserFilter(admin.SimpleListFilter):
 
 @admin.register(AuditEvent)
 class AuditEventAdmin(ReadOnlyAdmin):
-    list_display = ("at", "event", "of_user", "actor", "address", "details")
+    list_display = ("time", "event", "of_user", "actor", "address", "details")
     list_filter = ("event", AuditUserFilter, "at")
     search_fields = ("username", "actor", "address")
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        names = ("time", "event", "username", "user", "actor", "address", "user_agent", "details")
+        return list(names)
+
+    @admin.display(description="time (UTC)", ordering="at")
+    def time(self, row: AuditEvent) -> str:
+        """To the second, which Django's own format leaves out."""
+        return f"{row.at:%d %b %Y %H:%M:%S}"
 
     @admin.display(description="user", ordering="username")
     def of_user(self, row: AuditEvent) -> str:

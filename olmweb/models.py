@@ -269,6 +269,8 @@ class AuditEvent(models.Model):
         null=True,
         blank=True,
         on_delete=models.SET_NULL,
+        # The version before does not know this table, and deletes accounts all the same.
+        db_constraint=False,
         related_name="+",
     )
     actor = models.CharField(max_length=150, blank=True)

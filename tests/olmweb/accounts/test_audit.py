@@ -10,7 +10,7 @@ import time_machine
 from axes.models import AccessAttempt
 from django.contrib.auth.models import Group, Permission, User
 from django.core.management import call_command
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
@@ -490,6 +490,17 @@ def test_rows_are_neither_changed_nor_deleted(mia: User) -> None:
         with pytest.raises(TypeError, match="can't be"), transaction.atomic():
             change()
     assert events()[0].username == "mia"
+
+
+def test_the_version_before_can_delete_an_account_that_has_events(mia: User) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM auth_user WHERE id = %s", [mia.pk])
+    connection.check_constraints()
+    alice = User.objects.create_superuser("alice")
+    client = Client()
+    client.force_login(alice)
+    text = client.get(f"/admin/olmweb/auditevent/{events()[0].pk}/change/").text
+    assert "Account created mia" in text
 
 
 def test_rows_stay_for_the_set_time_or_for_ever(mia: User, settings: Any) -> None:
