@@ -6,7 +6,7 @@ from django.urls import include, path
 from installs.views.clusters import overview
 from olmweb.accounts import views
 from olmweb.api import routes
-from olmweb.serving import health
+from olmweb.serving import events, health
 
 urlpatterns = [
     path("", overview, name="overview"),
@@ -18,6 +18,7 @@ urlpatterns = [
     path("logout/", views.SignOut.as_view(), name="logout"),
     path("admin/login/", views.admin_sign_in),
     path("admin/", admin.site.urls),
+    path("events/", events.events, name="events"),
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),

@@ -37,6 +37,7 @@ def catalog_list(request: HttpRequest) -> HttpResponse:
     distinct = queries.distinct_catalogs(catalogs)
     context = {
         "rev": rev,
+        "topics": ("catalogs", "syncs", "clusters"),
         "rows": rows,
         "catalogs": len(distinct),
         "packages": queries.packages_in(distinct),
@@ -61,6 +62,7 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     counts = {"problems": catalog_row.problem_count}
     context: dict[str, Any] = {
         "rev": rev,
+        "topics": ("catalogs", "syncs", "clusters"),
         "catalog": catalog_row,
         "standing": standing,
         "status": presenters.catalog_status(catalog_row),

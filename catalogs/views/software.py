@@ -41,6 +41,7 @@ def software(request: HttpRequest) -> HttpResponse:
     page = presenters.paginate(result.matches, values["page"], PAGE_SIZE, notices)
     context = {
         "rev": rev,
+        "topics": ("catalogs", "clusters"),
         "filters": filters,
         "view": values["view"],
         "notices": notices,

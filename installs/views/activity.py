@@ -13,7 +13,7 @@ from installs.queries.lookup import get_action
 from installs.state.observation import diagnose_row
 from olmweb.accounts.roles import sign_in_required
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
-from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
+from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 
 SHOWS = ("actions", "syncs")
 FOLLOW_SECONDS = 1.5
@@ -61,7 +61,8 @@ def activity(request: HttpRequest) -> HttpResponse:
         "outcomes": queries.OUTCOMES,
         "states": Action.State.choices,
     }
-    return render_live(request, "installs/activity.html", context, token=token)
+    topics = ("syncs",) if syncs else ("actions",)
+    return render_live(request, "installs/activity.html", context, token=token, topics=topics)
 
 
 @require_safe
@@ -70,7 +71,10 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     """One action: user, manifests, response of the cluster, outcome; live until it ended."""
     action = get_action(id)
     token = revision_token(
-        action.state, action.sent_at, action.finished_at, cluster_revision(request)
+        action.state,
+        action.sent_at,
+        action.finished_at,
+        cluster_revision(request, action.cluster.name),
     )
     if (answer := unchanged(request, token)) is not None:
         return answer
@@ -92,4 +96,11 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "steps": remedy_steps(finding.remedy) if finding else [],
         "seconds": FOLLOW_SECONDS,
     }
-    return render_live(request, "installs/action.html", context, token=token, final=final)
+    return render_live(
+        request,
+        "installs/action.html",
+        context,
+        token=token,
+        topics=("actions", cluster_topic(request, action.cluster.name)),
+        final=final,
+    )

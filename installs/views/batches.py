@@ -27,7 +27,7 @@ from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
 from olmweb.web.forms import ValueField, ValuesForm
-from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
+from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 
 FOLLOW_SECONDS = 2.0
 
@@ -244,7 +244,12 @@ def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
         "seconds": FOLLOW_SECONDS,
     }
     return render_live(
-        request, "installs/batch.html", context, token=token, final=not progress.open
+        request,
+        "installs/batch.html",
+        context,
+        token=token,
+        topics=("actions", cluster_topic(request)),
+        final=not progress.open,
     )
 
 

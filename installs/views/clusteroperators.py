@@ -10,7 +10,7 @@ from installs.queries.lookup import get_clusteroperator
 from installs.queries.overview import unreadable_kinds
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
-from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
+from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 
 STATE_WORDS = {
     "unavailable": "Unavailable",
@@ -49,7 +49,9 @@ def clusteroperator_list(request: HttpRequest) -> HttpResponse:
             if sentence.startswith("ClusterOperator")
         ],
     }
-    return render_live(request, "installs/clusteroperators.html", context, token=token)
+    return render_live(
+        request, "installs/clusteroperators.html", context, token=token, topics=("clusters",)
+    )
 
 
 def _not_served(kinds: dict[str, dict[str, str]]) -> bool:
@@ -60,7 +62,7 @@ def _not_served(kinds: dict[str, dict[str, str]]) -> bool:
 def clusteroperator_detail(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     """Conditions, members grouped by cause, and the impact on the cluster."""
     row = get_clusteroperator(cluster, name)
-    token = revision_token(cluster_revision(request))
+    token = revision_token(cluster_revision(request, cluster))
     if (answer := unchanged(request, token)) is not None:
         return answer
     blocks, leaves = queries.impact_of(row)
@@ -78,4 +80,7 @@ def clusteroperator_detail(request: HttpRequest, cluster: str, name: str) -> Htt
         "leaves": leaves,
         "timeline": timeline(key, history, reports=condition_reports([row])),
     }
-    return render_live(request, "installs/clusteroperator.html", context, token=token)
+    topics = (cluster_topic(request, cluster),)
+    return render_live(
+        request, "installs/clusteroperator.html", context, token=token, topics=topics
+    )

@@ -13,7 +13,7 @@ from installs.queries.watched_resources import watched_resources
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
-from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
+from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 
 
 class OverviewForm(FilterForm):
@@ -32,7 +32,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     wanted = OverviewForm.read(request.GET)["cluster"]
     shown = [get_cluster(wanted, clusters(request))] if wanted else clusters(request)
     catalogs = queries.read_catalogs()
-    token = revision_token(cluster_revision(request), queries.catalogs_revision(catalogs))
+    token = revision_token(cluster_revision(request, wanted), queries.catalogs_revision(catalogs))
     if (answer := unchanged(request, token)) is not None:
         return answer
     entries = queries.overview(shown) if shown else []
@@ -47,7 +47,8 @@ def overview(request: HttpRequest) -> HttpResponse:
         "configured": settings.CLUSTERS,
         "silence_shown": _silence_shown(entries),
     }
-    return render_live(request, "installs/overview.html", context, token=token)
+    topics = (cluster_topic(request, wanted), "catalogs", "actions")
+    return render_live(request, "installs/overview.html", context, token=token, topics=topics)
 
 
 def _silence_shown(entries: list[queries.ClusterOverview]) -> list[int]:
@@ -76,11 +77,12 @@ def cluster_detail(request: HttpRequest, cluster: str) -> HttpResponse:
         (resource.name, resource.state, resource.last_event_at, resource.lists, resource.watches)
         for resource in status.resources
     ]
-    token = revision_token(cluster_revision(request), reads)
+    token = revision_token(cluster_revision(request, cluster), reads)
     if (answer := unchanged(request, token)) is not None:
         return answer
     context = {"cluster": row, "watched": status, "silence_shown": [row.pk]}
-    return render_live(request, "installs/cluster.html", context, token=token)
+    topics = (cluster_topic(request, cluster), "watches")
+    return render_live(request, "installs/cluster.html", context, token=token, topics=topics)
 
 
 @require_safe
@@ -109,7 +111,7 @@ def crd_list(request: HttpRequest) -> HttpResponse:
         "chips": chips,
         "unread": [cluster.name for cluster in clusters(request) if not _is_read(cluster.kinds)],
     }
-    return render_live(request, "installs/crds.html", context, token=token)
+    return render_live(request, "installs/crds.html", context, token=token, topics=("clusters",))
 
 
 def _is_read(kinds: dict[str, dict[str, str]]) -> bool:

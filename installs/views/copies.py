@@ -52,7 +52,9 @@ def copied_csvs(request: HttpRequest) -> HttpResponse:
         "disable": DISABLE,
         "seconds": SECONDS,
     }
-    return render_live(request, "installs/copied_csvs.html", context, token=token)
+    return render_live(
+        request, "installs/copied_csvs.html", context, token=token, topics=("reports",)
+    )
 
 
 def _chosen(request: HttpRequest, name: str) -> Cluster | None:

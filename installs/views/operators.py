@@ -36,7 +36,7 @@ from installs.state.observation import details_of, diagnose_row
 from olmweb.accounts.roles import may_act
 from olmweb.web.context import attention
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter
-from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
+from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 
 SPANS_SHOWN = 6
 VIEWS = ("cause", "all")
@@ -61,7 +61,7 @@ def operator_detail(
     operator = get_operator(cluster, kind, namespace, name)
     action = detail.open_action(operator)
     token = revision_token(
-        cluster_revision(request), action and (action.pk, action.state), _minute(operator)
+        cluster_revision(request, cluster), action and (action.pk, action.state), _minute(operator)
     )
     if (answer := unchanged(request, token)) is not None:
         return answer
@@ -86,7 +86,10 @@ def operator_detail(
             details["remedy"], remedy_links(request.user, operator, details["finding"])
         ),
     }
-    return render_live(request, "installs/operator.html", context, token=token)
+    topics = [cluster_topic(request, cluster), "actions"]
+    if _in_progress(operator):
+        topics.append("minute")
+    return render_live(request, "installs/operator.html", context, token=token, topics=topics)
 
 
 def _diagnosis_context(operator: Operator) -> dict[str, Any]:
@@ -134,8 +137,11 @@ def _first_install(operator: Operator, details: Mapping[str, Any]) -> bool:
 
 def _minute(operator: Operator) -> int:
     """The current minute while a step is in progress: time alone makes a step a slow one."""
-    going_on = operator.deleting or operator.health in (Health.INSTALLING, Health.UPGRADING)
-    return int(timezone.now().timestamp() // 60) if going_on else 0
+    return int(timezone.now().timestamp() // 60) if _in_progress(operator) else 0
+
+
+def _in_progress(operator: Operator) -> bool:
+    return operator.deleting or operator.health in (Health.INSTALLING, Health.UPGRADING)
 
 
 def _may_remove(request: HttpRequest) -> tuple[bool, str]:
@@ -196,7 +202,9 @@ def operator_list(request: HttpRequest) -> HttpResponse:
             for row in page.rows
         ]
         context |= {"page": page, "rows": rows, "total": page.total}
-    return render_live(request, "installs/operators.html", context, token=token)
+    return render_live(
+        request, "installs/operators.html", context, token=token, topics=("clusters",)
+    )
 
 
 def _default_view(request: HttpRequest, filters: queries.OperatorFilters) -> str:

@@ -19,7 +19,7 @@ from installs.readiness.v1_migration_report import narrowed, v1_migrations
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
-from olmweb.web.pages import cluster_revision, render_live, revision_token, unchanged
+from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 
 SHOWN = 200  # obstacles of one cluster on the page; the exports have all
 WORDS = {
@@ -57,7 +57,7 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
     chosen = ReadinessForm.read(request.GET)
     if chosen["cluster"]:
         get_cluster(chosen["cluster"], clusters(request))
-    token = revision_token(cluster_revision(request), catalogs_state())
+    token = revision_token(cluster_revision(request, chosen["cluster"]), catalogs_state())
     if (same := unchanged(request, token)) is not None:
         return same
     query = ReadinessRequest(
@@ -79,7 +79,8 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
         "chips": ReadinessForm.chips(chosen),
         "exports": [(label, _api_url("readiness", chosen, form)) for label, form in FORMATS],
     }
-    return render_live(request, "installs/readiness.html", context, token=token)
+    topics = (cluster_topic(request, chosen["cluster"]), "catalogs")
+    return render_live(request, "installs/readiness.html", context, token=token, topics=topics)
 
 
 @require_safe
@@ -88,7 +89,7 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
     chosen = MigrationForm.read(request.GET)
     if chosen["cluster"]:
         get_cluster(chosen["cluster"], clusters(request))
-    token = revision_token(cluster_revision(request), catalogs_state())
+    token = revision_token(cluster_revision(request, chosen["cluster"]), catalogs_state())
     if (same := unchanged(request, token)) is not None:
         return same
     chosen_clusters = [
@@ -110,7 +111,10 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
         "chips": MigrationForm.chips(chosen),
         "exports": [(label, _api_url("takeovers", chosen, form)) for label, form in FORMATS],
     }
-    return render_live(request, "installs/olm_v1_migration.html", context, token=token)
+    topics = (cluster_topic(request, chosen["cluster"]), "catalogs")
+    return render_live(
+        request, "installs/olm_v1_migration.html", context, token=token, topics=topics
+    )
 
 
 def _rows(readiness: Readiness, query: ReadinessRequest) -> tuple[list[ReadinessRow], int]:

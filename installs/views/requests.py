@@ -139,7 +139,9 @@ def request_list(request: HttpRequest) -> HttpResponse:
         "chips": RequestsForm.chips(chosen),
         "states": InstallRequest.State.choices,
     }
-    return render_live(request, "installs/requests.html", context, token=token)
+    return render_live(
+        request, "installs/requests.html", context, token=token, topics=("requests",)
+    )
 
 
 @never_cache

@@ -9,6 +9,7 @@ connection.
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ class ThreadedWsgi:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="web")
         self._waiting = 0
         self._held = 0  # bytes of bodies, complete or not
+        self.busy_seconds = 0.0  # of all threads together, for responses that are complete
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -101,7 +103,7 @@ class ThreadedWsgi:
         self._waiting += 1
         try:
             if self._waiting > WAITING:
-                return self._busy().response(scope["path"])
+                return self.busy().response(scope["path"])
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._pool, self._call, scope, body)
         finally:
@@ -125,7 +127,8 @@ class ThreadedWsgi:
     def _too_large(self) -> Refused:
         return Refused(413, "too-large", f"A request has at most {self._body_limit} bytes.")
 
-    def _busy(self) -> Refused:
+    def busy(self) -> Refused:
+        """The refusal of a request that there is no room for."""
         return Refused(503, "busy", "OLM Web is busy; try again in a moment.")
 
     async def _read_body(self, receive: Receive) -> bytes:
@@ -143,7 +146,7 @@ class ThreadedWsgi:
                     if size > self._body_limit:
                         raise self._too_large()
                     if parts[-1] and self._held > BODIES_LIMIT:
-                        raise self._busy()
+                        raise self.busy()
                     if not message.get("more_body"):
                         return b"".join(parts)
         except BaseException as error:
@@ -156,11 +159,14 @@ class ThreadedWsgi:
     def _call(self, scope: Scope, body: bytes) -> Response:
         """Calls the application and reads its response to the end; runs in a thread."""
         spool: IO[bytes] = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 - read later
+        started = time.monotonic()
         try:
             return self._read_response(scope, body, spool)
         except BaseException:
             spool.close()
             raise
+        finally:
+            self.busy_seconds += time.monotonic() - started
 
     def _read_response(self, scope: Scope, body: bytes, spool: IO[bytes]) -> Response:
         started: list[tuple[str, list[tuple[str, str]]]] = []

@@ -17,7 +17,9 @@ from django.core.handlers.wsgi import WSGIHandler
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
+from olmweb.serving import streams
 from olmweb.serving.bridge import ThreadedWsgi
+from olmweb.serving.streams import EventStreams, Hub
 
 HEAD_SECONDS = 15.0  # for the head of a request, from its first byte or the connection
 IDLE_SECONDS = 65  # between two requests; longer than most proxies', which then close first
@@ -50,9 +52,11 @@ class Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Ends the connection at once if its request is not complete; it would use up the grace."""
+        """Ends the connection at once if its request is not complete or its response is a stream of
+        events; it would use up the grace."""
+        follows = self.cycle is not None and self.scope["path"] == streams.PATH
         super().shutdown()
-        if self.conn.their_state is h11.SEND_BODY:
+        if follows or self.conn.their_state is h11.SEND_BODY:
             self.transport.close()
 
     def _watch_head(self) -> None:
@@ -67,9 +71,13 @@ class Protocol(H11Protocol):
             self._timer = None
 
 
-def make_application() -> ThreadedWsgi:
+def make_application() -> EventStreams:
     """Django with the settings' number of threads. The apps must be loaded."""
-    return ThreadedWsgi(WSGIHandler(), settings.WEB_THREADS, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+    from olmweb.serving.events import StampFeed  # needs the apps
+
+    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    pages = ThreadedWsgi(WSGIHandler(), settings.WEB_THREADS, limit)
+    return EventStreams(pages, Hub(StampFeed(), lambda: pages.busy_seconds))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -4,7 +4,7 @@ Builtins: pages need no load tag. They only format; they never query.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -312,20 +312,24 @@ def sort_link(
 
 
 @register.simple_tag(takes_context=True)
-def live(context: dict[str, Any], token: str, seconds: float = pages.SECONDS) -> SafeString:
-    """Attributes that make an element poll the page's own URL and replace itself when it changed.
+def live(
+    context: dict[str, Any], token: str, topics: Iterable[str], seconds: float = pages.SECONDS
+) -> SafeString:
+    """Attributes of an element that asks the page's own URL and replaces itself when told that one
+    of the topics changed, or every so many seconds where no events arrive (live.js).
 
-    The element needs an id. Used inside the tag: `<div id="rows" {% live rev %}>`.
+    The element needs an id. Used inside the tag: `<div id="rows" {% live rev topics %}>`.
     """
     request: HttpRequest = context["request"]
     params = request.GET.copy()
     params["rev"] = token
     return format_html(
-        'data-live hx-get="{}?{}" hx-trigger="{}" hx-target="this" hx-swap="outerHTML"'
-        ' hx-push-url="false"',
+        'data-live="{}" data-seconds="{}" hx-get="{}?{}" hx-trigger="olm:changed" hx-target="this"'
+        ' hx-swap="outerHTML" hx-push-url="false"',
+        " ".join(topics),
+        seconds,
         request.path,
         params.urlencode(),
-        pages.every(seconds),
     )
 
 

@@ -1,13 +1,13 @@
-"""Renders pages: whole, as the fragment that htmx asks for, or live by polling.
+"""Renders pages: whole, as the fragment that htmx asks for, or live.
 
-A live page polls its own address with `rev=TOKEN`, a token of its content: 204 while the content is
+A live page asks its own address with `rev=TOKEN`, a token of its content: 204 while the content is
 unchanged, 286 once it is final. The answer costs one query (the clusters), because every write to a
-cluster's rows increases the revision of the cluster.
+cluster's rows increases the revision of the cluster. It asks when it is told that one of its topics
+changed (olmweb.serving.events), and every few seconds where no events arrive.
 """
 
 import json
-import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -16,9 +16,10 @@ from django.template.response import TemplateResponse
 from django.utils.cache import patch_vary_headers
 from django_htmx.middleware import HtmxDetails
 
+from olmweb.models import Cluster
 from olmweb.web.context import clusters
 
-SECONDS = 1.2  # with the way from the cluster to the rows, an open page is at most 2 s late
+SECONDS = 1.2  # between two polls where no events arrive: the page is at most 2 s late
 STOP_POLLING = 286  # htmx: swap this and ask no more
 VARY = ("HX-Request", "HX-Boosted", "HX-History-Restore-Request")
 
@@ -29,9 +30,25 @@ def revision_token(*parts: object) -> str:
     return blake2b(text.encode(), digest_size=9).hexdigest()
 
 
-def cluster_revision(request: HttpRequest) -> str:
-    """Differs when a row of any cluster, or the freshness that pages show, changed."""
-    return ";".join(f"{c.pk}:{c.revision}:{c.reachable}:{c.stale}" for c in clusters(request))
+def cluster_stamp(cluster: Cluster) -> str:
+    """Differs when a row of the cluster, or the freshness that pages show, changed."""
+    return f"{cluster.pk}:{cluster.revision}:{cluster.reachable}:{cluster.stale}"
+
+
+def cluster_revision(request: HttpRequest, name: str = "") -> str:
+    """The stamp of the cluster of that name, or of all clusters where there is none."""
+    return ";".join(cluster_stamp(cluster) for cluster in _named(request, name))
+
+
+def cluster_topic(request: HttpRequest, name: str = "") -> str:
+    """The topic of a page about the cluster of that name, or about all clusters."""
+    named = _named(request, name)
+    return f"cluster-{named[0].pk}" if name and len(named) == 1 else "clusters"
+
+
+def _named(request: HttpRequest, name: str) -> list[Cluster]:
+    every = clusters(request)
+    return [cluster for cluster in every if cluster.name == name] or every
 
 
 def unchanged(request: HttpRequest, token: str) -> HttpResponse | None:
@@ -52,11 +69,6 @@ def add_sync_times(request: HttpRequest, response: HttpResponse) -> None:
     synced = {c.name: c.synced_at.isoformat() for c in clusters(request) if c.synced_at}
     if synced:
         response["HX-Trigger"] = json.dumps({"olm:seen": synced})
-
-
-def every(seconds: float = SECONDS) -> str:
-    """An htmx trigger with up to a fifth of jitter: pages opened together don't ask together."""
-    return f"every {seconds * (0.9 + secrets.randbelow(200) / 1000):.2f}s"
 
 
 class HtmxRequest(HttpRequest):
@@ -93,15 +105,19 @@ def render_live(
     context: Mapping[str, Any],
     *,
     token: str,
+    topics: Iterable[str],
     partial: str = "live",
     final: bool = False,
 ) -> HttpResponse:
-    """The page, or its live fragment with the poll's companions.
+    """The page, or its live fragment. `topics` are those of olmweb.serving.events whose rows it
+    shows.
 
     A fragment that answers a filter (not a poll) gives the browser the clean address. `final` ends
     polling: nothing will change any more.
     """
-    response = render_page(request, template, {**context, "rev": token}, partial=partial)
+    response = render_page(
+        request, template, {**context, "rev": token, "topics": topics}, partial=partial
+    )
     if not response.context_data or not response.context_data["fragment"]:
         return response
     add_sync_times(request, response)

@@ -1,5 +1,7 @@
 // Small helps on top of pages that work without any of them. No state of the application lives here.
 
+import "./live.js";
+
 const root = document.documentElement;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -118,23 +120,13 @@ function tick() {
 }
 setInterval(tick, 1000);
 
-// Every poll tells when each cluster was last heard from, also when nothing else changed.
+// Polls and events tell when each cluster was last heard from, also when nothing else changed.
 document.addEventListener("olm:seen", (event) => {
   for (const [name, at] of Object.entries(event.detail)) {
     for (const time of document.querySelectorAll("time[data-cluster]")) {
       if (time.dataset.cluster === name) time.dateTime = at;
     }
   }
-});
-
-// A page in the background asks nothing, and a fragment in use is not swapped away under the reader.
-document.addEventListener("htmx:beforeRequest", (event) => {
-  if (!event.detail.elt.matches("[data-live]")) return;
-  const selection = document.getSelection();
-  const selecting =
-    selection && !selection.isCollapsed && event.detail.elt.contains(selection.anchorNode);
-  const ticked = event.detail.elt.querySelector("input[type=checkbox]:checked");
-  if (document.hidden || selecting || ticked) event.preventDefault();
 });
 
 // What replaced the target: the old element is gone by then. Restored history has no target.

@@ -68,6 +68,7 @@ PAGES: dict[str, dict[str, str]] = {
     "/activity/bulk-installs/{id}": _ACCOUNT,
     "/activity/bulk-installs/{id}/stop": {"POST": "act"},
     "/bulk-install/": {"GET": "act", "POST": "act"},
+    "/events/": _READ,
     "/api/v1/docs": _READ,
     "/login/": {"GET": "open", "POST": "open"},
     "/login/oidc/": {"GET": "open"},

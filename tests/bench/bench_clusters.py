@@ -4,7 +4,6 @@ How old the rows of the others get is measured beside the same worker without th
 that worker takes while nothing happens.
 """
 
-import os
 import shutil
 import socket
 import subprocess
@@ -20,7 +19,7 @@ import psycopg
 import yaml
 
 from tests.bench.fleet import REASON
-from tests.bench.tools import ROOT, environment, migrate, one, p95, row, until
+from tests.bench.tools import ROOT, at_rest, environment, migrate, one, p95, row, until
 from tests.services import free_port, postgres, postgres_bin, redis
 
 CLUSTERS = 48  # the first is slow; two more are dead
@@ -111,7 +110,7 @@ def _measure(
         with _celery(environ) as worker, psycopg.connect(url, autocommit=True) as database:
             until(lambda: one(database, _WATCHED) >= len(HEALTHY), 240)
             time.sleep(5)
-            rest = _rest(worker.pid)
+            rest = at_rest(worker.pid, REST_SECONDS)
             found = []
             for number in range(turn, turn + TURNS):
                 found += _turn(database, fleet, number)
@@ -122,21 +121,6 @@ _WATCHED = (
     "select count(distinct cluster_id) from olmweb_resourcewatch"
     " where resource = 'PlatformOperator' and state = 'watching'"
 )
-
-
-def _rest(process: int) -> tuple[float, float]:
-    """Cores that it takes while nothing happens, and MB of memory that it holds."""
-    before = _processor_seconds(process)
-    time.sleep(REST_SECONDS)
-    cores = (_processor_seconds(process) - before) / REST_SECONDS
-    pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
-    return cores, pages * os.sysconf("SC_PAGE_SIZE") / 1024**2
-
-
-def _processor_seconds(process: int) -> float:
-    after_name = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2]
-    user, system = after_name.split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _turn(

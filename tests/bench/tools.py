@@ -48,6 +48,21 @@ def one(database: psycopg.Connection[Any], statement: LiteralString, *values: An
     return int(found[0]) if found else 0
 
 
+def at_rest(process: int, seconds: float) -> tuple[float, float]:
+    """Cores that a process takes for so long, and MB of memory that it holds then."""
+    before = _processor_seconds(process)
+    time.sleep(seconds)
+    cores = (_processor_seconds(process) - before) / seconds
+    pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
+    return cores, pages * os.sysconf("SC_PAGE_SIZE") / 1024**2
+
+
+def _processor_seconds(process: int) -> float:
+    after_name = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+    user, system = after_name.split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def p95(values: list[float]) -> float:
     return statistics.quantiles(values, n=20)[-1]
 

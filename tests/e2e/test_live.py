@@ -67,16 +67,52 @@ def test_a_fold_that_the_reader_opened_stays_open_when_the_list_changes(new_page
     expect(fold).to_have_attribute("open", "")
 
 
-def test_a_poll_of_an_unchanged_page_answers_204(new_page) -> None:
+def test_a_page_at_rest_asks_once_and_is_then_told_by_events(new_page, cluster) -> None:
     page = new_page()
-    page.goto("/operators/")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     with page.expect_response(
         lambda answer: "rev=" in answer.url and answer.status == 204, timeout=30_000
     ) as unchanged:
-        pass
+        page.goto(f"/operators/?view=all&q={NAME}")
     assert unchanged.value.headers.get("content-length", "0") == "0"
     # Told with it: when the cluster was last heard from, which the masthead counts from.
     assert "olm:seen" in unchanged.value.headers["hx-trigger"]
+    streams = [url for url in asked if "/events/" in url]
+    assert [url.partition("?")[2] for url in streams] == ["of=clusters"]
+    asked.clear()
+    page.wait_for_timeout(4_000)  # three polls
+    assert asked == []
+
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name=NAME))
+    cluster.apply(PLATFORM_OPERATORS, VERSION, MANIFEST, field_manager="terminal")
+    expect(row).to_be_visible(timeout=steps.SEEN_MS)
+    assert all("rev=" in url for url in asked)
+
+
+def test_a_page_without_events_polls(new_page, cluster) -> None:
+    page = new_page()
+    page.route("**/events/**", lambda route: route.fulfill(status=204, body=""))
+    page.goto(f"/operators/?view=all&q={NAME}")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name=NAME))
+    cluster.apply(PLATFORM_OPERATORS, VERSION, MANIFEST, field_manager="terminal")
+    expect(row).to_be_visible(timeout=steps.SEEN_MS)
+
+
+def test_a_reader_at_work_is_not_interrupted_and_sees_the_change_afterwards(
+    new_page, cluster
+) -> None:
+    page = new_page()
+    with page.expect_response(lambda answer: "rev=" in answer.url):
+        page.goto(f"/operators/?view=all&q={NAME}")
+    page.evaluate("() => getSelection().selectAllChildren(document.querySelector('#live'))")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name=NAME))
+    with page.expect_event("request", lambda request: "rev=" in request.url, timeout=30_000):
+        cluster.apply(PLATFORM_OPERATORS, VERSION, MANIFEST, field_manager="terminal")
+        page.wait_for_timeout(3_000)
+        expect(row).to_have_count(0)
+        page.evaluate("() => getSelection().removeAllRanges()")
+    expect(row).to_be_visible(timeout=steps.SEEN_MS)
 
 
 def test_how_long_a_failure_lasts_is_counted_in_the_words_of_the_server(new_page) -> None:

@@ -22,8 +22,16 @@ def running(
     app: App, threads: int = 2, grace: int = 1, listeners: Sequence[socket.socket] = ()
 ) -> Iterator[int]:
     """Serves `app` in a thread, on loopback unless listeners are given; yields the port."""
+    with serving(ThreadedWsgi(app, threads, BODY_LIMIT), grace, listeners) as port:
+        yield port
+
+
+@contextmanager
+def serving(
+    application: Any, grace: int = 1, listeners: Sequence[socket.socket] = ()
+) -> Iterator[int]:
+    """The same for an ASGI application."""
     sockets = list(listeners) or [server.listen("127.0.0.1", 0)]
-    application = ThreadedWsgi(app, threads, BODY_LIMIT)
     web = uvicorn.Server(server.configure(application, grace=grace))
     thread = threading.Thread(target=lambda: asyncio.run(web.serve(sockets=sockets)))
     thread.start()

@@ -1,0 +1,214 @@
+"""Server-sent events, the side of the event loop: responses that stay open and tell of changes.
+
+The answer of a page to an event is the request of a whole fragment. So events are paced by the load
+that they make: a few pages are told at once, and of many pages that show the same busy cluster one
+after the other. A page that waits for its turn is told once, however much has changed meanwhile.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import parse_qs
+
+import structlog
+
+from olmweb.serving.bridge import Headers, Receive, Scope, Send, ThreadedWsgi, send_response
+
+log = structlog.get_logger(__name__)
+
+PATH = "/events/"
+READ_SECONDS = 0.15  # between two readings of the feed
+PACE_SECONDS = 0.025  # between two pages that are told
+LOAD = 0.6  # threads that may be busy on average when a page is told
+BURST_SECONDS = 0.5  # time of threads that may be used at once after a calm
+WAIT_SECONDS = 0.5  # between two pages that are told under a higher load
+HEARTBEAT_SECONDS = 15.0  # proxies end a response that is silent for 30 s or longer
+LIFETIME_SECONDS = 600.0  # then the browser connects again, and its right to read is checked again
+SEND_SECONDS = 1.0  # for a client to take one event
+STREAMS = 2000  # of one process
+
+
+class Feed(Protocol):
+    """What the hub tells of; both methods are called in one thread of its own."""
+
+    synced: str  # the data of each event, JSON
+
+    def read(self, topics: set[str]) -> set[str] | None:
+        """Those of the topics that changed since the last reading; None when it failed."""
+
+    def close(self) -> None:
+        """Called when no page is open any more."""
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """An open page. `last_at` is the time of its last event."""
+
+    topics: frozenset[str]
+    send: Send
+    limit: asyncio.Timeout | None = None
+    last_at: float = field(default_factory=time.monotonic)
+    stuck: bool = False
+
+
+class Pace:
+    """Whether one more page may be told, by the time for which threads were busy so far."""
+
+    def __init__(self, busy_seconds: Callable[[], float]) -> None:
+        self._busy_seconds = busy_seconds
+        self._seen = busy_seconds()  # as of the last look
+        self._at = self._told = time.monotonic()
+        self._left = BURST_SECONDS
+
+    def allows(self) -> bool:
+        busy, now = self._busy_seconds(), time.monotonic()
+        left = self._left + LOAD * (now - self._at) - (busy - self._seen)
+        self._left = min(BURST_SECONDS, max(-BURST_SECONDS, left))
+        self._seen, self._at = busy, now
+        if self._left < 0 and now - self._told < WAIT_SECONDS:
+            return False
+        self._told = now
+        return True
+
+
+class Hub:
+    """The open pages of this process. Used in the event loop only.
+
+    `busy_seconds` returns the time for which all threads together were busy so far.
+    """
+
+    def __init__(self, feed: Feed, busy_seconds: Callable[[], float]) -> None:
+        self._feed = feed
+        self._pace = Pace(busy_seconds)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="events")
+        self._streams: set[Stream] = set()
+        self._new: set[Stream] = set()  # not told yet
+        self._due: dict[Stream, None] = {}  # in the order of their turns
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def full(self) -> bool:
+        return len(self._streams) >= STREAMS
+
+    async def follow(self, topics: Iterable[str], receive: Receive, send: Send) -> bool:
+        """Sends events until the client goes away or the lifetime ends; False when the client took
+        none. A new page is told once: what it shows may be older than the first reading."""
+        stream = Stream(frozenset(topics), send)
+        lifetime = LIFETIME_SECONDS * random.uniform(0.8, 1)  # noqa: S311 - spreads reconnections
+        with suppress(TimeoutError):
+            async with asyncio.timeout(lifetime) as stream.limit:
+                self._streams.add(stream)
+                self._new.add(stream)
+                if self._task is None:
+                    self._task = asyncio.create_task(self._run())
+                try:
+                    while (await receive())["type"] != "http.disconnect":
+                        pass
+                finally:
+                    self._streams.discard(stream)
+                    self._new.discard(stream)
+                    self._due.pop(stream, None)
+        return not stream.stuck
+
+    def close(self) -> None:
+        """Ends reading; the server ends the connections."""
+        if self._task is not None:
+            self._task.cancel()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self) -> None:
+        """Reads and tells while a page is open."""
+        while self._streams:
+            try:
+                await self._read()
+                await self._tell()
+            except Exception:
+                log.exception("telling open pages failed")
+                await asyncio.sleep(READ_SECONDS)
+        self._task = None  # in one step with the last look at the streams
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._feed.close)
+
+    async def _read(self) -> None:
+        new = set(self._new)
+        topics = {topic for stream in self._streams for topic in stream.topics}
+        loop = asyncio.get_running_loop()
+        changed = await loop.run_in_executor(self._thread, self._feed.read, topics)
+        if changed is None:
+            return
+        self._new -= new
+        for stream in self._streams:
+            if stream in new or not changed.isdisjoint(stream.topics):
+                self._due.setdefault(stream)
+
+    async def _tell(self) -> None:
+        """Tells pages in their order until the next reading, and sends heartbeats."""
+        end = time.monotonic() + READ_SECONDS
+        quiet = time.monotonic() - HEARTBEAT_SECONDS
+        for stream in [
+            one for one in self._streams if one.last_at < quiet and one not in self._new
+        ]:
+            await self._send(stream, "synced")
+            await asyncio.sleep(0)
+        while self._due and time.monotonic() < end and self._pace.allows():
+            stream = next(iter(self._due))
+            del self._due[stream]
+            await self._send(stream, "changed")
+            await asyncio.sleep(PACE_SECONDS)
+        await asyncio.sleep(max(0.0, end - time.monotonic()))
+
+    async def _send(self, stream: Stream, event: str) -> None:
+        stream.last_at = time.monotonic()
+        block = f"event: {event}\ndata: {self._feed.synced}\n\n".encode()
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                await stream.send({"type": "http.response.body", "body": block, "more_body": True})
+        except TimeoutError:
+            stream.stuck = True
+            if stream.limit is not None:
+                stream.limit.reschedule(0)  # ends it now
+
+
+class EventStreams:
+    """An ASGI application: Django's, whose responses to PATH stay open.
+
+    Django answers the request first and decides by that who may read.
+    """
+
+    def __init__(self, pages: ThreadedWsgi, hub: Hub) -> None:
+        self._pages, self._hub = pages, hub
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == PATH and scope["method"] == "GET":
+            await self._respond(scope, receive, send)
+            return
+        await self._pages(scope, receive, send)
+        if scope["type"] == "lifespan":
+            self._hub.close()
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._hub.full:
+            await send_response(self._pages.busy().response(PATH), send)
+            return
+        response = await self._pages.respond(scope, receive)
+        if response.status != 200:
+            await send_response(response, send)
+            return
+        with response.body as body:
+            head = body.read()
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": _open(response.headers)}
+        )
+        await send({"type": "http.response.body", "body": head, "more_body": True})
+        topics = parse_qs(scope["query_string"].decode("latin1"))["of"]
+        if await self._hub.follow(topics, receive, send):
+            await send({"type": "http.response.body", "body": b""})
+
+
+def _open(headers: Headers) -> Headers:
+    """Those of a response whose length is not known."""
+    return [(name, value) for name, value in headers if name != b"content-length"]
