@@ -3,6 +3,8 @@
 from playwright.sync_api import Page, expect
 
 PASSWORDS = {"admin": "demo-admin", "operator": "demo-operator", "viewer": "demo-viewer"}
+# On a cluster of one's own: the first administrator's password is checked.
+ADMIN_PASSWORD = "an anchor and its chain"
 CATALOG = "/software/sandbox/redhat-operators"
 OPERATOR = "/operators/sandbox/PlatformOperator/-"
 AGGREGATED = "/cluster-operators/sandbox/platform-operators-aggregated"
@@ -12,11 +14,11 @@ OUTCOME_MS = 40_000
 SEEN_MS = 12_000
 
 
-def sign_in(page: Page, user: str, then: str = "/") -> None:
-    """Signs a demo user in and lands on the page `then`."""
+def sign_in(page: Page, user: str, then: str = "/", *, password: str = "") -> None:
+    """Signs a user in, by default with the demo's password, and lands on the page `then`."""
     page.goto(f"/login/?next={then}")
     page.get_by_label("User name").fill(user)
-    page.get_by_label("Password").fill(PASSWORDS[user])
+    page.get_by_label("Password").fill(password or PASSWORDS[user])
     page.get_by_role("main").get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(then)
 

@@ -93,7 +93,7 @@ def product(olm: World) -> Iterator[Product]:
         environment = {
             "KUBECONFIG": str(kubeconfig),
             "OLMWEB_CLUSTERS": "real=real",
-            "OLMWEB_ADMIN_PASSWORD": steps.PASSWORDS["admin"],
+            "OLMWEB_ADMIN_PASSWORD": steps.ADMIN_PASSWORD,
             "OLMWEB_GRPC_HOSTS": own_address(),  # no pod network: opm runs on this host
         }
         with serve(where, environment) as running:

@@ -22,7 +22,7 @@ def product(olm: World) -> Iterator[Product]:
         environment = {
             "KUBECONFIG": str(kubeconfig),
             "OLMWEB_CLUSTERS": "real=real",
-            "OLMWEB_ADMIN_PASSWORD": steps.PASSWORDS["admin"],
+            "OLMWEB_ADMIN_PASSWORD": steps.ADMIN_PASSWORD,
         }
         with serve(folder, environment) as running:
             yield running
@@ -30,7 +30,7 @@ def product(olm: World) -> Iterator[Product]:
 
 def open_list(page: Page) -> None:
     """The list of all operators, as soon as the cluster was read for the first time."""
-    steps.sign_in(page, "admin", "/operators/?view=all")
+    steps.sign_in(page, "admin", "/operators/?view=all", password=steps.ADMIN_PASSWORD)
     unread = page.get_by_role("heading", name="No cluster yet")
     expect(unread).to_have_count(0, timeout=steps.OUTCOME_MS)
 

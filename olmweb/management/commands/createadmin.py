@@ -31,9 +31,15 @@ class Command(BaseCommand):
         password = settings.ADMIN_PASSWORD or _asked_password()
         try:
             admin.full_clean(exclude=["password"])
-            validate_password(password, admin)
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
+        try:
+            validate_password(password, admin)
+        except ValidationError as error:
+            where = "of OLMWEB_ADMIN_PASSWORD " if settings.ADMIN_PASSWORD else ""
+            raise CommandError(
+                f"The password {where}can't be used. {' '.join(error.messages)}"
+            ) from error
         admin.set_password(password)
         with transaction.atomic():  # no administrator without an audit event
             admin.save()

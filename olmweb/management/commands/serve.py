@@ -1,7 +1,6 @@
 """`manage.py serve`: the whole product in one process, on a cluster of yours or on the sandbox."""
 
 import argparse
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.core.management import BaseCommand, CommandError, call_command
-from django.db import connection, transaction
+from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
 from olmweb.clusters import parse_entries
@@ -100,18 +99,8 @@ class Command(BaseCommand):
     def _ensure_admin(self) -> None:
         if User.objects.filter(is_superuser=True).exists():
             return
-        if settings.ADMIN_PASSWORD:
-            with transaction.atomic():
-                User.objects.create_superuser("admin", password=settings.ADMIN_PASSWORD)
-            self.stdout.write("Created the user admin with the password of OLMWEB_ADMIN_PASSWORD.")
-        elif sys.stdin.isatty():
-            self.stdout.write("The first start makes an administrator of OLM Web.")
-            call_command("createsuperuser")
-        else:
-            raise CommandError(
-                "There is no administrator yet and no terminal to ask at: set "
-                "OLMWEB_ADMIN_PASSWORD (or OLMWEB_ADMIN_PASSWORD_FILE) and start again."
-            )
+        self.stdout.write("The first start makes an administrator of OLM Web.")
+        call_command("createadmin", stdout=self.stdout)
 
     def _announce(self, options: dict[str, Any]) -> None:
         if options["demo"]:

@@ -48,7 +48,7 @@ def test_an_account_without_rights_gets_none(
 @pytest.mark.parametrize(
     ("given", "arguments", "sentence"),
     [
-        ("short", (), "This password is too short"),
+        ("short", (), "The password of OLMWEB_ADMIN_PASSWORD can't be used. This password is too"),
         (PASSWORD, ("--username", "a b"), "Enter a valid username"),
         ("", (), "There is no terminal to ask for a password at: set OLMWEB_ADMIN_PASSWORD"),
     ],
@@ -60,6 +60,30 @@ def test_what_is_wrong_is_told_in_a_sentence(
     with pytest.raises(CommandError, match=sentence):
         call_command("createadmin", *arguments)
     assert not User.objects.exists()
+
+
+def test_the_first_start_makes_the_administrator_by_the_same_rules(
+    db: None,
+    password: None,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    starts: list[int] = []
+    monkeypatch.setattr("olmweb.serving.embedded.serve", lambda port, _: starts.append(port))
+    settings.EMBEDDED, settings.CLUSTERS = True, ["a=b"]
+    settings.ADMIN_PASSWORD = "short"
+    with pytest.raises(CommandError, match="The password of OLMWEB_ADMIN_PASSWORD can't be used"):
+        call_command("serve")
+    assert not starts
+    assert not User.objects.exists()
+    settings.ADMIN_PASSWORD = PASSWORD
+    call_command("serve")
+    assert User.objects.get(username="admin").check_password(PASSWORD)
+    settings.ADMIN_PASSWORD = "short"  # of no use any more: there is an administrator
+    call_command("serve")
+    assert len(starts) == 2
+    assert capsys.readouterr().out.count("Created the administrator") == 1
 
 
 def test_a_terminal_is_asked_twice(
