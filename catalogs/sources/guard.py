@@ -75,6 +75,12 @@ def port_of(parts: SplitResult) -> int:
     return parts.port or (443 if parts.scheme == "https" else 80)
 
 
+def host_of(parts: SplitResult) -> str:
+    """The host as in an address, an IPv6 address in brackets."""
+    host = parts.hostname or ""
+    return f"[{host}]" if ":" in host else host
+
+
 @contextmanager
 def request(
     method: str,
@@ -89,7 +95,7 @@ def request(
     parts = parse(url)
     port, host = port_of(parts), parts.hostname or ""
     address = checked_address(host, port, url, rules)
-    named = f"[{host}]" if ":" in host else host
+    named = host_of(parts)
     sent = {**headers, "Host": named if parts.port is None else f"{named}:{port}"}
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     with _pool(parts.scheme, address, port, host, rules.ca_file) as pool:

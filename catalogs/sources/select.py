@@ -8,7 +8,6 @@ from datetime import timedelta
 from functools import partial
 from importlib import import_module
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.utils import timezone
@@ -96,6 +95,25 @@ class _ClusterSource:
         has_content = bool(self.catalog.content_hash)
         return has_content and (since is None or timezone.now() - since < KEEP)
 
+    def allowed_host(self, host: str, port: object, address: str) -> str:
+        """The host to connect to for an address that an object of the cluster names.
+
+        The object's author may lead OLM Web to a Service of the same cluster, or to a host that
+        the administrator allows. Raises SourceError, whose message is the `why` of AccessMethod.
+        """
+        if {host, f"{host}:{port}"} & settings.GRPC_HOSTS:
+            return host
+        service = service_host(host)
+        if service and self.inside:
+            return service
+        if service:
+            raise SourceError(ELSEWHERE, code="catalog-address")
+        raise SourceError(
+            f"its address {address[:200]} is neither a Service of the cluster "
+            "(name.namespace.svc) nor listed in OLMWEB_GRPC_HOSTS",
+            code="catalog-address",
+        )
+
     def image_method(self, reference: str) -> AccessMethod:
         """Requires a login for the registry, or one of OLMWEB_INSECURE_REGISTRIES: an object of a
         cluster must not make OLM Web contact an arbitrary server."""
@@ -123,13 +141,23 @@ class _ClusterCatalog(_ClusterSource):
         return FallbackSource(self.label, methods, previous=catalog.access_method, keep=self.keep)
 
     def _direct(self) -> AccessMethod:
+        """The address is written by whoever may write the status of ClusterCatalogs."""
         base, ca_file = self.catalog.base_url, settings.CATALOGD_CA
-        if is_service(base) and not self.inside:
-            return AccessMethod(access_methods.CATALOGD, why=ELSEWHERE)
-        if is_service(base) and urlsplit(base).scheme == "https" and not ca_file:
+        if not base:
+            return AccessMethod(
+                access_methods.CATALOGD, why="the ClusterCatalog has no address yet"
+            )
+        try:
+            parts = guard.parse(base)
+            host = self.allowed_host(guard.host_of(parts), guard.port_of(parts), base)
+        except SourceError as error:
+            return AccessMethod(access_methods.CATALOGD, why=error.message.rstrip("."))
+        if is_service(base) and parts.scheme == "https" and not ca_file:
             why = "OLMWEB_CATALOGD_CA names no authority of its certificate"
             return AccessMethod(access_methods.CATALOGD, why=why)
-        source = partial(direct_source, self.label, base, limits=self.limits, rules=RULES)
+        netloc = host if parts.port is None else f"{host}:{parts.port}"
+        url = parts._replace(netloc=netloc).geturl()
+        source = partial(direct_source, self.label, url, limits=self.limits, rules=RULES)
         return AccessMethod(access_methods.CATALOGD, partial(source, ca_file=ca_file))
 
     def _proxied(self) -> AccessMethod:
@@ -179,23 +207,15 @@ class _CatalogSource(_ClusterSource):
         return pod.digest if pod else ""
 
     def _direct(self) -> AccessMethod:
-        """The address is written by whoever may write CatalogSources, so it may lead to a Service
-        of the same cluster, or to a host that the administrator allows."""
+        """The address is written by whoever may write CatalogSources."""
         address = self.catalog.base_url
         if not address:
             return AccessMethod(access_methods.GRPC, why="the CatalogSource has no address yet")
         host, _, port = address.rpartition(":")
-        service = service_host(host)
-        if not {host, address} & settings.GRPC_HOSTS:
-            if not service:
-                why = (
-                    f"its address {address[:200]} is neither a Service of the cluster "
-                    "(name.namespace.svc:port) nor listed in OLMWEB_GRPC_HOSTS"
-                )
-                return AccessMethod(access_methods.GRPC, why=why)
-            if not self.inside:
-                return AccessMethod(access_methods.GRPC, why=ELSEWHERE)
-            host = service
+        try:
+            host = self.allowed_host(host, port, address)
+        except SourceError as error:
+            return AccessMethod(access_methods.GRPC, why=error.message)
         return AccessMethod(
             access_methods.GRPC, lambda: self._registry(partial(self._target, host, port))
         )

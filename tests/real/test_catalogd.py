@@ -48,6 +48,7 @@ def running(catalogd_is_built, real_etcd) -> Iterator[SimpleNamespace]:
 def cluster(running, tmp_path, settings, monkeypatch) -> Cluster:
     monkeypatch.setattr("catalogs.sync.cluster_catalogs.enqueue", lambda *_: None)
     monkeypatch.setattr(select, "RULES", LOOPBACK)
+    settings.GRPC_HOSTS = frozenset({"127.0.0.1", "localhost"})  # catalogd runs on this machine
     settings.CATALOGD_CA = str(running.catalogd.ca_file)
     settings.KUBECONFIG = str(running.server.write_kubeconfig(tmp_path / "kubeconfig"))
     settings.REGISTRY_CREDENTIALS = tmp_path / "no-logins.json"

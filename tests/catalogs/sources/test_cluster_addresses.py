@@ -1,12 +1,15 @@
-"""Where the address of a CatalogSource may lead: no connection is opened to any other place."""
+"""Where addresses of a CatalogSource and a ClusterCatalog may lead: no connection is opened to any
+other place."""
 
 import socket
 
+import certifi
 import pytest
+from urllib3.exceptions import HTTPError
 
 from catalogs.models import Catalog
 from catalogs.sources import guard, select
-from catalogs.sources.access_methods import GRPC, AccessMethod
+from catalogs.sources.access_methods import CATALOGD, GRPC, AccessMethod
 from catalogs.sources.base import SourceError
 from olmweb.kube.session import IN_CLUSTER
 from olmweb.models import Cluster
@@ -15,12 +18,20 @@ INSIDE, OUTSIDE = IN_CLUSTER, "prod"
 
 
 def direct(address: str, context: str = INSIDE) -> AccessMethod:
+    return access_method(GRPC, "CatalogSource", address, context)
+
+
+def catalogd(base: str, context: str = INSIDE) -> AccessMethod:
+    return access_method(CATALOGD, "ClusterCatalog", base, context)
+
+
+def access_method(name: str, kind: str, address: str, context: str) -> AccessMethod:
     catalog = Catalog(
         cluster=Cluster(name="prod", context=context), name="teas", namespace="team",
-        source_kind="CatalogSource", source=address, base_url=address,
+        source_kind=kind, source=address, base_url=address,
     )  # fmt: skip
     methods = select.source_of(catalog)._methods  # type: ignore[attr-defined]
-    (method,) = (method for method in methods if method.name == GRPC)
+    (method,) = (method for method in methods if method.name == name)
     assert isinstance(method, AccessMethod)
     return method
 
@@ -87,3 +98,57 @@ def test_an_allowed_host_may_not_lead_to_metadata(settings, monkeypatch):
     assert method.open is not None
     with pytest.raises(SourceError, match=r"169\.254\.169\.254"):
         method.open().fetch()
+
+
+@pytest.mark.parametrize("context", [INSIDE, OUTSIDE])
+def test_a_base_url_in_the_private_network_sees_no_connection(context, monkeypatch):
+    monkeypatch.setattr(select, "RULES", guard.Rules(loopback=True))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.3)
+        base = f"http://127.0.0.1:{listener.getsockname()[1]}/catalogs/teas"
+        method = catalogd(base, context)
+        with pytest.raises(TimeoutError):
+            listener.accept()
+    assert method.open is None
+    assert f"{base} is neither a Service of the cluster" in method.why
+    assert "OLMWEB_GRPC_HOSTS" in method.why
+
+
+@pytest.mark.parametrize(
+    "host", ["db.corp.example", "10.0.0.1:8080", "[fd00::1]:8080", "a.b", "a.b.svcs", "a.b.c.svc"]
+)
+def test_only_services_and_allowed_hosts_are_base_urls(host, settings, lookups):
+    base = f"https://{host}/catalogs/teas"
+    assert catalogd(base).open is None
+    settings.GRPC_HOSTS = frozenset({host.removesuffix(":8080")})
+    assert catalogd(base).open is not None
+    settings.GRPC_HOSTS = frozenset({host if ":" in host else f"{host}:443"})
+    assert catalogd(base, OUTSIDE).open is not None
+    assert catalogd("https://other.example/catalogs/teas", OUTSIDE).open is None
+    assert lookups == []
+
+
+@pytest.mark.parametrize("base", ["https://[", "https://a.b.svc:x/", "ftp://a.b.svc/", "teas"])
+def test_a_base_url_that_is_no_address_is_refused(base, lookups):
+    method = catalogd(base)
+    if method.open is not None:
+        with pytest.raises(SourceError):
+            method.open().fetch()
+    assert lookups == []
+
+
+@pytest.mark.parametrize("suffix", ["", ".cluster.local", ".evil.example"])
+def test_a_base_url_leads_to_the_service_of_its_own_cluster(suffix, settings, lookups, monkeypatch):
+    def refuse(_pool, address, *_, **__):
+        raise HTTPError("refused by the test")
+
+    monkeypatch.setattr("urllib3.HTTPConnectionPool.urlopen", refuse)
+    base = f"https://catalogd.olm.svc{suffix}/catalogs/teas"
+    assert "OLMWEB_CATALOGD_CA" in catalogd(base).why
+    settings.CATALOGD_CA = certifi.where()
+    method = catalogd(base)
+    assert method.open is not None
+    with pytest.raises(SourceError, match=r"catalogd\.olm\.svc does not answer"):
+        method.open().fetch()
+    assert set(lookups) == {"catalogd.olm.svc"}
+    assert catalogd(base, OUTSIDE).why == select.ELSEWHERE
