@@ -102,7 +102,7 @@ def attempt(
 ) -> None:
     """Writes a failure that anybody can cause; never raises for the database.
 
-    Rows are bounded: at most ATTEMPTS of this event a minute, and with `once` one a minute for the
+    Rows are bounded: about ATTEMPTS of this event a minute, and with `once` one a minute for the
     user name and address. Each failure has its log line, with `stored` false without a row.
     """
     row = _row(event, user, username, detail)
@@ -135,8 +135,11 @@ def token_used(token: ApiToken) -> None:
     if use in _uses:
         return
     rows = AuditEvent.objects.filter(event=Event.TOKEN_USED, at__gte=start, address=address)
-    if not rows.filter(detail__token=token.pk).exists():
-        record(Event.TOKEN_USED, token.user, token=token.pk, scope=token.scope)
+    with transaction.atomic():
+        # One request after the other: a client often begins with several at once.
+        locked = ApiToken.objects.select_for_update().filter(pk=token.pk)
+        if locked.exists() and not rows.filter(detail__token=token.pk).exists():
+            record(Event.TOKEN_USED, token.user, token=token.pk, scope=token.scope)
     if len(_uses) >= USES:
         _uses.clear()
     _uses.add(use)

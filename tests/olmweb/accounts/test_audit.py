@@ -1,6 +1,8 @@
 """The audit log: each event once, from whom and where; bounded, append-only, without secrets."""
 
 import logging
+import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -249,6 +251,30 @@ def test_a_token_is_an_event_when_it_is_issued_and_at_the_first_use_of_a_day_and
         read(token)
         read(token)
     assert names_since(4) == ["token-used"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_uses_of_a_token_at_the_same_time_are_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    token = ApiToken.issue(User.objects.create_user("mia").pk, "read")[1]
+    record = audit.record
+
+    def record_slowly(*args: Any, **detail: Any) -> None:
+        time.sleep(0.3)
+        record(*args, **detail)
+
+    def use() -> None:
+        audit.token_used(token)
+        connection.close()
+
+    monkeypatch.setattr(audit, "record", record_slowly)
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(events(Event.TOKEN_USED)) == 1
 
 
 def test_later_uses_of_a_token_cost_no_query(mia: User, django_assert_num_queries: Any) -> None:
