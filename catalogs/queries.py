@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
+from django.db.models import Count
 
 from catalogs.fbc.properties import PropertyText, describe_properties
 from catalogs.graph import GraphEntry
@@ -36,9 +37,11 @@ def distinct_catalogs(rows: Iterable[Catalog]) -> list[list[Catalog]]:
     return list(groups.values())
 
 
-def packages_in(catalogs: Iterable[Sequence[Catalog]]) -> int:
-    """The number of packages; of each catalog the row with the most counts."""
-    return sum(max(row.package_count for row in entries) for entries in catalogs)
+def count_packages(catalogs: Iterable[Catalog]) -> int:
+    """The number of packages in all of these catalogs together, as the software catalog shows them:
+    by name. One query."""
+    rows = Package.objects.filter(catalog__in=[catalog.pk for catalog in catalogs])
+    return rows.order_by().aggregate(number=Count("name", distinct=True))["number"] or 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,10 @@ def find_packages(
 ) -> Result:
     """Packages that pass `filters` and are among `hits` (None: all), with the facets' counts."""
     names = list(FACETS)
-    active = [(names.index(key), values) for key, values in filters.chosen.items() if key in FACETS]
+    chosen = dict(filters.chosen)
+    if "catalog" in chosen:
+        chosen["catalog"] = frozenset(index.sources.get(slug, slug) for slug in chosen["catalog"])
+    active = [(names.index(key), values) for key, values in chosen.items() if key in FACETS]
     wanted = filters.chosen.get(INSTALLED)
     scores = hits.scores if hits else None
     counted: list[list[Iterable[str]]] = [[] for _ in range(COUNTED)]

@@ -21,6 +21,7 @@ from django.db.models import F, Max, Q
 from catalogs.fbc.package_texts import words_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, CatalogChange, Package, Prediction, PredictionRun
+from catalogs.queries import distinct_catalogs
 from catalogs.search.query import Vocabulary
 from catalogs.verdicts.read import TARGETS, MethodVerdict, over_targets
 from catalogs.verdicts.rules import Verdict
@@ -54,6 +55,7 @@ class Row:
     name: str
     catalog_id: int
     catalog: str  # slug
+    source: str  # slug that stands for all access methods of the catalog
     cluster: str  # name, `-` when none
     display_name: str
     summary: str
@@ -94,7 +96,7 @@ def installable(row: Row) -> tuple[str, ...]:
 
 FACETS: dict[str, Callable[[Row], tuple[str, ...]]] = {
     "installable": installable,
-    "catalog": lambda row: (row.catalog,),
+    "catalog": lambda row: (row.source,),
     "cluster": lambda row: (row.cluster,),
     "category": lambda row: row.categories,
     "provider": lambda row: (row.provider,) if row.provider else (),
@@ -126,6 +128,8 @@ class SearchIndex:
     token: tuple[object, ...]
     groups: tuple[PackageGroup, ...]
     vocabulary: Vocabulary  # of names, titles and keywords
+    catalogs: int  # each counted once, however many access methods it has
+    sources: Mapping[str, str]  # slug of a catalog to the source of its rows
     # Ids of rows by the things that searches look up.
     by_text: Mapping[SearchText, Sequence[int]]
     providing: Mapping[str, Sequence[int]]  # by GROUP/KIND; the rows whose head does
@@ -179,7 +183,11 @@ def _read_index(token: tuple[object, ...]) -> SearchIndex:
         .annotate(at=Max("revision__created_at"))
     }
     catalogs = {catalog.pk: catalog for catalog in Catalog.objects.select_related("cluster").all()}
-    return index_of(_rows(catalogs, changed, _verdicts()), token)
+    distinct = distinct_catalogs(catalogs.values())
+    # Of a ClusterCatalog and a CatalogSource the former: all of its content can be read.
+    sources = {row.pk: entries[-1].slug for entries in distinct for row in entries}
+    rows = _rows(catalogs, sources, changed, _verdicts())
+    return index_of(rows, token, catalogs=len(distinct))
 
 
 def _verdicts() -> dict[int, tuple[MethodVerdict, ...]]:
@@ -202,7 +210,9 @@ def _verdicts() -> dict[int, tuple[MethodVerdict, ...]]:
     }
 
 
-def index_of(rows: Iterable[Row], token: tuple[object, ...] = ()) -> SearchIndex:
+def index_of(
+    rows: Iterable[Row], token: tuple[object, ...] = (), *, catalogs: int = 0
+) -> SearchIndex:
     """The rows in groups of one name."""
     rows = sorted(rows, key=attrgetter("name", "rank"))
     groups = (tuple(group) for _, group in groupby(rows, key=attrgetter("name")))
@@ -211,6 +221,8 @@ def index_of(rows: Iterable[Row], token: tuple[object, ...] = ()) -> SearchIndex
         token=token,
         groups=tuple(PackageGroup(group, _union(group), differences(group)) for group in groups),
         vocabulary=Vocabulary(f"{text.name}{text.title}{text.keywords}" for text in by_text),
+        catalogs=catalogs,
+        sources={row.catalog: row.source for row in rows},
         by_text=by_text,
         providing=_ids(rows, lambda row: row.provides),
         provided_before=_ids(rows, lambda row: row.provided_before),
@@ -236,6 +248,7 @@ def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:
 
 def _rows(
     catalogs: Mapping[int, Catalog],
+    sources: Mapping[int, str],
     changed: Mapping[tuple[int, str], datetime],
     verdicts: Mapping[int, tuple[MethodVerdict, ...]],
 ) -> Iterable[Row]:
@@ -250,7 +263,8 @@ def _rows(
         catalog = catalogs.get(values["catalog_id"])
         if catalog is None:  # synced between the two queries: the next request reads it
             continue
-        plain = _row(values, catalog, same, changed.get((catalog.pk, values["name"])))
+        updated = changed.get((catalog.pk, values["name"]))
+        plain = _row(values, catalog, sources[catalog.pk], same, updated)
         yield with_values(replace(plain, verdicts=verdicts.get(plain.id, ())))
 
 
@@ -262,6 +276,7 @@ def with_values(row: Row) -> Row:
 def _row(
     values: Mapping[str, object],
     catalog: Catalog,
+    source: str,
     same: dict[object, object],
     updated: datetime | None,
 ) -> Row:
@@ -286,6 +301,7 @@ def _row(
         id=int(str(values["id"])),
         catalog_id=catalog.pk,
         catalog=catalog.slug,
+        source=source,
         cluster=catalog.cluster_name,
         icon=text("icon_id"),
         categories=categories,

@@ -1,5 +1,7 @@
 """Catalogs: the list, one catalog with its tabs, and its sync: start, progress, cancel."""
 
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from django.contrib import messages
@@ -19,6 +21,7 @@ from olmweb.models import SyncRun
 from olmweb.web.pages import STOP_POLLING, render_page, revision_token, unchanged, wants_fragment
 
 RUNS = 10
+Entry = tuple[Catalog, presenters.Status, sync_progress.Standing | None]
 
 
 @require_safe
@@ -30,20 +33,31 @@ def catalog_list(request: HttpRequest) -> HttpResponse:
     answer = unchanged(request, rev)
     if answer:
         return answer
-    rows = [
-        (catalog, presenters.catalog_status(catalog), standings.get(catalog.pk))
+    entries = {
+        catalog.pk: (catalog, presenters.catalog_status(catalog), standings.get(catalog.pk))
         for catalog in catalogs
-    ]
+    }
     distinct = queries.distinct_catalogs(catalogs)
     context = {
         "rev": rev,
         "topics": ("catalogs", "syncs", "clusters"),
-        "rows": rows,
-        "catalogs": len(distinct),
-        "packages": queries.packages_in(distinct),
-        "troubled": [row[:2] for row in rows if row[1].tone in ("danger", "warning")],
+        "rows": _each_once(distinct, entries),
+        "packages": queries.count_packages(catalogs),
+        "troubled": [row[:2] for row in entries.values() if row[1].tone in ("danger", "warning")],
     }
     return render_page(request, "catalogs/catalog_list.html", context, partial="rows")
+
+
+def _each_once(
+    distinct: Sequence[Sequence[Catalog]], entries: Mapping[int, Entry]
+) -> list[tuple[Catalog, list[Entry]]]:
+    """Of each catalog the entry with most of the content, and all its entries."""
+    rows = []
+    for group in sorted(distinct, key=lambda group: (group[0].cluster_name, group[0].name)):
+        ordered = group[::-1]  # the ClusterCatalog first: all its content can be read
+        best = max(ordered, key=attrgetter("package_count"))
+        rows.append((best, [entries[catalog.pk] for catalog in ordered]))
+    return rows
 
 
 CATALOG_TABS = {"overview": "Overview", "changes": "Changes", "problems": "Problems"}

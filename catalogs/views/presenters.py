@@ -141,7 +141,7 @@ class Card:
     """
 
     row: Row
-    sources: Sequence[Row]
+    sources: Sequence[Row]  # one of each catalog
     installed: Sequence[Installation]
     url: str
     icon_url: str
@@ -166,7 +166,7 @@ class Card:
     def source_names(self) -> str:
         """Every catalog that has it, for a tooltip."""
         return ", ".join(
-            row.catalog if row.cluster == LOCAL else f"{row.catalog} on {row.cluster}"
+            row.source if row.cluster == LOCAL else f"{row.source} on {row.cluster}"
             for row in self.sources
         )
 
@@ -257,7 +257,7 @@ def cards(matches: Sequence[PackageMatch], query: SearchQuery, hits: Hits | None
         shown_cards.append(
             Card(
                 row,
-                match.sources,
+                list({(other.cluster, other.source): other for other in match.sources}.values()),
                 match.installed,
                 package_url(row.cluster, row.catalog, row.name),
                 icon_url(row.icon) if row.icon else "",

@@ -155,18 +155,36 @@ def count_problems(problems: QuerySet[ContentProblem]) -> Counts:
 
 
 def sentence(counts: Counts, catalog: Catalog) -> str:
-    """The consequence of the problems for the catalog as a whole."""
+    """The consequence of the problems for the catalog as a whole; at most one query."""
     if not counts.total:
         return ""
     if not counts.refused:
         return "opm reads the catalog in spite of them, and so does every installer."
     too = any(group.about.operator_controller == REFUSES for group in counts.groups)
-    v1 = "catalogd refuses it too" if too else "catalogd takes it as it is"
-    return (
-        f"opm refuses the whole catalog {catalog.slug} at the first of "
-        f"{counts.refused:,} fault{'' if counts.refused == 1 else 's'}, so OLM v0 and "
-        f"PlatformOperators get nothing from it; {v1}. OLM Web serves the rest."
+    v1 = "catalogd refuses it, too" if too else "catalogd serves it as it is"
+    sentences = (
+        f"opm refuses this content because of {counts.refused:,} "
+        f"problem{'' if counts.refused == 1 else 's'}: the pod of a CatalogSource that serves it "
+        "does not start, and Subscriptions and PlatformOperators get nothing from it then; "
+        f"{v1}. OLM Web shows the packages without such a problem.",
+        *(
+            f"CatalogSource {source.namespace}/{source.name} of the cluster serves "
+            f"{source.package_count:,} packages now."
+            for source in _serving_sources(catalog)
+        ),
     )
+    return " ".join(sentences)
+
+
+def _serving_sources(catalog: Catalog) -> QuerySet[Catalog]:
+    """The CatalogSources of its name that serve packages on its cluster."""
+    return Catalog.objects.filter(
+        cluster=catalog.cluster_id,
+        name=catalog.name,
+        source_kind=Catalog.SourceKind.CATALOG_SOURCE,
+        state=Catalog.State.SERVING,
+        package_count__gt=0,
+    ).exclude(cluster=None)
 
 
 def place(problem: ContentProblem) -> str:

@@ -49,7 +49,7 @@ def software(request: HttpRequest) -> HttpResponse:
         "cards": presenters.cards(list(page), query, hits),
         "read_as": presenters.read_as(hits),
         "result": result,
-        "catalogs": len(stamps),
+        "catalogs": index.catalogs,
         "several_clusters": len({cluster for *_, cluster, _ in stamps if cluster}) > 1,
         "facets": presenters.facets(result, filters, request.GET),
         "labels": presenters.chosen_labels(filters, request.GET),

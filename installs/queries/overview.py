@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.db.models import Count, F, IntegerField, Q
 
 from catalogs.models import Catalog
-from catalogs.queries import distinct_catalogs, packages_in
+from catalogs.queries import count_packages, distinct_catalogs
 from installs.diagnosis.aggregated import NAME as AGGREGATED
 from installs.diagnosis.aggregated import explain_impact
 from installs.diagnosis.types import read_conditions
@@ -346,7 +346,8 @@ def catalogs_revision(rows: Sequence[Catalog]) -> str:
 
 
 def catalog_summary(rows: Sequence[Catalog], clusters: Sequence[Cluster]) -> CatalogSummary:
-    """Of these clusters. Catalogs read from files belong to no cluster and count everywhere."""
+    """Of these clusters; one query. Catalogs read from files belong to no cluster and count
+    everywhere."""
     ids = {None, *(cluster.pk for cluster in clusters)}
     shown = [row for row in rows if row.cluster_id in ids]
     catalogs = distinct_catalogs(shown)
@@ -356,7 +357,7 @@ def catalog_summary(rows: Sequence[Catalog], clusters: Sequence[Cluster]) -> Cat
             any(row.state == states.SERVING and not row.stale for row in entries)
             for entries in catalogs
         ),
-        packages=packages_in(catalogs),
+        packages=count_packages(shown),
         troubled=[row for row in shown if row.stale or row.state == states.FAILED],
         new=sum(all(row.state == states.NEW for row in entries) for entries in catalogs),
     )

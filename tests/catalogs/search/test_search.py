@@ -377,7 +377,8 @@ VALUES = st.lists(st.sampled_from("xyz"), max_size=3, unique=True).map(tuple)
 def make_row(number: int, name: str, catalog: str, draw: Any) -> Row:
     return with_values(
         Row(
-            id=number, name=name, catalog_id=1, catalog=catalog, cluster="-", display_name="",
+            id=number, name=name, catalog_id=1, catalog=catalog, source=catalog, cluster="-",
+            display_name="",
             summary="", provider=draw(st.sampled_from(["", "x", "y"])), default_channel="",
             head_bundle="", head_version="", icon="", categories=draw(VALUES),
             keywords=draw(VALUES), capability=draw(st.sampled_from(["", "x", "y"])),

@@ -43,12 +43,12 @@ def test_the_list_tells_each_catalogs_state_content_and_cost(reader, catalog):
     for words in (
         'href="/catalogs/prod/redhat-operators"',
         'href="/catalogs/-/local"',
-        "on prod",
+        "ClusterCatalog",
         "no cluster",
         "Serving",
         "321",
         "200, 35 ms",
-        ">7<",
+        "priority 7",
         "none needs attention",
     ):
         assert words in page
@@ -146,6 +146,19 @@ def test_problems_filter_by_severity_and_package_errors_first(reader, catalog):
     assert [each.message for each in of_a.context["page"].object_list] == ["no head"]
     none = reader.get(URL, {"tab": "problems", "package": "zzz"})
     assert "No problem of the content matches." in text_of(none)
+
+
+def test_the_consequence_of_problems_names_the_catalogsource_that_serves(reader, catalog):
+    make_problem(catalog=catalog)
+    source = {"name": catalog.name, "cluster": catalog.cluster, "source_kind": "CatalogSource"}
+    make_catalog(slug="t.x", namespace="team", state="failed", package_count=5, **source)
+    make_catalog(slug="n.x", namespace="new", package_count=0, **source)
+    page = text_of(reader.get(f"{URL}?tab=problems"))
+    assert "the pod of a CatalogSource that serves it does not start" in page
+    assert "packages now" not in page
+    make_catalog(slug="m.x", namespace="openshift-marketplace", package_count=82, **source)
+    page = text_of(reader.get(f"{URL}?tab=problems"))
+    assert "openshift-marketplace/redhat-operators of the cluster serves 82 packages now" in page
 
 
 def test_problems_come_fifty_a_page(reader, catalog):

@@ -1,5 +1,6 @@
 """The overview in every state: no cluster, first sync, empty, healthy, failing, unreachable."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ from django.utils import timezone
 from installs.models import Operator, Transition
 from installs.queries.overview import HealthCounts, arcs_of
 from olmweb.models import Cluster
-from tests.factories import make_catalog, make_cluster, make_operator
+from tests.factories import make_catalog, make_cluster, make_operator, make_package
 from tests.worlds.html import assert_fragment, assert_page
 from tests.worlds.operators import make_action, make_failing_world
 
@@ -123,18 +124,41 @@ def test_catalogs_in_trouble_are_named_with_their_error(reader: Client) -> None:
 def test_a_catalog_that_is_there_in_two_ways_counts_once(reader: Client) -> None:
     cluster = make_cluster(name="prod")
     make_operator(cluster=cluster)
-    make_catalog(cluster=cluster, package_count=82)
-    kind = "CatalogSource"
-    source: dict[str, Any] = {"source_kind": kind, "cluster": cluster, "package_count": 80}
-    make_catalog(slug="m.redhat-operators", namespace="openshift-marketplace", **source)
-    assert "1 serving 82 packages" in assert_page(reader.get("/")).text
-    text = assert_page(reader.get("/catalogs/")).text
-    assert "1 catalog with 82 packages, offered in 2 ways;" in text
+    source: dict[str, Any] = {"source_kind": "CatalogSource", "cluster": cluster}
+    other = make_catalog(slug="m.redhat-operators", namespace="openshift-marketplace", **source)
+    for catalog in (make_catalog(cluster=cluster, package_count=2), other):
+        for name in ("etcd", "loki"):
+            make_package(name=name, catalog=catalog)
+
+    def told() -> tuple[str, str, str]:
+        found = (
+            re.search(r"\d+ serving \d+ packages?", assert_page(reader.get("/")).text),
+            re.search(
+                r"\d+ catalogs? with \d+ packages?", assert_page(reader.get("/catalogs/")).text
+            ),
+            re.search(
+                r"\d+ packages? in \d+ catalogs?", assert_page(reader.get("/software/")).text
+            ),
+        )
+        assert all(found)
+        return tuple(match[0] for match in found if match)  # type: ignore[return-value]
+
+    assert told() == (
+        "1 serving 2 packages",
+        "1 catalog with 2 packages",
+        "2 packages in 1 catalog",
+    )
+    rows = assert_page(reader.get("/catalogs/")).text
+    assert "ClusterCatalog Serving" in rows
+    assert "CatalogSource in openshift-marketplace Serving" in rows
     make_catalog(slug="t.redhat-operators", namespace="team-a", **source)
-    make_catalog(cluster=make_cluster(name="lab"), package_count=1)
-    make_catalog(slug="file", package_count=1)
-    text = assert_page(reader.get("/catalogs/")).text
-    assert "4 catalogs with 164 packages, offered in 5 ways;" in text
+    make_package(name="etcd", catalog=make_catalog(cluster=make_cluster(name="lab")))
+    make_package(name="kafka", catalog=make_catalog(slug="file", name="file"))
+    assert told() == (
+        "4 serving 3 packages",
+        "4 catalogs with 3 packages",
+        "3 packages in 4 catalogs",
+    )
 
 
 def test_a_kind_that_may_not_be_read_is_told_with_the_remedy(reader: Client) -> None:
