@@ -517,6 +517,9 @@ class BundleInspection(models.Model):
     asked_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)  # the last attempt
     attempts = models.PositiveSmallIntegerField(default=0, db_default=0)
+    # Its registry asked to wait until then; `waits` counts how often.
+    next_attempt_at = models.DateTimeField(null=True, blank=True)
+    waits = models.PositiveSmallIntegerField(default=0, db_default=0)
     finished_at = models.DateTimeField(null=True, blank=True)
     done = models.PositiveBigIntegerField(default=0)  # bytes, while it is read
     total = models.PositiveBigIntegerField(default=0)

@@ -228,7 +228,8 @@ class ProblemRow:
 
 @dataclass(frozen=True, slots=True)
 class InspectionRow:
-    """`digest` and `objects` are of the last time that the image was read, null before."""
+    """`digest` and `objects` are of the last time that the image was read, null before. A queued
+    inspection whose registry asked to wait goes on at `next_attempt_at`."""
 
     bundle: str
     image: str
@@ -236,6 +237,7 @@ class InspectionRow:
     asked_by: str
     asked_at: datetime
     finished_at: datetime | None
+    next_attempt_at: datetime | None
     bytes_done: int
     bytes_total: int
     digest: str | None

@@ -20,6 +20,8 @@ from olmweb.runtime.reports import ATTEMPTS, Job, run_report
 
 log = structlog.get_logger(__name__)
 LIMIT = 300  # seconds
+LONGEST_WAIT = 3600  # seconds that a registry may ask to wait
+WAITS = 5  # times; then the inspection fails
 PROGRESS_INTERVAL = 0.5  # seconds between two writes of the progress
 USERNAME_LENGTH = 150  # characters, as the column holds
 State = BundleInspection.State
@@ -78,6 +80,8 @@ def start(image: str, username: str) -> BundleInspection | None:
         asked_by=username,
         asked_at=now,
         attempts=0,
+        next_attempt_at=None,
+        waits=0,
         done=0,
         total=0,
         **_NO_ERROR,
@@ -101,8 +105,10 @@ def access() -> RegistryAccess:
 
 
 def unfinished() -> list[Job]:
-    """The inspections that wait or run."""
-    rows = BundleInspection.objects.filter(state__in=IN_PROGRESS)
+    """The inspections that wait for a worker or run; not those that wait for their registry."""
+    rows = BundleInspection.objects.filter(
+        Q(next_attempt_at=None) | Q(next_attempt_at__lte=timezone.now()), state__in=IN_PROGRESS
+    )
     values = rows.values_list("pk", "asked_by", "asked_at")
     return [Job("inspection", key, person, at) for key, person, at in values]
 
@@ -115,7 +121,8 @@ def served() -> dict[str, datetime]:
 
 def run(row: BundleInspection) -> None:
     """Reads the image and stores the result or the error. An image whose objects are stored by
-    digest is not pulled again. Given up after ATTEMPTS, of which the workers died."""
+    digest is not pulled again. Given up after ATTEMPTS, of which the workers died. A registry that
+    asks to wait gets its time, up to WAITS times."""
     if row.attempts >= ATTEMPTS:
         error = SourceError(
             f"The inspection ended {ATTEMPTS} times without a result.",
@@ -124,15 +131,24 @@ def run(row: BundleInspection) -> None:
         )
         _fail(row, error)
         return
-    attempts = row.attempts + 1
-    _update(row, state=State.READING, started_at=timezone.now(), attempts=attempts)
+    _update(
+        row,
+        state=State.READING,
+        started_at=timezone.now(),
+        attempts=row.attempts + 1,
+        next_attempt_at=None,
+    )
     try:
         manifests, cost = _read(row)
     except SourceError as error:
-        _fail(row, error)
+        if error.retry_after:
+            _wait(row, error)
+        else:
+            _fail(row, error)
         return
     _update(
         row,
+        waits=0,
         state=State.READ,
         manifests=manifests,
         finished_at=timezone.now(),
@@ -177,6 +193,24 @@ class _ProgressWriter:
         if now - self._written_at >= PROGRESS_INTERVAL:
             self._written_at = now
             _update(self._row, done=done, total=total)
+
+
+def _wait(row: BundleInspection, error: SourceError) -> None:
+    """Puts the inspection off until the time that the registry names. The row waits, no worker."""
+    seconds, waits = error.retry_after, row.waits + 1
+    if seconds > LONGEST_WAIT:
+        error.message += (
+            f" It asks to wait {seconds:,.0f} s, longer than the {LONGEST_WAIT:,} s allowed."
+        )
+        _fail(row, error)
+    elif waits > WAITS:
+        error.message += f" It asked to wait {waits} times."
+        _fail(row, error)
+    else:
+        again = timezone.now() + timedelta(seconds=seconds)
+        # attempts: only those count whose workers died.
+        _update(row, state=State.QUEUED, next_attempt_at=again, waits=waits, attempts=0)
+        log.info("registry asks to wait", image=row.image, seconds=seconds, waits=waits)
 
 
 def _fail(row: BundleInspection, error: SourceError) -> None:

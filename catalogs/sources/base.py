@@ -12,11 +12,19 @@ class SourceError(Exception):
     """A source that can't be read, or content that is not a catalog.
 
     `message` is a sentence with the source and the fault, `hint` the remedy, `code` a slug.
-    `requests` and `bytes_read` are the cost of the attempt.
+    `requests` and `bytes_read` are the cost of the attempt. `retry_after` is the time in seconds
+    that a busy server asks to wait, 0 if it names none.
     """
 
     def __init__(
-        self, message: str, *, code: str, hint: str = "", requests: int = 0, bytes_read: int = 0
+        self,
+        message: str,
+        *,
+        code: str,
+        hint: str = "",
+        requests: int = 0,
+        bytes_read: int = 0,
+        retry_after: float = 0,
     ) -> None:
         # Foreign names may contain characters that no database stores.
         message = message.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
@@ -26,6 +34,7 @@ class SourceError(Exception):
         self.hint = hint
         self.requests = requests
         self.bytes_read = bytes_read
+        self.retry_after = retry_after
 
 
 class Cut(Exception):

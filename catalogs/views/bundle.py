@@ -100,6 +100,11 @@ class InspectionStatus:
     url: str = ""
 
     @property
+    def poll_seconds(self) -> int:
+        """How often a page asks for the progress: rarely while the registry has us wait."""
+        return 15 if self.row and self.row.next_attempt_at else 1
+
+    @property
     def percent(self) -> int | None:
         row = self.row
         return min(100, 100 * row.done // row.total) if row and row.total else None

@@ -24,7 +24,7 @@ from catalogs.sources.oci.reference import DIGEST, ImageReference
 
 REDIRECTS = 5
 TRIES = 4  # of a request with the answer 429, 5xx or none
-LONGEST_WAIT = 5  # seconds; a longer wait is left to the next sync, and the worker to others
+LONGEST_WAIT = 5  # seconds; a longer wait is left to the caller, and the worker to others
 RESUMES = 5
 SMALL = 8 * 1024**2  # bytes of a manifest or config
 _ERROR_CODE = re.compile(rb'"code"\s*:\s*"([A-Z_]{1,40})"')
@@ -154,13 +154,16 @@ class RegistryClient:
                         tries += 1
                     else:
                         challenge = None
-                        wait = max(wait, _retry_after(answer))
                         busy = answer.status == 429 or answer.status >= 500
+                        requested = _retry_after(answer) if busy else 0.0
+                        wait = max(wait, requested)
                         if not (tries and busy) or wait > LONGEST_WAIT:
-                            raise self._refused(answer, wait)
-            except _Unanswered as error:
+                            error = self._refused(answer, wait)
+                            error.retry_after = requested
+                            raise error
+            except _Unanswered as unanswered:
                 if not tries:
-                    raise error.cut from None
+                    raise unanswered.cut from None
                 challenge = None
             if challenge is None:
                 time.sleep(wait)

@@ -212,6 +212,59 @@ def test_a_failure_is_one_sentence_with_what_to_do_and_can_be_tried_again(
     assert (row.state, row.error_text) == (State.READ, "")
 
 
+def wait_over(row: BundleInspection) -> None:
+    BundleInspection.objects.update(next_attempt_at=timezone.now() - timedelta(seconds=1))
+    row.refresh_from_db()
+
+
+def test_a_registry_that_asks_to_wait_gets_its_time_and_no_worker_waits(admin, bundle, fake):
+    digest = bundle.image.rpartition("@")[2]
+    fake.wrong[digest] = status(429, Retry_After="600")
+    row = inspected(bundle)
+    assert (row.state, row.attempts, row.error_text) == (State.QUEUED, 0, "")
+    assert row.next_attempt_at is not None
+    assert 590 < (row.next_attempt_at - timezone.now()).total_seconds() <= 600
+    assert inspection.start(bundle.image, "olivia") is None
+    assert not run_next()
+    page = admin.get(url(bundle, "catalogs:bundle")).content.decode()
+    assert "The registry asked to wait" in page
+    assert admin.get(url(bundle, "api:get_inspection")).json()["next_attempt_at"]
+    fake.wrong.clear()
+    wait_over(row)
+    assert run_next()
+    row = BundleInspection.objects.get()
+    assert (row.state, row.next_attempt_at, row.waits) == (State.READ, None, 0)
+
+
+def test_a_registry_that_asks_to_wait_again_and_again_is_left_after_five_times(bundle, fake):
+    fake.wrong[bundle.image.rpartition("@")[2]] = status(429, Retry_After="60")
+    row = inspected(bundle)
+    for waits in range(2, inspection.WAITS + 1):
+        wait_over(row)
+        assert run_next()
+        row.refresh_from_db()
+        assert (row.state, row.waits) == (State.QUEUED, waits)
+    wait_over(row)
+    assert run_next()
+    row.refresh_from_db()
+    assert (row.state, row.error_code) == (State.FAILED, "rate-limited")
+    assert row.error_text.endswith("It asked to wait 6 times.")
+    assert inspection.start(bundle.image, "olivia") is not None
+    row.refresh_from_db()
+    assert (row.state, row.waits, row.next_attempt_at) == (State.QUEUED, 0, None)
+
+
+@pytest.mark.parametrize(("seconds", "state"), [("3600", "queued"), ("3601", "failed")])
+def test_a_registry_that_asks_to_wait_more_than_an_hour_is_left_at_once(
+    bundle, fake, seconds, state
+):
+    fake.wrong[bundle.image.rpartition("@")[2]] = status(503, Retry_After=seconds)
+    row = inspected(bundle)
+    assert row.state == state
+    if state == "failed":
+        assert row.error_text.endswith("It asks to wait 3,601 s, longer than the 3,600 s allowed.")
+
+
 def test_a_fault_of_ours_is_told_and_raised(bundle, monkeypatch):
     monkeypatch.setattr(BundleSource, "fetch", lambda self: 1 / 0)
     row = inspection.start(bundle.image, "alice")
