@@ -78,6 +78,10 @@ class Deadline:
         self._clock = clock or time.monotonic
         self._started = self._clock()
 
+    def left(self) -> float:
+        """Seconds until the longest time of the download is over, at least 0."""
+        return max(0.0, self._seconds - (self._clock() - self._started))
+
     def check(self, received: int) -> None:
         """Raises SourceError when the time for so many bytes is over."""
         elapsed = self._clock() - self._started

@@ -123,7 +123,7 @@ def direct_source(
 
     @contextmanager
     def opener(headers: dict[str, str]) -> Iterator[StreamedAnswer]:
-        with guard.request("GET", url, headers, rules) as answer:
+        with guard.request("GET", url, headers, rules, seconds=limits.seconds) as answer:
             yield guard.ResponseBody(answer)
 
     whole_lines = _has_lines(parts.path)

@@ -2,21 +2,25 @@
 
 Refuses link-local addresses, cloud metadata services and this machine, also as an IPv4 address
 inside an IPv6 one. Connects to the checked address, so that the name can't resolve to another one
-meanwhile. Follows no redirect: each is a new request with a new check.
+meanwhile. Follows no redirect: each is a new request with a new check. Ends a request that takes
+too long as a whole.
 """
 
 import ipaddress
 import socket
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 from urllib3.util import Timeout
 
-from catalogs.sources.base import Cut, SourceError
+from catalogs.sources.base import LIMITS, Cut, SourceError
 
 TIMEOUT = Timeout(connect=10, read=60)
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -89,16 +93,18 @@ def request(
     rules: Rules,
     *,
     body: bytes | None = None,
+    seconds: float = LIMITS.seconds,
 ) -> Iterator[urllib3.BaseHTTPResponse]:
-    """An open answer, body unread. Raises SourceError for a forbidden address, Cut without an
-    answer."""
+    """An open answer, body unread. Its connection is cut `seconds` after the request, with the body
+    read or not. Raises SourceError for a forbidden address, Cut without an answer."""
     parts = parse(url)
     port, host = port_of(parts), parts.hostname or ""
     address = checked_address(host, port, url, rules)
     named = host_of(parts)
     sent = {**headers, "Host": named if parts.port is None else f"{named}:{port}"}
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    with _pool(parts.scheme, address, port, host, rules.ca_file) as pool:
+    watchdog = _Watchdog(seconds)
+    with _pool(parts.scheme, address, port, host, rules.ca_file, watchdog) as pool, watchdog:
         try:
             answer = pool.urlopen(
                 method,
@@ -110,14 +116,28 @@ def request(
                 retries=False,
             )
         except (HTTPError, OSError) as error:
+            if watchdog.expired:
+                raise _too_slow(host) from error
             raise Cut(
                 f"{host} does not answer: {error}.",
                 hint="Check the address, the network and, for https, the server's certificate.",
             ) from error
         try:
             yield answer
+        except Cut as error:
+            if watchdog.expired:
+                raise _too_slow(host) from error
+            raise
         finally:
             answer.close()
+
+
+def _too_slow(host: str) -> Cut:
+    return Cut(
+        f"{host} does not finish its answer in time.",
+        code="too-slow",
+        hint="Check the network and the load of the server; what was read before stays.",
+    )
 
 
 def checked_address(host: str, port: int, url: str, rules: Rules) -> str:
@@ -165,12 +185,75 @@ def unwrapped(address: _Address) -> _Address:
     return address
 
 
+class _Watchdog:
+    """Cuts the connection of a request after `seconds`.
+
+    The timeout of a socket begins anew with each byte, and one read of http.client may take any
+    number of them: a server that dribbles headers, the size of a chunk or trailers holds it for
+    ever.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.expired = False
+        self._socket: socket.socket | None = None
+        self._timer = threading.Timer(max(seconds, 0), self._cut)
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def watch(self, connected: socket.socket) -> None:
+        """Called with the connected socket, by the thread that will read from it."""
+        self._socket = connected
+        if self.expired:
+            self._cut()
+
+    def _cut(self) -> None:
+        self.expired = True
+        if self._socket is not None:
+            with suppress(OSError):  # closed meanwhile
+                # Not SSLSocket.shutdown, which takes the TLS layer from the thread that reads.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+class _Connection(HTTPConnection):
+    def __init__(self, *args: Any, watchdog: _Watchdog, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._watchdog = watchdog
+
+    def connect(self) -> None:
+        super().connect()
+        self._watchdog.watch(self.sock)
+
+    def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]
+        response = super().getresponse()
+        if self._watchdog.expired:  # http.client takes the cut for the end of the headers
+            response.close()
+            raise TimeoutError("the time of the request is over")
+        return response
+
+
+class _TlsConnection(_Connection, HTTPSConnection):
+    """HTTPSConnection with a watchdog."""
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
 def _pool(
-    scheme: str, address: str, port: int, host: str, ca_file: str
+    scheme: str, address: str, port: int, host: str, ca_file: str, watchdog: _Watchdog
 ) -> urllib3.HTTPConnectionPool:
     if scheme == "http":
-        return urllib3.HTTPConnectionPool(address, port, timeout=TIMEOUT)
-    return urllib3.HTTPSConnectionPool(
+        return _Pool(address, port, timeout=TIMEOUT, watchdog=watchdog)
+    return _TlsPool(
         address,
         port,
         timeout=TIMEOUT,
@@ -178,6 +261,7 @@ def _pool(
         assert_hostname=host,
         cert_reqs="CERT_REQUIRED",
         ca_certs=ca_file or None,
+        watchdog=watchdog,
     )
 
 

@@ -94,8 +94,10 @@ class HttpSource:
                     received += len(chunk)
                     deadline.check(received)
                     yield chunk
+                deadline.check(received)  # a body without a length ends where it is cut
                 return
             except Cut:
+                deadline.check(received)
                 if not (identity and same_as and resumes and received):
                     raise
                 resumes -= 1
@@ -154,14 +156,17 @@ def url_source(
     """
     parts = guard.parse(url)
     shown = parts._replace(query="", fragment="").geturl()  # a query may hold a token
-    opener = partial(_open, url, guard.Rules(loopback=allow_loopback))
+    opener = partial(_open, url, guard.Rules(loopback=allow_loopback), limits.seconds)
     return HttpSource(shown, opener, limits=limits, whole_lines=whole_lines, access_method="URL")
 
 
 @contextmanager
-def _open(url: str, rules: guard.Rules, headers: dict[str, str]) -> Iterator[StreamedAnswer]:
+def _open(
+    url: str, rules: guard.Rules, seconds: float, headers: dict[str, str]
+) -> Iterator[StreamedAnswer]:
+    deadline = Deadline(url.partition("?")[0], seconds)
     for _ in range(REDIRECTS + 1):
-        with guard.request("GET", url, headers, rules) as answer:
+        with guard.request("GET", url, headers, rules, seconds=deadline.left()) as answer:
             location = answer.get_redirect_location()
             if not location:
                 yield guard.ResponseBody(answer)

@@ -155,11 +155,18 @@ def read_challenge(header: str) -> Challenge:
 
 
 def fetch_token(
-    challenge: Challenge, scope: str, credentials: Credentials, rules: guard.Rules, *, plain: bool
+    challenge: Challenge,
+    scope: str,
+    credentials: Credentials,
+    rules: guard.Rules,
+    *,
+    plain: bool,
+    seconds: float,
 ) -> tuple[int, str]:
     """Status of the token server's answer, and the token ("" when there is none).
 
-    `plain` allows a realm of plain http, for a registry that speaks it, too. Raises SourceError
+    `plain` allows a realm of plain http, for a registry that speaks it, too. `seconds` is the time
+    for all. Raises SourceError
     for a realm that is not allowed, Cut when it doesn't answer.
     """
     if guard.parse(challenge.realm).scheme == "http" and not plain:
@@ -172,14 +179,14 @@ def fetch_token(
         form = {**query, "grant_type": "refresh_token", "refresh_token": credentials.identity}
         body = urlencode({**form, "client_id": "olmweb"}).encode()
         headers["Content-Type"] = "application/x-www-form-urlencoded"
-        opened = guard.request("POST", challenge.realm, headers, rules, body=body)
+        opened = guard.request("POST", challenge.realm, headers, rules, body=body, seconds=seconds)
     else:
         if credentials.user:
             headers["Authorization"] = credentials.basic
         parts = urlsplit(challenge.realm)
         parameters = "&".join(filter(None, (parts.query, urlencode(query))))
         url = urlunsplit(parts._replace(query=parameters, fragment=""))
-        opened = guard.request("GET", url, headers, rules)
+        opened = guard.request("GET", url, headers, rules, seconds=seconds)
     with opened as answer:
         if answer.status != 200:
             return answer.status, ""

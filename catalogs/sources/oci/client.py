@@ -8,7 +8,7 @@ import hashlib
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin
@@ -99,6 +99,7 @@ class RegistryClient:
                         hint="The next attempt reads it again; what was read before stays.",
                     )
             except Cut:
+                self._deadline.check(self.bytes_read)
                 if not resumes:
                     raise
                 resumes -= 1
@@ -128,6 +129,7 @@ class RegistryClient:
             self._deadline.check(self.bytes_read + len(data))
             if len(data) > SMALL:
                 raise self._too_long(what, SMALL)
+        self._deadline.check(self.bytes_read + len(data))
         self.bytes_read += len(data)
         return data
 
@@ -141,6 +143,7 @@ class RegistryClient:
             headers["Range"] = part
         tries, token_requested = TRIES, False
         while True:
+            self._deadline.check(self.bytes_read)
             tries -= 1
             wait = 0.5 * 2 ** (TRIES - tries - 1)
             try:
@@ -162,6 +165,7 @@ class RegistryClient:
                             error.retry_after = requested
                             raise error
             except _Unanswered as unanswered:
+                self._deadline.check(self.bytes_read)
                 if not tries:
                     raise unanswered.cut from None
                 challenge = None
@@ -182,18 +186,18 @@ class RegistryClient:
         }
         for _ in range(REDIRECTS + 1):
             self.requests += 1
-            opened = guard.request(method, url, sent, rules)
-            try:
-                answer = opened.__enter__()
-            except Cut as error:
-                raise _Unanswered(error) from error
-            try:
+            with ExitStack() as stack:
+                left = self._deadline.left()
+                try:
+                    answer = stack.enter_context(
+                        guard.request(method, url, sent, rules, seconds=left)
+                    )
+                except Cut as error:
+                    raise _Unanswered(error) from error
                 location = answer.get_redirect_location()
                 if not location:
                     yield answer
                     return
-            finally:
-                opened.__exit__(None, None, None)
             url = urljoin(url, location)
             # A registry redirects to a store on the Internet, or to itself.
             to = guard.parse(url)
@@ -225,7 +229,15 @@ class RegistryClient:
                 "the registry for a token server in its domain.",
             )
         self.requests += 1
-        status, token = fetch_token(challenge, scope, self._credentials, self._rules, plain=plain)
+        status, token = fetch_token(
+            challenge,
+            scope,
+            self._credentials,
+            self._rules,
+            plain=plain,
+            seconds=self._deadline.left(),
+        )
+        self._deadline.check(self.bytes_read)
         if status in (400, 401, 403):
             raise self._unauthorized(status, "")
         if not token:
