@@ -35,6 +35,7 @@ DOCUMENT_LIMIT = 1_000_000  # bytes
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 NAME_LIMIT = 150
 DISCOVERY_AGE = 300  # seconds
+FAILURE_AGE = 10  # seconds without a request after a failed one
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -49,7 +50,8 @@ class Provider(msgspec.Struct, frozen=True):
     token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
 
 
-_discovered: dict[str, tuple[float, Provider]] = {}
+# Issuer -> until when its discovery document, or the failure to read it, is valid.
+_discovered: dict[str, tuple[float, Provider | OlmwebError]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +79,21 @@ def configured() -> OidcSettings:
 
 
 def discover(issuer: str) -> Provider:
-    """The provider's discovery document, read every DISCOVERY_AGE. Raises OlmwebError (502).
+    """The provider's discovery document, read every DISCOVERY_AGE. Raises OlmwebError (502), for
+    FAILURE_AGE without another request.
 
     Stored in the process: visitors without an account must not make one request each.
     """
-    known = _discovered.get(issuer)
-    if known is not None and time.monotonic() - known[0] < DISCOVERY_AGE:
-        return known[1]
-    provider = _read_discovery(issuer)
-    _discovered[issuer] = time.monotonic(), provider
-    return provider
+    valid_until, result = _discovered.get(issuer, (0.0, None))
+    if result is None or time.monotonic() >= valid_until:
+        try:
+            result, age = _read_discovery(issuer), DISCOVERY_AGE
+        except OlmwebError as error:
+            result, age = error, FAILURE_AGE
+        _discovered[issuer] = time.monotonic() + age, result
+    if isinstance(result, OlmwebError):
+        raise result.with_traceback(None)  # not that of all who were refused before
+    return result
 
 
 def _read_discovery(issuer: str) -> Provider:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -189,6 +190,29 @@ def test_a_provider_that_is_down_is_told_before_and_after_the_way_to_it(
         assert "does not answer" in page.text
         assert "Sign in with" in page.text
     assert not User.objects.exists()
+
+
+def test_a_provider_that_failed_is_not_asked_again_for_some_seconds(
+    client: Client, settings: Any, idp: RunningProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(settings, idp)
+    requests: list[str] = []
+
+    def refuse(address: str, **_: Any) -> None:
+        requests.append(address)
+        raise OSError("no route")
+
+    now = 0.0
+    monkeypatch.setattr(oidc, "time", SimpleNamespace(monotonic=lambda: now))
+    with monkeypatch.context() as patch:
+        patch.setattr("requests.get", refuse)
+        pages = [assert_page(client.get("/login/oidc/"), 502).text for _ in range(5)]
+    assert len(requests) == 1
+    assert all("does not answer" in page for page in pages)
+    now = 9.9
+    assert_page(client.get("/login/oidc/"), 502)
+    now = 10.1
+    assert client.get("/login/oidc/").status_code == 302
 
 
 def test_an_issuer_that_is_none_is_told(
