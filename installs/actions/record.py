@@ -25,7 +25,7 @@ from installs.actions.objects import (
     remake_problem,
 )
 from installs.actions.plan import Plan
-from installs.models import Action, ActionBatch, AllowRule
+from installs.models import Action, ActionBatch, ActionKey, AllowRule
 from installs.models.steps import Apply, Delete, Manifest, Step, from_json, to_json
 from olmweb.accounts.roles import AnyUser, impersonation_for, person
 from olmweb.clusters import client_for
@@ -227,10 +227,17 @@ def earlier_action(user: AnyUser, key: str, request_hash: str) -> Action | None:
 
     Raises OlmwebError (422) if the key was used for a request with another hash.
     """
-    action = Action.objects.filter(user=user.pk, idempotency_key=key).first() if key else None
-    if action is None:
+    if not key:
         return None
-    if action.request_hash != request_hash:
+    action = Action.objects.filter(user=user.pk, idempotency_key=key).first()
+    if action:
+        used_for = action.request_hash
+    else:
+        answered = ActionKey.objects.select_related("action").filter(user=user.pk, key=key).first()
+        if answered is None:
+            return None
+        action, used_for = answered.action, answered.request_hash
+    if used_for != request_hash:
         raise key_reused("action")
     action.replayed = True
     return action
@@ -265,8 +272,18 @@ def _open_action(values: dict[str, Any]) -> Action | None:
         return None
     same_steps = _untimed(from_json(values["stored_steps"])) == _untimed(action.steps)
     if action.verb == values["verb"] and same_steps:
+        _keep_key(values, action)
         return action
     raise _busy(values, str(action.verb))
+
+
+def _keep_key(values: dict[str, Any], action: Action) -> None:
+    """Stores the request's key, so that it gives this action when it is repeated later."""
+    user, key = values["user"], values["idempotency_key"]
+    if key and (action.user_id, action.idempotency_key) != (user.pk, key):
+        ActionKey.objects.get_or_create(
+            user=user, key=key, defaults={"action": action, "request_hash": values["request_hash"]}
+        )
 
 
 def _busy(values: dict[str, Any], doing: str) -> OlmwebError:

@@ -129,6 +129,22 @@ class Action(models.Model):
         return next(step for step in self.steps if isinstance(step, Apply) and step.main)
 
 
+class ActionKey(models.Model):
+    """An Idempotency-Key that was answered with an equal open action, which another request had
+    recorded with its own key or none."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=100)
+    request_hash = models.CharField(max_length=64)
+    action = models.ForeignKey(Action, on_delete=models.CASCADE, related_name="+")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("user", "key"), name="one_answer_per_key"),)
+
+    def __str__(self) -> str:
+        return self.key
+
+
 class AccessAnswer(models.Model):
     """A cluster's answer to an access review about one user, for the buttons of pages.
 

@@ -67,6 +67,26 @@ def test_a_key_of_another_body_is_refused(olivia: User, changed: dict[str, Any])
     assert Action.objects.count() == 1
 
 
+def test_a_key_that_met_an_equal_open_action_gives_it_again_when_it_has_ended(
+    olivia: User,
+) -> None:
+    oscar = User.objects.create_user("oscar")
+    oscar.groups.set(olivia.groups.all())
+    first = post(olivia, INSTALL, **{"Idempotency-Key": "k"}).json()["id"]
+    for user, key in ((olivia, "l"), (oscar, "k")):
+        met = post(user, INSTALL, **{"Idempotency-Key": key})
+        assert met.status_code == 202, met.json()
+        assert met.json()["id"] == first
+    assert post(olivia, INSTALL).json()["id"] == first
+    Action.objects.update(state="succeeded")
+    for user, key in ((olivia, "l"), (oscar, "k"), (olivia, "k")):
+        again = post(user, INSTALL, **{"Idempotency-Key": key})
+        assert (again.json()["id"], again["Idempotency-Replayed"]) == (first, "true")
+        other = post(user, INSTALL | {"channel": "beta"}, **{"Idempotency-Key": key})
+        assert (other.status_code, other.json()["error"]["code"]) == (422, "key-reused")
+    assert Action.objects.count() == 1
+
+
 def test_a_repeated_removal_gives_the_same_action_when_its_object_is_gone(
     olivia: User, sandbox: Sandbox
 ) -> None:
