@@ -210,7 +210,7 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_RESET_ON_SUCCESS = True
-AXES_CLIENT_IP_CALLABLE = "olmweb.accounts.audit.client_address"
+AXES_CLIENT_IP_CALLABLE = "olmweb.accounts.throttling.throttled_address"
 AXES_LOCKOUT_CALLABLE = "olmweb.accounts.views.locked_out"
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False

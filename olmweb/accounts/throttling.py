@@ -3,9 +3,11 @@
 Failures are counted for 15 minutes after the last one, in the database: they hold for all web
 processes and without Redis. An account is locked for one address after five failures, so nobody
 locks out others by that; an address after 50 and an account, over all addresses, after 100.
-Refused attempts are not counted.
+Refused attempts are not counted. The addresses of an IPv6 network of 64 bits count as one: that is
+what a single client is given.
 """
 
+import ipaddress
 from datetime import timedelta
 from typing import Any
 
@@ -57,6 +59,7 @@ class FailedSignIns(AxesDatabaseHandler):  # type: ignore[misc]
         ip_or_username: bool = False,
     ) -> int:
         """Unlocks by command: everything, or an account, an address, or one of both."""
+        ip_address = _counted_as(ip_address) if ip_address else None
         with transaction.atomic():
             deleted: int = super().reset_attempts(
                 ip_address=ip_address, username=username, ip_or_username=ip_or_username
@@ -80,6 +83,12 @@ class ThrottledSignIn(AxesStandaloneBackend):  # type: ignore[misc]
         request.axes_locked_out = True  # type: ignore[attr-defined]
         request.sign_in_refused = True  # type: ignore[attr-defined]
         raise PermissionDenied
+
+
+def throttled_address(request: HttpRequest) -> str | None:
+    """The address under which failures of this client are counted: of IPv6 its /64 network."""
+    address = client_address(request)
+    return _counted_as(address) if address else None
 
 
 def too_many_failures() -> OlmwebError:
@@ -120,4 +129,20 @@ def count(request: HttpRequest, kind: str) -> bool:
 
 
 def _key(request: HttpRequest, kind: str) -> str:
-    return f"rate:{kind.replace(' ', '-')}:{client_address(request) or ''}"
+    return f"rate:{kind.replace(' ', '-')}:{throttled_address(request) or ''}"
+
+
+def _counted_as(address: str) -> str:
+    """The IPv4 address, also when it is written as IPv6, or the first address of the /64 network.
+
+    Anything else is returned unchanged.
+    """
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return address
+    if parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(parsed), 64), strict=False).network_address)

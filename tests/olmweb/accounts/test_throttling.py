@@ -74,6 +74,21 @@ def test_many_addresses_fail_a_hundred_times_for_an_account_at_most(mia: User) -
     assert post("mia", PASSWORD).status_code == 429
 
 
+def test_the_addresses_of_one_ipv6_network_count_as_one(mia: User) -> None:
+    for i in range(5):
+        fail("mia", 1, f"2001:db8:0:1:{i:x}::{i + 1:x}")
+    assert post("mia", PASSWORD, "2001:db8:0:1::ffff").status_code == 429
+    assert post("mia", PASSWORD, "2001:db8:0:2::1").status_code == 302
+    call_command("axes_reset_ip", "2001:db8:0:1::7")
+    assert post("mia", PASSWORD, "2001:db8:0:1::ffff").status_code == 302
+
+
+def test_ipv4_addresses_written_as_ipv6_stay_apart(mia: User) -> None:
+    fail("mia", 5, "::ffff:192.0.2.1")
+    assert post("mia", PASSWORD, "192.0.2.1").status_code == 429
+    assert post("mia", PASSWORD, "::ffff:192.0.2.2").status_code == 302
+
+
 def test_a_lock_ends_by_itself_and_by_command(mia: User) -> None:
     fail("mia", 5)
     AccessAttempt.objects.update(attempt_time=timezone.now() - timedelta(minutes=16))
@@ -110,4 +125,17 @@ def test_wrong_tokens_of_an_address_are_refused_without_a_query(
     assert answer.status_code == 429
     other = Client(REMOTE_ADDR="192.0.2.9")
     assert other.get("/api/v1/status", headers=header).status_code == 401
+    cache.clear()
+
+
+def test_wrong_tokens_of_one_ipv6_network_are_counted_together() -> None:
+    cache.clear()
+    header = {"Authorization": "Bearer olmweb_wrong"}
+    for i in range(60):
+        client = Client(REMOTE_ADDR=f"2001:db8:0:1::{i + 1:x}")
+        assert client.get("/api/v1/status", headers=header).status_code == 401
+    client = Client(REMOTE_ADDR="2001:db8:0:1::abcd")
+    assert client.get("/api/v1/status", headers=header).status_code == 429
+    client = Client(REMOTE_ADDR="2001:db8:0:2::1")
+    assert client.get("/api/v1/status", headers=header).status_code == 401
     cache.clear()
