@@ -17,7 +17,7 @@ from olmweb.kube.fields import items, read_time, text
 
 _GOING_ON = ("Installing", "Upgrading")
 # OLM installs this one itself, so no Subscription is missing.
-_PART_OF_OLM = "packageserver"
+PART_OF_OLM = "packageserver"
 # Details with the time since when an object of a kind is in its phase.
 _SINCE = {"ClusterServiceVersion": "last_update", "InstallPlan": "start_time"}
 
@@ -35,7 +35,7 @@ def notes_of(
     messages += _earlier(subject, diagnosis)
     messages += _outdated(subject, components)
     messages += _held(components, diagnosis)
-    if subject.kind == "ClusterServiceVersion" and subject.name != _PART_OF_OLM:
+    if subject.kind == "ClusterServiceVersion" and subject.name != PART_OF_OLM:
         messages.append(f"clusterserviceversion {subject.name} has no subscription")
     notes = [finding_of(subject, [ReportedMessage.of(subject, message)]) for message in messages]
     return (*filter(None, notes), *_deprecated(subject))

@@ -15,6 +15,17 @@ from catalogs.resolve.facts import ResolverPackage
 _TEXT = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.+-].*)?")
 _EXACT = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
 _LAST_OF_4 = 22  # 4.23 is 5.0
+# How OLM and cluster-olm-operator name what blocks an update, in the order of their versions:
+# skew.String in operator-lifecycle-manager pkg/controller/operators/openshift/helpers.go, and
+# pkg/controller/incompatible_operator_controller.go of cluster-olm-operator.
+_CSV = r"(?P<namespace>[a-z0-9-]{1,63})/(?P<name>[A-Za-z0-9.-]{1,253})"
+_REPORTED = (
+    re.compile(rf"{_CSV} is incompatible with OpenShift minor versions greater than "
+               r"(?P<maximum>[^\s,]{1,60})"),
+    re.compile(rf"maximum supported OCP version for {_CSV} is (?P<maximum>[^\s,]{{1,60}})"),
+    re.compile(rf"{_CSV} has invalid olm\.maxOpenShiftVersion properties(?P<maximum>)"),
+    re.compile(r'for ClusterExtension "(?P<name>[^"\s]{1,253})"(?P<namespace>)(?P<maximum>)'),
+)  # fmt: skip
 
 
 class Minor(NamedTuple):
@@ -86,7 +97,8 @@ class Weight(StrEnum):
 class CheckedOperator:
     """An installed operator. `maximum` holds the values of olm.maxOpenShiftVersion, None if neither
     its CSV nor a catalog has them; `refused` is the message of its OperatorCondition against an
-    upgrade, None without one; `plan` is an InstallPlan that waits for approval."""
+    upgrade, None without one; `plan` is an InstallPlan that waits for approval; `reported_by` is
+    the object of the cluster that names it as incompatible, as in "ClusterOperator olm"."""
 
     kind: str
     namespace: str
@@ -101,10 +113,37 @@ class CheckedOperator:
     maximum: tuple[str, ...] | None = None
     min_kube: str = ""
     refused: str | None = None
+    reported_by: str = ""
 
     @property
     def words(self) -> str:
         return self.version or self.bundle or self.name
+
+
+class ReportedOperator(NamedTuple):
+    """What a message of the cluster names as incompatible with the next minor: a
+    ClusterServiceVersion or a ClusterExtension. `maximum` is empty if the message has none."""
+
+    kind: str
+    namespace: str
+    name: str
+    maximum: str
+
+    @property
+    def words(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+def reported_operators(message: str) -> list[ReportedOperator]:
+    """The operators that the message of an Upgradeable condition names, each once."""
+    reported: dict[tuple[str, str], ReportedOperator] = {}
+    for pattern in _REPORTED:
+        for match in pattern.finditer(message):
+            namespace, name = match["namespace"], match["name"]
+            kind = "ClusterServiceVersion" if namespace else "ClusterExtension"
+            operator = ReportedOperator(kind, namespace, name, match["maximum"])
+            reported.setdefault((namespace, name), operator)
+    return list(reported.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +163,8 @@ TITLES = {
     "cluster-operator": "A ClusterOperator is not upgradeable",
     "max-openshift": "Supports no later OpenShift",
     "max-openshift-unreadable": "Its maximum OpenShift version can't be read",
+    "reported-incompatible": "Reported as incompatible by the cluster",
+    "reported-missing": "Reported by the cluster, not found in it",
     "operator-condition": "The operator refuses upgrades",
     "max-openshift-unknown": "Its maximum OpenShift version is not known",
     "min-kube": "Needs a newer Kubernetes",
@@ -164,7 +205,9 @@ def max_openshift(subject: CheckedOperator, following: Minor) -> UpgradeBlocker 
         )
     if supports(values, following):
         return None
-    enforced = subject.kind in ("Subscription", "ClusterServiceVersion")
+    enforced = subject.kind in ("Subscription", "ClusterServiceVersion") or bool(
+        subject.reported_by
+    )
     weight = Weight.BLOCKS if enforced else Weight.PLAN
     if len(values) > 1 or read_maximum(values[0]) is None:
         quoted = ", ".join(f'"{value[:40]}"' for value in values[:3])
@@ -175,7 +218,9 @@ def max_openshift(subject: CheckedOperator, following: Minor) -> UpgradeBlocker 
             f"{following}: it can't tell, so it holds the cluster.",
         )
     held = (
-        "OLM reports Upgradeable=False until it is upgraded or removed."
+        f"{subject.reported_by} names {subject.bundle} for it."
+        if subject.reported_by
+        else "OLM reports Upgradeable=False until it is upgraded or removed."
         if enforced
         else f"OLM does not enforce it for a {subject.kind}, so it would simply run unsupported."
     )
@@ -184,6 +229,53 @@ def max_openshift(subject: CheckedOperator, following: Minor) -> UpgradeBlocker 
         weight,
         f"{subject.words} supports OpenShift up to {values[0]}, the next is {following}. {held}",
     )
+
+
+def reported_incompatible(reported: ReportedOperator, subject: CheckedOperator) -> UpgradeBlocker:
+    """The cluster names an installed operator that the stored facts don't show as incompatible."""
+    return UpgradeBlocker(
+        "reported-incompatible",
+        Weight.BLOCKS,
+        f"{subject.reported_by} names {reported.kind} {reported.words} as incompatible with the "
+        f"next minor version; the stored facts of {subject.kind} {subject.name} don't confirm it.",
+        (
+            "Wait until OLM checks again: a message that is out of date clears by itself.",
+            f"If it stays, read the annotations of {reported.kind} {reported.words} "
+            f"({_get_command(reported)} -o yaml), then upgrade the operator or remove it.",
+        ),
+    )
+
+
+def reported_missing(
+    reported: ReportedOperator, reported_by: str, following: Minor | None
+) -> UpgradeBlocker:
+    """The cluster names an operator that the last sync did not find."""
+    limit = f", which supports OpenShift up to {reported.maximum}" if reported.maximum else ""
+    if reported.kind == "ClusterServiceVersion":
+        upgrade = (
+            "upgrade it through its Subscription (kubectl get subscriptions.operators.coreos.com "
+            f"-n {reported.namespace})"
+        )
+    else:
+        upgrade = "upgrade it through spec.source.catalog.version"
+    return UpgradeBlocker(
+        "reported-missing",
+        Weight.BLOCKS,
+        f"{reported_by} names {reported.kind} {reported.words}{limit}. The last sync of the "
+        "cluster found no operator with it.",
+        (
+            f"Check whether it exists: {_get_command(reported)}",
+            f"If it exists, {upgrade} to a version that supports OpenShift "
+            f"{following or 'the next minor version'}, or remove it.",
+            "If it does not exist, there is nothing to do: the message clears when OLM checks "
+            "again.",
+        ),
+    )
+
+
+def _get_command(reported: ReportedOperator) -> str:
+    namespace = f" -n {reported.namespace}" if reported.namespace else ""
+    return f"kubectl get {reported.kind.lower()} {reported.name}{namespace}"
 
 
 def operator_condition(subject: CheckedOperator) -> UpgradeBlocker | None:

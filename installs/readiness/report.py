@@ -15,20 +15,26 @@ from catalogs.graph import GraphEntry
 from catalogs.models import Bundle, Catalog, Channel, ChannelEntry, Package
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.semver import read_version
+from installs.diagnosis.notes import PART_OF_OLM
 from installs.models import ClusterOperator, Component, Operator
-from installs.queries.overview import cluster_versions, update_of
+from installs.queries.overview import ClusterUpdate, UpdateBlocker, cluster_versions, update_of
 from installs.readiness.blockers import (
     TITLES,
     CheckedOperator,
     Minor,
     OfferedPackage,
+    ReportedOperator,
     UpgradeBlocker,
     Weight,
     deprecations,
+    listed,
     max_openshift,
     min_kube,
     operator_condition,
     read_minor,
+    reported_incompatible,
+    reported_missing,
+    reported_operators,
     supports,
 )
 from installs.readiness.removed_packages import channel_or_version_removed, package_removed
@@ -73,7 +79,9 @@ class ReadinessRow:
 @dataclass(frozen=True, slots=True)
 class Readiness:
     """The readiness of a cluster. `following` is empty if its version is unknown; `operators` is
-    the number of operators checked. `platform` is OpenShift or Kubernetes."""
+    the number of operators checked, without what is part of OLM. `platform` is OpenShift or
+    Kubernetes.
+    """
 
     cluster: str
     version: str
@@ -235,7 +243,8 @@ def _fill(packages: Mapping[int, Package]) -> dict[int, OfferedPackage]:
 def _components(clusters: Collection[int]) -> dict[int, ComponentsByKey]:
     components: dict[int, ComponentsByKey] = defaultdict(dict)
     rows = Component.objects.filter(cluster__in=clusters, kind__in=KINDS).order_by()
-    for row in rows.only("cluster_id", "kind", "namespace", "name", "phase", *_JSON_FIELDS):
+    fields = ("cluster_id", "operator_id", "kind", "namespace", "name", "phase")
+    for row in rows.only(*fields, *_JSON_FIELDS):
         components[row.cluster_id][row.kind, row.namespace, row.name] = row
     return components
 
@@ -255,17 +264,29 @@ def _of_cluster(
     following = now.next() if now else None
     target = _TargetCluster(cluster.name, text, following, openshift=update is not None)
     rows = [
-        target.row(
-            blocker.kind,
-            _cluster_blocker(blocker.kind, blocker.name, blocker.reason, blocker.message),
-            blocker.name,
-        )
+        target.row(blocker.kind, _cluster_blocker(blocker), blocker.name)
         for blocker in (update.blockers if update else ())
     ]
-    for operator in operators:
+    # What is part of OLM is updated with the cluster, and no catalog has it.
+    checked = [
+        operator
+        for operator in operators
+        if (operator.kind, operator.name) != ("ClusterServiceVersion", PART_OF_OLM)
+    ]
+    reports, missing_operators = _match_reports(update, checked, components)
+    for operator in checked:
         offer = offers.own.get(operator.pk)
         subject = _subject(operator, components, offer)
+        for report in reports[operator.pk]:
+            subject = replace(subject, reported_by=report.source)
+            if report.operator.maximum and report.operator.name in (subject.bundle, subject.name):
+                subject = replace(subject, maximum=(report.operator.maximum,))
         blockers = list(_blockers(subject, offer, target))
+        for report in reports[operator.pk]:
+            current = report.operator.name in (subject.bundle, subject.name)
+            if not current or not any(map(_refuses_minor, blockers)):
+                blockers = [row for row in blockers if row.code != "max-openshift-unknown"]
+                blockers.append(reported_incompatible(report.operator, subject))
         if next_catalog is not None and subject.package:
             next_offer = offers.following.get(subject.package)
             missing = (
@@ -275,6 +296,11 @@ def _of_cluster(
             )
             blockers += [missing] if missing else []
         rows += [target.row(subject.kind, blocker, subject.name, subject) for blocker in blockers]
+    for report in missing_operators:
+        kind, namespace, name = report.operator[:3]
+        blocker = reported_missing(report.operator, report.source, following)
+        subject = CheckedOperator(kind, namespace, name, package="", version="", bundle=name)
+        rows.append(target.row(kind, blocker, name, subject))
     rows.sort(
         key=lambda row: (
             _ORDER.index(Weight(row.weight)), _TITLES.index(row.code), row.name, row.namespace,
@@ -282,8 +308,45 @@ def _of_cluster(
     )  # fmt: skip
     platform = "OpenShift" if update else "Kubernetes"
     return Readiness(
-        *(cluster.name, text, str(following or ""), platform, len(operators), tuple(rows))
+        *(cluster.name, text, str(following or ""), platform, len(checked), tuple(rows))
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """An operator that blocks the update according to `source`, as in "ClusterOperator olm"."""
+
+    operator: ReportedOperator
+    source: str
+
+
+def _match_reports(
+    update: ClusterUpdate | None, operators: Sequence[Operator], components: ComponentsByKey
+) -> tuple[dict[int, list[_Report]], list[_Report]]:
+    """What the cluster names as incompatible: by id of the operator, and without an operator."""
+    ids = {(row.kind, row.namespace, row.name): row.pk for row in operators}
+    for row in operators:
+        ids.setdefault(("ClusterServiceVersion", row.namespace, row.bundle), row.pk)
+    known = set(ids.values())
+    by_operator: dict[int, list[_Report]] = defaultdict(list)
+    without = []
+    reported = {
+        report[:3]: _Report(report, f"{blocker.kind} {blocker.name}")
+        for blocker in (update.blockers if update else ())
+        for report in reported_operators(blocker.message)
+    }
+    for key, report in reported.items():
+        component = components.get(key)
+        pk = ids.get(key) or (component.operator_id if component else None)
+        if pk in known:
+            by_operator[pk].append(report)
+        else:
+            without.append(report)
+    return by_operator, without
+
+
+def _refuses_minor(blocker: UpgradeBlocker) -> bool:
+    return blocker.code in ("max-openshift", "max-openshift-unreadable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,26 +384,25 @@ class _TargetCluster:
         )
 
 
-def _cluster_blocker(kind: str, name: str, reason: str, message: str) -> UpgradeBlocker:
-    text = " ".join(message.split())[:1000].rstrip(".")
-    because = f" ({reason})" if reason else ""
-    if kind == "ClusterOperator":
-        remedy = "Do what its message asks for; the condition clears by itself."
-        if reason == "IncompatibleOperatorsInstalled":
-            remedy = (
-                "The operators that it names have rows of their own here, each with its way out."
-            )
-        return UpgradeBlocker(
-            "cluster-operator",
-            Weight.BLOCKS,
-            f"ClusterOperator {name} says Upgradeable=False{because}: {text or 'no message'}.",
-            (remedy,),
+def _cluster_blocker(blocker: UpdateBlocker) -> UpgradeBlocker:
+    text = " ".join(blocker.message.split())[:1000].rstrip(".")
+    because = f" ({blocker.reason})" if blocker.reason else ""
+    reported = [operator.words for operator in reported_operators(blocker.message)]
+    remedy = "Do what its message asks for; the condition clears by itself."
+    if reported:
+        remedy = (
+            f"Upgrade or remove {listed(reported)}; the rows here say how. The condition then "
+            "clears by itself."
         )
+    if blocker.kind == "ClusterOperator":
+        code, verb = "cluster-operator", "says Upgradeable=False"
+    else:
+        code, verb = "cluster-version", "refuses"
     return UpgradeBlocker(
-        "cluster-version",
+        code,
         Weight.BLOCKS,
-        f"ClusterVersion {name} refuses{because}: {text or 'no message'}.",
-        ("Do what its message asks for; the condition clears by itself.",),
+        f"{blocker.kind} {blocker.name} {verb}{because}: {text or 'no message'}.",
+        (remedy,),
     )
 
 

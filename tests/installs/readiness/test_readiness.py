@@ -7,7 +7,12 @@ import pytest
 from catalogs.models import Catalog, Channel
 from installs.models import Operator
 from installs.readiness import ReadinessRow, readiness
-from installs.readiness.blockers import read_maximum, read_minor, supports
+from installs.readiness.blockers import (
+    read_maximum,
+    read_minor,
+    reported_operators,
+    supports,
+)
 from installs.readiness.request import ReadinessRequest, markdown
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_component, make_operator, make_package
@@ -181,13 +186,58 @@ def test_an_operator_that_no_catalog_has_is_not_called_ready(prod: Cluster) -> N
     assert found.counts == {"blocks": 0, "holds": 0, "unknown": 1, "plan": 0}
 
 
-def test_what_the_cluster_itself_says_comes_first(prod: Cluster, catalog: Catalog) -> None:
+def make_blocking(cluster: Cluster, message: str, name: str = "operator-lifecycle-manager") -> None:
     make_clusteroperator(
-        prod,
-        "operator-lifecycle-manager",
+        cluster,
+        name,
         upgradeable="False",
         reason="IncompatibleOperatorsInstalled",
-        message="ClusterServiceVersions blocking cluster upgrade",
+        message=message,
+    )
+
+
+HEAD = "ClusterServiceVersions blocking minor version upgrades to 4.17.0 or higher:"
+
+
+@pytest.mark.parametrize(
+    ("message", "names"),
+    [
+        (
+            f"{HEAD}\n- maximum supported OCP version for tools/ceiling.v1.1.0 is 4.16\n"
+            "- maximum supported OCP version for openshift-logging/logging.v6.2.9 is 4.16",
+            [("tools", "ceiling.v1.1.0", "4.16"), ("openshift-logging", "logging.v6.2.9", "4.16")],
+        ),
+        (
+            "Cluster operator operator-lifecycle-manager should not be upgraded between minor "
+            "versions: ClusterServiceVersions blocking cluster upgrade: a/b.v1 is incompatible "
+            "with OpenShift minor versions greater than 4.14,a/c.v1.12.2 is incompatible with "
+            "OpenShift minor versions greater than 4.14",
+            [("a", "b.v1", "4.14"), ("a", "c.v1.12.2", "4.14")],
+        ),
+        (
+            f"{HEAD}\n- a/b.v1 has invalid olm.maxOpenShiftVersion properties: "
+            "Defining more than one olm.maxOpenShiftVersion property is not allowed",
+            [("a", "b.v1", "")],
+        ),
+        (
+            "Found ClusterExtensions that require upgrades prior to upgrading cluster to version "
+            '4.17: bundle "b.v1" for ClusterExtension "b",bundle "c.v2" for ClusterExtension "c".',
+            [("", "b", ""), ("", "c", "")],
+        ),
+        ("etcd/main is defragmenting", []),
+    ],
+)
+def test_the_operators_that_a_message_of_the_cluster_names(
+    message: str, names: list[tuple[str, str, str]]
+) -> None:
+    assert [row[1:] for row in reported_operators(message)] == names
+
+
+def test_what_the_cluster_itself_says_comes_first_and_names_the_operators(
+    prod: Cluster, catalog: Catalog
+) -> None:
+    make_blocking(
+        prod, f"{HEAD}\n- maximum supported OCP version for {NAMESPACE}/grafana.v1.0.0 is 4.16"
     )
     make_package(
         name="grafana", catalog=catalog, bundles={"1.0.0": {"max_openshift_version": "4.16"}}
@@ -195,8 +245,85 @@ def test_what_the_cluster_itself_says_comes_first(prod: Cluster, catalog: Catalo
     make_subscription(prod)
     first, second = rows_of(prod)
     assert (first.kind, first.code) == ("ClusterOperator", "cluster-operator")
-    assert "have rows of their own here" in first.ways[0]
-    assert second.code == "max-openshift"
+    assert f"Upgrade or remove {NAMESPACE}/grafana.v1.0.0; the rows here say how" in first.ways[0]
+    assert (second.code, second.name, second.target) == ("max-openshift", "grafana", "1.1.0")
+    assert "ClusterOperator operator-lifecycle-manager names grafana.v1.0.0" in second.sentence
+
+
+def test_a_message_that_names_no_operator_promises_no_rows(prod: Cluster) -> None:
+    make_blocking(prod, "Something else")
+    assert the_row(prod, "cluster-operator").ways == (
+        "Do what its message asks for; the condition clears by itself.",
+    )
+
+
+def test_a_named_operator_without_stored_facts_takes_its_maximum_from_the_message(
+    prod: Cluster,
+) -> None:
+    make_subscription(prod)
+    make_blocking(
+        prod, f"{HEAD}\n- maximum supported OCP version for {NAMESPACE}/grafana.v1.0.0 is 4.16"
+    )
+    row = the_row(prod, "max-openshift")
+    assert (row.kind, row.weight) == ("Subscription", "blocks")
+
+
+def test_a_named_version_that_was_not_found_has_a_row_with_what_to_check(prod: Cluster) -> None:
+    make_blocking(prod, f"{HEAD}\n- maximum supported OCP version for tools/ceiling.v1.1.0 is 4.16")
+    row = the_row(prod, "reported-missing")
+    assert (row.kind, row.namespace, row.name) == (
+        "ClusterServiceVersion", "tools", "ceiling.v1.1.0",
+    )  # fmt: skip
+    assert row.weight == "blocks"
+    assert "supports OpenShift up to 4.16" in row.sentence
+    assert row.ways[0].endswith("kubectl get clusterserviceversion ceiling.v1.1.0 -n tools")
+    assert "a version that supports OpenShift 4.17" in row.ways[1]
+
+
+def test_a_named_version_that_the_stored_facts_allow_has_a_row_that_says_so(prod: Cluster) -> None:
+    row = make_subscription(prod, current="1.1.0")
+    make_csv(row, max_openshift=["4.18"])
+    make_component(
+        operator=row, kind="ClusterServiceVersion", namespace=NAMESPACE, name="grafana.v0.9.0",
+    )  # fmt: skip
+    make_blocking(
+        prod,
+        f"{HEAD}\n- {NAMESPACE}/grafana.v1.0.0 has invalid olm.maxOpenShiftVersion properties: x"
+        f"\n- maximum supported OCP version for {NAMESPACE}/grafana.v0.9.0 is 4.16",
+    )
+    found = [row for row in rows_of(prod) if row.code == "reported-incompatible"]
+    assert [(row.name, row.weight) for row in found] == [("grafana", "blocks")] * 2
+    sentences = " ".join(row.sentence for row in found)
+    assert "grafana.v1.0.0 as incompatible" in sentences
+    assert "grafana.v0.9.0 as incompatible" in sentences
+
+
+def test_a_named_cluster_extension_blocks(prod: Cluster, catalog: Catalog) -> None:
+    make_package(
+        name="argocd", catalog=catalog, bundles={"1.0.0": {"max_openshift_version": "4.16"}}
+    )
+    make_operator(cluster=prod, kind="ClusterExtension", name="argocd")
+    make_blocking(
+        prod,
+        "Found ClusterExtensions that require upgrades prior to upgrading cluster to version 4.17: "
+        'bundle "argocd.v1.0.0" for ClusterExtension "argocd".',
+        name="olm",
+    )
+    row = the_row(prod, "max-openshift")
+    assert (row.weight, row.target) == ("blocks", "1.1.0")
+    assert "ClusterOperator olm names" in row.sentence
+
+
+def test_what_is_part_of_olm_is_not_checked(prod: Cluster, following: Catalog) -> None:
+    make_operator(
+        cluster=prod,
+        kind="ClusterServiceVersion",
+        namespace="openshift-operator-lifecycle-manager",
+        name="packageserver",
+        bundle="packageserver",
+    )
+    report = readiness([prod], following)[0]
+    assert (report.rows, report.operators) == ((), 0)
 
 
 def test_an_operator_condition_holds_its_operator_unless_it_was_overruled(prod: Cluster) -> None:

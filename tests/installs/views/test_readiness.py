@@ -7,6 +7,7 @@ from catalogs.models import Catalog
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_component, make_package
 from tests.worlds.html import assert_fragment, assert_page
+from tests.worlds.operators import make_clusteroperator
 from tests.worlds.subscriptions import CATALOG, make_subscription
 
 pytestmark = pytest.mark.django_db
@@ -45,6 +46,22 @@ def test_the_page_says_whether_the_next_minor_is_open_and_what_is_in_the_way(
     assert page.text.index("Supports no later OpenShift") < page.text.index("Version deprecated")
     assert "Clears it: 1.1.0" in page.text
     assert "/operators/prod/Subscription/openshift-operators/grafana" in page.links
+
+
+def test_a_reported_operator_that_was_not_found_is_a_row_without_a_link(
+    reader: Client, prod: Cluster
+) -> None:
+    make_clusteroperator(
+        prod,
+        "operator-lifecycle-manager",
+        upgradeable="False",
+        reason="IncompatibleOperatorsInstalled",
+        message="maximum supported OCP version for tools/ceiling.v1.1.0 is 4.16",
+    )
+    page = assert_page(reader.get("/readiness/"))
+    assert "ceiling.v1.1.0 ClusterServiceVersion in tools" in page.text
+    assert "kubectl get clusterserviceversion ceiling.v1.1.0 -n tools" in page.text
+    assert not [link for link in page.links if "ceiling" in link]
 
 
 def test_a_cluster_with_nothing_in_the_way_is_ready(reader: Client, prod: Cluster) -> None:
