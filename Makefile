@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ASSET_SOURCES := $(shell find static/src templates -type f 2>/dev/null) package-lock.json static/build.mjs
 
-.PHONY: help install demo dev run clean-demo unit check test chart peers bench fuzz lint format lock
+.PHONY: help install demo dev run clean-demo unit check test chart peers bench soak fuzz lint format lock
 
 help:
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -87,6 +87,9 @@ peers: $(BIN)/python ## the real components for the tests: Debian's, and API ser
 
 bench: $(VENV)/.dev static/dist/.built ## measure; prints a table, writes .local/bench.json
 	@$(BIN)/python -m tests.bench
+
+soak: $(VENV)/.dev static/dist/.built ## load and chaos on real processes; prints a table, writes .local/soak.json
+	@$(BIN)/python -m tests.soak
 
 fuzz: $(VENV)/.dev ## feed odd bytes to the reader of catalogs for a minute (FUZZ_SECONDS=60)
 	@$(PIP) install --require-hashes -r requirements/fuzz.txt

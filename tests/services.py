@@ -110,7 +110,8 @@ class PostgresServer:
             [*self._as_user, str(self._bin / "postgres"), "-D", str(self._data / "db"),
              "-p", str(self._port),
              "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._data}",
-             "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "log_min_messages=fatal"],
+             "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "log_min_messages=fatal",
+             "-c", "max_connections=300"],  # two watchers of 50 clusters, beside all others
             cwd=self._data, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         wait_for_port(self._port, self.process, "PostgreSQL")

@@ -1,0 +1,215 @@
+"""Load, then chaos, on the processes of one stack; the rows of the table.
+
+The load: open pages, changes in the clusters and catalog syncs beside one more person's pages.
+The chaos: each fault while actions are requested over REST.
+"""
+
+import itertools
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.bench.bench_sync import CATALOG
+from tests.bench.tools import ROOT, one, p95, row
+from tests.soak import chaos
+from tests.soak.fleet import Fleet
+from tests.soak.requested import Api, Requests
+from tests.soak.stack import Stack, stack
+
+PASSWORD = "only for this measurement"
+PAGE = "/cluster-operators/"  # what stays open
+PAGES = ("/", "/operators/", PAGE, "/software/")  # what one more person opens
+PAGE_MS, ROWS_SECONDS = 100.0, 10.0
+READY_SECONDS, END_SECONDS = 900.0, 300.0
+ASK_SECONDS = 0.1
+MEET_SECONDS = 20.0
+ENDED, SURPLUS = "actions requested and ended", "actions recorded beyond the requests"
+LOST, DOUBLED = "actions lost", "deletes or creates that a cluster saw twice"
+DIFFERENT = "rows unlike the clusters' objects"
+_WATCHED = (
+    "select count(*) from olmweb_resourcewatch"
+    " where resource = 'ClusterOperator' and state = 'watching'"
+)
+_INSTALLABLE = (
+    "select count(distinct c.cluster_id) from catalogs_package p"
+    " join catalogs_catalog c on c.id = p.catalog_id"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    clusters: int
+    pages: int  # open at once
+    load_seconds: float  # 0: no load
+    changes: float  # in all clusters together, a second
+    each: int  # actions of a cluster
+    between: float  # seconds from the end of one fault to the next
+    actions_pause: float  # longer than the claim of an action (90 s); 0: not paused
+    watch_pause: float  # longer than the lease of a watched cluster (8 s)
+    redis: float
+
+
+FULL = Size(50, 200, 40, 10, 20, 4, 100, 25, 60)
+SHORT = Size(3, 0, 0, 4, 6, 1, 0, 15, 8)
+
+
+def soak(size: Size) -> list[dict[str, Any]]:
+    """Rows of the table. Raises RuntimeError when the stack does not become ready."""
+    with tempfile.TemporaryDirectory(prefix="olmweb-soak-") as name, ExitStack() as exits:
+        folder = Path(name)
+        fleet = Fleet(size.clusters, folder / "kubeconfig")
+        exits.callback(fleet.stop)
+        product = exits.enter_context(stack(folder, fleet.names))
+        product.manage("createadmin", OLMWEB_ADMIN_PASSWORD=PASSWORD)
+        token = product.manage("apitoken", "admin", "--scope", "act").split()[0]
+        _wait_until_ready(product, size.clusters)
+        rows = _load(product, fleet, size) if size.load_seconds else []
+        requests = Requests(Api(product.urls, token), fleet.names, size.each)
+        requests.choose()
+        return rows + _chaos(product, fleet, size, requests)
+
+
+def _wait_until_ready(product: Stack, clusters: int) -> None:
+    """Until every cluster is watched and has a catalog to install from."""
+    with psycopg.connect(product.postgres.url, autocommit=True) as database:
+        deadline = time.monotonic() + READY_SECONDS
+        for statement in (_WATCHED, _INSTALLABLE):
+            while (ready := one(database, statement)) < clusters:
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"{ready} of {clusters} clusters after {READY_SECONDS:g} s")
+                time.sleep(1)
+
+
+def _load(product: Stack, fleet: Fleet, size: Size) -> list[dict[str, Any]]:
+    """A person opens pages while others have pages open, clusters change and a catalog syncs."""
+    seconds: list[float] = []
+    syncs: list[float] = []
+
+    def sync(number: int) -> None:
+        began = time.monotonic()
+        product.manage("sync_catalog", f"large{number}", "--file", str(catalog))
+        syncs.append(time.monotonic() - began)
+
+    def change(number: int) -> None:
+        fleet.touch(f"Load{number}", number % size.clusters, 1)
+
+    with ExitStack() as exits:
+        catalog = product.folder / "catalog.jsonl"
+        exits.enter_context(_open_pages(product.urls[1], size.pages))
+        exits.enter_context(_meanwhile(change, 1 / size.changes))
+        if CATALOG.is_file():
+            with lzma.open(CATALOG) as packed, catalog.open("wb") as plain:
+                shutil.copyfileobj(packed, plain, 1 << 20)
+            exits.enter_context(_meanwhile(sync, 0))
+        else:
+            _say("no catalog syncs: the catalog that tests/bench/bench_sync.py names is missing")
+        end = time.monotonic() + size.load_seconds
+        for page in itertools.cycle(PAGES):
+            if time.monotonic() > end:
+                break
+            began = time.perf_counter()
+            urllib.request.urlopen(product.urls[0] + page, timeout=30).read()  # noqa: S310
+            seconds.append(time.perf_counter() - began)
+            time.sleep(ASK_SECONDS)
+    _say(f"{len(seconds)} pages; load of the machine: {os.getloadavg()[0]:.0f}")
+    _say(f"syncs of the large catalog: {[round(s, 1) for s in syncs]} s")
+    what = f"a page beside {size.pages} open ones, {size.clusters} changing clusters and syncs"
+    return [row(f"{what}, p95", 1000 * p95(seconds), "ms", PAGE_MS)]
+
+
+def _chaos(product: Stack, fleet: Fleet, size: Size, requests: Requests) -> list[dict[str, Any]]:
+    rows = []
+    requests.start()
+    faults = chaos.all_faults(
+        product,
+        actions_pause=size.actions_pause,
+        watch_pause=size.watch_pause,
+        redis=size.redis,
+    )
+    for number, fault in enumerate(faults):
+        # Each fault meets actions that were accepted since the one before.
+        accepted = len(requests.actions)
+        time.sleep(size.between)
+        deadline = time.monotonic() + MEET_SECONDS
+        while len(requests.actions) == accepted and time.monotonic() < deadline:
+            time.sleep(ASK_SECONDS)
+        fault.apply()
+        seconds = chaos.seconds_until_rows(product, fleet, f"Chaos{number}")
+        _say(f"{fault.name}: rows after {seconds:.1f} s; {len(requests.actions)} actions accepted")
+        rows.append(row(f"{fault.name}: until the rows follow", seconds, "s", ROWS_SECONDS))
+    requests.join(END_SECONDS)
+    _say(f"the actions: {dict(Counter(requests.states.values()))}")
+    different = chaos.different_rows(product, fleet, ROWS_SECONDS)
+    counts = fleet.counts()
+    lost, doubled = requests.lost(counts), requests.doubled(counts)
+    with psycopg.connect(product.postgres.url) as database:
+        recorded = one(database, "select count(*) from installs_action")
+    for problem in (*lost, *doubled, *different):
+        _say(problem)
+    return [
+        *rows,
+        row(ENDED, requests.ended, "", size.clusters * size.each, at_least=True),
+        row(SURPLUS, recorded - len(set(requests.actions.values())), "", 0),
+        row(LOST, len(lost), "", 0),
+        row(DOUBLED, len(doubled), "", 0),
+        row(DIFFERENT, len(different), "", 0),
+    ]
+
+
+@contextmanager
+def _meanwhile(turn: Callable[[int], None], pause: float) -> Iterator[None]:
+    """Repeats `turn` beside the block, and raises what it raised."""
+    over, errors = threading.Event(), list[Exception]()
+
+    def work() -> None:
+        try:
+            for number in itertools.count():
+                if over.wait(pause):
+                    return
+                turn(number)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+@contextmanager
+def _open_pages(address: str, number: int) -> Iterator[None]:
+    """Open pages as browsers keep them, in a process of their own."""
+    command = [sys.executable, "-m", "tests.bench.visitors", address, str(number), PAGE]
+    visitors = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert visitors.stdout
+        if visitors.stdout.readline() != "open\n":
+            raise RuntimeError("the open pages ended")
+        yield
+    finally:
+        _say(f"{number} open pages: {visitors.communicate(timeout=60)[0].strip()}")
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

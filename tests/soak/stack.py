@@ -1,0 +1,172 @@
+"""The production shape on this machine: PostgreSQL, Redis and every process of compose.yaml.
+
+Each process can be killed, paused and started again. Must not know what is measured.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import urllib3
+
+from tests.bench.tools import ROOT, environment, migrate
+from tests.services import PostgresServer, RedisServer, free_port
+
+CELERY = (sys.executable, "-m", "celery", "-A", "olmweb")
+READY_SECONDS = 60
+
+
+@dataclass(slots=True)
+class Process:
+    """A process of the product, and the file of everything that it wrote."""
+
+    name: str
+    command: list[str]
+    environ: dict[str, str]
+    log: Path
+    popen: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as output:
+            self.popen = subprocess.Popen(
+                self.command, cwd=ROOT, env=self.environ, stdout=output, stderr=output,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to the process and its children: they are one container."""
+        assert self.popen
+        os.killpg(self.popen.pid, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self._wait(5)
+
+    def end(self, seconds: float = 60) -> None:
+        if self.popen is None or self.popen.poll() is not None:
+            return
+        self.popen.terminate()
+        try:
+            self._wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def _wait(self, seconds: float) -> None:
+        assert self.popen
+        self.popen.wait(timeout=seconds)
+
+
+class Stack:
+    """PostgreSQL, Redis with an append-only file, and the processes by the names of compose.yaml.
+
+    `clusters` are contexts of `folder`/kubeconfig. Each process that another one replaces
+    when its lease ends runs twice, and so does web (`web-0`, `web-1`). There is no proxy: clients
+    know both addresses.
+    """
+
+    def __init__(self, folder: Path, clusters: list[str], **settings: str) -> None:
+        self.folder = folder
+        self.postgres = PostgresServer()
+        (folder / "redis").mkdir()
+        self.redis = RedisServer(folder / "redis")
+        self.ports = [free_port(), free_port()]
+        self.environ = environment(
+            folder,
+            DATABASE_URL=self.postgres.url,
+            REDIS_URL=self.redis.url,
+            KUBECONFIG=str(folder / "kubeconfig"),
+            OLMWEB_SECRET_KEY="only for this measurement " * 3,
+            OLMWEB_HOSTS="127.0.0.1",
+            OLMWEB_HTTPS="false",
+            OLMWEB_CLUSTERS=",".join(f"{name}={name}" for name in clusters),
+            OLMWEB_WRITE_AS="service-account",
+            OLMWEB_PUBLIC_READ="true",
+            OLMWEB_WEB_PROCESSES="1",
+            **settings,
+        )
+        self.processes = {made.name: made for made in self._processes(len(clusters))}
+
+    def _processes(self, clusters: int) -> Iterator[Process]:
+        manage = [sys.executable, "manage.py"]
+        worker = [*CELERY, "worker", "--loglevel", "warning", "--queues"]
+        watcher = [*worker, "watch", "--pool", "threads", "--concurrency"]
+        commands = {
+            f"web-{number}": [*manage, "web", "--port", str(port)]
+            for number, port in enumerate(self.ports)
+        }
+        commands |= {
+            "worker-actions-0": [*worker, "actions", "--concurrency", "4"],
+            "worker-actions-1": [*worker, "actions", "--concurrency", "4"],
+            "worker-sync": [*worker, "sync", "--concurrency", "2"],
+            "worker-reports": [*worker, "reports", "--concurrency", "1"],
+            "watcher-0": [*watcher, str(clusters + 4)],
+            "watcher-1": [*watcher, str(clusters + 4)],
+            "beat-0": [*CELERY, "beat", "--schedule", str(self.folder / "beat-0")],
+            "beat-1": [*CELERY, "beat", "--schedule", str(self.folder / "beat-1")],
+        }
+        for name, command in commands.items():
+            # Celery names a worker after its host: two on one machine need two names.
+            named = [*command, "--hostname", f"{name}@soak"] if "worker" in command else command
+            yield Process(name, named, self.environ, self.folder / f"{name}.log")
+
+    def start(self) -> None:
+        migrate(self.environ)
+        self.manage("collectstatic", "--noinput", "--verbosity", "0")
+        for process in self.processes.values():
+            process.start()
+        for port in self.ports:
+            wait_for_answer(port)
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            if process.popen is not None and process.popen.poll() is None:
+                process.signal(signal.SIGCONT)
+                process.popen.terminate()
+        for process in self.processes.values():
+            process.end()
+        self.redis.stop()
+        self.postgres.remove()
+
+    def manage(self, *arguments: str, **more: str) -> str:
+        """What a management command prints. Raises CalledProcessError."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments], cwd=ROOT, env=self.environ | more,
+            check=True, capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+        return done.stdout
+
+    @property
+    def urls(self) -> list[str]:
+        return [f"http://127.0.0.1:{port}" for port in self.ports]
+
+
+def wait_for_answer(port: int) -> None:
+    """Waits until a web process is ready. Raises TimeoutError."""
+    deadline = time.monotonic() + READY_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if (
+                urllib3.request("GET", f"http://127.0.0.1:{port}/readyz", retries=False).status
+                == 200
+            ):
+                return
+        except urllib3.exceptions.HTTPError:
+            pass
+        time.sleep(0.1)
+    raise TimeoutError(f"nothing is ready on port {port} after {READY_SECONDS} s")
+
+
+@contextmanager
+def stack(folder: Path, clusters: list[str], **settings: str) -> Iterator[Stack]:
+    made = Stack(folder, clusters, **settings)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
