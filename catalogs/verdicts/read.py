@@ -141,6 +141,15 @@ def best_rows(rows: Iterable[Prediction]) -> list[Prediction]:
     return [over_targets(targets)[0] for targets in by_package.values()]
 
 
+def best_verdicts(package: Package, cluster: int | None = None) -> dict[InstallMethod, Verdict]:
+    """The answer of `over_targets` for the chosen bundle of each install method; methods that were
+    not evaluated are left out. One query."""
+    by_method: dict[InstallMethod, list[Prediction]] = defaultdict(list)
+    for row in overlaid(Prediction.objects.filter(package=package, chosen=True), cluster):
+        by_method[InstallMethod(row.path)].append(row)
+    return {path: Verdict(over_targets(rows)[0].verdict) for path, rows in by_method.items()}
+
+
 def overlaid(
     rows: QuerySet[Prediction], cluster: int | None, target: WatchTarget | None = None
 ) -> list[Prediction]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.views.decorators.http import require_safe
 
 from catalogs import lookup, queries
@@ -52,6 +53,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "bundle": choice.bundle,
         "tab": tab,
         "tabs": [(name, title, counts.get(name)) for name, title in tabs.items()],
+        "chosen": _chosen(request.GET, choice),
         "installed": (installed := installed_packages().get(package_row.name, ())),
         "healths": list(dict.fromkeys(installation.health for installation in installed)),
         "notices": notices,
@@ -62,6 +64,25 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     if tab in TAB_CONTEXT:
         context.update(TAB_CONTEXT[tab](package_row, choice, context))
     return render_page(request, "catalogs/package.html", context)
+
+
+def _chosen(params: QueryDict, choice: queries.Choice) -> dict[str, str]:
+    """The channel and version that the reader chose, as query strings for the forms that install.
+
+    The newest version of a channel is left out, as an install of that channel takes it anyway; a
+    request always names its version.
+    """
+    channel, bundle = choice.channel, choice.bundle
+    values = {}
+    if channel and params.get("channel"):
+        values["channel"] = channel.name
+    if channel and bundle and params.get("version") and bundle.name != channel.head:
+        values |= {"channel": channel.name, "version": bundle.version or bundle.name}
+    asked = {"version": bundle.version} if values and bundle else {}
+    return {
+        "of_install": f"?{urlencode(values)}" if values else "",
+        "of_request": f"?{urlencode(asked)}" if asked else "",
+    }
 
 
 TABS = {

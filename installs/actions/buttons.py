@@ -123,7 +123,7 @@ CATALOGS_PLANNED = 3  # catalogs that are planned from, for each method: a page 
 _HINDRANCES = frozenset(
     (
         *(rule.id for rule in RULES if rule.verdict == Verdict.NOT_INSTALLABLE),
-        *("nothing-chosen", "unknown-bundle", "already-there"),
+        *("nothing-chosen", "already-there"),
         "too-many-operatorgroups",
     )
 )

@@ -7,19 +7,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import Q
+
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve import BadQuestion, resolve
-from catalogs.resolve.facts import Resolution
+from catalogs.resolve.facts import Resolution, ResolverPackage
 from catalogs.resolve.stored import facts_of
 from catalogs.verdicts.facts import WatchTarget
-from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows
+from catalogs.verdicts.read import (
+    OPTIMISTIC,
+    StoredVerdict,
+    best_rows,
+    best_verdicts,
+    chosen_rows,
+    verdicts,
+)
+from catalogs.verdicts.rules import Verdict
 from installs.actions.objects import full_name, version_of
 from installs.actions.warnings import InstallWarning, install_warnings
 from installs.facts.cluster_facts import groups_in, watched_from
 from installs.facts.evaluate import target_of, verdict_for
 from installs.methods import AUTOMATIC, METHODS, POLICIES, InstallChoice, as_yaml
-from installs.methods.base import SourceName
+from installs.methods.base import NAME_LIMIT, SourceName
 from installs.models import Action, Component, CRDState, Operator
 from installs.models.steps import Apply, Delete, Step, as_manifests, remakes
 from installs.state.observation import details_of
@@ -119,9 +129,12 @@ def plan_install(
     problems = rules.problems(choice)
     resolution: Resolution | None = None
     if not problems:
+        facts = facts_of(package)
+        problems = _first_bundle_problem(package, facts, choice, rules.first_bundle(choice))
+    if not problems:
         try:
             resolution = resolve(
-                facts_of(package),
+                facts,
                 choice.method,
                 channels=[choice.channel] if choice.channel else [],
                 version=rules.version_range(choice),
@@ -155,6 +168,23 @@ def plan_install(
     )
 
 
+def _first_bundle_problem(
+    package: Package, facts: ResolverPackage, choice: InstallChoice, bundle: str
+) -> dict[str, str]:
+    """A first bundle that the channel does not have: OLM would wait for it for ever."""
+    if not bundle:
+        return {}
+    if bundle not in facts.by_name():
+        of = f"Package {package.name} of catalog {package.catalog.name}"
+        return {"version": f"{of} has no bundle {bundle[:NAME_LIMIT]}."}
+    channel, channels = choice.channel or package.default_channel, facts.channels_of()
+    if channel not in facts.channels or channel in channels.get(bundle, ()):
+        return {}  # a channel that there is not has its own sentence
+    elsewhere = ", ".join(channels.get(bundle, ())) or "none"
+    noun = "channels" if len(channels.get(bundle, ())) > 1 else "channel"
+    return {"version": f"Channel {channel} does not contain {bundle}; it is in {noun} {elsewhere}."}
+
+
 def verdict_on(
     cluster: Cluster,
     package: Package,
@@ -170,6 +200,41 @@ def verdict_on(
     """
     targets = watched_from(cluster, namespace, wanted) if METHODS[method].needs_group else ()
     return verdict_for(cluster, package, bundle, method, target_of(targets, namespace))
+
+
+def best_method(
+    cluster: Cluster, package: Package, *, channel: str = "", version: str = ""
+) -> InstallMethod | None:
+    """The install method that a form begins with; None if there is none for the catalog.
+
+    Of those that can work by their stored verdicts the one that can follow the chosen channel and
+    version, then the one with the best verdict, then the first. Six queries.
+    """
+    bundle = find_bundle(package, version)
+    if bundle is not None:
+        of_bundle = verdicts([bundle.pk], cluster.pk).get(bundle.pk, {})
+        found = {method: verdict.verdict for method, verdict in of_bundle.items()}
+    else:
+        found = best_verdicts(package, cluster.pk)
+
+    def rank(method: InstallMethod) -> tuple[bool, bool, int]:
+        verdict = found.get(method, Verdict.UNKNOWN)
+        follows = not METHODS[method].version_hint
+        return (
+            verdict == Verdict.NOT_INSTALLABLE,
+            bool(channel or version) and not follows,
+            OPTIMISTIC.index(verdict),
+        )
+
+    return min(paths_of(cluster, package.catalog), key=rank, default=None)
+
+
+def find_bundle(package: Package, text: str) -> Bundle | None:
+    """The bundle of the package with this name or version; a name goes before a version."""
+    if not text:
+        return None
+    rows = package.bundles.filter(Q(name=text) | Q(version=text))
+    return min(rows, key=lambda bundle: bundle.name != text, default=None)
 
 
 def read_method(text: str) -> InstallMethod:
@@ -196,6 +261,9 @@ def choice_for(
             hint=rules.unserved_hint,
         )
     stripped = {key: value.strip() for key, value in values.items()}
+    named = find_bundle(package, stripped.get("version", ""))
+    if named is not None:
+        stripped["version"] = rules.version_value(named.version, named.name)
     choice = InstallChoice(
         method=rules.kind,
         package=package.name,

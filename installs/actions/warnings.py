@@ -58,8 +58,7 @@ def _of_bundle(
         return
     bundle = package.bundles.filter(name=target).first()
     if bundle is None:
-        yield InstallWarning("unknown-bundle", f"The catalog has no bundle {target}.")
-        return
+        return  # a sync replaced it just now
     if bundle.deprecated:
         yield InstallWarning("deprecated", f"Its catalog no longer recommends {target}.")
     if choice.service_account and "service_account" in METHODS[choice.method].fields.values():

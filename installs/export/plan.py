@@ -69,6 +69,10 @@ def plan_export(package: Package, words: Mapping[str, str]) -> Export:
     given = _clean(words, WORDS)
     path = _path(package.catalog, given["path"])
     channels = [given["channel"]] if given["channel"] else []
+    if given["version"] and (
+        named := Bundle.objects.filter(package=package, name=given["version"]).first()
+    ):
+        given["version"] = named.version
     try:
         resolution = resolve(facts_of(package), path, channels=channels, version=given["version"])
     except BadQuestion as error:

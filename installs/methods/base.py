@@ -216,6 +216,10 @@ class Method(ABC):
         """The bundle that the choice names; empty where the controller chooses."""
         return ""
 
+    def version_value(self, version: str, bundle: str) -> str:
+        """The value of the form field `version` that names this bundle; empty without one."""
+        return ""
+
     def values_for(self, version: str, bundle: str, channel: str) -> dict[str, str]:
         """Form values that install this version and no later one."""
         return {}

@@ -113,14 +113,17 @@ class ClusterExtensionMethod(Method):
     def version_range(self, choice: InstallChoice) -> str:
         return choice.version
 
+    def version_value(self, version: str, bundle: str) -> str:
+        for text in (version, version.partition("+")[0]):
+            if not _version_problem(text):
+                return text
+        return ""
+
     def values_for(self, version: str, bundle: str, channel: str) -> dict[str, str]:
         return {"version": version}
 
     def pin(self, resolution: Resolution) -> str:
-        for text in (resolution.version, resolution.version.partition("+")[0]):
-            if not _version_problem(text):
-                return text
-        return ""
+        return self.version_value(resolution.version, resolution.bundle)
 
     def export_notes(self, choice: InstallChoice, pinned: str) -> list[str]:
         notes = [f"Pinned to {pinned}: raise spec.source.catalog.version to upgrade."]

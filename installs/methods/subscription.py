@@ -116,6 +116,9 @@ class SubscriptionMethod(Method):
     def first_bundle(self, choice: InstallChoice) -> str:
         return choice.version
 
+    def version_value(self, version: str, bundle: str) -> str:
+        return bundle
+
     def values_for(self, version: str, bundle: str, channel: str) -> dict[str, str]:
         # With automatic approval OLM would go on to the channel's head at once.
         values = {"version": bundle, "approval": MANUAL}

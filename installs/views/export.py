@@ -25,7 +25,7 @@ from installs.export.plan import (
     plan_export,
     read_repository,
 )
-from installs.methods import METHODS
+from installs.methods import METHODS, InstallChoice
 from installs.views.forms import UNPROCESSABLE
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import ValueField, ValuesForm
@@ -109,6 +109,26 @@ def file_response(package: Package, form: str, words: dict[str, str]) -> HttpRes
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     response["X-Content-Type-Options"] = "nosniff"
     return response
+
+
+def export_url(package: Package, choice: InstallChoice) -> str:
+    """The export page with the values of an install."""
+    group = METHODS[choice.method].needs_group
+    values = {
+        "path": choice.method,
+        "channel": choice.channel,
+        "version": choice.version,
+        "name": choice.name,
+        "namespace": choice.namespace,
+        "targets": (",".join(choice.targets) or "*") if group else "",
+        "approval": choice.approval if group else "",
+        "source": choice.catalog if group else "",
+        "source_namespace": choice.catalog_namespace,
+        "service_account": choice.service_account,
+    }
+    catalog = package.catalog
+    address = reverse("installs:export", args=(catalog.cluster_name, catalog.slug, package.name))
+    return f"{address}?{urlencode({name: value for name, value in values.items() if value})}"
 
 
 def _package(cluster: str, catalog: str, package: str) -> Package:

@@ -12,12 +12,17 @@ from catalogs.models import Package
 from installs.actions import record
 from installs.actions.plan import Plan, paths_of
 from installs.models import Action
+from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
 from olmweb.web.pages import render_page, wants_fragment
 
 METHODS = ("GET", "HEAD", "POST")
 UNPROCESSABLE = 422
+EDIT = "edit"  # value of `step`: shows the plan of the values, sends nothing to a cluster
+CHANGED = OlmwebError(
+    "Form changed, nothing applied. Review again.", code="not-reviewed", status=UNPROCESSABLE
+)
 KEY_LIMIT = 100  # characters, as the column holds
 
 
@@ -37,17 +42,22 @@ def targets_of(request: HttpRequest, package: Package) -> list[Cluster]:
 def show_form(
     request: HttpRequest, page: str, context: dict[str, Any], *, failed: bool = False
 ) -> HttpResponse:
-    status = UNPROCESSABLE if failed else 200
+    """`failed` makes it a 422 with the focus on the error, except while the form is edited."""
+    context["editing"] = request.POST.get("step") == EDIT
+    status = UNPROCESSABLE if failed and not context["editing"] else 200
     context["failed"] = failed
     return render_page(request, f"installs/{page}.html", context, partial="", status=status)
 
 
 def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any]) -> HttpResponse:
-    """Handles the POST of a form that shows a plan: always a dry run first, and the recorded action
-    on confirmation of the plan that was shown.
+    """Handles the POST of a form that shows a plan: the plan alone while the form is being edited,
+    else a dry run first, and the recorded action on confirmation of the plan that was shown. A form
+    that changed since its review is shown for another one.
 
     Raises OlmwebError as actions.record.request.
     """
+    if request.POST.get("step") == EDIT:
+        return show_form(request, page, context)
     dry_run = record.dry_run(plan, request.user)
     context["dry_run"] = dry_run
     if not dry_run.ok:
@@ -56,7 +66,11 @@ def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any])
     if request.POST.get("step") != "confirm":
         context["reviewed"] = record.reviewed([plan], request.user, page)
         return show_form(request, page, context)
-    record.require_reviewed(request.POST.get("reviewed", ""), [plan], request.user, page)
+    try:
+        record.require_reviewed(request.POST.get("reviewed", ""), [plan], request.user, page)
+    except OlmwebError:
+        context |= {"refusal": CHANGED, "dry_run": None}
+        return show_form(request, page, context, failed=True)
     action = record.request(
         plan, request.user, dry_run_result=dry_run, idempotency_key=context["key"]
     )

@@ -13,9 +13,10 @@ from django.views.decorators.http import require_http_methods
 
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_package
-from catalogs.models import Package
+from catalogs.models import ChannelEntry, Package
 from installs import methods
-from installs.actions.plan import choice_for, paths_of, plan_install
+from installs.actions.plan import best_method, choice_for, paths_of, plan_install
+from installs.views.export import export_url
 from installs.views.forms import METHODS, form_key, review, show_form, targets_of
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import OlmwebError
@@ -42,6 +43,14 @@ class InstallForm(ValuesForm):
     policy = ValueField()
     service_account = ValueField()
     crd_safety = ValueField()
+    suggested = ValueField()  # the namespace that the form filled in by itself
+
+    def clean(self) -> dict[str, Any]:
+        """Leaves a suggested namespace open, as another install method may suggest another."""
+        values = self.cleaned_data
+        if values["suggested"] and values["namespace"] == values["suggested"]:
+            values["namespace"] = ""
+        return values
 
 
 @never_cache
@@ -52,6 +61,9 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     package_row = get_package(cluster, catalog, package)
     form = InstallForm(request.POST if request.method == "POST" else request.GET)
     values = form.cleaned_data
+    if request.method != "POST" and values["version"] and not values["approval"]:
+        # With automatic approval OLM goes on from the chosen version at once.
+        values["approval"] = methods.MANUAL
     targets = targets_of(request, package_row)
     target = _target(targets, values["cluster"])
     context: dict[str, Any] = {
@@ -72,8 +84,8 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     context |= _paths(target, package_row, values)
     try:
         plan = plan_install(target, package_row, context["name"], context["path"], values)
-        context |= {"plan": plan, "name": plan.name, "choice": plan.choice}
-        context["offered"] = _offered(plan.choice)
+        context |= {"plan": plan, "name": plan.name}
+        context |= _fields(package_row, plan.choice, values)
         if request.method != "POST":
             return show_form(request, "install", context)
         return review(request, "install", plan, context)
@@ -82,17 +94,20 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
             raise
         form.refuse(error.fields)
         choice = _choice(target, package_row, context)
-        context |= {"refusal": error, "choice": choice, "offered": _offered(choice)}
+        context |= {"refusal": error} | _fields(package_row, choice, values)
+        context["name"] = choice.name if choice else context["name"]
         return show_form(request, "install", context, failed=request.method == "POST")
 
 
 def _paths(target: Cluster, package: Package, values: Mapping[str, str]) -> dict[str, Any]:
-    """The possible install methods and the chosen one; the first is the default."""
+    """The possible install methods and the chosen one."""
     paths = paths_of(target, package.catalog)
     try:
         path = InstallMethod.parse(values.get("path", ""))
     except ValueError:
-        path = paths[0] if paths else InstallMethod.PLATFORM_OPERATOR
+        channel, version = values["channel"].strip(), values["version"].strip()
+        best = best_method(target, package, channel=channel, version=version)
+        path = best or InstallMethod.PLATFORM_OPERATOR
     channels = package.channels.order_by("name").values_list("name", flat=True)
     return {
         "paths": paths,
@@ -102,8 +117,34 @@ def _paths(target: Cluster, package: Package, values: Mapping[str, str]) -> dict
     }
 
 
-def _offered(choice: methods.InstallChoice | None) -> frozenset[str]:
-    return methods.METHODS[choice.method].offered(choice) if choice else frozenset()
+def _fields(
+    package: Package, choice: methods.InstallChoice | None, values: Mapping[str, str]
+) -> dict[str, Any]:
+    """The fields that the form shows for the choice. The values of all others are sent along
+    unseen, so that another install method finds them again."""
+    if choice is None:
+        return {"choice": None, "offered": frozenset(), "unseen": {}}
+    method = methods.METHODS[choice.method]
+    offered = method.offered(choice) if method.needs_namespace else frozenset({"name"})
+    if not (method.needs_group and choice.make_group):
+        offered -= {"targets"}
+    unseen = set(values) - offered - {"cluster", "path", "suggested"}
+    return {
+        "choice": choice,
+        "offered": offered,
+        "unseen": {name: values[name] for name in sorted(unseen) if values[name]},
+        "suggested": "" if values["namespace"].strip() else choice.namespace,
+        "versions": _versions(package, choice) if method.needs_group else (),
+        "export_url": export_url(package, choice),
+    }
+
+
+def _versions(package: Package, choice: methods.InstallChoice) -> list[tuple[str, str]]:
+    """(bundle, its version) of every bundle of the channel, newest first; one query."""
+    channel = choice.channel or package.default_channel
+    entries = ChannelEntry.objects.filter(channel__package=package, channel__name=channel)
+    bundles = package.bundles.filter(name__in=entries.values("name"))
+    return list(dict(bundles.values_list("name", "version")).items())
 
 
 def _choice(target: Cluster, package: Package, context: dict[str, Any]) -> Any:

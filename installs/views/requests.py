@@ -73,7 +73,7 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
         "asks_account": target is not None and _asks_account(target, paths),
         "chosen": {
             **{name: value for name, value in values.items() if name != "cluster"},
-            "path": values["path"] or (paths[0] if paths else ""),
+            "path": values["path"] or _best(target, package_row, values["version"]),
             "version": values["version"] or package_row.head_version,
         },
         "form": form,
@@ -89,6 +89,12 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
         status = error.status if error.status == 403 else UNPROCESSABLE
         return render(request, "installs/request_new.html", context, status=status)
     return redirect("installs:request", made.pk)
+
+
+def _best(target: Cluster | None, package: Package, version: str) -> str:
+    """The install method that the form begins with; empty where there is none."""
+    best = planning.best_method(target, package, version=version.strip()) if target else None
+    return best or ""
 
 
 def _ask(

@@ -1,5 +1,6 @@
 // Small helps on top of pages that work without any of them. No state of the application lives here.
 
+import "./forms.js";
 import "./live.js";
 
 const root = document.documentElement;

@@ -54,6 +54,7 @@ def test_a_failed_install_tells_cause_and_remedy_is_grouped_by_cause_and_can_be_
     steps.sign_in(page, "operator", "/software/")
     find_and_open(page, "Tenant Demo")
     page.get_by_role("link", name="Install", exact=True).click()
+    page.get_by_role("radio", name="PlatformOperator").check()
     told = re.compile("AllNamespaces must be enabled|does not support the AllNamespaces")
     expect(page.get_by_role("main")).to_contain_text(told)
     steps.review_and_confirm(page)

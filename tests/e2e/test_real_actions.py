@@ -102,10 +102,8 @@ def product(olm: World) -> Iterator[Product]:
 
 
 def open_form(page: Page, package: str, **fields: str) -> Locator:
-    """The install form of the path Subscription with these fields; returns its part `What`."""
-    page.goto(f"/software/real/{CATALOG}/{package}")
-    page.get_by_role("main").get_by_role("link", name="Install", exact=True).click()
-    page.get_by_role("navigation", name="Path").get_by_role("link", name="Subscription").click()
+    """The install form of a Subscription with these fields; returns its part `What`."""
+    page.goto(f"/software/real/{CATALOG}/{package}/install?path=Subscription")
     what = page.get_by_role("region", name="What")
     wait_until(lambda: is_judged(page, what), f"{package} judged", SECONDS, pause=1)
     for label, value in fields.items():
@@ -172,7 +170,7 @@ def test_install_approve_upgrade_approve_and_remove(new_page, olm: World) -> Non
     expect(page.get_by_role("link", name="Crane Operator")).to_be_visible(timeout=steps.OUTCOME_MS)
 
     open_form(page, "crane", Namespace=namespace, Channel="stable")
-    page.get_by_label("Approval of upgrades").select_option("Manual")
+    page.get_by_label("Update approval").select_option("Manual")
     review(page)
     what = page.get_by_role("region", name="What")
     expect(what).to_contain_text("crane.v1.0.0")
@@ -221,7 +219,7 @@ def test_what_is_foretold_to_fail_fails_with_the_reason_that_was_foretold(
     )
     for package, watches, foretold, _ in stories:
         open_form(page, package, Namespace=f"{package}s")
-        page.get_by_label("Watches").fill(watches)
+        page.get_by_label("Installation mode").fill(watches)
         review(page)
         what = page.get_by_role("region", name="What")
         expect(what).to_contain_text("Not installable")
@@ -242,7 +240,7 @@ def test_a_plan_that_failed_for_a_kind_that_came_later_is_tried_again_by_retry(
     steps.sign_in(page, PERSON, "/software/")
     what = open_form(page, "tug", Namespace=namespace)
     expect(what).to_contain_text("ServiceMonitor")
-    page.get_by_label("Watches").fill("own")
+    page.get_by_label("Installation mode").fill("own")
     review(page)
     confirm(page, "Install")
     plan = olm.install_plan(namespace, csv)["metadata"]

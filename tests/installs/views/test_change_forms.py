@@ -122,7 +122,6 @@ FORGED = [
     (INSTALL, extension("1.8.0"), {"path": "PlatformOperator"}),
     (INSTALL, extension("1.8.0"), {"service_account": "another"}),
     (INSTALL, extension("1.8.0"), {"policy": "SelfCertified"}),
-    (INSTALL, extension("1.8.0"), {"cluster": "other"}),
     (INSTALL, SUBSCRIBED, {"namespace": "openshift-operators"}),
     (INSTALL, SUBSCRIBED, {"targets": "all"}),
     (INSTALL, SUBSCRIBED, {"approval": "Manual"}),
@@ -131,14 +130,19 @@ FORGED = [
 
 
 @pytest.mark.parametrize(("address", "values", "forged"), FORGED)
-def test_an_install_form_with_a_changed_field_is_forbidden_and_nothing_is_recorded(
+def test_an_install_form_with_a_changed_field_is_shown_again_and_nothing_is_recorded(
     writer: Client,
     prod: Cluster,
     address: str,
     values: dict[str, str],
     forged: dict[str, str],
 ) -> None:
-    assert_page(confirmed(writer, address, values, **forged), 403)
+    assert_page(confirmed(writer, address, values, **forged), 422)
+    assert not Action.objects.exists()
+
+
+def test_an_install_form_with_a_forged_cluster_is_forbidden(writer: Client, prod: Cluster) -> None:
+    assert_page(confirmed(writer, INSTALL, extension("1.8.0"), cluster="other"), 403)
     assert not Action.objects.exists()
 
 
@@ -153,7 +157,7 @@ def test_an_install_form_with_a_changed_field_is_forbidden_and_nothing_is_record
         (PLAN, {}, {"reviewed": ""}),
     ],
 )
-def test_a_change_that_is_not_what_was_reviewed_is_forbidden(
+def test_a_change_that_is_not_what_was_reviewed_is_shown_again(
     writer: Client,
     prod: Cluster,
     monkeypatch: pytest.MonkeyPatch,
@@ -163,7 +167,8 @@ def test_a_change_that_is_not_what_was_reviewed_is_forbidden(
 ) -> None:
     subscription(prod)
     _let_every_dry_run_pass(monkeypatch)
-    assert_page(confirmed(writer, address, values, **forged), 403)
+    page = assert_page(confirmed(writer, address, values, **forged), 422)
+    assert "Form changed, nothing applied. Review again." in page.text
     assert not Action.objects.exists()
     assert confirmed(writer, address, values).status_code == 303, "unforged it is taken"
 
@@ -182,12 +187,12 @@ def test_a_review_of_one_form_is_none_of_another(
     subscription(prod)
     _let_every_dry_run_pass(monkeypatch)
     reviewed = writer.post(address, {**extension("1.8.0"), "step": "review"}).context["reviewed"]
-    assert_page(writer.post(other, {"step": "confirm", "reviewed": reviewed}), 403)
+    assert_page(writer.post(other, {"step": "confirm", "reviewed": reviewed}), 422)
     assert not Action.objects.exists()
 
 
 @pytest.mark.parametrize("address", [INSTALL, f"{SUBSCRIPTION}/upgrade", PLAN])
-def test_what_another_person_reviewed_is_forbidden(
+def test_what_another_person_reviewed_is_not_applied(
     writer: Client, alice: Any, prod: Cluster, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     subscription(prod)
@@ -196,7 +201,7 @@ def test_what_another_person_reviewed_is_forbidden(
     other.force_login(alice)
     values = extension("1.8.0") if address == INSTALL else {}
     theirs = other.post(address, {**values, "step": "review"}).context["reviewed"]
-    assert_page(writer.post(address, {**values, "step": "confirm", "reviewed": theirs}), 403)
+    assert_page(writer.post(address, {**values, "step": "confirm", "reviewed": theirs}), 422)
     assert not Action.objects.exists()
 
 

@@ -1,0 +1,57 @@
+"""The install form follows what is entered, as an operator sees it."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e import steps
+
+pytestmark = pytest.mark.e2e
+PACKAGE = f"{steps.CATALOG}/backup-demo"
+
+
+def manifests(page: Page):
+    return page.get_by_role("region", name="Review").locator("pre")
+
+
+def test_the_manifests_follow_the_form_and_an_edit_ends_the_review(new_page) -> None:
+    page = new_page()
+    steps.sign_in(page, "operator", f"{PACKAGE}/install")
+    page.get_by_role("radio", name="Subscription").check()
+    expect(manifests(page)).to_contain_text("kind: Subscription")
+    expect(page.get_by_role("radio", name="Subscription")).to_be_focused()
+
+    namespace = page.get_by_label("Namespace", exact=True)
+    namespace.fill("")
+    namespace.press_sequentially("team-backup", delay=120)  # slower than the form's pause at times
+    expect(manifests(page)).to_contain_text("name: team-backup")
+    expect(namespace).to_be_focused()
+    expect(namespace).to_have_value("team-backup")
+
+    page.get_by_role("radio", name="PlatformOperator").check()
+    expect(manifests(page)).to_contain_text("kind: PlatformOperator")
+    page.get_by_role("radio", name="Subscription").check()
+    expect(namespace).to_have_value("team-backup")
+
+    page.get_by_role("button", name="Review", exact=True).click()
+    expect(page.get_by_text("Dry run passed")).to_be_visible()
+    install = page.get_by_role("button", name="Install", exact=True)
+    expect(install).to_be_enabled()
+    namespace.press("End")
+    namespace.press("2")
+    expect(page.get_by_role("button", name="Review", exact=True)).to_be_visible()
+    expect(install).to_have_count(0)
+    expect(manifests(page)).to_contain_text("name: team-backup2")
+
+
+def test_the_chosen_version_reaches_the_install_form(new_page) -> None:
+    page = new_page()
+    steps.sign_in(page, "operator", f"{steps.CATALOG}/tracing-demo")
+    offered = page.locator("select[name=version]")
+    version = offered.locator("option").last.get_attribute("value")
+    assert version
+    offered.select_option(version)
+    page.wait_for_url(f"**version={version}*")
+    page.get_by_role("link", name="Install", exact=True).click()
+    expect(page.locator("[name=version]")).to_have_value(version)  # a ClusterExtension's pin
+    page.get_by_role("radio", name="Subscription").check()
+    expect(manifests(page)).to_contain_text(f"startingCSV: tracing-demo.v{version}")

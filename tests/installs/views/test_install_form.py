@@ -1,0 +1,279 @@
+"""The install form keeps what was chosen, and begins with a method that can work."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from catalogs.models import Bundle, Catalog, Package
+from installs.actions import record
+from installs.actions.objects import DryRun
+from installs.models import Action
+from olmweb.models import Cluster
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_component,
+    make_package,
+    make_prediction,
+)
+from tests.worlds.html import assert_page
+
+pytestmark = pytest.mark.django_db
+KINDS = {
+    kind: {"state": "served", "version": version}
+    for kind, version in (
+        ("PlatformOperator", "v1alpha1"),
+        ("ClusterExtension", "v1"),
+        ("Subscription", "v1alpha1"),
+    )
+}
+PACKAGE = "/software/prod/redhat-operators/etcd"
+INSTALL = f"{PACKAGE}/install"
+CHANNELS = {"stable": ("1.0.0", "1.1.0"), "v2": ("2.0.0", "2.1.0")}
+
+
+@pytest.fixture
+def prod() -> Cluster:
+    return make_cluster(kinds=KINDS)
+
+
+@pytest.fixture
+def package(prod: Cluster) -> Package:
+    """Of a ClusterCatalog with a CatalogSource of the same name: every method can install it."""
+    catalog = make_catalog(cluster=prod, source_kind=Catalog.SourceKind.CLUSTER_CATALOG)
+    make_component(
+        cluster=prod, kind="CatalogSource", name=catalog.name, namespace="openshift-marketplace"
+    )
+    suggested = {"1.1.0": {"suggested_namespace": "etcd-system"}}
+    return make_package(catalog=catalog, channels=CHANNELS, bundles=suggested)
+
+
+@pytest.fixture
+def writer(client: Client, olivia: Any) -> Client:
+    client.force_login(olivia)
+    return client
+
+
+def verdict(rule: str, path: str, **fields: Any) -> None:
+    make_prediction(bundle=Bundle.objects.get(name="etcd.v1.1.0"), rule=rule, path=path, **fields)
+
+
+def hidden(content: str, name: str, value: str) -> bool:
+    return f'<input type="hidden" name="{name}" value="{value}">' in content
+
+
+# -- from the package page -------------------------------------------------------------------------
+
+
+def test_install_and_export_take_the_channel_and_version_of_the_package_page(
+    writer: Client, package: Package
+) -> None:
+    page = assert_page(writer.get(PACKAGE, {"channel": "v2", "version": "2.0.0"}))
+    assert f"{INSTALL}?channel=v2&version=2.0.0" in page.links
+    assert f"{PACKAGE}/export?channel=v2&version=2.0.0" in page.links
+
+
+def test_the_newest_version_of_a_chosen_channel_is_no_pin(writer: Client, package: Package) -> None:
+    page = assert_page(writer.get(PACKAGE, {"channel": "v2", "version": "2.1.0"}))
+    assert f"{INSTALL}?channel=v2" in page.links
+
+
+def test_nothing_chosen_leaves_the_choice_to_the_form(writer: Client, package: Package) -> None:
+    page = assert_page(writer.get(PACKAGE))
+    assert INSTALL in page.links
+    assert f"{PACKAGE}/export" in page.links
+
+
+def test_a_request_begins_with_the_version_of_the_package_page(
+    client: Client, bob: Any, package: Package
+) -> None:
+    client.force_login(bob)
+    page = assert_page(client.get(PACKAGE, {"channel": "v2", "version": "2.0.0"}))
+    assert f"{PACKAGE}/request?version=2.0.0" in page.links
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("Subscription", "startingCSV: etcd.v2.0.0"),
+        ("ClusterExtension", "version: 2.0.0"),
+    ],
+)
+@pytest.mark.parametrize("version", ["2.0.0", "etcd.v2.0.0"])
+def test_a_version_by_number_or_bundle_is_named_as_the_method_names_it(
+    writer: Client, package: Package, path: str, line: str, version: str
+) -> None:
+    plan = writer.get(INSTALL, {"path": path, "channel": "v2", "version": version}).context["plan"]
+    assert line in plan.yaml
+    assert plan.target == "etcd.v2.0.0"
+
+
+def test_a_chosen_version_of_a_subscription_stays_unless_automatic_approval_is_chosen(
+    writer: Client, package: Package
+) -> None:
+    chosen = {"path": "Subscription", "channel": "v2", "version": "2.0.0"}
+    assert writer.get(INSTALL, chosen).context["plan"].choice.approval == "Manual"
+    chosen["approval"] = "Automatic"
+    assert writer.get(INSTALL, chosen).context["plan"].choice.approval == "Automatic"
+
+
+def test_export_instead_takes_everything_that_the_form_says(
+    writer: Client, package: Package
+) -> None:
+    values = {"path": "Subscription", "channel": "v2", "version": "2.0.0", "namespace": "team-a"}
+    values |= {"targets": "own", "approval": "Automatic"}
+    installed = writer.get(INSTALL, values)
+    exported = writer.get(installed.context["export_url"])
+    assert exported.status_code == 200
+    assert list(exported.context["export"].manifests) == installed.context["plan"].manifests
+
+
+# -- the method it begins with ---------------------------------------------------------------------
+
+
+def test_the_form_begins_with_the_first_method_that_can_work(
+    writer: Client, package: Package
+) -> None:
+    verdict("po-install-mode", "PlatformOperator")
+    verdict("ce-webhook", "ClusterExtension", verdict="unknown")
+    verdict("", "Subscription")
+    assert writer.get(INSTALL).context["path"] == "Subscription"
+
+
+def test_before_the_first_evaluation_the_form_begins_with_the_first_method(
+    writer: Client, package: Package
+) -> None:
+    assert writer.get(INSTALL).context["path"] == "PlatformOperator"
+
+
+def test_a_chosen_version_begins_with_a_method_that_can_take_it(
+    writer: Client, package: Package
+) -> None:
+    context = writer.get(INSTALL, {"channel": "v2", "version": "2.0.0"}).context
+    assert context["path"] == "ClusterExtension"
+    assert context["plan"].target == "etcd.v2.0.0"
+
+
+def test_a_request_begins_with_a_method_that_can_work(
+    client: Client, bob: Any, package: Package
+) -> None:
+    verdict("po-install-mode", "PlatformOperator")
+    verdict("", "Subscription")
+    client.force_login(bob)
+    assert client.get(f"{PACKAGE}/request").context["chosen"]["path"] == "Subscription"
+
+
+# -- editing ---------------------------------------------------------------------------------------
+
+
+def test_switching_the_method_keeps_what_was_typed(writer: Client, package: Package) -> None:
+    values = {"step": "edit", "namespace": "team-a", "channel": "v2", "version": "etcd.v2.0.0"}
+    values |= {"approval": "Manual", "targets": "own"}
+    shown = writer.post(INSTALL, {**values, "path": "PlatformOperator"})
+    content = shown.content.decode()
+    for name in ("namespace", "channel", "version", "approval", "targets"):
+        assert hidden(content, name, values[name]), name
+    extension = writer.post(INSTALL, {**values, "path": "ClusterExtension"})
+    assert "namespace: team-a" in extension.context["plan"].yaml
+    assert "version: 2.0.0" in extension.context["plan"].yaml
+    assert hidden(extension.content.decode(), "approval", "Manual")
+
+
+def test_a_suggested_namespace_gives_way_to_that_of_the_next_method(
+    writer: Client, prod: Cluster, package: Package
+) -> None:
+    make_component(
+        cluster=prod,
+        kind="OperatorGroup",
+        name="global",
+        namespace="operators",
+        details={"namespaces": [""]},
+    )
+    shown = writer.get(INSTALL, {"path": "Subscription"})
+    assert 'value="operators"' in shown.content.decode()
+    assert hidden(shown.content.decode(), "suggested", "operators")
+    values = {"step": "edit", "namespace": "operators", "suggested": "operators"}
+    switched = writer.post(INSTALL, {**values, "path": "ClusterExtension"})
+    assert switched.context["plan"].choice.namespace == "etcd-system"
+
+
+def test_an_edited_form_shows_its_manifests_without_asking_the_cluster(
+    writer: Client, package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "dry_run", lambda *_: pytest.fail("the cluster was asked"))
+    values = {"path": "Subscription", "namespace": "team-b", "step": "edit"}
+    response = writer.post(INSTALL, values, headers={"HX-Request": "true"})
+    content = response.content.decode()
+    assert response.status_code == 200
+    assert "namespace: team-b" in content
+    assert 'value="confirm"' not in content
+    assert 'value="review"' in content
+
+
+def test_an_error_in_an_edited_form_is_at_its_field_and_leaves_the_focus(
+    writer: Client, package: Package
+) -> None:
+    values = {"path": "Subscription", "namespace": "Team_B", "step": "edit"}
+    response = writer.post(INSTALL, values)
+    content = response.content.decode()
+    assert response.status_code == 200
+    assert 'id="field-namespace-error"' in content
+    assert "data-focus" not in content
+
+
+def test_what_changed_after_the_review_is_shown_for_another_review(
+    writer: Client, package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "dry_run", lambda *_: DryRun(ok=True, message=""))
+    values = {"path": "Subscription", "namespace": "team-a"}
+    reviewed = writer.post(INSTALL, {**values, "step": "review"}).context["reviewed"]
+    values |= {"namespace": "team-b", "reviewed": reviewed, "step": "confirm"}
+    response = writer.post(INSTALL, values)
+    page = assert_page(response, 422)
+    assert "Form changed, nothing applied. Review again." in page.text
+    assert "namespace: team-b" in page.text
+    assert 'value="confirm"' not in response.content.decode()
+    assert not Action.objects.exists()
+
+
+# -- the starting version --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (
+            {"version": "etcd.v9.9.9"},
+            "Package etcd of catalog redhat-operators has no bundle etcd.v9.9.9.",
+        ),
+        (
+            {"version": "etcd.v2.0.0", "channel": "stable"},
+            "Channel stable does not contain etcd.v2.0.0; it is in channel v2.",
+        ),
+        (
+            {"version": "2.0.0"},
+            "Channel stable does not contain etcd.v2.0.0; it is in channel v2.",
+        ),
+    ],
+)
+def test_a_starting_version_that_the_channel_does_not_have_is_refused_before_the_dry_run(
+    writer: Client,
+    package: Package,
+    monkeypatch: pytest.MonkeyPatch,
+    values: dict[str, str],
+    sentence: str,
+) -> None:
+    monkeypatch.setattr(record, "dry_run", lambda *_: pytest.fail("the cluster was asked"))
+    values = {"path": "Subscription", "namespace": "team-a", "step": "review", **values}
+    response = writer.post(INSTALL, values)
+    assert sentence in assert_page(response, 422).text
+    assert 'id="field-version-error"' in response.content.decode()
+    assert response.context["name"] == "etcd"
+
+
+def test_the_starting_versions_are_those_of_the_channel(writer: Client, package: Package) -> None:
+    context = writer.get(INSTALL, {"path": "Subscription", "channel": "v2"}).context
+    assert context["versions"] == [("etcd.v2.1.0", "2.1.0"), ("etcd.v2.0.0", "2.0.0")]
+    context = writer.get(INSTALL, {"path": "Subscription"}).context
+    assert [name for name, _ in context["versions"]] == ["etcd.v1.1.0", "etcd.v1.0.0"]
