@@ -31,7 +31,7 @@ _TITLES = {
     ChangeKind.PACKAGE_REMOVED: "Package gone",
     ChangeKind.PACKAGE_ADDED: "Package added",
     ChangeKind.CHANNEL_REMOVED: "Channel gone",
-    ChangeKind.BUNDLE_REMOVED: "Gone",
+    ChangeKind.BUNDLE_REMOVED: "Removed",
     ChangeKind.BUNDLE_PRUNED: "Pruned",
     ChangeKind.DEPRECATED: "Deprecated",
     ChangeKind.HEAD_MOVED: "Head moved",

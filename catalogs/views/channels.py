@@ -193,7 +193,7 @@ def _in_words(analysis: Analysis) -> list[dict[str, Any]]:
             if analysis.semantics == V1
             else "which OLM v0 never takes to the head",
         ),
-        ("unreachable", sorted(analysis.unreachable), "no other version leads to"),
+        ("unreachable", sorted(analysis.unreachable), "without incoming upgrade"),
         ("orphan", analysis.orphans, "have no edge at all"),
         ("cycle", analysis.circling, "replace or skip each other in a ring"),
     ]

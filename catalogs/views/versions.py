@@ -83,7 +83,7 @@ def _ordered(bundles: Sequence[Bundle], facts: ResolverPackage, semantics: str) 
 
 
 def _question(package: Package, facts: ResolverPackage, params: QueryDict) -> dict[str, Any]:
-    """The form "What would be chosen?" and, with a method in the URL, its answer."""
+    """The form "Test resolution" and, with a method in the URL, its answer."""
     values = {
         "version": clean_text(params.get("range", "")),
         "channel": clean_text(params.get("in", "")),

@@ -115,9 +115,9 @@ def _lines(audit: Audit) -> Iterator[str]:
         ),
     )
     if audit.actual:
-        yield from ("", "## Beside what happened")
+        yield from ("", "## Predicted vs actual")
         yield from _table(
-            ("Operators", "Predicted", "Why", "Came true"),
+            ("Operators", "Predicted", "Why", "Matched"),
             (
                 (
                     str(outcome.count),

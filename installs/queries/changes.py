@@ -16,7 +16,7 @@ ROWS_LIMIT = 5000
 OPERATOR_KINDS = ("PlatformOperator", "ClusterExtension", "Subscription", "ClusterServiceVersion")
 # Direction -> its words, in the order of the columns.
 DIRECTIONS = {
-    "failed": "began to fail",
+    "failed": "new failures",
     "recovered": "recovered",
     "installed": "installed or upgraded",
     "removed": "removed",

@@ -52,7 +52,7 @@ class Waiting:
 def waiting(
     clusters: Sequence[Cluster], *, upgrades: int, approvals: Sequence[WaitingPlan]
 ) -> Waiting:
-    """The given numbers, the actions in progress and the CRDs that will block an upgrade; two
+    """The given numbers, the actions in progress and the CRDs with stale storedVersions; two
     queries.
     """
     ids = [cluster.pk for cluster in clusters]

@@ -42,7 +42,7 @@ SPANS_SHOWN = 6
 VIEWS = ("cause", "all")
 FILTER_WORDS = {
     "cluster": "Cluster",
-    "kind": "Path",
+    "kind": "Install method",
     "namespace": "Namespace",
     "health": "Health",
     "reason": "Reason",

@@ -24,7 +24,7 @@ def choose(page: Page, *packages: str) -> None:
         page.get_by_label(f"Select {name}", exact=True).check()
     page.get_by_role("button", name="Install selected").first.click()
     expect(page.get_by_role("heading", name="Install several")).to_be_visible()
-    page.get_by_label("Path").select_option("Subscription")
+    page.get_by_label("Install method").select_option("Subscription")
     page.get_by_role("button", name="Review", exact=True).click()
     expect(page.get_by_text("Dry run passed")).to_be_visible()
 

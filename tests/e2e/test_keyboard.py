@@ -54,7 +54,9 @@ def test_the_skip_link_is_the_first_stop_and_leads_past_the_navigation(new_page)
     page.keyboard.press("Enter")
     expect(page.get_by_role("main")).to_be_focused()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("main").get_by_role("link", name="Install software")).to_be_focused()
+    expect(
+        page.get_by_role("main").get_by_role("link", name="Browse software catalog")
+    ).to_be_focused()
 
 
 def test_a_package_is_found_installed_and_followed_with_the_keyboard_alone(new_page) -> None:

@@ -152,7 +152,7 @@ def test_what_the_cluster_has_is_beside_the_verdict_disagreements_first(catalog:
         ("c", True),
     ]
     text = as_markdown(audit(catalog, InstallMethod.SUBSCRIPTION, cluster=cluster))
-    assert "| Operators | Predicted | Why | Came true |" in text
+    assert "| Operators | Predicted | Why | Matched |" in text
     assert "| Operator | Is | Predicted | Rule |" in text
 
 

@@ -130,9 +130,9 @@ def test_the_causes_of_the_published_audit_have_the_titles_that_pages_show() -> 
     assert titles["allnamespaces-required"] == "AllNamespaces install mode required"
     assert (
         titles["webhookdefinitions-unsupported-rukpak"]
-        == "Webhooks not supported by this installer"
+        == "Webhooks not supported by PlatformOperator"
     )
-    assert titles["helm-ownership-conflict"] == "Objects owned by another release"
+    assert titles["helm-ownership-conflict"] == "Resource conflict: owned by another operator"
 
 
 def test_classifying_a_text_of_the_greatest_length_ends_in_time() -> None:

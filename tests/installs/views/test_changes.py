@@ -69,8 +69,8 @@ def test_the_last_hour_and_the_last_day_are_counted_apart(reader: Client, prod: 
     change(prod, "Failed", "Healthy", 600)
     change(prod, "Installing", "Healthy", 25 * 60)
     page = assert_page(reader.get("/"))
-    assert "began to fail 1 2 recovered 0 1 were installed or upgraded 0 0" in page.text
-    assert "2 began to fail, 1 recovered" in page.text
+    assert "new failures 1 2 recovered 0 1 were installed or upgraded 0 0" in page.text
+    assert "2 new failures, 1 recovered" in page.text
     assert "/operators/prod/Subscription/apps/Healthy-Failed" in page.links
     assert "Hour until Failed Recovered Installed Removed" in page.text, "the table twin"
 
@@ -79,8 +79,8 @@ def test_what_was_only_first_seen_is_counted_apart(reader: Client, prod: Cluster
     make_subscription(prod)
     change(prod, "", "Failed", 10)
     text = assert_page(reader.get("/")).text
-    assert "0 began to fail, 0 recovered 1 first seen, in the state they are in" not in text
-    assert "0 began to fail, 0 recovered 1 first seen, in the state it is in" in text
+    assert "0 new failures, 0 recovered 2 discovered at first sync" not in text
+    assert "0 new failures, 0 recovered 1 discovered at first sync" in text
 
 
 def test_bars_fill_their_box_and_stack(prod: Cluster) -> None:

@@ -127,12 +127,12 @@ def test_a_silent_cluster_says_since_when_and_why(reader: Client) -> None:
         error_hint="VPN?", synced_at=timezone.now() - timedelta(hours=2),
     )  # fmt: skip
     page = assert_page(reader.get(PAGE))
-    assert "Not heard from since" in page.text
+    assert "Unreachable since" in page.text
     assert "connection refused VPN?" in page.text
     assert page.text.count("connection refused") == 1
-    assert "Not heard from cluster prod" not in page.text
+    assert "Cluster prod unreachable" not in page.text
     elsewhere = assert_page(reader.get("/software/"))
-    assert "Not heard from cluster prod" in elsewhere.text
+    assert "Cluster prod unreachable" in elsewhere.text
     assert PAGE in elsewhere.links
 
 

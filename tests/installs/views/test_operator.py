@@ -107,7 +107,7 @@ def test_facts_of_a_subscription_stand_beside_its_version(reader: Client, prod: 
 def test_an_upgrade_that_is_held_says_why(reader: Client, prod: Cluster) -> None:
     make_pending_approval(prod)
     page = page_of(reader, "grafana")
-    assert "Upgrade held Version 1.1.0 is there." in page.text
+    assert "Held No direct upgrade to 1.1.0." in page.text
     assert "An InstallPlan waits for approval." in page.text
 
 
@@ -149,7 +149,7 @@ def test_approving_is_told_before_it_is_done(reader: Client, prod: Cluster) -> N
     )
     assert "Where it waits" in page.text
     assert "waits here" in page.text
-    assert "Retrying alone won't help" not in page.text
+    assert "Retrying won't fix this" not in page.text
 
 
 def test_an_upgrade_is_offered_beside_the_approval_of_one_only(

@@ -72,7 +72,7 @@ def test_a_failing_cluster_shows_its_causes_most_operators_first(reader: Client)
     page = assert_page(reader.get("/"))
     assert "9 of 11 operators need attention" in page.text
     first = page.text.index("5 AllNamespaces install mode required")
-    second = page.text.index("2 Webhooks not supported by this installer")
+    second = page.text.index("2 Webhooks not supported by PlatformOperator")
     assert first < second
     assert "mode-00, mode-01, mode-02 and 2 more" in page.text
     assert "the flux capacitor of strange lost its charge" in page.text
@@ -197,7 +197,7 @@ def test_changes_of_the_last_day_are_counted_by_direction(reader: Client) -> Non
             from_status=before, to_status=after, at=now - timedelta(hours=hours),
         )  # fmt: skip
     page = assert_page(reader.get("/"))
-    assert "1 began to fail, 1 recovered" in page.text
+    assert "1 new failure, 1 recovered" in page.text
     assert "old" not in page.text.split("Last changes")[1]
 
 

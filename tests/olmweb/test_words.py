@@ -1,0 +1,62 @@
+"""Pages, messages and rules speak the words of the OpenShift Console and OLM, not ones of our own."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+# Texts that made admins stop, each with the one that took its place.
+REPLACED = {
+    "Install software": "Browse software catalog",
+    "began to fail": "new failures",
+    "first seen, in the state": "discovered at first sync",
+    "Waiting for you": "Needs your action",
+    "CRDs that will block an upgrade<": "CRDs with stale storedVersions",
+    "this installer": "the name of the controller",
+    "Retrying alone": "Retrying won't fix this",
+    "Objects owned by another release": "Resource conflict: owned by another operator",
+    "Catalog pod does not answer": "CatalogSource unhealthy: registry pod not responding",
+    "crashes again and again": "Operator pod in CrashLoopBackOff",
+    "Upgrade held": "No direct upgrade to ...",
+    "Where it stands": "Install progress",
+    "Also involved": "Related objects",
+    "Freshness of": "Sync status: ...",
+    ">Feeds<": "Watched resources",
+    "Not heard from": "unreachable since",
+    "What was heard of each kind": "Sync status",
+    "Can it be installed?": "Compatibility with ...",
+    "No rule speaks against it": "No blocking rule found",
+    "rules that speak": "matching rules",
+    "Its prediction": "Why?",
+    "Show the way": "Find upgrade path",
+    "The way there": "Upgrade path",
+    "no other version leads to": "without incoming upgrade",
+    "Goes by itself to": "Auto-upgrades to",
+    "What would be chosen?": "Test resolution",
+    "Beside what happened": "Predicted vs actual",
+    "Came true": "Matched",
+    "Ways to read it": "Access methods",
+    "Who does what with it": "Impact by consumer",
+    'aria-label="Path"': "Install method",
+    'words="Path"': "Install method",
+}
+FOLDERS = ("templates", "catalogs", "installs", "olmweb")
+TEXTS = [
+    path
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in (".html", ".py", ".yaml", ".txt") and "migrations" not in path.parts
+]
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[Path, str]:
+    assert len(TEXTS) > 300
+    return {path: path.read_text(encoding="utf-8") for path in TEXTS}
+
+
+@pytest.mark.parametrize("old", REPLACED)
+def test_a_replaced_text_does_not_come_back(texts: dict[Path, str], old: str) -> None:
+    found = [str(path.relative_to(ROOT)) for path, text in texts.items() if old in text]
+    assert not found, f"say {REPLACED[old]!r} instead of {old!r}"
