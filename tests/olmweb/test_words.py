@@ -1,4 +1,4 @@
-"""Pages, messages and rules speak the words of the OpenShift Console and OLM, not ones of our own."""
+"""Pages, messages and rules use the words of the OpenShift Console and of OLM."""
 
 from pathlib import Path
 
