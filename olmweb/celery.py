@@ -7,7 +7,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import heartbeat_sent, setup_logging, worker_ready, worker_shutting_down
 
-from olmweb.runtime.worker import Every, request_stop, touch_heartbeat
+from olmweb.runtime.worker import Every, limit_stop, request_stop, touch_heartbeat
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "olmweb.settings")
 
@@ -38,8 +38,11 @@ def record_heartbeat(**_: Any) -> None:
 
 @worker_shutting_down.connect
 def end_long_tasks(**_: Any) -> None:
-    """Sent on SIGTERM to a worker, which then waits for its tasks."""
+    """Sent on SIGTERM to a worker, which then waits for its tasks: as long as their time limits."""
+    from django.conf import settings
+
     request_stop()
+    limit_stop(settings.WORKER_STOP_SECONDS)
 
 
 @app.on_after_finalize.connect

@@ -6,7 +6,10 @@ by an hour nothing would be due for an hour, and nobody would take over a killed
 """
 
 import mmap
+import os
+import signal
 import tempfile
+import threading
 import time
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -35,6 +38,16 @@ def clear_stop() -> None:
 def stop_requested() -> bool:
     """Long tasks check this between two steps."""
     return _stop[0] == 1
+
+
+def limit_stop(seconds: float) -> None:
+    """Ends a worker that still waits for tasks after so many seconds, as a second signal does.
+
+    Messages are acknowledged late, so another worker gets those of the tasks that are cut off.
+    """
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGQUIT))
+    timer.daemon = True
+    timer.start()
 
 
 def broker_answers() -> bool:

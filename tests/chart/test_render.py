@@ -197,7 +197,7 @@ def test_a_process_is_given_more_time_to_stop_than_it_takes() -> None:
     }
     assert graces["web"] >= 5 + 30
     for name in ("worker-actions", "worker-sync", "worker-reports", "watcher"):
-        assert graces[name] > settings.CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT + 30
+        assert graces[name] > settings.WORKER_STOP_SECONDS + 30
 
 
 def _name(objects: list[Object], component: str) -> str:

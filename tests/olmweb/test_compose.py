@@ -124,7 +124,7 @@ def test_a_process_has_more_time_to_stop_than_it_takes() -> None:
     for name, service in services.items():
         if "worker" in (service.get("command") or ()):
             grace = seconds(service["stop_grace_period"])
-            assert grace > settings.CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT + 10, name
+            assert grace > settings.WORKER_STOP_SECONDS + 10, name
 
 
 def test_the_stores_are_reached_by_the_processes_alone() -> None:

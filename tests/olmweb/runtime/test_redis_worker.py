@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -91,3 +91,41 @@ def test_a_worker_behind_redis_reads_cluster_and_catalogs(
         worker.send_signal(signal.SIGTERM)
         worker.wait(timeout=45)
         sandbox.stop()
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_worker_ends_although_a_task_does_not_and_another_one_gets_it(
+    redis_server: str, tmp_path: Path, pool: str
+) -> None:
+    redis.Redis.from_url(redis_server).flushall()
+    runs = tmp_path / "runs"
+    runs.touch()
+    environ = {
+        **os.environ,
+        "REDIS_URL": redis_server,
+        "OLMWEB_DATA_DIR": str(tmp_path),
+        "DATABASE_URL": f"sqlite:///{tmp_path / 'unused.sqlite3'}",
+        "OLMWEB_SECRET_KEY": "only for this test " * 4,
+        "OLMWEB_HOSTS": "olmweb.example",
+        "OLMWEB_TEST_RUNS": str(runs),
+    }
+    command = [sys.executable, "-m", "celery", "-A", "olmweb", "worker", "--queues", "reports",
+               "--include", "tests.olmweb.runtime.endless", "--pool", pool, "--concurrency", "1",
+               "--loglevel", "error"]  # fmt: skip
+    manage(environ, "celery", "-A", "olmweb", "call", "tests.endless", "--queue=reports")
+    for number in (1, 2):
+        worker = subprocess.Popen(command, cwd=ROOT, env=environ)
+        try:
+            _wait(lambda count=number: len(runs.read_text().split()) == count)
+            worker.send_signal(signal.SIGTERM)
+            worker.wait(timeout=15)
+        finally:
+            worker.kill()
+            worker.wait()
+
+
+def _wait(done: Callable[[], bool], seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
