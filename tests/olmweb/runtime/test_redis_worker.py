@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -116,7 +116,7 @@ def test_a_worker_ends_although_a_task_does_not_and_another_one_gets_it(
     for number in (1, 2):
         worker = subprocess.Popen(command, cwd=ROOT, env=environ)
         try:
-            _wait(lambda count=number: len(runs.read_text().split()) == count)
+            _wait_for_runs(runs, number)
             worker.send_signal(signal.SIGTERM)
             worker.wait(timeout=15)
         finally:
@@ -124,8 +124,8 @@ def test_a_worker_ends_although_a_task_does_not_and_another_one_gets_it(
             worker.wait()
 
 
-def _wait(done: Callable[[], bool], seconds: float = 40) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
+def _wait_for_runs(runs: Path, number: int) -> None:
+    deadline = time.monotonic() + 40
+    while len(runs.read_text(encoding="utf-8").split()) < number:
         assert time.monotonic() < deadline
         time.sleep(0.1)
