@@ -126,8 +126,10 @@ def _fields(
         return {"choice": None, "offered": frozenset(), "unseen": {}}
     method = methods.METHODS[choice.method]
     offered = method.offered(choice) if method.needs_namespace else frozenset({"name"})
-    if not (method.needs_group and choice.make_group):
-        offered -= {"targets"}
+    # A field of the OperatorGroup, whatever the Subscription's definition has.
+    offered -= {"targets"}
+    if method.needs_group and choice.make_group:
+        offered |= {"targets"}
     unseen = set(values) - offered - {"cluster", "path", "suggested"}
     return {
         "choice": choice,

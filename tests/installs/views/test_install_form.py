@@ -14,6 +14,7 @@ from tests.factories import (
     make_catalog,
     make_cluster,
     make_component,
+    make_crd,
     make_package,
     make_prediction,
 )
@@ -277,3 +278,19 @@ def test_the_starting_versions_are_those_of_the_channel(writer: Client, package:
     assert context["versions"] == [("etcd.v2.1.0", "2.1.0"), ("etcd.v2.0.0", "2.0.0")]
     context = writer.get(INSTALL, {"path": "Subscription"}).context
     assert [name for name, _ in context["versions"]] == ["etcd.v1.1.0", "etcd.v1.0.0"]
+
+
+def test_the_installation_mode_is_a_field_of_the_operatorgroup(
+    writer: Client, prod: Cluster, package: Package
+) -> None:
+    """Also on a cluster whose definition of Subscriptions is known: it has no such field."""
+    make_crd(
+        cluster=prod,
+        name="subscriptions.operators.coreos.com",
+        details={"fields": {"v1alpha1": ["spec.channel", "spec.startingCSV", "spec.name"]}},
+    )
+    content = writer.get(INSTALL, {"path": "Subscription"}).content.decode()
+    assert 'name="targets"' in content
+    make_component(cluster=prod, kind="OperatorGroup", name="og", namespace="etcd-system")
+    content = writer.get(INSTALL, {"path": "Subscription"}).content.decode()
+    assert 'name="targets"' not in content, "the group that is there decides"
