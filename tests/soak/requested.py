@@ -71,13 +71,14 @@ class Api:
 
 @dataclass(slots=True)
 class Requests:
-    """A client for each cluster. `actions` are the ids by key, `failures` what was not accepted."""
+    """A client for each cluster. `actions` are the ids by key, `failures` those not accepted."""
 
     api: Api
     clusters: list[str]
     each: int  # actions of a cluster
     actions: dict[str, int] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
+    outcomes: dict[str, str] = field(default_factory=dict)  # of those that did not succeed
     failures: list[str] = field(default_factory=list)
     wanted: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -148,8 +149,11 @@ class Requests:
         self.actions[key] = action = self.api.post("actions", body, key)["id"]
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            self.states[key] = self.api.get(f"actions/{action}")["state"]
-            if self.states[key] in FINAL:
+            row = self.api.get(f"actions/{action}")
+            self.states[key] = row["state"]
+            if row["state"] in FINAL:
+                if row["state"] != "succeeded":
+                    self.outcomes[key] = f"{row['state']}: {row['outcome']}"
                 return
             time.sleep(ASK_SECONDS)
         raise TimeoutError(f"action {action} has not ended: {self.states[key]}")

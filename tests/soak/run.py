@@ -153,6 +153,8 @@ def _chaos(product: Stack, fleet: Fleet, size: Size, requests: Requests) -> list
         rows.append(row(f"{fault.name}: until the rows follow", seconds, "s", ROWS_SECONDS))
     requests.join(END_SECONDS)
     _say(f"the actions: {dict(Counter(requests.states.values()))}")
+    for outcome, number in Counter(requests.outcomes.values()).most_common(10):
+        _say(f"{number} x {outcome}")
     different = chaos.different_rows(product, fleet, ROWS_SECONDS)
     counts = fleet.counts()
     lost, doubled = requests.lost(counts), requests.doubled(counts)
