@@ -16,6 +16,7 @@ from installs.models import (
     AccessAnswer,
     Action,
     ActionBatch,
+    ActionKey,
     AllowRule,
     ClusterInventory,
     ClusterOperator,
@@ -78,6 +79,10 @@ READ_ONLY: dict[type[Model], dict[str, Any]] = {
         "list_filter": ("state", "verb", "cluster"),
         "search_fields": ("name", "package", "as_user"),
         "date_hierarchy": "created_at",
+    },
+    ActionKey: {
+        "list_display": ("key", "user", "action"),
+        "search_fields": ("key", "user__username"),
     },
     ActionBatch: {
         "list_display": ("created_at", "path", "cluster", "user", "stopped_at", "stopped_by"),

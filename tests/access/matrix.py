@@ -163,6 +163,7 @@ ADMIN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "catalogs.PredictionRun": _SHOWN,
     "catalogs.RelatedImage": _SHOWN,
     "installs.AccessAnswer": _SHOWN,
+    "installs.ActionKey": _SHOWN,
     "installs.Action": _SHOWN,
     "installs.ActionBatch": _SHOWN,
     "installs.CRDState": _SHOWN,

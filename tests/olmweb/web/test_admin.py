@@ -13,7 +13,9 @@ from django.urls import reverse
 from catalogs.models import Catalog
 from installs.models import (
     AccessAnswer,
+    Action,
     ActionBatch,
+    ActionKey,
     AllowRule,
     CopyReport,
     CRDState,
@@ -55,6 +57,7 @@ def signed_in(client: Client, alice: User, world: World) -> Client:
         cluster=Cluster.objects.get(name="prod"), user=alice, kind="Subscription", allowed=True
     )
     ActionBatch.objects.create(cluster=Cluster.objects.get(name="prod"), user=alice)
+    ActionKey.objects.create(user=alice, key="k", action=Action.objects.earliest("pk"))
     client.force_login(alice)
     return client
 
