@@ -63,7 +63,7 @@ def test_what_is_wrong_is_told_in_a_sentence(
 
 
 def test_the_first_start_makes_the_administrator_by_the_same_rules(
-    db: None,
+    transactional_db: None,  # the command closes its connection before it serves
     password: None,
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
