@@ -76,7 +76,7 @@ def test_an_install_is_reviewed_confirmed_and_followed_by_reloading(new_page) ->
 def test_operators_are_filtered_with_the_button_that_scripts_hide(new_page) -> None:
     page = new_page(java_script_enabled=False)
     page.goto("/operators/")
-    page.get_by_label("Health").select_option("Healthy")
+    page.get_by_label("Health", exact=True).select_option("Healthy")
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("row").filter(has_text="Healthy").first).to_be_visible()
     expect(page.get_by_role("row").filter(has_text="Failed")).to_have_count(0)
