@@ -6,10 +6,11 @@ that (operator-controller internal/operator-controller/resolve/catalog.go, catal
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from catalogs.graph import successors
+from catalogs.graph.routes import find_route
 from catalogs.semver import Version, masterminds_range, read_version
 from installs.diagnosis.resolution import RESOLUTION_FAILED, why_over
 from installs.models import Component, Operator
@@ -18,6 +19,7 @@ from installs.state.observation import ComponentRow, observe
 from olmweb.kube.conditions import find, status_of
 from olmweb.kube.fields import items, text
 
+_NAMED = 6  # intermediate versions that a sentence names
 _SENTENCE = 500  # characters of a cluster's message that are quoted
 SELF_CERTIFIED = "SelfCertified"
 CSV = "ClusterServiceVersion"
@@ -119,13 +121,37 @@ def of_extension(row: Operator, offers: Sequence[UpgradeOffer]) -> Upgrade:
     for offer in usable:
         if offer.priority != top:
             continue
-        follow = _successors(row, offer, now)
+        follow = _successors(row.bundle, offer, now)
         for name in newer[id(offer)]:
             upgrade = Upgrade(offer.versions[name], _reason_against(row, offer, name, follow))
             if not upgrade.held:
                 return upgrade
-            best = best or upgrade
+            if best is None:
+                best = replace(upgrade, held=_indirect(row, offer, name, follow) or upgrade.held)
     return best or NONE
+
+
+def _indirect(row: Operator, offer: UpgradeOffer, name: str, follow: Collection[str]) -> str:
+    """The sentence for a bundle that only upgrades over other versions lead to, else empty."""
+    if name in follow or text(row.details, "policy") == SELF_CERTIFIED:
+        return ""
+    first, last = read_version(row.version), offer.parsed[name]
+    between = [
+        other
+        for other, version in offer.parsed.items()
+        if first is not None and first < version < last
+    ]
+    table = {other: _successors(other, offer, offer.parsed[other]) for other in between}
+    table[row.bundle] = dict.fromkeys(follow, "")
+    route = find_route(row.bundle, name, table, {}, pins=True)
+    if not route.reached:
+        return ""
+    over = [offer.versions.get(hop.target, hop.target) for hop in route.hops[:-1]]
+    named = ", ".join(over[:_NAMED]) + (" and others" if len(over) > _NAMED else "")
+    return (
+        f"Catalog {offer.catalog} has no direct upgrade from {row.version} to "
+        f"{offer.versions[name]}; upgrade over {named}."
+    )
 
 
 def _newer(row: Operator, offer: UpgradeOffer, now: Version) -> list[str]:
@@ -138,11 +164,12 @@ def _newer(row: Operator, offer: UpgradeOffer, now: Version) -> list[str]:
     )
 
 
-def _successors(row: Operator, offer: UpgradeOffer, now: Version) -> set[str]:
+def _successors(bundle: str, offer: UpgradeOffer, version: Version) -> dict[str, str]:
+    """Bundles that directly follow this one, with the kind of the edge."""
     return {
-        entry.name
+        entry.name: entry.kind
         for entries in offer.entries.values()
-        for entry in successors(entries, row.bundle, now, {})
+        for entry in successors(entries, bundle, version, {})
     }
 
 

@@ -90,6 +90,12 @@ def test_a_newer_version_without_a_way_to_it_is_held_unless_the_spec_certifies_i
     assert of_extension(extension(policy="SelfCertified"), [apart]) == Upgrade("2.1.0")
 
 
+def test_a_newer_version_without_a_direct_upgrade_names_the_versions_between() -> None:
+    pinned = extension(version_asked="1.0.0")
+    held = "Catalog community has no direct upgrade from 1.0.0 to 1.2.0; upgrade over 1.1.0."
+    assert of_extension(pinned, [offer(STABLE)]) == Upgrade("1.2.0", held)
+
+
 def test_what_is_not_deprecated_comes_before_what_is() -> None:
     row = extension(policy="SelfCertified")
     assert of_extension(row, [offer(STABLE, deprecated=("1.2.0",))]) == Upgrade("1.1.0")
