@@ -14,10 +14,10 @@ from enum import IntEnum
 from django.db import connection
 
 from catalogs.fbc.package_texts import plain_text
-from catalogs.models import PackageText
+from catalogs.models import Bundle, PackageText
 from catalogs.search import images
 from catalogs.search.index import Row, SearchIndex, SearchText
-from catalogs.search.query import SearchQuery, provides
+from catalogs.search.query import SearchQuery, is_crd_name, provides
 
 _TABLE = "catalogs_packagesearch"
 # One row a word, with all ids: reading thousands of rows takes longer than finding them.
@@ -68,12 +68,17 @@ class Hits:
 
 
 def find_hits(index: SearchIndex, query: SearchQuery) -> Hits | None:
-    """The packages that match; None for an empty search. At most three queries."""
+    """The packages that match; None for an empty search. At most four queries."""
     if query.empty:
         return None
     hits = _with_words(index, query) if query.words else None
     scores = dict(hits.scores) if hits else {row.id: () for row in index.rows}
     kinds: set[str] = set()
+    if query.name:
+        kinds, named = _with_name(index, query.name)
+        if hits and hits.read_as and named:  # it is no typing mistake
+            hits, scores = None, {}
+        scores |= named
     for kind in query.provides:
         meant = _meant(index, kind)
         scores = _providing(index, meant, scores)
@@ -95,6 +100,20 @@ def _with_words(index: SearchIndex, query: SearchQuery) -> Hits:
         score = (_fit(text, query.phrase), total)
         scores |= dict.fromkeys(set(rows).intersection(*missing), score)
     return Hits(scores, read_as)
+
+
+def _with_name(index: SearchIndex, name: str) -> tuple[set[str], dict[int, Score]]:
+    """Kinds with a CRD of this name and the packages that provide them; without any, the packages
+    with a bundle of this name."""
+    every = index.providing.keys() | index.provided_before.keys()
+    kinds = {kind for kind in every if is_crd_name(name, kind)}
+    best: Score = (Fit.NAME, WordPlace.NAME_BEGINS)
+    if kinds:
+        rows = {row for kind in kinds for row in index.providing.get(kind, ())}
+        older = {row for kind in kinds for row in index.provided_before.get(kind, ())}
+        return kinds, {row: (*best, 0 if row in rows else 1) for row in rows | older}
+    having = Bundle.objects.filter(name=name).order_by().values_list("package_id", flat=True)
+    return kinds, dict.fromkeys(having, best)
 
 
 def _read_mistyped(

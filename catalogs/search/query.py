@@ -3,6 +3,7 @@
 Pure. No text is an error: quotes, operators and other signs only separate words.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import nlargest
@@ -13,6 +14,7 @@ MAX_WORDS = 10  # of a search that count
 SHORTEST = 4  # characters of a word that may be mistyped: shorter ones are too alike
 LONG = 8  # characters from which on two mistakes are allowed
 PROVIDES, IMAGE = "provides:", "image:"
+_NAME = re.compile(r"[\w-]+(\.[\w+~-]+)+", re.ASCII)  # one word with dots
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class SearchQuery:
     provides: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     ignored: bool = False  # whether there were more than MAX_WORDS
+    name: str = ""  # the search as written if it may be the name of a CRD or a bundle
 
     @property
     def empty(self) -> bool:
@@ -51,13 +54,27 @@ def parse_query(text: str) -> SearchQuery:
         provides=tuple(dict.fromkeys(marked[PROVIDES]))[:MAX_WORDS],
         images=tuple(dict.fromkeys(marked[IMAGE]))[:MAX_WORDS],
         ignored=len(words) > MAX_WORDS,
+        name=text.strip() if words and _NAME.fullmatch(text.strip()) else "",
     )
 
 
 def provides(value: str, kind: str) -> bool:
-    """Whether `provides:value` matches GROUP/KIND `kind`: by its kind, its group, or both."""
+    """Whether `provides:value` matches GROUP/KIND `kind`: by its kind, its group, both, or the name
+    of its CRD."""
     wanted, (group, _, name) = fold(value), fold(kind).rpartition("/")
-    return wanted in (name, group, f"{group}/{name}")
+    return wanted in (name, group, f"{group}/{name}") or is_crd_name(value, kind)
+
+
+def is_crd_name(value: str, kind: str) -> bool:
+    """Whether PLURAL.GROUP `value` is the name of the CRD of GROUP/KIND `kind`.
+
+    Catalogs have kinds without plurals: PLURAL is compared with those that are guessed as in
+    apimachinery (UnsafeGuessKindToResource), and with the kind itself.
+    """
+    plural, _, wanted = fold(value).partition(".")
+    group, _, name = fold(kind).rpartition("/")
+    plurals = (name, f"{name}s", f"{name}es", f"{name.removesuffix('y')}ies")
+    return bool(group) and wanted == group and plural in plurals
 
 
 def mistakes(word: str) -> int:

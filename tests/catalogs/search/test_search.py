@@ -43,6 +43,7 @@ from catalogs.search.query import (
     SearchQuery,
     Vocabulary,
     distance,
+    is_crd_name,
     most_alike,
     parse_query,
     provides,
@@ -230,6 +231,27 @@ def test_a_search_is_taken_apart() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["Policy", "Ingress", "Queue"])
+def test_plurals_of_crds_are_those_of_kubernetes(kind: str) -> None:
+    plural = {"Policy": "policies", "Ingress": "ingresses", "Queue": "queues"}[kind]
+    assert is_crd_name(f"{plural}.a.example", f"a.example/{kind}")
+    assert not is_crd_name(plural, kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("kafkas.kafka.strimzi.io", "kafkas.kafka.strimzi.io"),
+        (" grafana-operator.v5.4.1 ", "grafana-operator.v5.4.1"),
+        ("kafka", ""),
+        ("web kafkas.kafka.strimzi.io", ""),
+        ("a..b", ""),
+    ],
+)
+def test_one_word_with_dots_may_be_a_name(text: str, name: str) -> None:
+    assert parse_query(text).name == name
+
+
 @given(st.text())
 def test_nothing_that_is_typed_is_an_error(text: str) -> None:
     requested = parse_query(text)
@@ -245,9 +267,13 @@ def test_nothing_that_is_typed_is_an_error(text: str) -> None:
         ("kafka.strimzi.io", True),
         ("KafkaTopic", False),
         ("strimzi.io/Kafka", False),
+        ("kafkas.kafka.strimzi.io", True),
+        ("kafka.kafka.strimzi.io", True),
+        ("topics.kafka.strimzi.io", False),
+        ("kafkas.strimzi.io", False),
     ],
 )
-def test_a_kind_is_asked_for_by_kind_group_or_both(asked: str, provided: bool) -> None:
+def test_a_kind_is_asked_for_by_kind_group_both_or_its_crd(asked: str, provided: bool) -> None:
     assert provides(asked, "kafka.strimzi.io/Kafka") is provided
 
 

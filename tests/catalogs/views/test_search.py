@@ -158,6 +158,18 @@ def test_who_provides_a_kind(reader: Client) -> None:
     assert "Remove filter Provides: kafka.strimzi.io/Kafka" in filtered.content.decode()
 
 
+def test_the_names_of_crds_and_bundles_are_found(reader: Client) -> None:
+    catalog = make_catalog()
+    topics = {"1.1.0": {"provides": [("streams.example", "v1", "Topic")]}}
+    make_package(catalog=catalog, name="streams", bundles=topics)
+    make_package(catalog=catalog, name="other", keywords=["topics"])
+    assert found(reader, "topics.streams.example") == ["streams"]
+    assert found(reader, "provides:topics.streams.example") == ["streams"]
+    assert found(reader, "queues.streams.example") == []
+    assert found(reader, "other.v1.0.0") == ["other"]
+    assert found(reader, "other.v9.0.0") == []
+
+
 def make_users_of_images() -> None:
     for catalog, count in (("red", 2), ("blue", 1)):
         bundles = {
