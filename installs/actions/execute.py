@@ -75,7 +75,7 @@ def _install(action: Action, client: KubeClient) -> bool:
         if there is not None:
             finish(
                 action,
-                Action.State.SUCCEEDED,
+                Action.State.NO_CHANGE,
                 f"{action.path} {action.name} exists already with the same specification; "
                 "nothing was written.",
                 code="already-so",
@@ -103,8 +103,9 @@ def _change(action: Action, client: KubeClient) -> bool:
         if there and _includes(there.get("spec"), main.manifest["spec"]):
             finish(
                 action,
-                Action.State.SUCCEEDED,
-                f"{action.path} {action.name} is so already; nothing was written.",
+                Action.State.NO_CHANGE,
+                f"{action.path} {action.name} has all requested values already; nothing was "
+                "written.",
                 code="already-so",
             )
             return True

@@ -173,10 +173,13 @@ def _settle(action: Action, *, is_current: bool) -> bool:
         return False
     if row.health == Health.NEEDS_APPROVAL:
         plan = str(row.details.get("plan") or "")
+        subscribed = f"{action.name} is subscribed"
+        if action.verb == Action.Verb.UPGRADE:
+            subscribed = f"Subscription {action.name} is changed"
         finish(
             action,
             Action.State.SUCCEEDED,
-            f"{action.name} is subscribed; InstallPlan {plan} waits for approval.",
+            f"{subscribed}; InstallPlan {plan} requires approval.",
             code="needs-approval",
             hint="Look at what the InstallPlan carries, then approve it.",
         )

@@ -14,7 +14,8 @@ from catalogs.resolve.stored import facts_of
 from catalogs.verdicts.read import StoredVerdict
 from installs.actions.objects import version_of
 from installs.actions.plan import Plan, verdict_on
-from installs.diagnosis.approvals import Approval, approval
+from installs.diagnosis.approvals import Approval, approval, listing
+from installs.diagnosis.evaluate import APPROVAL
 from installs.facts.cluster_facts import watched_from
 from installs.facts.evaluate import target_of, verdicts_on
 from installs.methods import METHODS
@@ -28,6 +29,7 @@ from olmweb.models import Cluster
 
 INSTALL_PLAN, CSV = INSTALL_PLANS.kind, CLUSTER_SERVICE_VERSIONS.kind
 TARGETS_SHOWN = 30
+PLAN_WAITING = "plan-waiting"  # code: an InstallPlan requires approval
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,15 @@ def plan_upgrade(operator: Operator, values: dict[str, str]) -> Plan:
     problems = method.upgrade_problems(operator, values)
     if problems:
         raise BadRequest(" ".join(problems.values()), **problems)
+    waiting = waiting_plan(operator)
+    if waiting is not None and method.keeps(operator, values):
+        raise OlmwebError(
+            f"Nothing would change: InstallPlan {waiting.plan} requires approval.",
+            code=PLAN_WAITING,
+            status=409,
+            hint=f"Approve InstallPlan {waiting.plan} in namespace {waiting.namespace}, or choose "
+            "another channel.",
+        )
     manifest = owned_manifest(operator)
     change = method.upgrade(manifest, operator, values)
     package = catalog_package(operator)
@@ -121,6 +132,8 @@ def plan_upgrade(operator: Operator, values: dict[str, str]) -> Plan:
     if package is not None:
         target, sentences = _target(operator, package, change)
         verdict = verdict_on(operator.cluster, package, target, operator.kind, operator.namespace)
+    if waiting is not None:
+        sentences.append(f"InstallPlan {waiting.plan} still requires approval.")
     return plan_for(
         operator,
         Action.Verb.UPGRADE,
@@ -146,6 +159,42 @@ def _target(operator: Operator, package: Package, change: UpgradeChange) -> tupl
             return target.bundle, [f"The way: {hops}."]
     now = installed_bundle(operator) or "what is there"
     return "", [f"Nothing that this asks for follows {now}: it stays."]
+
+
+def waiting_plan(operator: Operator) -> Approval | None:
+    """The InstallPlan of the Subscription that requires approval; at most two queries."""
+    details = details_of(operator)
+    if operator.kind != InstallMethod.SUBSCRIPTION or not details.get("plan"):
+        return None
+    plan = Component.objects.filter(
+        cluster=operator.cluster_id,
+        kind=INSTALL_PLAN,
+        namespace=details.get("plan_namespace") or operator.namespace,
+        name=details["plan"],
+        phase=APPROVAL,
+    ).first()
+    approval_now = approval_of(operator.cluster, plan) if plan else None
+    return approval_now if approval_now and approval_now.needed else None
+
+
+def explain_reach(operator: Operator, waiting: Approval, targets: list[UpgradeTarget]) -> str:
+    """Why the waiting InstallPlan does not reach the first of the targets; empty if it does."""
+    planned = {
+        change.csv for change in waiting.changes if change.subscription in ("", operator.name)
+    }
+    if not targets or targets[0].bundle in planned:
+        return ""
+    wanted = targets[0]
+    path = " → ".join((installed_bundle(operator), *wanted.hops))
+    if planned & set(wanted.hops):
+        return (
+            f"It does not reach {wanted.bundle} yet: the upgrade path is {path}. OLM creates the "
+            "next InstallPlan when this one is completed."
+        )
+    return (
+        f"{listing(sorted(planned)) or 'Its content'} is not on the upgrade path to "
+        f"{wanted.bundle}: {path}."
+    )
 
 
 def plan_approve(cluster: Cluster, plan: Component) -> Plan:

@@ -247,6 +247,10 @@ class Method(ABC):
         """Form field -> sentence, for the values of an upgrade."""
         return {}
 
+    def keeps(self, operator: OperatorFields, values: Mapping[str, str]) -> bool:
+        """Whether an upgrade to these form values leaves all fields of the object as they are."""
+        return False
+
     def upgrade(
         self, manifest: Manifest, operator: OperatorFields, values: Mapping[str, str]
     ) -> UpgradeChange:

@@ -155,6 +155,12 @@ class SubscriptionMethod(Method):
             return {"approval": f"The approval is {AUTOMATIC} or {MANUAL}."}
         return {}
 
+    def keeps(self, operator: OperatorFields, values: Mapping[str, str]) -> bool:
+        current = str(operator.details.get("approval") or AUTOMATIC)
+        return values.get("channel", "").strip() in ("", operator.channel) and values.get(
+            "approval", ""
+        ).strip() in ("", current)
+
     def upgrade(
         self, manifest: Manifest, operator: OperatorFields, values: Mapping[str, str]
     ) -> UpgradeChange:

@@ -50,6 +50,7 @@ class Action(models.Model):
         PENDING = "pending"  # recorded, not yet sent
         APPLIED = "applied"  # accepted by the cluster; followed until its outcome
         SUCCEEDED = "succeeded"
+        NO_CHANGE = "no_change", "No change"  # the object was so already, nothing was written
         FAILED = "failed"  # the operator ended in a failure, see outcome
         REFUSED = "refused"  # by the cluster
         LOST = "lost"  # no outcome within the time limit

@@ -56,12 +56,16 @@ def upgrade(
         "targets": [],
         "package": package,
     }
+    targets: list[plan_changes.UpgradeTarget] = []
     if package is not None:
         names = package.channels.order_by("name").values_list("name", flat=True)
         context["channels"] = list(names)
         targets = plan_changes.targets_of(operator, package, values["channel"])
         verdicts = plan_changes.verdicts_on_targets(operator, package, targets)
         context["targets"] = [(target, verdicts.get(target.bundle)) for target in targets]
+    if waiting := plan_changes.waiting_plan(operator):
+        reach = plan_changes.explain_reach(operator, waiting, targets)
+        context |= {"waiting": waiting, "reach": reach, "cluster": operator.cluster}
     return _carry_out(
         request, "Upgrade", context, lambda: plan_changes.plan_upgrade(operator, values), form
     )
@@ -160,7 +164,8 @@ def _carry_out(
         if error.status == 403:
             raise
         form.refuse(error.fields)
-        context["refusal"] = error
+        if is_post or error.code != plan_changes.PLAN_WAITING:  # the page leads to the plan
+            context["refusal"] = error
         return show_form(request, "change", context, failed=is_post)
 
 

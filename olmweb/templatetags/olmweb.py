@@ -39,6 +39,7 @@ STATES = {
     "ok": ("OK", "check-circle", "pf-m-success"),
     "serving": ("Serving", "check-circle", "pf-m-success"),
     "succeeded": ("Succeeded", "check-circle", "pf-m-success"),
+    "no_change": ("No change", "info-circle", ""),
     "changed": ("Changed", "check-circle", "pf-m-success"),
     "unchanged": ("Unchanged", "check-circle", ""),
     "installable": ("Installable", "check-circle", "pf-m-success"),

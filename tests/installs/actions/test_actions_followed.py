@@ -103,7 +103,7 @@ def test_an_object_that_is_already_so_is_not_written(
     before = stored(sandbox)["metadata"]["resourceVersion"]
     sent = len(writes(sandbox))
     action = carry_out(ask(cluster, olivia))
-    assert (action.state, action.outcome_code) == ("succeeded", "already-so")
+    assert (action.state, action.outcome_code) == ("no_change", "already-so")
     assert stored(sandbox)["metadata"]["resourceVersion"] == before
     assert len(writes(sandbox)) == sent
 

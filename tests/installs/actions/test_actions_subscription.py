@@ -260,3 +260,14 @@ def test_an_upgrade_to_another_channel_is_followed_to_its_end(
         assert action.outcome == "queue-demo is at queue-demo.v3.0.1."
     row.refresh_from_db()
     assert (row.health, row.details["installed_csv"]) == ("Healthy", "queue-demo.v3.0.1")
+
+
+def test_an_upgrade_that_changes_nothing_ends_as_no_change(
+    sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
+) -> None:
+    plan = planned(cluster, package, olivia, approval="Automatic")
+    assert carry_out(request(plan, olivia)).state == "succeeded"
+    row = Operator.objects.get(cluster=cluster, namespace=NAMESPACE)
+    again = carry_out(request(plan_changes.plan_upgrade(row, {}), olivia))
+    assert (again.state, again.outcome_code) == ("no_change", "already-so"), again.outcome
+    assert "nothing was written" in again.outcome

@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from catalogs.models import Bundle, Catalog
+from installs.models import Action
 from tests.factories import (
     make_catalog,
     make_cluster,
@@ -138,3 +139,84 @@ def test_every_upgrade_target_has_its_verdict_beside_it(writer: Client) -> None:
     }
     assert page.text.count("sub-min-kube speaks here.") == 1
     assert "/software/prod/redhat-operators/etcd/etcd.v1.1.0#verdicts" in page.links
+
+
+def waiting_upgrade(version: str = "1.1.0") -> str:
+    """An operator at 1.0.0 of a channel up to 1.2.0, with an InstallPlan that waits; the address
+    of its upgrade form."""
+    prod = make_cluster(kinds=KINDS)
+    versions = ("1.0.0", "1.1.0", "1.2.0")
+    catalog = make_catalog(cluster=prod)
+    make_package(catalog=catalog, channels={"stable": versions, "old": versions[:2]})
+    bundle = f"etcd.v{version}"
+    make_operator(
+        cluster=prod,
+        kind="Subscription",
+        namespace="apps",
+        name="etcd",
+        package="etcd",
+        channel="stable",
+        health="NeedsApproval",
+        details={
+            "installed_csv": "etcd.v1.0.0",
+            "current_csv": bundle,
+            "plan": "install-x",
+            "plan_namespace": "apps",
+            "approval": "Manual",
+        },
+    )
+    make_component(
+        cluster=prod,
+        kind="InstallPlan",
+        name="install-x",
+        namespace="apps",
+        phase="RequiresApproval",
+        details={"csvs": [bundle], "steps": [], "approved": False},
+    )
+    return "/operators/prod/Subscription/apps/etcd/upgrade"
+
+
+def test_an_upgrade_leads_to_the_installplan_that_requires_approval(writer: Client) -> None:
+    page = assert_page(writer.get(waiting_upgrade()))
+    assert "/installplans/prod/apps/install-x/approve" in page.links
+    assert "InstallPlan install-x requires approval" in page.text
+    assert "upgrades etcd.v1.0.0 to etcd.v1.1.0" in page.text
+    assert (
+        "It does not reach etcd.v1.2.0 yet: the upgrade path is etcd.v1.0.0 → etcd.v1.1.0 → "
+        "etcd.v1.2.0"
+    ) in page.text
+    assert "it stays" not in page.text
+
+
+def test_an_installplan_off_the_upgrade_path_says_so(writer: Client) -> None:
+    page = assert_page(writer.get(waiting_upgrade("1.1.5")))
+    assert "etcd.v1.1.5 is not on the upgrade path to etcd.v1.2.0" in page.text
+
+
+def test_an_installplan_that_reaches_the_wanted_version_needs_no_reason(writer: Client) -> None:
+    page = assert_page(writer.get(waiting_upgrade("1.2.0")))
+    assert "/installplans/prod/apps/install-x/approve" in page.links
+    assert "does not reach" not in page.text
+    assert "not on the upgrade path" not in page.text
+
+
+def test_an_upgrade_that_would_change_nothing_is_refused_while_a_plan_requires_approval(
+    writer: Client,
+) -> None:
+    address = waiting_upgrade()
+    page = assert_page(writer.post(address, {"step": "review"}), 422)
+    assert "Nothing would change: InstallPlan install-x requires approval." in page.text
+    assert "/installplans/prod/apps/install-x/approve" in page.links
+    body = {"cluster": "prod", "verb": "upgrade", "path": "Subscription", "namespace": "apps"}
+    answer = writer.post(
+        "/api/v1/actions", {**body, "name": "etcd"}, content_type="application/json"
+    )
+    assert answer.status_code == 409
+    assert answer.json()["error"]["code"] == "plan-waiting"
+    assert not Action.objects.exists()
+
+
+def test_another_channel_may_be_chosen_while_a_plan_requires_approval(writer: Client) -> None:
+    page = assert_page(writer.get(waiting_upgrade() + "?channel=old"))
+    assert "channel: old" in page.text
+    assert "InstallPlan install-x still requires approval" in page.text
