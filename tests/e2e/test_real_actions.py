@@ -176,7 +176,7 @@ def test_install_approve_upgrade_approve_and_remove(new_page, olm: World) -> Non
     expect(what).to_contain_text("crane.v1.0.0")
     expect(what).to_contain_text("Installable")
     outcome = confirm(page, "Install")
-    expect(outcome).to_contain_text("waits for approval", timeout=steps.OUTCOME_MS)
+    expect(outcome).to_contain_text("requires approval", timeout=steps.OUTCOME_MS)
     assert not olm.kubectl.list(V1ALPHA1, "ClusterServiceVersion", namespace)
 
     expect(open_operator(page, namespace, "crane")).to_contain_text("Needs approval")
@@ -190,7 +190,7 @@ def test_install_approve_upgrade_approve_and_remove(new_page, olm: World) -> Non
     target = page.get_by_role("row").filter(has_text="crane.v1.1.0")
     expect(target).to_contain_text("Installable")
     outcome = confirm(page, "Upgrade")
-    expect(outcome).to_contain_text("waits for approval", timeout=steps.OUTCOME_MS)
+    expect(outcome).to_contain_text("requires approval", timeout=steps.OUTCOME_MS)
     assert olm.csv(namespace, "crane.v1.0.0", "Succeeded")
     open_operator(page, namespace, "crane")
     approve(page, olm, namespace, "crane.v1.1.0")
