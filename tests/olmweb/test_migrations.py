@@ -27,6 +27,8 @@ REVIEWED = {
     ("installs", "0002_action_authority", "one_action_per_key"),
     # The text of a form's help.
     ("installs", "0002_action_authority", "without_approval"),
+    # One more choice of a column without a constraint; shown as it is where it has no words.
+    ("installs", "0005_action_no_change", "state"),
     # Drops the foreign key of a table that the version before does not know.
     ("olmweb", "0003_audit_without_constraint", "user"),
 }
