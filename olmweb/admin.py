@@ -76,12 +76,13 @@ class ResourceWatchAdmin(ReadOnlyAdmin):
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ReadOnlyAdmin):
-    """Tokens are created by `manage.py apitoken`, which shows them once; here they are revoked."""
+    """Tokens are made on the page API tokens or by `manage.py apitoken`, which show them once; here
+    they are revoked."""
 
     hidden = ("digest",)
-    list_display = ("user", "scope", "created_at", "expires_at", "last_used_on")
+    list_display = ("user", "name", "scope", "created_at", "expires_at", "last_used_on")
     list_filter = ("scope",)
-    search_fields = ("user__username",)
+    search_fields = ("user__username", "name")
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return admin.ModelAdmin.has_delete_permission(self, request, obj)

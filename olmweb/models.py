@@ -164,12 +164,14 @@ class ApiToken(models.Model):
 
     MAX_DAYS = 365
     MAX_COUNT = 20  # valid tokens of a user
+    MAX_NAME = 60
 
     class Scope(models.TextChoices):
-        READ = "read"
-        ACT = "act"
+        READ = "read", "Read"
+        ACT = "act", "Read and act"
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    name = models.CharField(max_length=MAX_NAME, blank=True, default="", db_default="")
     digest = models.CharField(max_length=64, unique=True, editable=False)
     scope = models.CharField(max_length=10, choices=Scope.choices, default=Scope.READ)
     created_at = models.DateTimeField(default=timezone.now)
@@ -177,7 +179,7 @@ class ApiToken(models.Model):
     last_used_on = models.DateField(null=True, blank=True)
 
     def __str__(self) -> str:
-        return f"{self.user} {self.scope}"
+        return " ".join(filter(None, (str(self.user), self.scope, self.name)))
 
     @property
     def ends_at(self) -> datetime:
@@ -186,10 +188,13 @@ class ApiToken(models.Model):
         return min(self.expires_at or latest, latest)
 
     @classmethod
-    def issue(cls, user_id: int, scope: str, days: int = 90) -> tuple[str, "ApiToken"]:
+    def issue(
+        cls, user_id: int, scope: str, days: int = 90, name: str = ""
+    ) -> tuple[str, "ApiToken"]:
         """Makes a token valid for `days`; returns (the token, shown once; its row).
 
-        Raises OlmwebError for more than MAX_DAYS and for a user with MAX_COUNT valid tokens.
+        Raises OlmwebError for more than MAX_DAYS, for a user with MAX_COUNT valid tokens, and for
+        the name of another valid token of the user.
         """
         if not 0 < days <= cls.MAX_DAYS:
             text = f"A token is valid for 1 to {cls.MAX_DAYS} days."
@@ -199,16 +204,24 @@ class ApiToken(models.Model):
         with transaction.atomic():
             # The lock makes two calls at once count one after the other.
             get_user_model().objects.select_for_update().get(pk=user_id)
-            tokens = cls.objects.filter(user=user_id).only("created_at", "expires_at")
-            if sum(row.ends_at > now for row in tokens) >= cls.MAX_COUNT:
+            tokens = cls.objects.filter(user=user_id).only("created_at", "expires_at", "name")
+            valid = [row for row in tokens if row.ends_at > now]
+            if len(valid) >= cls.MAX_COUNT:
                 raise OlmwebError(
                     f"The user has {cls.MAX_COUNT} valid tokens already.",
                     code="too-many-tokens",
                     status=409,
-                    hint="Delete one that is no longer used in the admin pages.",
+                    hint="Revoke one that is no longer used.",
+                )
+            if name and any(row.name == name for row in valid):
+                text = f"The user has a valid token with the name {name} already."
+                hint = "Choose another name, or revoke that token."
+                raise OlmwebError(
+                    text, code="token-name-taken", status=409, hint=hint, fields={"name": text}
                 )
             row = cls.objects.create(
                 user_id=user_id,
+                name=name,
                 digest=cls.hash(token),
                 scope=scope,
                 expires_at=now + timedelta(days=days),

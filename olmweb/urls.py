@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from installs.views.clusters import overview
-from olmweb.accounts import views
+from olmweb.accounts import account_views, views
 from olmweb.api import routes
 from olmweb.serving import events, health
 
@@ -16,6 +16,8 @@ urlpatterns = [
     path("login/oidc/", views.OidcStart.as_view(), name="oidc_start"),
     path("login/oidc/callback", views.OidcCallback.as_view(), name="oidc_authentication_callback"),
     path("logout/", views.SignOut.as_view(), name="logout"),
+    path("account/tokens/", account_views.tokens, name="account-tokens"),
+    path("account/tokens/<int:id>/revoke", account_views.revoke, name="account-token-revoke"),
     path("admin/login/", views.admin_sign_in),
     path("admin/", admin.site.urls),
     path("events/", events.events, name="events"),

@@ -346,15 +346,19 @@ def _group_deleted(instance: Group, **_: Any) -> None:
 def _token_saved(instance: ApiToken, created: bool, raw: bool, **_: Any) -> None:
     if created and not raw:
         ends = instance.ends_at.date().isoformat()
-        record(
-            Event.TOKEN_ISSUED, instance.user, token=instance.pk, scope=instance.scope, ends=ends
-        )
+        record(Event.TOKEN_ISSUED, instance.user, **_token(instance), ends=ends)
 
 
 def _token_deleted(instance: ApiToken, **_: Any) -> None:
     """By hand or with its account; one that expired is only tidied up."""
     if instance.ends_at > timezone.now():
-        record(Event.TOKEN_REVOKED, instance.user, token=instance.pk, scope=instance.scope)
+        record(Event.TOKEN_REVOKED, instance.user, **_token(instance))
+
+
+def _token(row: ApiToken) -> dict[str, Any]:
+    """Number and scope, and the name of a token that has one."""
+    name = {"name": row.name} if row.name else {}
+    return {"token": row.pk, **name, "scope": row.scope}
 
 
 def connect() -> None:

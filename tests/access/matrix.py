@@ -74,6 +74,8 @@ PAGES: dict[str, dict[str, str]] = {
     "/login/oidc/": {"GET": "open"},
     "/login/oidc/callback": {"GET": "open"},
     "/logout/": {"POST": "account"},
+    "/account/tokens/": {"GET": "account", "POST": "account"},
+    "/account/tokens/{id}/revoke": {"GET": "account", "POST": "account"},
     "/livez": {"GET": "open"},
     "/readyz": {"GET": "open"},
     "/metrics": _READ,

@@ -31,6 +31,8 @@ REVIEWED = {
     ("installs", "0005_action_no_change", "state"),
     # Drops the foreign key of a table that the version before does not know.
     ("olmweb", "0003_audit_without_constraint", "user"),
+    # The words of its choices.
+    ("olmweb", "0004_token_names", "scope"),
 }
 
 

@@ -81,7 +81,7 @@ def test_apitoken_makes_a_token_that_works_and_keeps_only_its_hash(
     out = io.StringIO()
     call_command("apitoken", "bob", "--scope", "act", "--json", stdout=out)
     made = json.loads(out.getvalue())
-    assert list(made) == ["token", "scope", "expires"]
+    assert list(made) == ["token", "scope", "expires", "name"]
     row = ApiToken.objects.get()
     assert row.scope == made["scope"] == "act"
     assert made["token"] not in str(vars(row))

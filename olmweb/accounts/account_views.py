@@ -1,0 +1,129 @@
+"""Pages of a signed-in person about the own account: API tokens.
+
+Plain forms that need no script. They open with a session only, so a token can't make another one.
+"""
+
+from typing import Any, cast
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from olmweb.accounts.roles import may_act, sign_in_required
+from olmweb.errors import Missing, OlmwebError
+from olmweb.models import ApiToken
+from olmweb.web.forms import clean_text
+
+METHODS = ("GET", "HEAD", "POST")
+UNPROCESSABLE = 422
+DAY = 86_400  # seconds
+NAME_LENGTH = f"A name has at most {ApiToken.MAX_NAME} characters."
+DAYS = f"Enter 1 to {ApiToken.MAX_DAYS} days."
+SCOPE = "Choose one of the scopes."
+
+
+class NameField(forms.CharField):
+    """One line of text that is not empty, without control characters."""
+
+    def to_python(self, value: Any) -> str:
+        return clean_text(value or "")
+
+
+class TokenForm(forms.Form):
+    """Name, scope and validity of a new token; `may_act`: whether the scope act is offered."""
+
+    name = NameField(
+        max_length=ApiToken.MAX_NAME,
+        error_messages={
+            "required": "Enter a name, such as the program that uses the token.",
+            "max_length": NAME_LENGTH,
+        },
+    )
+    scope = forms.ChoiceField(error_messages={"required": SCOPE, "invalid_choice": SCOPE})
+    days = forms.IntegerField(
+        min_value=1,
+        max_value=ApiToken.MAX_DAYS,
+        error_messages=dict.fromkeys(("required", "invalid", "min_value", "max_value"), DAYS),
+    )
+
+    def __init__(self, data: Any = None, *, may_act: bool) -> None:
+        super().__init__(data, initial={"scope": ApiToken.Scope.READ, "days": 90})
+        scopes = ApiToken.Scope.choices
+        self.fields["scope"].choices = scopes if may_act else scopes[:1]  # type: ignore[attr-defined]
+
+
+def person_of(request: HttpRequest) -> User:
+    """The account of a request that passed `sign_in_required`."""
+    return cast(User, request.user)
+
+
+@never_cache
+@require_http_methods(METHODS)
+@sign_in_required()
+def tokens(request: HttpRequest) -> HttpResponse:
+    """The API tokens of the person, and the form of a new one, which its answer shows once."""
+    user = person_of(request)
+    acts, why_not = may_act(user)
+    form = TokenForm(request.POST if request.method == "POST" else None, may_act=acts)
+    context: dict[str, Any] = {"form": form, "why_not": why_not}
+    status = 200
+    if form.is_bound:
+        try:
+            context["secret"], context["made"] = _issue(user, form)
+            context["form"] = TokenForm(may_act=acts)
+        except OlmwebError as error:
+            context["refusal"], status = error, error.status
+    rows = sorted(ApiToken.objects.filter(user=user), key=lambda row: row.ends_at, reverse=True)
+    now = timezone.now()
+    context["rows"] = [(row, row.ends_at > now) for row in rows]
+    context["valid"] = sum(valid for _, valid in context["rows"])
+    context["limit"] = ApiToken.MAX_COUNT
+    context["days_hint"] = f"1 to {ApiToken.MAX_DAYS}."
+    context["max_name"] = ApiToken.MAX_NAME
+    context["sign_in_days"] = settings.OIDC_MAX_AGE // DAY if hasattr(user, "oidc_identity") else 0
+    return render(request, "account/tokens.html", context, status=status)
+
+
+def _issue(user: User, form: TokenForm) -> tuple[str, ApiToken]:
+    """(the new token, its row). Raises OlmwebError; what concerns a field is in the form, too."""
+    if form.is_valid():
+        values = form.cleaned_data
+        try:
+            return ApiToken.issue(user.pk, values["scope"], values["days"], values["name"])
+        except OlmwebError as error:
+            if not error.fields:
+                raise
+            for field, sentence in error.fields.items():
+                form.add_error(field, ValidationError(sentence))
+    sentences = {name: str(errors[0]) for name, errors in form.errors.items()}
+    raise OlmwebError("No token was made.", code="invalid", status=UNPROCESSABLE, fields=sentences)
+
+
+@never_cache
+@require_http_methods(METHODS)
+@sign_in_required()
+def revoke(request: HttpRequest, id: int) -> HttpResponse:
+    """Asks for a confirmation, and deletes a token of the person.
+
+    Raises Missing for one of another person, as for one that does not exist.
+    """
+    rows = ApiToken.objects.filter(user=person_of(request))
+    token = rows.filter(pk=id).first() if id < 2**63 else None
+    if token is None:
+        raise Missing(
+            f"You have no API token {id}.",
+            code="unknown-token",
+            hint="It may be revoked already; the page API tokens lists yours.",
+        )
+    if request.method != "POST":
+        return render(request, "account/token_revoke.html", {"token": token})
+    token.delete()
+    messages.success(request, f"The token {token.name or id} is revoked.")
+    return redirect("account-tokens")
